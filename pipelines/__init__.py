@@ -1,0 +1,1 @@
+"""The control plane: from a declared workload to a verdict."""

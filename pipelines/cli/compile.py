@@ -1,0 +1,49 @@
+"""`compilegate compile`: what would SageMaker be given?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pipelines.cli.project import Project, load_workload, plan_locally, project_options
+from pipelines.cli.refusal import refusing
+
+
+@click.command("compile")
+@click.argument("workload", metavar="NAME|FILE")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the definition to this file instead of printing it.",
+)
+@project_options
+def command(workload: str, output: Path | None, workloads: Path, containers: Path) -> None:
+    """Print a workload's SageMaker pipeline definition.
+
+    The same workload gives the same bytes, on every run and every machine; AWS is not called.
+    Every step's request is checked against the service's own shapes. The names of the account
+    (bucket, role, images) are stand-ins that a local run understands.
+    """
+    declared, path = load_workload(workload, workloads)
+    deployment, plan = plan_locally(
+        declared, path, Project(workloads=workloads, containers=containers)
+    )
+    from pipelines.definition.compilation import (  # noqa: PLC0415  takes seconds to import
+        compile_definition,
+    )
+    from pipelines.definition.requests import RequestError  # noqa: PLC0415
+
+    with refusing(RequestError):
+        definition = compile_definition(declared, deployment, plan.sources)
+    if output is None:
+        click.echo(definition, nl=False)
+        return
+    part = output.with_name(f".{output.name}.part")
+    try:
+        part.write_text(definition, encoding="utf-8")
+        part.replace(output)
+    except OSError as error:
+        raise click.FileError(str(output), hint=error.strerror) from error
+    click.echo(f"{output}: {len(definition):,} bytes", err=True)

@@ -1,0 +1,70 @@
+"""Where a project's parts lie, and how a name on the command line becomes a workload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from pipelines.cli.refusal import refusing
+from pipelines.datasets import DatasetError, raw_data
+from pipelines.definition.deployment import Deployment, local_deployment
+from pipelines.staging import StagingPlan, image_tags, plan_staging
+from pipelines.workload import Workload, WorkloadError, find_workload, read_workload
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """The folders that commands read."""
+
+    workloads: Path
+    containers: Path
+
+
+def project_options(command: Command) -> Command:
+    """`--workloads` and `--containers`, for the commands that read them."""
+    for name, words in (
+        ("containers", "Folder with one folder an image."),
+        ("workloads", "Folder in which a NAME is looked up as NAME.toml."),
+    ):
+        command = click.option(
+            f"--{name}",
+            type=click.Path(path_type=Path),
+            default=name,
+            show_default=True,
+            help=words,
+        )(command)
+    return command
+
+
+def load_workload(name_or_path: str, workloads: Path) -> tuple[Workload, Path]:
+    """The checked workload and its file; refuses what is wrong with it."""
+    with refusing(WorkloadError):
+        path = find_workload(name_or_path, workloads)
+        return read_workload(path), path
+
+
+def plan_locally(
+    workload: Workload, path: Path, project: Project
+) -> tuple[Deployment, StagingPlan]:
+    """Where a local execution of the workload finds everything; nothing is fetched yet."""
+    if not project.containers.is_dir():
+        raise click.UsageError(
+            f"--containers: {project.containers} is not a folder; run this in a checkout, "
+            "or name the folder that holds one folder for each image"
+        )
+    deployment = local_deployment(image_tags(project.containers))
+    missing = {"training", "gate"} - deployment.images.keys()
+    if missing:
+        raise click.UsageError(
+            f"--containers: {project.containers} has no image folder "
+            f"{' and no '.join(sorted(missing))} with a requirements.txt"
+        )
+    with refusing(DatasetError):
+        data = raw_data(workload.data, path.parent)
+        return deployment, plan_staging(workload, deployment, data)

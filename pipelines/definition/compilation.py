@@ -1,0 +1,68 @@
+"""Compile a workload to the JSON of a SageMaker pipeline."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+# Importing the SDK without a region fails; the definition itself does not depend on this one.
+os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")
+
+import boto3
+from sagemaker.core.workflow.pipeline_context import PipelineSession
+from sagemaker.mlops.workflow.pipeline import Pipeline
+from sagemaker.mlops.workflow.steps import Step
+
+from pipelines.definition.blueprint import Blueprint, blueprint_of
+from pipelines.definition.deployment import Deployment, Sources
+from pipelines.definition.judgement import gate_steps
+from pipelines.definition.preparation import prepare_step, prepared_uri
+from pipelines.definition.registration import decide_step
+from pipelines.definition.requests import check_requests
+from pipelines.definition.training import training_step
+from pipelines.workload import Workload
+
+
+def compile_definition(workload: Workload, deployment: Deployment, sources: Sources) -> str:
+    """The pipeline definition, as indented JSON that ends in a line feed.
+
+    Raises RequestError when a step's request is not one that the service would take.
+    """
+    blueprint = blueprint_of(workload, deployment, sources)
+    pipeline = Pipeline(
+        name=workload.name,
+        parameters=blueprint.parameters.in_order(),
+        steps=_steps(blueprint),
+        sagemaker_session=_offline_session(deployment),
+        pipeline_experiment_config=None,
+    )
+    definition: dict[str, Any] = json.loads(pipeline.definition())
+    # The SDK writes these as null when they are not used; whether the service takes a null is
+    # nowhere said, and leaving them out is.
+    definition = {key: value for key, value in definition.items() if value is not None}
+    check_requests(definition)
+    return json.dumps(definition, indent=2) + "\n"
+
+
+def _steps(blueprint: Blueprint) -> list[Step]:
+    prepare = prepare_step(blueprint)
+    # Seed by seed, not arm by arm: where jobs run one after the other, a machine that slows down
+    # over time then slows all arms alike.
+    trained = {
+        (arm, seed): training_step(blueprint, prepared_uri(prepare), arm_name=arm, seed=seed)
+        for seed in blueprint.workload.seeds
+        for arm in blueprint.workload.arms
+    }
+    gating = gate_steps(blueprint, trained)
+    decide = decide_step(blueprint, gating[-1], trained)
+    return [prepare, *trained.values(), *gating, decide]
+
+
+def _offline_session(deployment: Deployment) -> PipelineSession:
+    """A session that has no reason to call AWS: the bucket and the settings are given."""
+    return PipelineSession(
+        boto_session=boto3.Session(region_name=deployment.region),
+        default_bucket=deployment.bucket,
+        sagemaker_config={"SchemaVersion": "1.0"},
+    )

@@ -1,0 +1,106 @@
+"""The gate's steps: all evidence in, one verdict out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sagemaker.core.workflow.functions import Join
+from sagemaker.core.workflow.properties import PropertyFile
+from sagemaker.mlops.workflow.steps import StepTypeEnum
+
+from pipelines.definition.blueprint import Blueprint
+from pipelines.definition.processing import (
+    INPUT,
+    MOST_INPUTS,
+    OUTPUT,
+    Uri,
+    processing_request,
+)
+from pipelines.definition.request_step import RequestStep
+from pipelines.definition.training import evidence_uri
+
+STEP = "Gate"
+VERDICT = PropertyFile(name="Verdict", output_name="verdict", path="verdict.json")
+EVIDENCE_PER_JOB = MOST_INPUTS - 1
+"""One input is the program itself."""
+
+Replicate = tuple[str, int]
+
+
+def gate_steps(blueprint: Blueprint, trained: Mapping[Replicate, RequestStep]) -> list[RequestStep]:
+    """The gate, last; before it, steps that gather evidence where it is too much for one job.
+
+    The gate is never cached: it is cheap, and its verdict belongs to one execution.
+    """
+    evidence: dict[str, Uri] = {
+        f"evidence/{arm}--{seed}": evidence_uri(step) for (arm, seed), step in trained.items()
+    }
+    gathering: list[RequestStep] = []
+    if len(evidence) > EVIDENCE_PER_JOB:
+        gathering = _gathering_steps(blueprint, evidence)
+        evidence = {
+            f"evidence/{number}": step.properties.ProcessingOutputConfig.Outputs[
+                _gathered(number)
+            ].S3Output.S3Uri
+            for number, step in enumerate(gathering, start=1)
+        }
+    gate = RequestStep(
+        STEP,
+        StepTypeEnum.PROCESSING,
+        processing_request(
+            blueprint,
+            image="gate",
+            module="pipelines.gate_job",
+            arguments=_arguments(trained),
+            inputs={"code": blueprint.sources.gate_tree, **evidence},
+            output=VERDICT.output_name,
+        ),
+        property_files=[VERDICT],
+        description="Evidence in, verdict out",
+    )
+    return [*gathering, gate]
+
+
+def verdict_uri(gate: RequestStep) -> Join:
+    output = gate.properties.ProcessingOutputConfig.Outputs[VERDICT.output_name]
+    return Join(on="/", values=[output.S3Output.S3Uri, VERDICT.path])
+
+
+def _arguments(trained: Mapping[Replicate, RequestStep]) -> list[Any]:
+    """Names the job behind each replicate, so that evidence of any other job is refused; with the
+    step cache this is the job that did the work, in whichever execution that was."""
+    arguments: list[Any] = ["--experiment", f"{INPUT}/code/gate.json"]
+    arguments += ["--evidence", f"{INPUT}/evidence", "--output", f"{OUTPUT}/verdict"]
+    for (arm, seed), step in trained.items():
+        job = step.properties.TrainingJobName
+        arguments.append(Join(on=":", values=[f"--expect={arm}", str(seed), job]))
+    return arguments
+
+
+def _gathered(number: int) -> str:
+    return f"evidence-{number}"
+
+
+def _gathering_steps(blueprint: Blueprint, evidence: Mapping[str, Uri]) -> list[RequestStep]:
+    """Each takes as much evidence as one job can, and puts it under one key."""
+    return [
+        RequestStep(
+            f"Gather-{number}",
+            StepTypeEnum.PROCESSING,
+            processing_request(
+                blueprint,
+                image="gate",
+                module="pipelines.gather_job",
+                arguments=[f"{INPUT}/evidence", f"{OUTPUT}/{_gathered(number)}"],
+                inputs={"code": blueprint.sources.gate_tree} | {key: evidence[key] for key in keys},
+                output=_gathered(number),
+            ),
+            description=f"Evidence of {len(keys)} training jobs under one key",
+        )
+        for number, keys in enumerate(_batches(list(evidence), EVIDENCE_PER_JOB), start=1)
+    ]
+
+
+def _batches(keys: Sequence[str], size: int) -> list[Sequence[str]]:
+    return [keys[start : start + size] for start in range(0, len(keys), size)]

@@ -1,0 +1,61 @@
+"""The first step: one prepared data set for all arms."""
+
+from __future__ import annotations
+
+from sagemaker.mlops.workflow.steps import StepTypeEnum
+
+from pipelines.definition.blueprint import Blueprint
+from pipelines.definition.processing import INPUT, OUTPUT, Uri, processing_request
+from pipelines.definition.request_step import RequestStep
+from pipelines.workload import HubModel, ReutersData, Workload
+
+STEP = "Prepare"
+PREPARED = "prepared"
+
+
+def prepare_step(blueprint: Blueprint) -> RequestStep:
+    """Trains the tokenizer, or takes the model's own, and cuts every document to one length."""
+    return RequestStep(
+        STEP,
+        StepTypeEnum.PROCESSING,
+        processing_request(
+            blueprint,
+            image="training",
+            module="training.prepare",
+            arguments=_arguments(blueprint.workload),
+            inputs={"code": blueprint.sources.training_tree, "data": blueprint.parameters.data},
+            output=PREPARED,
+        ),
+        cache=blueprint.cache,
+        description="One prepared data set, static shapes, digests",
+    )
+
+
+def prepared_uri(step: RequestStep) -> Uri:
+    outputs = step.properties.ProcessingOutputConfig.Outputs
+    return outputs[PREPARED].S3Output.S3Uri
+
+
+def _arguments(workload: Workload) -> list[str]:
+    data = workload.data
+    columns = (
+        ("text", "label", None)
+        if isinstance(data, ReutersData)
+        else (
+            data.text,
+            data.label,
+            data.id,
+        )
+    )
+    text, label, identifier = columns
+    arguments = {
+        "--data-dir": f"{INPUT}/data",
+        "--output-dir": f"{OUTPUT}/{PREPARED}",
+        "--text-column": text,
+        "--label-column": label,
+        "--id-column": identifier,
+        "--sequence-length": str(data.sequence_length),
+        "--vocabulary": str(data.vocabulary),
+        "--model-id": workload.model.id if isinstance(workload.model, HubModel) else None,
+    }
+    return [word for key, value in arguments.items() if value is not None for word in (key, value)]

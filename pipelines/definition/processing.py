@@ -1,0 +1,90 @@
+"""The shape that all processing requests of this project share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sagemaker.core.workflow.execution_variables import ExecutionVariables
+from sagemaker.core.workflow.functions import Join
+
+from pipelines.definition.blueprint import Blueprint
+
+INPUT = "/opt/ml/processing/input"
+OUTPUT = "/opt/ml/processing/output"
+MOST_INPUTS = 10
+"""The service's limit for one processing job."""
+
+Uri = Any
+"""A string, or one of the SDK's pipeline variables: it has no type of its own."""
+
+
+def processing_request(
+    blueprint: Blueprint,
+    *,
+    image: str,
+    module: str,
+    arguments: Sequence[Any],
+    inputs: Mapping[str, Uri],
+    output: str,
+) -> dict[str, Any]:
+    """A CreateProcessingJob request that runs `python3 -m module` in the image of that folder.
+
+    `inputs` maps a name, which is also the folder below INPUT, to where its content lies. The input
+    `code` is on the module path. What the program leaves in OUTPUT/`output` is kept under a key of
+    this execution's own.
+    """
+    return {
+        "AppSpecification": {
+            "ImageUri": blueprint.deployment.images[image],
+            "ContainerEntrypoint": ["python3", "-m", module],
+            "ContainerArguments": list(arguments),
+        },
+        "Environment": {"PYTHONPATH": f"{INPUT}/code", "PYTHONUNBUFFERED": "1"},
+        "ProcessingInputs": [
+            {
+                "InputName": name.replace("/", "-"),
+                "S3Input": {
+                    "S3Uri": uri,
+                    "LocalPath": f"{INPUT}/{name}",
+                    "S3DataType": "S3Prefix",
+                    "S3InputMode": "File",
+                },
+            }
+            for name, uri in inputs.items()
+        ],
+        "ProcessingOutputConfig": {
+            "Outputs": [
+                {
+                    "OutputName": output,
+                    "S3Output": {
+                        "S3Uri": execution_uri(blueprint, output),
+                        "LocalPath": f"{OUTPUT}/{output}",
+                        "S3UploadMode": "EndOfJob",
+                    },
+                }
+            ]
+        },
+        "ProcessingResources": {
+            "ClusterConfig": {
+                "InstanceType": blueprint.workload.compute.processing_instance_type,
+                "InstanceCount": 1,
+                "VolumeSizeInGB": blueprint.workload.compute.volume_gb,
+            }
+        },
+        "RoleArn": blueprint.deployment.role_arn,
+        "Tags": [{"Key": "compilegate:workload", "Value": blueprint.workload.name}],
+    }
+
+
+def execution_uri(blueprint: Blueprint, *parts: str) -> Join:
+    """A key of the execution's own: outputs are no part of the cache's key, so a step that runs
+    again can never overwrite what an earlier execution's cached step points to."""
+    return Join(
+        on="/",
+        values=[
+            blueprint.deployment.uri("workloads", blueprint.workload.name, "executions"),
+            ExecutionVariables.PIPELINE_EXECUTION_ID,
+            *parts,
+        ],
+    )

@@ -1,0 +1,104 @@
+"""The last steps: the decided arm's model is registered, or the execution fails."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sagemaker.core.workflow.conditions import ConditionEquals
+from sagemaker.core.workflow.execution_variables import ExecutionVariables
+from sagemaker.core.workflow.functions import Join, JsonGet
+from sagemaker.mlops.workflow.condition_step import ConditionStep
+from sagemaker.mlops.workflow.fail_step import FailStep
+from sagemaker.mlops.workflow.steps import Step, StepTypeEnum
+
+from pipelines.definition.blueprint import Blueprint
+from pipelines.definition.judgement import STEP as GATE_STEP
+from pipelines.definition.judgement import VERDICT, Replicate, verdict_uri
+from pipelines.definition.request_step import RequestStep
+from pipelines.definition.training import model_uri
+from pipelines.workload.declaration import BASELINE
+
+DECIDED_ARM = "decision.arm"
+"""Where verdict.json names the arm whose model is registered."""
+
+
+def decide_step(
+    blueprint: Blueprint, gate: RequestStep, trained: Mapping[Replicate, RequestStep]
+) -> Step:
+    """A chain of conditions, one for each arm: candidates first, the baseline, then Fail."""
+    otherwise: Step = FailStep(
+        "Fail-no-sound-arm",
+        error_message=Join(
+            on=" ",
+            values=[
+                "Neither a candidate nor the baseline is sound, so no model was registered;",
+                "the reasons are in",
+                verdict_uri(gate),
+            ],
+        ),
+    )
+    for arm in [BASELINE, *reversed(blueprint.workload.candidates)]:
+        otherwise = ConditionStep(
+            f"Decide-{arm}",
+            conditions=[
+                ConditionEquals(
+                    left=JsonGet(step_name=GATE_STEP, property_file=VERDICT, json_path=DECIDED_ARM),
+                    right=arm,
+                )
+            ],
+            if_steps=[_register_step(blueprint, gate, trained, arm)],
+            else_steps=[otherwise],
+        )
+    return otherwise
+
+
+def _register_step(
+    blueprint: Blueprint,
+    gate: RequestStep,
+    trained: Mapping[Replicate, RequestStep],
+    arm: str,
+) -> RequestStep:
+    """Registers the first replicate's model: the choice is made before anything is measured."""
+    workload, image = blueprint.workload, blueprint.deployment.images["training"]
+    seed = workload.seeds[0]
+    step = trained[arm, seed]
+    declared = workload.arms[arm]
+    return RequestStep(
+        f"Register-{arm}",
+        StepTypeEnum.REGISTER_MODEL,
+        {
+            "ModelPackageGroupName": workload.model_package_group,
+            "ModelPackageDescription": (
+                f"{workload.description} Arm {arm}: {declared.compiler}, "
+                f"batch {declared.batch_size}, {declared.precision}, seed {seed}."
+            ),
+            "ModelApprovalStatus": blueprint.parameters.approval,
+            "InferenceSpecification": {
+                "Containers": [
+                    {
+                        "Image": image,
+                        "ModelDataUrl": model_uri(step),
+                    }
+                ],
+                "SupportedContentTypes": ["application/json"],
+                "SupportedResponseMIMETypes": ["application/json"],
+            },
+            "ModelMetrics": {
+                "ModelQuality": {
+                    "Statistics": {
+                        "ContentType": "application/json",
+                        "S3Uri": verdict_uri(gate),
+                    }
+                }
+            },
+            "CustomerMetadataProperties": {
+                "workload": workload.name,
+                "arm": arm,
+                "compiler": declared.compiler,
+                "seed": str(seed),
+                "training_job": step.properties.TrainingJobName,
+                "verdict": verdict_uri(gate),
+                "execution": ExecutionVariables.PIPELINE_EXECUTION_ID,
+            },
+        },
+    )

@@ -1,0 +1,153 @@
+"""The training steps: one for each arm and seed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sagemaker.core.workflow.functions import Join
+from sagemaker.mlops.workflow.steps import StepTypeEnum
+
+from pipelines.definition.blueprint import Blueprint
+from pipelines.definition.processing import Uri
+from pipelines.definition.request_step import RequestStep
+from pipelines.workload import Arm, HubModel, Workload
+from pipelines.workload.declaration import BASELINE
+
+NUMBER = r"(-?(?:nan|inf)|[-+0-9.eE]+)"
+METRICS = (
+    "train:loss",
+    "train:samples_per_second",
+    "train:steady_samples_per_second",
+    "train:compile_seconds",
+    "validation:accuracy",
+    "validation:balanced_accuracy",
+    "validation:macro_f1",
+    "validation:log_loss",
+)
+"""Metric lines that `training/train.py` prints as NAME=NUMBER."""
+
+
+def step_name(arm: str, seed: int) -> str:
+    return f"Train-{arm}-{seed}"
+
+
+def training_step(blueprint: Blueprint, prepared: Uri, *, arm_name: str, seed: int) -> RequestStep:
+    """One arm with one seed, on the prepared data set at that URI."""
+    workload, deployment, parameters = (
+        blueprint.workload,
+        blueprint.deployment,
+        blueprint.parameters,
+    )
+    arm = workload.arms[arm_name]
+    instance_type = arm.instance_type or parameters.instance_type
+    request: dict[str, Any] = {
+        "AlgorithmSpecification": {
+            "TrainingImage": deployment.images["training"],
+            "TrainingInputMode": "File",
+            "MetricDefinitions": [{"Name": name, "Regex": f"{name}={NUMBER}"} for name in METRICS],
+        },
+        "HyperParameters": {
+            **_hyperparameters(workload, arm_name, arm, seed),
+            **_toolkit_parameters(blueprint),
+        },
+        # The resources are no part of the step cache's key, but a timing taken on one instance
+        # type says nothing about another: naming the type here makes the cache tell them apart.
+        "Environment": {"COMPILEGATE_INSTANCE_TYPE": instance_type, "PYTHONUNBUFFERED": "1"},
+        "InputDataConfig": [
+            {
+                "ChannelName": "prepared",
+                "DataSource": {
+                    "S3DataSource": {
+                        "S3DataType": "S3Prefix",
+                        "S3Uri": prepared,
+                        "S3DataDistributionType": "FullyReplicated",
+                    }
+                },
+            }
+        ],
+        "OutputDataConfig": {
+            "S3OutputPath": deployment.uri("workloads", workload.name, "training")
+        },
+        "ResourceConfig": {
+            "InstanceType": instance_type,
+            "InstanceCount": 1,
+            "VolumeSizeInGB": workload.compute.volume_gb,
+        },
+        "RoleArn": deployment.role_arn,
+        "StoppingCondition": {"MaxRuntimeInSeconds": parameters.max_runtime_seconds},
+        # A profiler would slow the very steps that are timed.
+        "ProfilerConfig": {"DisableProfiler": True},
+        "Tags": [
+            {"Key": "compilegate:workload", "Value": workload.name},
+            {"Key": "compilegate:arm", "Value": arm_name},
+            {"Key": "compilegate:compiler", "Value": str(arm.compiler != "eager").lower()},
+        ],
+    }
+    return RequestStep(
+        step_name(arm_name, seed),
+        StepTypeEnum.TRAINING,
+        request,
+        cache=blueprint.cache,
+        description=f"Arm {arm_name} ({arm.compiler}, batch {arm.batch_size}), seed {seed}",
+    )
+
+
+def model_uri(step: RequestStep) -> Uri:
+    return step.properties.ModelArtifacts.S3ModelArtifacts
+
+
+def evidence_uri(step: RequestStep) -> Join:
+    """The archive of SM_OUTPUT_DATA_DIR: no property of a training job holds its address."""
+    return Join(
+        on="/",
+        values=[
+            step.properties.OutputDataConfig.S3OutputPath,
+            step.properties.TrainingJobName,
+            "output",
+            "output.tar.gz",
+        ],
+    )
+
+
+def _hyperparameters(workload: Workload, name: str, arm: Arm, seed: int) -> dict[str, str]:
+    return {
+        "arm": name,
+        "seed": str(seed),
+        "compiler": arm.compiler,
+        "batch_size": str(arm.batch_size),
+        "learning_rate": repr(arm.learning_rate),
+        "precision": arm.precision,
+        "epochs": str(workload.recipe.epochs),
+        "warmup_fraction": repr(workload.recipe.warmup_fraction),
+        "weight_decay": repr(workload.recipe.weight_decay),
+        "gradient_clip": repr(workload.recipe.gradient_clip),
+        "averaging": repr(workload.recipe.averaging),
+        **_model_hyperparameters(workload),
+        # A candidate that cannot train is evidence against it, not an outage: the baseline still
+        # has to be released. Without a baseline there is nothing to release.
+        "on_failure": "stop" if name == BASELINE else "record",
+    }
+
+
+def _model_hyperparameters(workload: Workload) -> dict[str, str]:
+    model = workload.model
+    if isinstance(model, HubModel):
+        return {"model_id": model.id}
+    return {
+        "layers": str(model.layers),
+        "hidden_size": str(model.hidden_size),
+        "attention_heads": str(model.attention_heads),
+        "intermediate_size": str(model.intermediate_size),
+        "dropout": repr(model.dropout),
+    }
+
+
+def _toolkit_parameters(blueprint: Blueprint) -> dict[str, str]:
+    """What SageMaker's training toolkit reads; it expects strings quoted as JSON."""
+    return {
+        "sagemaker_program": json.dumps("training/train.py"),
+        "sagemaker_submit_directory": json.dumps(blueprint.sources.training_archive),
+        "sagemaker_region": json.dumps(blueprint.deployment.region),
+        "sagemaker_container_log_level": "20",
+    }

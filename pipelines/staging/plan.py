@@ -1,0 +1,103 @@
+"""Which content goes where, known before any of it is fetched; and then the putting there."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from pipelines.datasets import RawData
+from pipelines.datasets.raw_data import Announce
+from pipelines.definition.deployment import Deployment, Sources
+from pipelines.gate.config import ArmDeclaration, Experiment
+from pipelines.staging.object_store import ObjectStore
+from pipelines.staging.source_tree import SourceTree, gate_tree, training_tree
+from pipelines.workload import Workload
+from pipelines.workload.declaration import BASELINE
+
+DIGEST_LENGTH = 32
+"""Hexadecimal digits of a digest in a key: 128 bits, short enough to read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagingPlan:
+    """The sources of a definition, and what has to be put there."""
+
+    sources: Sources
+    training: SourceTree
+    gate: SourceTree
+    data: RawData
+
+    def put(self, store: ObjectStore, cache: Path, announce: Announce) -> None:
+        """Put what is not there yet. Content is found by its digest, so what is there is right.
+
+        Raises DatasetError when the raw data cannot be had.
+        """
+        fetched = self.data.fetch(cache, announce)
+        with tempfile.TemporaryDirectory(prefix="compilegate-staging-") as work:
+            placing = _Placing(store, Path(work))
+            placing.content(self.sources.training_archive, self.training.archive)
+            placing.tree(self.sources.training_tree, self.training)
+            placing.tree(self.sources.gate_tree, self.gate)
+            for name, path in fetched.items():
+                placing.content(f"{self.sources.data}/{name}", path.read_bytes)
+
+
+def plan_staging(workload: Workload, deployment: Deployment, data: RawData) -> StagingPlan:
+    """Where everything will lie. Nothing is fetched or written."""
+    training = training_tree()
+    gate = gate_tree(experiment_of(workload))
+    code = deployment.uri("source", training.digest[:DIGEST_LENGTH])
+    return StagingPlan(
+        sources=Sources(
+            training_archive=f"{code}/sourcedir.tar.gz",
+            training_tree=f"{code}/tree",
+            gate_tree=deployment.uri("source", gate.digest[:DIGEST_LENGTH], "tree"),
+            data=deployment.uri("data", workload.name, data.identity[:DIGEST_LENGTH]),
+        ),
+        training=training,
+        gate=gate,
+        data=data,
+    )
+
+
+def experiment_of(workload: Workload) -> Experiment:
+    """What the gate is told of a workload."""
+    return Experiment(
+        workload=workload.name,
+        baseline=BASELINE,
+        arms={
+            name: ArmDeclaration(
+                compiler=arm.compiler,
+                batch_size=arm.batch_size,
+                learning_rate=arm.learning_rate,
+                precision=arm.precision,
+            )
+            for name, arm in workload.arms.items()
+        },
+        seeds=list(workload.seeds),
+        settings=workload.gate,
+    )
+
+
+@dataclass(frozen=True)
+class _Placing:
+    """Puts what is absent, from files that are the store's to keep."""
+
+    store: ObjectStore
+    work: Path
+
+    def content(self, uri: str, content: Callable[[], bytes]) -> None:
+        if self.store.exists(uri):
+            return
+        handle, name = tempfile.mkstemp(dir=self.work)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content())
+        self.store.upload(Path(name), uri)
+
+    def tree(self, uri: str, tree: SourceTree) -> None:
+        for name, content in tree.files.items():
+            self.content(f"{uri}/{name}", partial(bytes, content))

@@ -1,0 +1,85 @@
+"""The program of a job: files with one digest, as a tree and as the toolkit's archive."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import tarfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pipelines.gate.config import Experiment
+
+PROJECT = Path(__file__).resolve().parents[2]
+"""The folder that holds `pipelines/` and `training/`."""
+
+_SUFFIXES = {".py", ".html", ".css", ".md", ".jinja", ".j2", ".txt"}
+
+
+@dataclass(frozen=True)
+class SourceTree:
+    """Files by their path in the tree. The same files have the same digest, on any machine."""
+
+    files: Mapping[str, bytes]
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 over names and contents, in hexadecimal."""
+        digest = hashlib.sha256()
+        for name, content in sorted(self.files.items()):
+            digest.update(f"{len(name)}:{name}:{len(content)}:".encode())
+            digest.update(content)
+        return digest.hexdigest()
+
+    def archive(self) -> bytes:
+        """A gzipped tar without times, owners or anything else that differs between machines."""
+        packed = io.BytesIO()
+        with (
+            gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as zipped,
+            tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as archive,
+        ):
+            for name, content in sorted(self.files.items()):
+                member = tarfile.TarInfo(name)
+                member.size = len(content)
+                member.mode = 0o644
+                archive.addfile(member, io.BytesIO(content))
+        return packed.getvalue()
+
+
+def training_tree() -> SourceTree:
+    """What runs in a training container: the package `training`, and nothing else."""
+    return SourceTree(_files(["training"]))
+
+
+def gate_tree(experiment: Experiment) -> SourceTree:
+    """What runs in the gate's container, with the experiment it shall judge.
+
+    It is a tree of its own, so that a changed margin does not train anything again.
+    """
+    files = _files(
+        [
+            "pipelines/__init__.py",
+            "pipelines/gate_job.py",
+            "pipelines/gather_job.py",
+            "pipelines/gate",
+            "pipelines/report",
+            "training/__init__.py",
+            "training/evidence.py",
+        ]
+    )
+    files["gate.json"] = (experiment.model_dump_json(indent=2) + "\n").encode()
+    return SourceTree(files)
+
+
+def _files(places: Iterable[str]) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for place in places:
+        root = PROJECT / place
+        paths = [root] if root.is_file() else sorted(root.rglob("*"))
+        for path in paths:
+            if path.suffix in _SUFFIXES and "__pycache__" not in path.parts:
+                found[path.relative_to(PROJECT).as_posix()] = path.read_bytes()
+    return found

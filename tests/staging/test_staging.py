@@ -1,0 +1,102 @@
+"""What a definition names lies where its content's digest says."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.datasets.local_files import LocalFiles
+from pipelines.definition.deployment import local_deployment
+from pipelines.gate.config import Experiment
+from pipelines.local.object_store import ObjectStore
+from pipelines.staging import SourceTree, image_tags, plan_staging
+from pipelines.workload import read_workload
+
+WORKLOAD = Path(__file__).parents[1] / "definition" / "topics.toml"
+DEPLOYMENT = local_deployment({"training": "1", "gate": "2"})
+FILES = st.dictionaries(st.text("abc/", min_size=1, max_size=5), st.binary(max_size=8), max_size=4)
+
+
+def data_files(folder: Path) -> LocalFiles:
+    (folder / "train.csv").write_text("body,topic\nx,1\n")
+    (folder / "validation.csv").write_text("body,topic\ny,1\n")
+    return LocalFiles(train=folder / "train.csv", validation=folder / "validation.csv")
+
+
+@given(first=FILES, second=FILES)
+def test_trees_have_one_digest_exactly_when_they_have_the_same_files(
+    first: dict[str, bytes], second: dict[str, bytes]
+) -> None:
+    assert (SourceTree(first).digest == SourceTree(second).digest) == (first == second)
+
+
+def test_the_archive_is_the_same_bytes_each_time_and_holds_the_training_package() -> None:
+    plan = plan_staging(read_workload(WORKLOAD), DEPLOYMENT, _NoData())
+    packed = plan.training.archive()
+    assert packed == plan.training.archive()
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        names = archive.getnames()
+        assert {(member.mtime, member.uid) for member in archive} == {(0, 0)}
+    assert "training/train.py" in names
+    assert all(name.startswith("training/") for name in names)
+
+
+def test_a_changed_margin_moves_the_gate_and_not_the_training_code() -> None:
+    """Otherwise every margin that is tried would train everything again."""
+    workload = read_workload(WORKLOAD)
+    guard = workload.gate.metrics["accuracy"].model_copy(update={"margin": 0.02})
+    changed = workload.model_copy(
+        update={"gate": workload.gate.model_copy(update={"metrics": {"accuracy": guard}})}
+    )
+    before = plan_staging(workload, DEPLOYMENT, _NoData()).sources
+    after = plan_staging(changed, DEPLOYMENT, _NoData()).sources
+    assert after.training_archive == before.training_archive
+    assert after.gate_tree != before.gate_tree
+
+
+def test_everything_is_put_where_the_sources_say(tmp_path: Path) -> None:
+    store = ObjectStore(tmp_path / "home")
+    plan = plan_staging(read_workload(WORKLOAD), DEPLOYMENT, data_files(tmp_path))
+    plan.put(store, tmp_path / "cache", print)
+    assert store.exists(plan.sources.training_archive)
+    assert store.exists(f"{plan.sources.training_tree}/training/prepare.py")
+    assert store.exists(f"{plan.sources.gate_tree}/pipelines/gate_job.py")
+    assert store.exists(f"{plan.sources.data}/train.csv")
+    stored = store.path(f"{plan.sources.gate_tree}/gate.json").read_text(encoding="utf-8")
+    experiment = Experiment.model_validate_json(stored)
+    assert experiment.seeds == [7, 8]
+    assert experiment.arms["compiled"].precision == "bf16"
+
+
+def test_staging_twice_writes_nothing_the_second_time(tmp_path: Path) -> None:
+    store = ObjectStore(tmp_path / "home")
+    plan = plan_staging(read_workload(WORKLOAD), DEPLOYMENT, data_files(tmp_path))
+    plan.put(store, tmp_path / "cache", print)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "home").rglob("*")}
+    plan.put(store, tmp_path / "cache", print)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "home").rglob("*")} == before
+
+
+def test_an_image_has_another_tag_when_a_file_of_its_folder_changes(tmp_path: Path) -> None:
+    folder = tmp_path / "training"
+    folder.mkdir()
+    (folder / "requirements.txt").write_text("torch\n")
+    (tmp_path / "not-an-image").mkdir()
+    before = image_tags(tmp_path)
+    (folder / "requirements.txt").write_text("torch==2\n")
+    after = image_tags(tmp_path)
+    assert list(before) == list(after) == ["training"]
+    assert before != after
+
+
+class _NoData:
+    """A plan names the data by its identity, and never asks for more."""
+
+    identity = "0" * 64
+
+    def fetch(self, cache: Path, announce: object) -> dict[str, Path]:
+        raise AssertionError("planning must not fetch")
