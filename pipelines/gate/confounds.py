@@ -1,0 +1,100 @@
+"""Confounds: what differs between a candidate and the baseline beside the compiler.
+
+A difference that the workload declares is intended: the report lists it, and the reader knows that
+the verdict is about compiler and batch together. A difference that nobody declared (another library
+version, other hardware, fewer cores) fails the candidate by name, since neither its quality nor its
+speed can be put down to the compiler any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from pipelines.gate.config import ArmDeclaration
+from pipelines.gate.foreign_text import clipped
+from pipelines.gate.reasons import Code, Reason, failure
+from pipelines.gate.verdict import Confound
+from training.evidence import Evidence, Scalar
+
+FOLLOWS_FROM_BATCH_SIZE = frozenset({"steps", "warmup_steps", "steps_per_epoch", "data_order"})
+"""Recipe keys that change with the batch size: fewer, larger steps over the same epochs."""
+
+DECLARED = ("batch_size", "learning_rate", "precision")
+
+NOT_COMPARED = frozenset({"arm", "seed", "compiler", "on_failure"})
+"""Recipe keys that say who the job is, or what it does when it fails: not how it trains."""
+
+
+def find_confounds(
+    baseline: Sequence[Evidence],
+    candidate: Sequence[Evidence],
+    baseline_declaration: ArmDeclaration,
+    candidate_declaration: ArmDeclaration,
+) -> tuple[Confound, ...]:
+    """Every recipe key and environment value that differs between replicates of the same seed.
+
+    `baseline[j]` and `candidate[j]` have the same seed.
+    """
+    declared = {
+        key
+        for key in DECLARED
+        if getattr(baseline_declaration, key) != getattr(candidate_declaration, key)
+    }
+    recipes = _differences([item.recipe for item in baseline], [item.recipe for item in candidate])
+    found = [
+        _recipe_confound(key, before, after, declared)
+        for key, before, after in recipes
+        if key not in NOT_COMPARED
+    ]
+    environments = _differences(
+        [item.environment for item in baseline], [item.environment for item in candidate]
+    )
+    found += [
+        Confound(key, before, after, intended=False, why="environment, not declared")
+        for key, before, after in environments
+    ]
+    return tuple(found)
+
+
+def undeclared(confounds: Sequence[Confound]) -> tuple[Reason, ...]:
+    """One failing reason for each confound that the workload does not declare."""
+    return tuple(
+        failure(
+            Code.CONFOUND_UNDECLARED,
+            f"{confound.name} differs from the baseline without being declared: "
+            f"{confound.candidate} instead of {confound.baseline}.",
+            name=confound.name,
+            baseline=confound.baseline,
+            candidate=confound.candidate,
+        )
+        for confound in confounds
+        if not confound.intended
+    )
+
+
+def _recipe_confound(key: str, before: str, after: str, declared: set[str]) -> Confound:
+    if key in declared:
+        return Confound(key, before, after, intended=True, why="declared by the workload")
+    if key in FOLLOWS_FROM_BATCH_SIZE and "batch_size" in declared:
+        return Confound(key, before, after, intended=True, why="follows from batch_size")
+    return Confound(key, before, after, intended=False, why="recipe, not declared")
+
+
+def _differences(
+    before: Sequence[Mapping[str, Scalar]], after: Sequence[Mapping[str, Scalar]]
+) -> Iterator[tuple[str, str, str]]:
+    keys = sorted({key for values in (*before, *after) for key in values})
+    for key in keys:
+        pairs = [
+            (_shown(old, key), _shown(new, key)) for old, new in zip(before, after, strict=True)
+        ]
+        differing = [(old, new) for old, new in pairs if old != new]
+        if differing:
+            yield clipped(key, 60), *differing[0]
+
+
+def _shown(values: Mapping[str, Scalar], key: str) -> str:
+    if key not in values:
+        return "not recorded"
+    value = values[key]
+    return "none" if value is None else clipped(str(value), 80)

@@ -1,0 +1,92 @@
+"""Reads the evidence of one execution: the gate's one module that touches files.
+
+The folder holds one subfolder per replicate, named ``ARM--SEED``, with either an unpacked
+``evidence/`` or SageMaker's ``output.tar.gz``, which has ``evidence/`` inside.
+"""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from pipelines.gate.agreement import Replicate
+from pipelines.gate.config import Experiment
+from pipelines.gate.integrity import MissingEvidenceError, TruncatedEvidenceError
+from training.evidence import FOLDER, EvidenceError, EvidenceRecord, read_evidence
+
+ARCHIVE = "output.tar.gz"
+MOST_UNPACKED_BYTES = 2 * 1024**3
+"""Of the evidence of one replicate; per-example scores of a million examples fit easily."""
+MOST_MEMBERS = 10_000
+
+
+def folder_name(arm: str, seed: int) -> str:
+    """The subfolder of one replicate."""
+    return f"{arm}--{seed}"
+
+
+def read_records(
+    folder: Path, experiment: Experiment
+) -> dict[Replicate, EvidenceRecord | EvidenceError]:
+    """The evidence of each declared replicate, or the error that reading it met.
+
+    An error here is evidence too: the gate turns it into a fail with that reason.
+    """
+    records: dict[Replicate, EvidenceRecord | EvidenceError] = {}
+    for arm, seed in experiment.replicates:
+        try:
+            records[arm, seed] = read_replicate(folder / folder_name(arm, seed))
+        except EvidenceError as error:
+            records[arm, seed] = error
+    return records
+
+
+def read_replicate(folder: Path) -> EvidenceRecord:
+    """Read one replicate's subfolder. Raises EvidenceError for anything that is not evidence."""
+    if (folder / FOLDER).is_dir():
+        return read_evidence(folder / FOLDER)
+    archive = folder / ARCHIVE
+    if not archive.is_file():
+        raise MissingEvidenceError(
+            f"there is no evidence: {folder.name} holds neither {FOLDER}/ nor {ARCHIVE}"
+        )
+    with tempfile.TemporaryDirectory(prefix="evidence-") as unpacked:
+        _unpack(archive, Path(unpacked))
+        if not (Path(unpacked) / FOLDER).is_dir():
+            raise MissingEvidenceError(f"{ARCHIVE} holds no {FOLDER}/ folder")
+        return read_evidence(Path(unpacked) / FOLDER)
+
+
+def _unpack(archive: Path, target: Path) -> None:
+    """Unpack the plain files of `evidence/` and nothing else."""
+    try:
+        with gzip.open(archive) as stream:
+            with tarfile.open(fileobj=stream, mode="r:") as stored:
+                for member in _evidence_members(stored):
+                    stored.extract(member, target, filter="data")
+            # The checksum stands at the end of the stream, after what tarfile reads.
+            while stream.read(1 << 20):
+                pass
+    except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as error:
+        raise TruncatedEvidenceError(f"{archive.name} is truncated or damaged: {error}") from error
+
+
+def _evidence_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """The members to unpack. Raises EvidenceError when they are not plain files, or too large."""
+    unpacked = 0
+    for count, member in enumerate(archive, start=1):
+        path = PurePosixPath(member.name)
+        if count > MOST_MEMBERS:
+            raise EvidenceError(f"{ARCHIVE} has more than {MOST_MEMBERS} members")
+        if path.parts[:1] != (FOLDER,) or member.isdir():
+            continue
+        if not member.isfile() or ".." in path.parts:
+            raise EvidenceError(f"{ARCHIVE}: {member.name[:80]!r} is not a plain file")
+        unpacked += member.size
+        if unpacked > MOST_UNPACKED_BYTES:
+            raise EvidenceError(f"{ARCHIVE}: {FOLDER}/ is larger than {MOST_UNPACKED_BYTES} bytes")
+        yield member

@@ -1,0 +1,252 @@
+"""Observations: what the report page draws, small enough to keep beside the verdict.
+
+`observations.json` holds no judgement. It is written for whatever could be read, also where the
+evidence is unusable, so that the page can show what was found.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from pipelines.gate.agreement import Replicate
+from pipelines.gate.config import Experiment
+from pipelines.gate.foreign_text import clipped
+from pipelines.gate.integrity import MOST_BYTES, unusable
+from pipelines.gate.metrics import metric_value
+from pipelines.gate.speed import steady_seconds
+from training.evidence import EvidenceError, EvidenceRecord, Examples, FloatArray
+
+SCHEMA_VERSION: Final = 1
+MOST_POINTS = 6000
+"""Of all loss curves together, which bounds the size of the file."""
+MOST_POINTS_PER_CURVE = 120
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+MOST_TEXT = 200
+MOST_VALUES = 40
+"""Environment values and proofs of one arm."""
+
+
+class ObservationsError(Exception):
+    """Observations that cannot be read. The message says what is wrong with them."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A training loss curve: means over equal stretches of steps."""
+
+    steps: tuple[float, ...]
+    """Middle of each stretch."""
+    losses: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ReplicateObservation:
+    """What one replicate measured; None or empty where its evidence could not be used."""
+
+    arm: str
+    seed: int
+    job: str | None
+    problem: str | None
+    """Why there is no evidence, or why the arm could not be trained."""
+    metrics: Mapping[str, float]
+    """The guarded metrics, recomputed from the examples."""
+    loss: Curve | None
+    steps: int
+    steady_from: int
+    step_seconds: tuple[float, ...]
+    """The QUANTILES of the steady step times."""
+    samples_per_second: float | None
+    compile_seconds: float | None
+    train_seconds: float | None
+    total_seconds: float | None
+    peak_memory_bytes: int | None
+    graphs: int | None
+    graph_breaks: int | None
+    recompilations: int | None
+
+
+@dataclass(frozen=True)
+class ArmObservation:
+    """How one arm was declared, and where its first readable replicate ran."""
+
+    arm: str
+    compiler: str
+    batch_size: int
+    learning_rate: float
+    precision: str
+    environment: Mapping[str, str]
+    proof: Mapping[str, str]
+    """What shows that the compiler ran."""
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Everything that is drawn."""
+
+    workload: str
+    baseline: str
+    arms: tuple[ArmObservation, ...]
+    replicates: tuple[ReplicateObservation, ...]
+    schema_version: Literal[1] = SCHEMA_VERSION
+
+    def to_json(self) -> str:
+        """`observations.json`; numbers are finite."""
+        document = dataclasses.asdict(self)
+        return json.dumps(document, separators=(",", ":"), sort_keys=True, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Observations:
+        """Read `observations.json` back. Raises ObservationsError for anything else."""
+        try:
+            return _ADAPTER.validate_json(text)
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = ".".join(str(part) for part in first["loc"]) or "the document"
+            raise ObservationsError(
+                f"not observations of schema {SCHEMA_VERSION}: {key}: {first['msg']}"
+            ) from error
+
+
+_ADAPTER = TypeAdapter(Observations)
+
+
+def observe(
+    experiment: Experiment, records: Mapping[Replicate, EvidenceRecord | EvidenceError]
+) -> Observations:
+    """Summarise all records for the page; unusable ones become a problem in words."""
+    points = min(MOST_POINTS_PER_CURVE, max(MOST_POINTS // len(experiment.replicates), 2))
+    return Observations(
+        workload=experiment.workload,
+        baseline=experiment.baseline,
+        arms=tuple(_arm(name, experiment, records) for name in experiment.arms),
+        replicates=tuple(
+            _replicate(arm, seed, records.get((arm, seed)), experiment, points)
+            for arm, seed in experiment.replicates
+        ),
+    )
+
+
+def _arm(
+    name: str,
+    experiment: Experiment,
+    records: Mapping[Replicate, EvidenceRecord | EvidenceError],
+) -> ArmObservation:
+    declared = experiment.arms[name]
+    readable = (records.get((name, seed)) for seed in experiment.seeds)
+    first = next((item.evidence for item in readable if isinstance(item, EvidenceRecord)), None)
+    return ArmObservation(
+        arm=name,
+        compiler=declared.compiler,
+        batch_size=declared.batch_size,
+        learning_rate=declared.learning_rate,
+        precision=declared.precision,
+        environment=_texts(first.environment) if first else {},
+        proof=_texts(first.compiler.proof) if first else {},
+    )
+
+
+def _replicate(
+    arm: str,
+    seed: int,
+    record: EvidenceRecord | EvidenceError | None,
+    experiment: Experiment,
+    points: int,
+) -> ReplicateObservation:
+    if not isinstance(record, EvidenceRecord):
+        return _nothing(arm, seed, None, unusable(seed, record).sentence)
+    evidence, speed = record.evidence, record.evidence.speed
+    if speed is None or record.steps is None or record.examples is None:
+        return _nothing(
+            arm, seed, clipped(evidence.job, MOST_TEXT), evidence.failure or "not measured"
+        )
+    seconds = steady_seconds(evidence, record.steps)
+    measurable = len(seconds) > 0 and bool(np.all((seconds > 0) & (seconds < 1e8)))
+    batch_size = experiment.arms[arm].batch_size
+    return ReplicateObservation(
+        arm=arm,
+        seed=seed,
+        job=clipped(evidence.job, MOST_TEXT),
+        problem=None,
+        metrics=_metrics(experiment, record.examples),
+        loss=_curve(record.steps.loss, points),
+        steps=len(record.steps.loss),
+        steady_from=min(speed.steady_from, len(record.steps.loss)),
+        step_seconds=(
+            tuple(float(value) for value in np.quantile(seconds, QUANTILES)) if measurable else ()
+        ),
+        samples_per_second=(
+            batch_size * len(seconds) / float(seconds.sum()) if measurable else None
+        ),
+        compile_seconds=evidence.compiler.compile_seconds,
+        train_seconds=speed.train_seconds,
+        total_seconds=speed.total_seconds,
+        peak_memory_bytes=_plausible(evidence.peak_memory_bytes),
+        graphs=_plausible(evidence.compiler.graphs),
+        graph_breaks=_plausible(evidence.compiler.graph_breaks),
+        recompilations=_plausible(evidence.compiler.recompilations),
+    )
+
+
+def _nothing(arm: str, seed: int, job: str | None, problem: str) -> ReplicateObservation:
+    return ReplicateObservation(
+        arm=arm,
+        seed=seed,
+        job=job,
+        problem=clipped(problem, MOST_TEXT),
+        metrics={},
+        loss=None,
+        steps=0,
+        steady_from=0,
+        step_seconds=(),
+        samples_per_second=None,
+        compile_seconds=None,
+        train_seconds=None,
+        total_seconds=None,
+        peak_memory_bytes=None,
+        graphs=None,
+        graph_breaks=None,
+        recompilations=None,
+    )
+
+
+def _metrics(experiment: Experiment, examples: Examples) -> dict[str, float]:
+    rows, classes = examples.scores.shape
+    usable = rows > 0 and classes > 0 and bool(np.isfinite(examples.scores).all())
+    if not usable:
+        return {}
+    with np.errstate(all="ignore"):
+        values = {name: metric_value(name, examples) for name in experiment.settings.metrics}
+    return {name: value for name, value in values.items() if math.isfinite(value)}
+
+
+def _curve(losses: FloatArray, points: int) -> Curve | None:
+    usable = np.abs(losses) <= 1e6  # False for NaN too: a gap in the curve
+    if not usable.any():
+        return None
+    stretches = np.array_split(np.arange(len(losses)), min(points, len(losses)))
+    drawn = [stretch for stretch in stretches if usable[stretch].all()]
+    return Curve(
+        steps=tuple(round(float(stretch.mean()), 1) for stretch in drawn),
+        losses=tuple(float(f"{losses[stretch].mean():.5g}") for stretch in drawn),
+    )
+
+
+def _plausible(count: int) -> int | None:
+    """The count, unless it is so large that it can only be damage."""
+    return count if count <= MOST_BYTES else None
+
+
+def _texts(values: Mapping[str, object]) -> dict[str, str]:
+    kept = sorted(values.items())[:MOST_VALUES]
+    return {
+        clipped(key, 60): "none" if value is None else clipped(str(value), MOST_TEXT)
+        for key, value in kept
+    }

@@ -1,0 +1,111 @@
+"""Reasons: every judgement of the gate as a stable code, a sentence and its numbers.
+
+Codes are an interface: programs match on them, so a code is never renamed or reused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+Number = str | int | float | bool | None
+
+
+class Outcome(StrEnum):
+    """What a reason speaks for, and what a candidate's verdict is."""
+
+    PASS = "pass"  # noqa: S105 - a verdict, not a password
+    INCONCLUSIVE = "inconclusive"
+    FAIL = "fail"
+
+
+_SEVERITY = {Outcome.PASS: 0, Outcome.INCONCLUSIVE: 1, Outcome.FAIL: 2}
+
+
+def worst(outcomes: Iterable[Outcome]) -> Outcome:
+    """The outcome of several that must all hold: a fail fails, then doubt remains doubt.
+
+    Nothing judged is not a pass: the worst of no outcomes is a fail.
+    """
+    return max(outcomes, key=_SEVERITY.__getitem__, default=Outcome.FAIL)
+
+
+def gravest_first(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
+    """What decided comes first; otherwise in the order found."""
+    return tuple(sorted(reasons, key=lambda reason: -_SEVERITY[reason.outcome]))
+
+
+class Code(StrEnum):
+    """The stable codes. The part before the dot says what was looked at."""
+
+    EVIDENCE_MISSING = "evidence.missing"
+    EVIDENCE_TRUNCATED = "evidence.truncated"
+    EVIDENCE_UNREADABLE = "evidence.unreadable"
+    EVIDENCE_SWAPPED = "evidence.swapped"
+    EVIDENCE_WRONG_JOB = "evidence.wrong_job"
+    EVIDENCE_DUPLICATED = "evidence.duplicated"
+    EVIDENCE_IMPLAUSIBLE = "evidence.implausible"
+    ARM_FAILED = "arm.failed"
+
+    DIGEST_MISSING = "digest.missing"
+    DIGEST_DIFFERS = "digest.differs"
+    DATA_DIFFERS = "data.differs"
+    MODEL_DUPLICATED = "model.duplicated"
+
+    STEPS_COUNT = "steps.count"
+    STEPS_LOSS_NOT_FINITE = "steps.loss_not_finite"
+    STEPS_SECONDS_INVALID = "steps.seconds_invalid"
+
+    EXAMPLES_TOO_FEW = "examples.too_few"
+    EXAMPLES_NOT_FINITE = "examples.not_finite"
+    EXAMPLES_NOT_PROBABILITIES = "examples.not_probabilities"
+    EXAMPLES_LOSSES_DISAGREE = "examples.losses_disagree"
+    EXAMPLES_LABEL_RANGE = "examples.label_range"
+    EXAMPLES_IDS_UNREADABLE = "examples.ids_unreadable"
+    EXAMPLES_IDS_REPEAT = "examples.ids_repeat"
+    EXAMPLES_IDS_DIFFER = "examples.ids_differ"
+    EXAMPLES_LABELS_DIFFER = "examples.labels_differ"
+    EXAMPLES_CLASSES_DIFFER = "examples.classes_differ"
+
+    METRIC_MISSING = "metric.missing"
+    METRIC_NOT_FINITE = "metric.not_finite"
+    METRIC_DISAGREES = "metric.disagrees"
+
+    COMPILER_DIFFERS = "compiler.differs"
+    COMPILER_DID_NOT_RUN = "compiler.did_not_run"
+    COMPILER_RAN_IN_EAGER = "compiler.ran_in_eager"
+    COMPILER_RECOMPILED = "compiler.recompiled"
+    RECIPE_BATCH_SIZE = "recipe.batch_size"
+    RECIPE_LEARNING_RATE = "recipe.learning_rate"
+    RECIPE_PRECISION = "recipe.precision"
+
+    BASELINE_UNSOUND = "baseline.unsound"
+    CONFOUND_UNDECLARED = "confound.undeclared"
+
+    QUALITY_NOT_WORSE = "quality.not_worse"
+    QUALITY_WORSE = "quality.worse"
+    QUALITY_UNDECIDED = "quality.undecided"
+    QUALITY_SINGLE_SEED = "quality.single_seed"
+
+    SPEED_FASTER = "speed.faster"
+    SPEED_BELOW_MINIMUM = "speed.below_minimum"
+    SPEED_UNDECIDED = "speed.undecided"
+    SPEED_UNMEASURED = "speed.unmeasured"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One judgement: what was found, which way it counts, and the numbers behind it."""
+
+    code: Code
+    outcome: Outcome
+    sentence: str
+    """In words that stand alone: names the arm's seed, file or key, what was found, the limit."""
+    numbers: Mapping[str, Number] = field(default_factory=dict)
+    """Finite numbers, by name, in the units that the sentence uses or in seconds and fractions."""
+
+
+def failure(code: Code, sentence: str, **numbers: Number) -> Reason:
+    """A reason that fails what it is found in."""
+    return Reason(code=code, outcome=Outcome.FAIL, sentence=sentence, numbers=numbers)

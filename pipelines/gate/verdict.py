@@ -1,0 +1,188 @@
+"""The verdict: what the gate concludes, and its JSON form `verdict.json`.
+
+The pipeline's conditions read `decision.arm`; everything else is for people and the report.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from pipelines.gate.reasons import Outcome, Reason
+
+SCHEMA_VERSION: Final = 1
+
+
+class VerdictError(Exception):
+    """A verdict that cannot be read. The message says what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate and its bounds; each bound is one-sided at the experiment's confidence."""
+
+    estimate: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class MetricJudgement:
+    """One guarded metric of one candidate, in the metric's own units (fractions, nats)."""
+
+    metric: str
+    direction: Literal["higher", "lower"]
+    """Which way is better."""
+    margin: float
+    """How much worse is acceptable, in the metric's units; positive."""
+    relative_margin: float | None
+    """The declared fraction of the baseline's value when the margin is relative."""
+    baseline: float
+    """Mean over the baseline's replicates."""
+    candidate: float
+    delta: Interval
+    """Candidate minus baseline, whatever the direction."""
+    outcome: Outcome
+    seeds: int
+    examples: int
+    seed_sd: float | None
+    """Standard deviation over seeds of the paired difference; None with one seed."""
+    seed_standard_error: float | None
+    """What the choice of seeds contributes to the standard error of delta."""
+    example_standard_error: float
+    """What the choice of validation examples contributes."""
+    seeds_needed: int | None
+    """Seeds that would settle an undecided metric if the spread stays what it is; None when it is
+    settled, cannot be estimated, or more seeds would not help."""
+
+    @property
+    def limit(self) -> float:
+        """The delta that is just not acceptable any more: the margin with its sign."""
+        return -self.margin if self.direction == "higher" else self.margin
+
+
+@dataclass(frozen=True)
+class SpeedJudgement:
+    """How much faster a candidate trains, and what compilation costs. Ratios above 1 are faster."""
+
+    outcome: Outcome
+    speedup: Interval
+    """Steady-state samples per second, candidate over baseline."""
+    min_speedup: float
+    conditional_on_run: bool
+    """True when there is one replicate: the interval then covers the steps of that run only."""
+    baseline_samples_per_second: float
+    candidate_samples_per_second: float
+    baseline_compile_seconds: float
+    candidate_compile_seconds: float
+    candidate_batch_size: int
+    candidate_steps: int
+    break_even_steps: int | None
+    """Candidate steps after which compilation has paid for itself; None means never."""
+    break_even_minutes: float | None
+    train_time_ratio: float | None
+    """Baseline's training time over the candidate's for the whole run, compilation included."""
+    baseline_train_seconds: float
+    candidate_train_seconds: float
+    baseline_peak_memory_bytes: int
+    candidate_peak_memory_bytes: int
+    """The largest of the replicates; zero when the jobs did not record it."""
+    advice: str
+    """What to do about the speed, in words."""
+
+
+@dataclass(frozen=True)
+class Confound:
+    """Something beside the compiler that differs between a candidate and the baseline."""
+
+    name: str
+    baseline: str
+    candidate: str
+    intended: bool
+    """True when the workload declares the difference, or it follows from one that it declares."""
+    why: str
+
+
+@dataclass(frozen=True)
+class CandidateVerdict:
+    """One candidate: pass, fail or inconclusive, and why."""
+
+    arm: str
+    outcome: Outcome
+    reasons: tuple[Reason, ...]
+    metrics: tuple[MetricJudgement, ...]
+    """Empty when the evidence could not be compared."""
+    speed: SpeedJudgement | None
+    """None when the evidence could not be compared, or holds too few steady steps."""
+    confounds: tuple[Confound, ...]
+
+
+@dataclass(frozen=True)
+class NoiseFloor:
+    """How much a metric moves between the baseline's own seeds: chance, not a compiler."""
+
+    metric: str
+    mean: float
+    seed_sd: float
+    seeds: int
+
+
+@dataclass(frozen=True)
+class BaselineVerdict:
+    """Whether the baseline's evidence is sound, so that its model may be released."""
+
+    arm: str
+    sound: bool
+    reasons: tuple[Reason, ...]
+    """Why it is not sound; empty when it is."""
+    noise_floor: tuple[NoiseFloor, ...]
+    """Of each guarded metric; empty with one seed or an unsound baseline."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Which arm's model is released."""
+
+    arm: str
+    """The arm's name, or "none"; never null, because conditions compare it with names."""
+    seed: int
+    """The replicate that is released: the first declared seed, fixed beforehand, so that nobody
+    can pick the best of several."""
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Everything the gate concludes about one execution."""
+
+    workload: str
+    seeds: tuple[int, ...]
+    confidence: float
+    decision: Decision
+    baseline: BaselineVerdict
+    candidates: tuple[CandidateVerdict, ...]
+    schema_version: Literal[1] = SCHEMA_VERSION
+
+    def to_json(self) -> str:
+        """`verdict.json`: keys are the field names, numbers are finite."""
+        document = dataclasses.asdict(self)
+        return json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Verdict:
+        """Read `verdict.json` back. Raises VerdictError for anything else."""
+        try:
+            return _ADAPTER.validate_json(text)
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = ".".join(str(part) for part in first["loc"]) or "the document"
+            raise VerdictError(
+                f"not a verdict of schema {SCHEMA_VERSION}: {key}: {first['msg']}"
+            ) from error
+
+
+_ADAPTER = TypeAdapter(Verdict)

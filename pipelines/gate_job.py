@@ -1,0 +1,149 @@
+"""The program of the gate's Processing step: evidence folders in, verdict and report out.
+
+    python3 -m pipelines.gate_job --experiment gate.json --evidence DIR --output DIR \
+        [--expect ARM:SEED:JOBNAME ...]
+
+The exit status is 0 whenever a verdict was reached, whatever it is: deciding what to register is
+the pipeline's condition's work. It is 2 for a bad experiment file or bad usage, in one sentence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from pipelines.gate.agreement import Replicate
+from pipelines.gate.config import Experiment
+from pipelines.gate.evidence_folders import read_records
+from pipelines.gate.judge import judge
+from pipelines.gate.observations import observe
+from pipelines.report import render_html, render_markdown, summary_lines
+
+VERDICT = "verdict.json"
+OBSERVATIONS = "observations.json"
+REPORT_HTML = "report.html"
+REPORT_MARKDOWN = "report.md"
+
+EXIT_JUDGED = 0
+EXIT_USAGE = 2
+
+
+class GateJobError(Exception):
+    """The job cannot start. The message names the file or argument and what to do."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the job was asked to do."""
+
+    experiment: Experiment
+    evidence: Path
+    output: Path
+    jobs: Mapping[Replicate, str] | None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the job; returns the exit status."""
+    try:
+        job = read_job(arguments)
+    except GateJobError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    for line in run(job):
+        print(line)
+    return EXIT_JUDGED
+
+
+def run(job: Job) -> list[str]:
+    """Judge the evidence and write the four files; returns the summary's lines."""
+    records = read_records(job.evidence, job.experiment)
+    verdict = judge(job.experiment, records, job.jobs)
+    observations = observe(job.experiment, records)
+    job.output.mkdir(parents=True, exist_ok=True)
+    _write(job.output / OBSERVATIONS, observations.to_json())
+    _write(job.output / REPORT_HTML, render_html(verdict, observations))
+    _write(job.output / REPORT_MARKDOWN, render_markdown(verdict, observations))
+    # Last: who finds a verdict finds everything else beside it.
+    _write(job.output / VERDICT, verdict.to_json())
+    return summary_lines(verdict)
+
+
+def read_job(arguments: Sequence[str] | None) -> Job:
+    """Read the command line and the experiment file. Raises GateJobError."""
+    parser = argparse.ArgumentParser(
+        prog="python3 -m pipelines.gate_job",
+        description="Judge the evidence of one execution and write the verdict and its report.",
+    )
+    parser.add_argument("--experiment", required=True, type=Path, help="gate.json")
+    parser.add_argument(
+        "--evidence", required=True, type=Path, help="folder with one subfolder ARM--SEED each"
+    )
+    parser.add_argument("--output", required=True, type=Path, help="folder of the four files")
+    parser.add_argument(
+        "--expect",
+        nargs="*",
+        default=[],
+        action="extend",
+        metavar="ARM:SEED:JOBNAME",
+        help="the training job whose evidence each replicate's must be",
+    )
+    options = parser.parse_args(arguments)
+    experiment = read_experiment(options.experiment)
+    if not options.evidence.is_dir():
+        raise GateJobError(f"--evidence {options.evidence} is not a folder")
+    jobs = _expected_jobs(options.expect, experiment) if options.expect else None
+    return Job(experiment, options.evidence, options.output, jobs)
+
+
+def read_experiment(path: Path) -> Experiment:
+    """Read gate.json. Raises GateJobError naming the key that is wrong."""
+    try:
+        return Experiment.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise GateJobError(f"{path} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"]) or "the document"
+        raise GateJobError(f"{path}: {key}: {first['msg']}") from error
+
+
+def _expected_jobs(expectations: Sequence[str], experiment: Experiment) -> dict[Replicate, str]:
+    jobs = dict(_expected_job(expectation) for expectation in expectations)
+    for arm, seed in experiment.replicates:
+        if (arm, seed) not in jobs:
+            raise GateJobError(f"--expect names no job for {arm}:{seed}, which gate.json declares")
+    for arm, seed in jobs:
+        if (arm, seed) not in experiment.replicates:
+            raise GateJobError(f"--expect names {arm}:{seed}, which gate.json does not declare")
+    return jobs
+
+
+def _expected_job(expectation: str) -> tuple[Replicate, str]:
+    arm, _, rest = expectation.partition(":")
+    seed, _, name = rest.partition(":")
+    if not (seed.isdecimal() and name):
+        raise GateJobError(f"--expect {expectation!r} is not ARM:SEED:JOBNAME")
+    return (arm, int(seed)), name
+
+
+def _write(path: Path, text: str) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(temporary).chmod(0o644)  # mkstemp makes it private, but others read the report
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+if __name__ == "__main__":
+    sys.exit(main())

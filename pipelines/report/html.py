@@ -1,0 +1,181 @@
+"""The report as one HTML page that needs nothing from anywhere: no script, no font, no network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from pipelines.gate.observations import Observations
+from pipelines.gate.reasons import Outcome
+from pipelines.gate.units import unit_of
+from pipelines.gate.verdict import (
+    CandidateVerdict,
+    MetricJudgement,
+    NoiseFloor,
+    SpeedJudgement,
+    Verdict,
+)
+from pipelines.report import formats
+from pipelines.report.charts import (
+    Strip,
+    break_even_chart,
+    interval_strip,
+    loss_chart,
+    step_time_chart,
+)
+from pipelines.report.charts.loss_curves import arm_class
+from pipelines.report.glossary import GLOSSARY
+
+TEMPLATES = Path(__file__).parent / "templates"
+MINUS = "\N{MINUS SIGN}"
+
+
+@dataclass(frozen=True)
+class _MetricView:
+    judgement: MetricJudgement
+    strip: Markup
+
+
+@dataclass(frozen=True)
+class _CandidateView:
+    verdict: CandidateVerdict
+    metrics: tuple[_MetricView, ...]
+    speed_strip: Markup | None
+    break_even: Markup | None
+
+
+def render_html(verdict: Verdict, observations: Observations) -> str:
+    """The whole page. Everything that comes from outside is escaped."""
+    return (
+        _environment()
+        .get_template("page.html.jinja")
+        .render(
+            verdict=verdict,
+            observations=observations,
+            candidates=[_candidate(item, verdict) for item in verdict.candidates],
+            guarded=_guarded(verdict),
+            losses=loss_chart(observations, title="Training loss", identity="losses"),
+            step_times=step_time_chart(observations, title="Step times", identity="step-times"),
+            environment=environment_rows(observations),
+            arm_colours={arm.arm: arm_class(index) for index, arm in enumerate(observations.arms)},
+            glossary=GLOSSARY,
+        )
+    )
+
+
+def environment_rows(observations: Observations) -> list[tuple[str, list[str]]]:
+    """(name, one value per arm) of everything that any arm recorded about where it ran."""
+    names = sorted({name for arm in observations.arms for name in arm.environment})
+    return [
+        (name, [arm.environment.get(name, formats.NOTHING) for arm in observations.arms])
+        for name in names
+    ]
+
+
+def _guarded(verdict: Verdict) -> list[str]:
+    """The metrics that were judged, in the order declared; the same for every candidate."""
+    return next(
+        ([metric.metric for metric in item.metrics] for item in verdict.candidates if item.metrics),
+        [],
+    )
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["formats"] = formats
+    environment.globals["unit_of"] = unit_of
+    environment.globals["marks"] = {
+        Outcome.PASS: "\N{CHECK MARK}",
+        Outcome.INCONCLUSIVE: "?",
+        Outcome.FAIL: "\N{MULTIPLICATION X}",
+    }
+    return environment
+
+
+def _candidate(candidate: CandidateVerdict, verdict: Verdict) -> _CandidateView:
+    floors = {floor.metric: floor for floor in verdict.baseline.noise_floor}
+    return _CandidateView(
+        verdict=candidate,
+        metrics=tuple(
+            _MetricView(metric, _metric_strip(candidate.arm, metric, floors.get(metric.metric)))
+            for metric in candidate.metrics
+        ),
+        speed_strip=_speed_strip(candidate.arm, candidate.speed) if candidate.speed else None,
+        break_even=_break_even(candidate.arm, candidate.speed) if candidate.speed else None,
+    )
+
+
+def _metric_strip(arm: str, metric: MetricJudgement, floor: NoiseFloor | None) -> Markup:
+    unit = unit_of(metric.metric)
+    name = formats.metric_name(metric.metric)
+
+    def write(value: float) -> str:
+        return f"{value:+z.{unit.decimals}f}".replace("-", MINUS)
+
+    limit = metric.limit / unit.size
+    return interval_strip(
+        Strip(
+            estimate=metric.delta.estimate / unit.size,
+            lower=metric.delta.lower / unit.size,
+            upper=metric.delta.upper / unit.size,
+            limit=limit,
+            limit_label=f"margin {write(limit)}",
+            reference=0.0,
+            reference_label="no difference",
+            higher_is_better=metric.direction == "higher",
+            unit=unit.name,
+            outcome=metric.outcome,
+            write=write,
+            noise=floor.seed_sd / unit.size if floor else None,
+        ),
+        title=f"{name}: {arm} against the baseline",
+        description=(
+            f"{unit.amount(metric.delta.estimate, signed=True)}, interval from "
+            f"{unit.number(metric.delta.lower, signed=True)} to "
+            f"{unit.number(metric.delta.upper, signed=True)}; "
+            f"margin {unit.amount(metric.limit, signed=True)}."
+        ),
+        identity=f"{arm}-{metric.metric}",
+    )
+
+
+def _speed_strip(arm: str, speed: SpeedJudgement) -> Markup:
+    interval = speed.speedup
+    return interval_strip(
+        Strip(
+            estimate=interval.estimate,
+            lower=interval.lower,
+            upper=interval.upper,
+            limit=speed.min_speedup,
+            limit_label=f"asked for {formats.times(speed.min_speedup)}",
+            reference=1.0,
+            reference_label="same speed",
+            higher_is_better=True,
+            unit="times the baseline's samples per second",
+            outcome=speed.outcome,
+            write=formats.times,
+        ),
+        title=f"Speed-up of {arm}",
+        description=(
+            f"{interval.estimate:.2f} times, interval from {interval.lower:.2f} to "
+            f"{interval.upper:.2f}; asked for {speed.min_speedup:.2f}."
+        ),
+        identity=f"{arm}-speed",
+    )
+
+
+def _break_even(arm: str, speed: SpeedJudgement) -> Markup:
+    return break_even_chart(
+        speed, title=f"Compile time against time saved, {arm}", identity=f"{arm}-break-even"
+    )

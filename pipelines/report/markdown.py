@@ -1,0 +1,207 @@
+"""The report as Markdown: the same facts as the page, with tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pipelines.gate.observations import Observations, ReplicateObservation
+from pipelines.gate.reasons import Reason
+from pipelines.gate.units import unit_of
+from pipelines.gate.verdict import (
+    BaselineVerdict,
+    CandidateVerdict,
+    Confound,
+    MetricJudgement,
+    SpeedJudgement,
+    Verdict,
+)
+from pipelines.report import formats
+from pipelines.report.glossary import GLOSSARY
+
+_SPECIAL = "\\`*_{}[]<>#|!~&$"
+
+
+def render_markdown(verdict: Verdict, observations: Observations) -> str:
+    """The whole report. Everything that comes from outside is escaped."""
+    blocks = [
+        f"# {_text(verdict.workload)}",
+        f"**{_text(verdict.decision.sentence)}**",
+        f"Seeds {', '.join(str(seed) for seed in verdict.seeds)}; "
+        f"each bound at {verdict.confidence * 100:g}% confidence.",
+    ]
+    for candidate in verdict.candidates:
+        blocks += _candidate(candidate)
+    blocks += _baseline(verdict.baseline)
+    blocks += ["## Replicates", _replicates(observations.replicates)]
+    blocks += ["## Arms and where they ran", _arms(observations)]
+    blocks += ["## What the words mean"]
+    blocks.append("\n".join(f"- **{word}**: {meaning}" for word, meaning in GLOSSARY))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _candidate(candidate: CandidateVerdict) -> list[str]:
+    blocks = [f"## {_text(candidate.arm)}: {candidate.outcome}", _reasons(candidate.reasons)]
+    if candidate.metrics:
+        blocks += ["### Quality", _metrics(candidate.metrics)]
+    if candidate.speed is not None:
+        blocks += ["### Speed", _speed(candidate.speed)]
+    blocks += ["### What differs from the baseline beside the compiler"]
+    seen = "Nothing." if candidate.metrics else "Nothing that could be seen."
+    blocks.append(_confounds(candidate.confounds) if candidate.confounds else seen)
+    return blocks
+
+
+def _baseline(baseline: BaselineVerdict) -> list[str]:
+    sound = "sound" if baseline.sound else "not sound"
+    blocks = [f"## The baseline, {_text(baseline.arm)}: {sound}"]
+    if baseline.reasons:
+        blocks.append(_reasons(baseline.reasons))
+    if baseline.noise_floor:
+        blocks.append(
+            _table(
+                ("Metric", "Mean", "Standard deviation over seeds", "Seeds"),
+                (
+                    (
+                        formats.metric_name(floor.metric),
+                        formats.metric_value(floor.metric, floor.mean),
+                        unit_of(floor.metric).amount(floor.seed_sd),
+                        str(floor.seeds),
+                    )
+                    for floor in baseline.noise_floor
+                ),
+            )
+        )
+    return blocks
+
+
+def _reasons(reasons: Sequence[Reason]) -> str:
+    return "\n".join(
+        f"- {reason.outcome}: {_text(reason.sentence)} (`{reason.code}`)" for reason in reasons
+    )
+
+
+def _metrics(metrics: Sequence[MetricJudgement]) -> str:
+    rows = []
+    for metric in metrics:
+        unit = unit_of(metric.metric)
+        rows.append(
+            (
+                formats.metric_name(metric.metric),
+                formats.metric_value(metric.metric, metric.baseline),
+                formats.metric_value(metric.metric, metric.candidate),
+                unit.amount(metric.delta.estimate, signed=True),
+                f"{unit.number(metric.delta.lower, signed=True)} to "
+                f"{unit.number(metric.delta.upper, signed=True)}",
+                unit.number(metric.limit, signed=True),
+                metric.outcome,
+            )
+        )
+    header = ("Metric", "Baseline", "Candidate", "Difference", "Interval", "Margin", "Verdict")
+    return _table(header, rows)
+
+
+def _speed(speed: SpeedJudgement) -> str:
+    interval = speed.speedup
+    scope = ", of one run" if speed.conditional_on_run else ""
+    rows = (
+        (
+            "Speed-up",
+            f"{formats.times(interval.estimate)} ({formats.times(interval.lower)} to "
+            f"{formats.times(interval.upper)}{scope}), asked for "
+            f"{formats.times(speed.min_speedup)}: {speed.outcome}",
+        ),
+        (
+            "Samples per second",
+            f"{formats.rate(speed.candidate_samples_per_second)} against "
+            f"{formats.rate(speed.baseline_samples_per_second)}",
+        ),
+        ("Compilation, mean", formats.seconds(speed.candidate_compile_seconds)),
+        ("Break-even", formats.break_even(speed.break_even_steps, speed.break_even_minutes)),
+        (
+            "Whole training, compilation included",
+            f"{formats.times(speed.train_time_ratio)} as fast: "
+            f"{formats.seconds(speed.candidate_train_seconds)} against "
+            f"{formats.seconds(speed.baseline_train_seconds)}",
+        ),
+        (
+            "Peak memory",
+            f"{formats.memory(speed.candidate_peak_memory_bytes)} against "
+            f"{formats.memory(speed.baseline_peak_memory_bytes)}",
+        ),
+        ("Advice", speed.advice),
+    )
+    return _table(("What", "Measured"), rows)
+
+
+def _confounds(confounds: Sequence[Confound]) -> str:
+    return _table(
+        ("What", "Baseline", "Candidate", "Intended?"),
+        (
+            (
+                _text(item.name),
+                _text(item.baseline),
+                _text(item.candidate),
+                f"{'yes' if item.intended else '**no**'}, {item.why}",
+            )
+            for item in confounds
+        ),
+    )
+
+
+def _replicates(replicates: Sequence[ReplicateObservation]) -> str:
+    names = list(dict.fromkeys(name for item in replicates for name in item.metrics))
+    header = (
+        "Arm",
+        "Seed",
+        *(formats.metric_name(name) for name in names),
+        "Samples/s",
+        "Steps",
+        "Compilation",
+        "Training",
+        "Memory",
+        "Job or problem",
+    )
+    return _table(
+        header,
+        (
+            (
+                _text(item.arm),
+                str(item.seed),
+                *(formats.metric_value(name, item.metrics.get(name)) for name in names),
+                formats.rate(item.samples_per_second),
+                formats.count(item.steps),
+                formats.seconds(item.compile_seconds) if item.graphs else formats.NOTHING,
+                formats.seconds(item.train_seconds),
+                formats.memory(item.peak_memory_bytes),
+                _text(item.problem or item.job or formats.NOTHING),
+            )
+            for item in replicates
+        ),
+    )
+
+
+def _arms(observations: Observations) -> str:
+    arms = observations.arms
+    names = sorted({name for arm in arms for name in arm.environment})
+    rows = [
+        ("compiler", *(_text(arm.compiler) for arm in arms)),
+        ("batch size", *(str(arm.batch_size) for arm in arms)),
+        ("learning rate", *(f"{arm.learning_rate:g}" for arm in arms)),
+        ("precision", *(_text(arm.precision) for arm in arms)),
+    ]
+    rows += [
+        (_text(name), *(_text(arm.environment.get(name, formats.NOTHING)) for arm in arms))
+        for name in names
+    ]
+    return _table(("", *(_text(arm.arm) for arm in arms)), rows)
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _text(content: str) -> str:
+    """Foreign text on one line, with what Markdown or HTML would interpret escaped."""
+    flat = " ".join(content.split())
+    return "".join(f"\\{character}" if character in _SPECIAL else character for character in flat)

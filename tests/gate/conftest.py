@@ -1,0 +1,215 @@
+"""Synthetic executions: evidence with known properties, in memory or as real folders."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipelines.gate.config import ArmDeclaration, Experiment, GateSettings, MetricGuard
+from pipelines.gate.judge import judge
+from pipelines.gate.metrics import metric_value
+from pipelines.gate.verdict import Verdict
+from training.evidence import (
+    CompilerRecord,
+    Evidence,
+    EvidenceError,
+    EvidenceRecord,
+    Examples,
+    SpeedRecord,
+    Steps,
+    examples_digest,
+    write_evidence,
+)
+
+METRICS = ("accuracy", "balanced_accuracy", "macro_f1", "log_loss")
+CLASSES = 4
+STEPS = 60
+STEADY_FROM = 10
+
+
+def examples_with(correct: np.ndarray, labels: np.ndarray, confidence: float = 0.85) -> Examples:
+    """Examples whose predictions are right where `correct` is true."""
+    count = len(labels)
+    predicted = np.where(correct, labels, (labels + 1) % CLASSES)
+    scores = np.full((count, CLASSES), (1.0 - confidence) / (CLASSES - 1))
+    scores[np.arange(count), predicted] = confidence
+    return Examples(
+        ids=np.array([f"doc-{index:05d}" for index in range(count)]),
+        labels=labels,
+        scores=scores,
+        losses=-np.log(scores[np.arange(count), labels]),
+    )
+
+
+@dataclasses.dataclass(repr=False)
+class SyntheticExecution:
+    """One execution's experiment and evidence; tests change what they are about."""
+
+    experiment: Experiment
+    records: dict[tuple[str, int], EvidenceRecord | EvidenceError]
+
+    def judge(self, **options: Any) -> Verdict:
+        return judge(self.experiment, self.records, **options)
+
+    def record(self, arm: str, seed: int) -> EvidenceRecord:
+        record = self.records[arm, seed]
+        assert isinstance(record, EvidenceRecord)
+        return record
+
+    def change_evidence(self, arm: str, seed: int, /, **fields: Any) -> None:
+        record = self.record(arm, seed)
+        evidence = dataclasses.replace(record.evidence, **fields)
+        self.records[arm, seed] = dataclasses.replace(record, evidence=evidence)
+
+    def change_examples(self, arm: str, seed: int, /, **columns: Any) -> None:
+        """Change columns, and everything in the evidence that follows from them."""
+        record = self.record(arm, seed)
+        assert record.examples is not None
+        examples = dataclasses.replace(record.examples, **columns)
+        self.records[arm, seed] = with_examples(record, examples)
+
+    def change_steps(self, arm: str, seed: int, /, **columns: Any) -> None:
+        record = self.record(arm, seed)
+        assert record.steps is not None
+        self.records[arm, seed] = dataclasses.replace(
+            record, steps=dataclasses.replace(record.steps, **columns)
+        )
+
+    def jobs(self) -> dict[tuple[str, int], str]:
+        return {replicate: self.record(*replicate).evidence.job for replicate in self.records}
+
+    def write(self, folder: Path, *, archives: bool = False) -> Path:
+        """Write gate.json and the evidence the way the Processing step finds them."""
+        (folder / "gate.json").write_text(self.experiment.model_dump_json())
+        for (arm, seed), record in self.records.items():
+            assert isinstance(record, EvidenceRecord)
+            replicate = folder / "evidence" / f"{arm}--{seed}"
+            write_evidence(replicate, record.evidence, record.steps, record.examples)
+            if archives:
+                with tarfile.open(replicate / "output.tar.gz", "w:gz") as archive:
+                    archive.add(replicate / "evidence", arcname="evidence")
+                for file in (replicate / "evidence").iterdir():
+                    file.unlink()
+                (replicate / "evidence").rmdir()
+        return folder
+
+
+def with_examples(record: EvidenceRecord, examples: Examples) -> EvidenceRecord:
+    """The record with other examples, and with the metrics and digest that follow from them."""
+    metrics = {name: metric_value(name, examples) for name in METRICS}  # type: ignore[arg-type]
+    digests = {**record.evidence.digests, "examples": examples_digest(examples)}
+    evidence = dataclasses.replace(record.evidence, metrics=metrics, digests=digests)
+    return dataclasses.replace(record, evidence=evidence, examples=examples)
+
+
+def build_record(
+    arm: str, seed: int, declaration: ArmDeclaration, examples: Examples, step_seconds: float
+) -> EvidenceRecord:
+    """A sound record of one replicate."""
+    generator = np.random.default_rng([seed, len(arm)])
+    seconds = step_seconds * generator.lognormal(0.0, 0.02, STEPS)
+    compiled = declaration.compiler != "eager"
+    compile_seconds = 5.0 if compiled else 0.0
+    seconds[0] += compile_seconds
+    evidence = Evidence(
+        job=f"train-{arm}-{seed}",
+        arm=arm,
+        seed=seed,
+        recipe={
+            "batch_size": declaration.batch_size,
+            "learning_rate": declaration.learning_rate,
+            "precision": declaration.precision,
+            "epochs": 3,
+            "steps": STEPS,
+        },
+        compiler=CompilerRecord(
+            name=declaration.compiler,
+            ran=compiled,
+            proof={"unique_graphs": 1 if compiled else 0},
+            compile_seconds=compile_seconds,
+            graphs=1 if compiled else 0,
+        ),
+        speed=SpeedRecord(
+            samples_per_second=declaration.batch_size / step_seconds,
+            steady_from=STEADY_FROM,
+            train_seconds=float(seconds.sum()),
+            total_seconds=float(seconds.sum()) + 3.0,
+        ),
+        peak_memory_bytes=500_000_000,
+        environment={"torch": "2.13.0", "cpu": "a processor", "cores_available": 1},
+        digests={
+            "data": hashlib.sha256(b"data").hexdigest(),
+            "model": hashlib.sha256(f"{arm} {seed}".encode()).hexdigest(),
+        },
+    )
+    steps = Steps(loss=np.linspace(1.4, 0.2, STEPS), seconds=seconds)
+    return with_examples(EvidenceRecord(evidence, steps, None), examples)
+
+
+def build_execution(
+    *,
+    seeds: tuple[int, ...] = (1, 2, 3),
+    examples: int = 2000,
+    accuracy: float = 0.95,
+    worse_by: float = 0.0,
+    speedup: float = 1.5,
+    candidates: tuple[str, ...] = ("fast",),
+    metrics: dict[str, MetricGuard] | None = None,
+    **settings: Any,
+) -> SyntheticExecution:
+    """A baseline and candidates that agree but for a few examples, and `speedup` in the steps."""
+    generator = np.random.default_rng(7)
+    labels = generator.integers(0, CLASSES, examples)
+    easy = generator.random(examples) < accuracy
+    declarations = {
+        "baseline": ArmDeclaration(
+            compiler="eager", batch_size=32, learning_rate=1e-3, precision="fp32"
+        ),
+        **{
+            name: ArmDeclaration(
+                compiler="inductor", batch_size=32, learning_rate=1e-3, precision="fp32"
+            )
+            for name in candidates
+        },
+    }
+    records: dict[tuple[str, int], EvidenceRecord | EvidenceError] = {}
+    for arm, declaration in declarations.items():
+        for seed in seeds:
+            correct = easy ^ (generator.random(examples) < 0.004)
+            if arm != "baseline":
+                correct &= generator.random(examples) >= worse_by
+            step_seconds = 0.05 if arm == "baseline" else 0.05 / speedup
+            records[arm, seed] = build_record(
+                arm, seed, declaration, examples_with(correct, labels), step_seconds
+            )
+    guards = metrics or {
+        "accuracy": MetricGuard(direction="higher", margin=0.01),
+        "log_loss": MetricGuard(direction="lower", margin=0.05),
+    }
+    experiment = Experiment(
+        workload="topics",
+        baseline="baseline",
+        arms=declarations,
+        seeds=list(seeds),
+        settings=GateSettings(metrics=guards, **settings),
+    )
+    return SyntheticExecution(experiment, records)
+
+
+@pytest.fixture(scope="session")
+def new_execution() -> Callable[..., SyntheticExecution]:
+    """A function that builds synthetic executions."""
+    return build_execution
+
+
+@pytest.fixture
+def execution() -> SyntheticExecution:
+    """A sound execution whose one candidate passes."""
+    return build_execution()

@@ -1,0 +1,112 @@
+"""What differs between a candidate and the baseline beside the compiler."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from pipelines.gate.config import ArmDeclaration
+from pipelines.gate.reasons import Code, Outcome
+from training.evidence import EvidenceRecord
+
+
+def confounds(execution):
+    return {item.name: item for item in execution.judge().candidates[0].confounds}
+
+
+def change_environment(execution, arm, seed, **values):
+    environment = {**execution.record(arm, seed).evidence.environment, **values}
+    execution.change_evidence(arm, seed, environment=environment)
+
+
+def change_recipe(execution, arm, seed, **values):
+    recipe = {**execution.record(arm, seed).evidence.recipe, **values}
+    execution.change_evidence(arm, seed, recipe=recipe)
+
+
+def declare(execution, arm, **values):
+    """Declare other values for an arm, and give its replicates the recipe that follows."""
+    arms = dict(execution.experiment.arms)
+    arms[arm] = ArmDeclaration(**{**arms[arm].model_dump(), **values})
+    execution.experiment = execution.experiment.model_copy(update={"arms": arms})
+    for seed in execution.experiment.seeds:
+        change_recipe(execution, arm, seed, **values)
+
+
+def test_a_control_differs_in_nothing_but_its_compiler(execution):
+    assert confounds(execution) == {}
+
+
+def test_a_declared_difference_is_listed_as_intended_and_does_not_fail(execution):
+    declare(execution, "fast", batch_size=48, learning_rate=1.5e-3, precision="bf16")
+    found = confounds(execution)
+    assert {name for name, item in found.items() if item.intended} == {
+        "batch_size",
+        "learning_rate",
+        "precision",
+    }
+    assert (found["batch_size"].baseline, found["batch_size"].candidate) == ("32", "48")
+    assert execution.judge().candidates[0].outcome is Outcome.PASS
+
+
+def test_fewer_steps_follow_from_a_declared_batch_size_and_from_nothing_else(execution):
+    for seed in (1, 2, 3):
+        change_recipe(execution, "fast", seed, data_order="shuffled in 48")
+    assert not confounds(execution)["data_order"].intended
+    declare(execution, "fast", batch_size=48)
+    assert confounds(execution)["data_order"].intended
+
+
+def test_another_library_version_fails_the_candidate_by_name(execution):
+    change_environment(execution, "fast", 2, torch="2.12.1")
+    candidate = execution.judge().candidates[0]
+    assert candidate.outcome is Outcome.FAIL
+    reason = next(item for item in candidate.reasons if item.code is Code.CONFOUND_UNDECLARED)
+    assert reason.numbers["name"] == "torch"
+    assert "2.12.1 instead of 2.13.0" in reason.sentence
+
+
+def test_fewer_cores_and_values_that_only_one_side_recorded_fail_too(execution):
+    change_environment(execution, "fast", 1, cores_available=2, gpu="a device")
+    found = confounds(execution)
+    assert not found["cores_available"].intended
+    assert found["gpu"].baseline == "not recorded"
+    assert execution.judge().decision.arm == "baseline"
+
+
+def test_a_recipe_that_nobody_declared_fails(execution):
+    change_recipe(execution, "fast", 1, epochs=4)
+    assert not confounds(execution)["epochs"].intended
+    assert execution.judge().candidates[0].outcome is Outcome.FAIL
+
+
+def test_replicates_are_compared_seed_by_seed(execution):
+    """Each seed has its own order of the data; only a difference within a seed is a confound."""
+    for arm in ("baseline", "fast"):
+        for seed in (1, 2, 3):
+            change_recipe(execution, arm, seed, data_order=f"order of seed {seed}")
+    assert confounds(execution) == {}
+
+
+def test_an_arm_that_could_not_be_trained_fails_for_that_and_nothing_else(execution):
+    """Its evidence ends where the training did, so what it lacks is no difference."""
+    for seed in (1, 2, 3):
+        evidence = dataclasses.replace(
+            execution.record("fast", seed).evidence,
+            failure="the compiler crashed",
+            speed=None,
+            recipe={},
+            environment={},
+            digests={},
+        )
+        execution.records["fast", seed] = EvidenceRecord(evidence, None, None)
+    candidate = execution.judge().candidates[0]
+    assert {reason.code for reason in candidate.reasons} == {Code.ARM_FAILED}
+    assert candidate.confounds == ()
+
+
+def test_the_intervals_are_still_computed_for_a_confounded_candidate(execution):
+    change_environment(execution, "fast", 1, torch="2.12.1")
+    candidate = execution.judge().candidates[0]
+    assert [metric.outcome for metric in candidate.metrics] == [Outcome.PASS, Outcome.PASS]
+    assert candidate.reasons[0].outcome is Outcome.FAIL
+    assert candidate.confounds[0].name == "torch"

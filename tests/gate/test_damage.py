@@ -1,0 +1,192 @@
+"""Damage to the files themselves: whatever is read, nothing crashes and nothing passes unseen."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.gate.evidence_folders import read_records
+from pipelines.gate.judge import judge
+from pipelines.gate.observations import Observations, observe
+from pipelines.gate.reasons import Code, Outcome
+from pipelines.gate.verdict import Verdict
+from pipelines.report import render_html, render_markdown
+
+damage_settings = settings(max_examples=40, deadline=None)
+
+
+@pytest.fixture(scope="module")
+def small_evidence(tmp_path_factory, new_execution):
+    """A small execution on disk, as archives."""
+    execution = new_execution(examples=120, accuracy=0.99)
+    return execution, execution.write(tmp_path_factory.mktemp("archives"), archives=True)
+
+
+@pytest.fixture(scope="module")
+def unpacked_evidence(tmp_path_factory, new_execution):
+    """The same, unpacked."""
+    execution = new_execution(examples=120, accuracy=0.99)
+    return execution, execution.write(tmp_path_factory.mktemp("unpacked"))
+
+
+def judged_and_reported(execution, folder: Path) -> Verdict:
+    """What the job does, in this process; anything that is raised fails the test."""
+    records = read_records(folder / "evidence", execution.experiment)
+    verdict = judge(execution.experiment, records)
+    observations = observe(execution.experiment, records)
+    assert Verdict.from_json(verdict.to_json()) == verdict
+    assert Observations.from_json(observations.to_json()) == observations
+    render_html(verdict, observations).encode()
+    render_markdown(verdict, observations).encode()
+    return verdict
+
+
+@pytest.mark.slow
+@damage_settings
+@given(position=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_a_flipped_bit_in_an_archive_fails_or_changes_nothing(small_evidence, position, bit):
+    execution, folder = small_evidence
+    path = folder / "evidence" / "fast--2" / "output.tar.gz"
+    whole = path.read_bytes()
+    damaged = bytearray(whole)
+    damaged[int(position * len(damaged))] ^= 1 << bit
+    try:
+        path.write_bytes(damaged)
+        verdict = judged_and_reported(execution, folder)
+        try:
+            untouched = gzip.decompress(damaged) == gzip.decompress(whole)
+        except (OSError, EOFError, zlib.error):  # damage that gzip notices
+            untouched = False
+    finally:
+        path.write_bytes(whole)
+    assert untouched or verdict.candidates[0].outcome is Outcome.FAIL
+
+
+@pytest.mark.slow
+@damage_settings
+@given(share=st.floats(0, 1, exclude_max=True))
+def test_a_truncated_archive_fails(small_evidence, share):
+    execution, folder = small_evidence
+    path = folder / "evidence" / "fast--2" / "output.tar.gz"
+    whole = path.read_bytes()
+    try:
+        path.write_bytes(whole[: int(share * len(whole))])
+        verdict = judged_and_reported(execution, folder)
+    finally:
+        path.write_bytes(whole)
+    assert verdict.candidates[0].outcome is Outcome.FAIL
+    assert verdict.candidates[0].reasons[0].code is Code.EVIDENCE_TRUNCATED
+
+
+DECISIVE = [
+    ("schema_version",),
+    ("job",),
+    ("arm",),
+    ("seed",),
+    ("recipe", "batch_size"),
+    ("recipe", "learning_rate"),
+    ("recipe", "precision"),
+    ("recipe", "steps"),
+    ("recipe", "epochs"),
+    ("compiler", "name"),
+    ("compiler", "ran"),
+    ("compiler", "recompilations"),
+    ("metrics", "accuracy"),
+    ("metrics", "log_loss"),
+    ("environment", "torch"),
+    ("digests", "data"),
+    ("digests", "model"),
+    ("digests", "examples"),
+]
+"""Keys of evidence.json that no other value may stand in."""
+INDIFFERENT = [
+    ("compiler", "compile_seconds"),
+    ("compiler", "graphs"),
+    ("compiler", "graph_breaks"),
+    ("compiler", "proof"),
+    ("speed", "samples_per_second"),
+    ("speed", "steady_from"),
+    ("speed", "train_seconds"),
+    ("speed", "total_seconds"),
+    ("peak_memory_bytes",),
+    ("failure",),
+]
+"""Keys whose other values may be honest; whatever stands there must not crash the gate."""
+odd_values = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.just(10**400),
+    st.floats(),
+    st.text(max_size=20),
+    st.just("\ud800"),
+    st.lists(st.integers(), max_size=2),
+    st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=2),
+)
+
+
+def replace_value(document, path, value):
+    for key in path[:-1]:
+        document = document[key]
+    before, document[path[-1]] = document[path[-1]], value
+    return before
+
+
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None)
+@given(path=st.sampled_from(DECISIVE + INDIFFERENT), value=odd_values)
+def test_no_value_in_evidence_json_crashes_the_gate_or_passes_unseen(
+    unpacked_evidence, path, value
+):
+    execution, folder = unpacked_evidence
+    file = folder / "evidence" / "fast--2" / "evidence" / "evidence.json"
+    whole = file.read_text()
+    document = json.loads(whole)
+    before = replace_value(document, path, value)
+    try:
+        file.write_text(json.dumps(document))
+        records = read_records(folder / "evidence", execution.experiment)
+        verdict = judged_and_reported(execution, folder)
+        bound = judge(execution.experiment, records, execution.jobs())
+    finally:
+        file.write_text(whole)
+    if path in DECISIVE and value != before:
+        assert bound.candidates[0].outcome is Outcome.FAIL
+    assert verdict.baseline.sound
+
+
+@pytest.mark.parametrize("column", ["ids", "labels", "scores", "losses"])
+def test_a_column_of_the_wrong_type_fails(execution, tmp_path, column):
+    execution.write(tmp_path)
+    file = tmp_path / "evidence" / "fast--3" / "evidence" / "examples.npz"
+    with np.load(file) as stored:
+        columns = {name: stored[name] for name in stored.files}
+    columns[column] = np.array(["x"] * 2000) if column != "ids" else np.arange(2000)
+    np.savez_compressed(file, **columns)
+    verdict = judged_and_reported(execution, tmp_path)
+    assert verdict.candidates[0].reasons[0].code is Code.EVIDENCE_UNREADABLE
+
+
+def test_a_dropped_row_fails(execution, tmp_path):
+    execution.write(tmp_path)
+    file = tmp_path / "evidence" / "fast--3" / "evidence" / "examples.npz"
+    with np.load(file) as stored:
+        columns = {name: stored[name][1:] for name in stored.files}
+    np.savez_compressed(file, **columns)
+    verdict = judged_and_reported(execution, tmp_path)
+    assert verdict.candidates[0].outcome is Outcome.FAIL
+
+
+def test_a_pickle_is_never_loaded(execution, tmp_path):
+    execution.write(tmp_path)
+    file = tmp_path / "evidence" / "fast--3" / "evidence" / "steps.npz"
+    np.savez(file, loss=np.array([print], dtype=object), seconds=np.ones(1))
+    verdict = judged_and_reported(execution, tmp_path)
+    assert verdict.candidates[0].reasons[0].code is Code.EVIDENCE_UNREADABLE

@@ -1,0 +1,69 @@
+"""Reading evidence from folders and archives that may come from anywhere."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from pipelines.gate.evidence_folders import read_replicate
+from training.evidence import EvidenceError, EvidenceRecord
+
+
+def add(archive: tarfile.TarFile, member: tarfile.TarInfo, content: bytes = b"") -> None:
+    member.size = len(content)
+    archive.addfile(member, io.BytesIO(content))
+
+
+def archive_with(path: Path, *members: tuple[str, bytes]) -> None:
+    """An archive with the given types of members, each named as given."""
+    with tarfile.open(path, "w:gz") as archive:
+        for name, kind in members:
+            member = tarfile.TarInfo(name)
+            member.type = kind
+            member.linkname = "/etc/passwd"
+            add(archive, member, b"x" if kind == tarfile.REGTYPE else b"")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "told"),
+    [
+        ("evidence/../../escaped", tarfile.REGTYPE, "not a plain file"),
+        ("evidence/steps.npz", tarfile.SYMTYPE, "not a plain file"),
+        ("evidence/steps.npz", tarfile.LNKTYPE, "not a plain file"),
+        ("evidence/steps.npz", tarfile.CHRTYPE, "not a plain file"),
+        ("/evidence/evidence.json", tarfile.REGTYPE, "holds no evidence/ folder"),
+        ("../evidence/evidence.json", tarfile.REGTYPE, "holds no evidence/ folder"),
+    ],
+)
+def test_an_archive_cannot_write_outside_its_folder(tmp_path, name, kind, told):
+    replicate = tmp_path / "fast--1"
+    replicate.mkdir()
+    archive_with(replicate / "output.tar.gz", (name, kind))
+    with pytest.raises(EvidenceError, match=told):
+        read_replicate(replicate)
+    assert [file.name for file in tmp_path.rglob("*")] == ["fast--1", "output.tar.gz"]
+
+
+def test_what_is_not_evidence_in_an_archive_is_left_alone(execution, tmp_path):
+    execution.write(tmp_path, archives=True)
+    path = tmp_path / "evidence" / "fast--1" / "output.tar.gz"
+    with tarfile.open(path) as stored:
+        files = {member.name: stored.extractfile(member) for member in stored if member.isfile()}
+        contents = {name: file.read() for name, file in files.items() if file}
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in {**contents, "checkpoints/last.pt": b"weights"}.items():
+            add(archive, tarfile.TarInfo(f"./{name}"), content)
+    record = read_replicate(path.parent)
+    assert isinstance(record, EvidenceRecord)
+    assert record.evidence.arm == "fast"
+
+
+def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("pipelines.gate.evidence_folders.MOST_UNPACKED_BYTES", 10_000)
+    with tarfile.open(tmp_path / "output.tar.gz", "w:gz") as archive:
+        add(archive, tarfile.TarInfo("evidence/steps.npz"), b"\0" * 20_000)
+    with pytest.raises(EvidenceError, match="larger than 10000 bytes"):
+        read_replicate(tmp_path)

@@ -1,0 +1,152 @@
+"""Speed: steady-state samples per second, break-even, and what the words say."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from pipelines.gate.reasons import Code, Outcome
+from pipelines.gate.speed import ArmSpeed, judge_speed, measure_arm, speedup_interval
+
+
+def arm_speed(
+    rates: list[float], *, compile_seconds: float = 0.0, batch_size: int = 32, noise: float = 0.05
+) -> ArmSpeed:
+    generator = np.random.default_rng(5)
+    return ArmSpeed(
+        batch_size=batch_size,
+        rates=tuple(rates),
+        steady_seconds=tuple(
+            batch_size / rate * generator.lognormal(0.0, noise, 500) for rate in rates
+        ),
+        compile_seconds=compile_seconds,
+        train_seconds=100.0,
+        peak_memory_bytes=0,
+        steps=1000,
+    )
+
+
+BASELINE = arm_speed([100.0, 102.0, 98.0])
+
+
+def judged(candidate: ArmSpeed, baseline: ArmSpeed = BASELINE):
+    judgement, reason = judge_speed(baseline, candidate, min_speedup=1.2, confidence=0.95)
+    assert judgement is not None
+    return judgement, reason
+
+
+def test_the_interval_is_welch_s_over_the_logarithms_of_the_jobs_speeds():
+    candidate = arm_speed([131.0, 128.0, 135.0])
+    interval, one_run = speedup_interval(BASELINE, candidate, 0.95)
+    welch = scipy.stats.ttest_ind(
+        np.log(candidate.rates), np.log(BASELINE.rates), equal_var=False
+    ).confidence_interval(0.90)
+    assert not one_run
+    assert interval.lower == pytest.approx(math.exp(welch.low))
+    assert interval.upper == pytest.approx(math.exp(welch.high))
+    assert interval.estimate == pytest.approx(candidate.rate / BASELINE.rate)
+
+
+@pytest.mark.parametrize(
+    ("rates", "outcome", "code", "advice"),
+    [
+        ([150.0, 151.0, 149.0], Outcome.PASS, Code.SPEED_FASTER, "fast enough to turn on"),
+        ([104.0, 105.0, 103.0], Outcome.FAIL, Code.SPEED_BELOW_MINIMUM, "stay off"),
+        ([115.0, 116.0, 114.0], Outcome.FAIL, Code.SPEED_BELOW_MINIMUM, "borderline"),
+        ([100.0, 130.0, 115.0], Outcome.INCONCLUSIVE, Code.SPEED_UNDECIDED, "borderline"),
+        ([110.0, 150.0, 125.0], Outcome.INCONCLUSIVE, Code.SPEED_UNDECIDED, "if it holds"),
+    ],
+)
+def test_the_whole_interval_decides_and_the_estimate_chooses_the_words(
+    rates, outcome, code, advice
+):
+    judgement, reason = judged(arm_speed(rates))
+    assert judgement.outcome is outcome
+    assert reason.code is code
+    assert advice in reason.sentence
+
+
+def test_break_even_is_the_compile_time_over_the_time_that_a_step_saves():
+    candidate = arm_speed([200.0] * 3, compile_seconds=30.0)
+    judgement, _ = judged(candidate, arm_speed([100.0] * 3))
+    # A step of 32 samples takes 0.32 s and 0.16 s: 30 s are saved after 187.5 steps.
+    assert judgement.break_even_steps == 188
+    assert judgement.break_even_minutes == pytest.approx(187.5 * 0.32 / 60)
+
+
+def test_what_is_not_faster_never_breaks_even():
+    judgement, _ = judged(arm_speed([90.0, 91.0, 89.0], compile_seconds=1.0))
+    assert judgement.break_even_steps is None
+    assert judgement.break_even_minutes is None
+
+
+def test_what_compiles_for_nothing_has_broken_even_at_the_start():
+    judgement, _ = judged(arm_speed([150.0, 151.0, 149.0]))
+    assert judgement.break_even_steps == 0
+
+
+def test_a_run_too_short_to_pay_for_compilation_is_told_so():
+    judgement, reason = judged(arm_speed([150.0, 151.0, 149.0], compile_seconds=500.0))
+    assert judgement.outcome is Outcome.PASS
+    assert judgement.break_even_steps > 1000
+    assert f"it takes {judgement.break_even_steps:,} to break even" in reason.sentence
+
+
+def test_a_larger_batch_counts_by_samples_not_by_steps():
+    candidate = arm_speed([150.0, 151.0, 149.0], batch_size=48)
+    interval, _ = speedup_interval(BASELINE, candidate, 0.95)
+    assert interval.estimate == pytest.approx(1.5, rel=0.01)
+
+
+def test_one_run_an_arm_is_said_to_cover_that_run_only():
+    candidate = arm_speed([150.0])
+    judgement, reason = judged(candidate, arm_speed([100.0]))
+    assert judgement.conditional_on_run
+    assert "of this one run" in reason.sentence
+    assert judgement.speedup.lower < 1.5 < judgement.speedup.upper
+    assert judgement.speedup.upper - judgement.speedup.lower < 0.05
+
+
+def test_the_bootstrap_sees_that_neighbouring_steps_are_alike():
+    slow_and_fast = np.repeat(np.random.default_rng(6).lognormal(0.0, 0.2, 50), 10) * 0.3
+    alike = dataclasses.replace(
+        arm_speed([100.0]),
+        rates=(32 / slow_and_fast.mean(),),
+        steady_seconds=(slow_and_fast,),
+    )
+    shuffled = dataclasses.replace(
+        alike, steady_seconds=(np.random.default_rng(7).permutation(slow_and_fast),)
+    )
+    quiet = arm_speed([150.0], noise=1e-6)
+    widths = []
+    for baseline in (alike, shuffled):
+        interval, _ = speedup_interval(baseline, quiet, 0.95)
+        widths.append(interval.upper - interval.lower)
+    assert widths[0] > 1.5 * widths[1]
+
+
+def test_the_same_evidence_gives_the_same_interval():
+    once, again = (
+        speedup_interval(arm_speed([100.0]), arm_speed([150.0]), 0.95)[0] for _ in range(2)
+    )
+    assert once == again
+
+
+def test_speed_is_recomputed_from_the_steady_steps(execution):
+    record = execution.record("fast", 1)
+    measured = measure_arm(32, [record])
+    steady = record.steps.seconds[record.evidence.speed.steady_from :]
+    assert measured.rates == (pytest.approx(32 * len(steady) / steady.sum()),)
+
+
+def test_too_few_steady_steps_leave_the_speed_undecided(execution):
+    speed = execution.record("fast", 2).evidence.speed
+    execution.change_evidence("fast", 2, speed=dataclasses.replace(speed, steady_from=55))
+    candidate = execution.judge().candidates[0]
+    assert candidate.outcome is Outcome.INCONCLUSIVE
+    assert candidate.speed is None
+    assert Code.SPEED_UNMEASURED in {reason.code for reason in candidate.reasons}

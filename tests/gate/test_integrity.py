@@ -1,0 +1,310 @@
+"""Every way in which evidence can be unusable has a code, and none of them passes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from pipelines.gate.integrity import TruncatedEvidenceError
+from pipelines.gate.reasons import Code, Outcome
+from training.evidence import EvidenceError, EvidenceRecord
+
+INTEGRITY_CODES = {
+    code
+    for code in Code
+    if code.partition(".")[0] not in {"quality", "speed", "baseline", "confound"}
+}
+"""Codes of what is wrong with a single replicate."""
+
+
+def missing(execution, replicate):
+    del execution.records[replicate]
+
+
+def truncated(execution, replicate):
+    execution.records[replicate] = TruncatedEvidenceError("output.tar.gz is truncated")
+
+
+def unreadable(execution, replicate):
+    execution.records[replicate] = EvidenceError("evidence.json is not readable JSON")
+
+
+def swapped(execution, replicate):
+    execution.change_evidence(*replicate, seed=77)
+
+
+def duplicated_job(execution, replicate):
+    other = next(key for key in execution.records if key[0] == replicate[0] and key != replicate)
+    execution.change_evidence(*replicate, job=execution.record(*other).evidence.job)
+
+
+def duplicated_model(execution, replicate):
+    other = next(key for key in execution.records if key[0] == replicate[0] and key != replicate)
+    change_digest(execution, replicate, model=execution.record(*other).evidence.digests["model"])
+
+
+def implausible(execution, replicate):
+    execution.change_evidence(*replicate, peak_memory_bytes=10**400)
+
+
+def failed(execution, replicate):
+    evidence = dataclasses.replace(
+        execution.record(*replicate).evidence, failure="the loss is nan in step 4", speed=None
+    )
+    execution.records[replicate] = EvidenceRecord(evidence, None, None)
+
+
+def change_digest(execution, replicate, **digests):
+    known = execution.record(*replicate).evidence.digests
+    changed = {name: value for name, value in {**known, **digests}.items() if value is not None}
+    execution.change_evidence(*replicate, digests=changed)
+
+
+def change_compiler(execution, replicate, **fields):
+    compiler = dataclasses.replace(execution.record(*replicate).evidence.compiler, **fields)
+    execution.change_evidence(*replicate, compiler=compiler)
+
+
+def change_recipe(execution, replicate, **values):
+    recipe = {**execution.record(*replicate).evidence.recipe, **values}
+    execution.change_evidence(*replicate, recipe=recipe)
+
+
+def change_metrics(execution, replicate, **values):
+    metrics = {**execution.record(*replicate).evidence.metrics, **values}
+    execution.change_evidence(
+        *replicate, metrics={name: value for name, value in metrics.items() if value is not None}
+    )
+
+
+def column(execution, replicate, name):
+    return getattr(execution.record(*replicate).examples, name).copy()
+
+
+def repeated_id(execution, replicate):
+    ids = column(execution, replicate, "ids")
+    ids[5] = ids[4]
+    execution.change_examples(*replicate, ids=ids)
+
+
+def unreadable_id(execution, replicate):
+    """Half a surrogate pair, which no file can hold; its digest cannot be taken either."""
+    record = execution.record(*replicate)
+    ids = record.examples.ids.copy()
+    ids[5] = "\ud800"
+    examples = dataclasses.replace(record.examples, ids=ids)
+    execution.records[replicate] = dataclasses.replace(record, examples=examples)
+
+
+def other_id(execution, replicate):
+    ids = column(execution, replicate, "ids")
+    ids[5] = "another"
+    execution.change_examples(*replicate, ids=ids)
+
+
+def label_out_of_range(execution, replicate):
+    labels = column(execution, replicate, "labels")
+    labels[5] = 900
+    record = execution.record(*replicate)
+    execution.records[replicate] = dataclasses.replace(
+        record, examples=dataclasses.replace(record.examples, labels=labels)
+    )
+
+
+def other_label(execution, replicate):
+    """A label changed with everything that follows from it, so that only a comparison shows it."""
+    labels, scores = (column(execution, replicate, name) for name in ("labels", "scores"))
+    labels[5] = (labels[5] + 1) % scores.shape[1]
+    losses = -np.log(scores[np.arange(len(labels)), labels])
+    execution.change_examples(*replicate, labels=labels, losses=losses)
+
+
+def one_more_class(execution, replicate):
+    scores = column(execution, replicate, "scores")
+    execution.change_examples(*replicate, scores=np.pad(scores, ((0, 0), (0, 1))))
+
+
+def bad_score(execution, replicate, value):
+    scores = column(execution, replicate, "scores")
+    scores[5, 0] = value
+    execution.change_examples(*replicate, scores=scores)
+
+
+def shuffled_losses(execution, replicate):
+    execution.change_examples(*replicate, losses=column(execution, replicate, "losses")[::-1])
+
+
+def first_rows(execution, replicate, count):
+    record = execution.record(*replicate)
+    columns = {
+        field.name: getattr(record.examples, field.name)[:count]
+        for field in dataclasses.fields(record.examples)
+    }
+    execution.records[replicate] = dataclasses.replace(
+        record, examples=dataclasses.replace(record.examples, **columns)
+    )
+
+
+def bad_step(execution, replicate, name, value):
+    values = getattr(execution.record(*replicate).steps, name).copy()
+    values[7] = value
+    execution.change_steps(*replicate, **{name: values})
+
+
+DAMAGE = [
+    (Code.EVIDENCE_MISSING, missing),
+    (Code.EVIDENCE_TRUNCATED, truncated),
+    (Code.EVIDENCE_UNREADABLE, unreadable),
+    (Code.EVIDENCE_SWAPPED, swapped),
+    (Code.EVIDENCE_DUPLICATED, duplicated_job),
+    (Code.MODEL_DUPLICATED, duplicated_model),
+    (Code.EVIDENCE_IMPLAUSIBLE, implausible),
+    (Code.ARM_FAILED, failed),
+    (Code.DIGEST_MISSING, lambda e, r: change_digest(e, r, model=None)),
+    (Code.DIGEST_DIFFERS, lambda e, r: change_digest(e, r, examples="0" * 64)),
+    (Code.DATA_DIFFERS, lambda e, r: change_digest(e, r, data="0" * 64)),
+    (Code.STEPS_COUNT, lambda e, r: change_recipe(e, r, steps=61)),
+    (Code.STEPS_COUNT, lambda e, r: change_recipe(e, r, steps=None)),
+    (Code.STEPS_LOSS_NOT_FINITE, lambda e, r: bad_step(e, r, "loss", np.nan)),
+    (Code.STEPS_LOSS_NOT_FINITE, lambda e, r: bad_step(e, r, "loss", -np.inf)),
+    (Code.STEPS_SECONDS_INVALID, lambda e, r: bad_step(e, r, "seconds", np.nan)),
+    (Code.STEPS_SECONDS_INVALID, lambda e, r: bad_step(e, r, "seconds", -0.1)),
+    (Code.STEPS_SECONDS_INVALID, lambda e, r: bad_step(e, r, "seconds", 1e300)),
+    (Code.EXAMPLES_TOO_FEW, lambda e, r: first_rows(e, r, 1)),
+    (Code.EXAMPLES_TOO_FEW, lambda e, r: first_rows(e, r, 0)),
+    (Code.EXAMPLES_NOT_FINITE, lambda e, r: bad_score(e, r, np.nan)),
+    (Code.EXAMPLES_NOT_PROBABILITIES, lambda e, r: bad_score(e, r, 0.7)),
+    (Code.EXAMPLES_NOT_PROBABILITIES, lambda e, r: bad_score(e, r, 1e308)),
+    (Code.EXAMPLES_NOT_PROBABILITIES, lambda e, r: bad_score(e, r, -0.2)),
+    (Code.EXAMPLES_LOSSES_DISAGREE, shuffled_losses),
+    (Code.EXAMPLES_LABEL_RANGE, label_out_of_range),
+    (Code.EXAMPLES_IDS_UNREADABLE, unreadable_id),
+    (Code.EXAMPLES_IDS_REPEAT, repeated_id),
+    (Code.EXAMPLES_IDS_DIFFER, other_id),
+    (Code.EXAMPLES_LABELS_DIFFER, other_label),
+    (Code.EXAMPLES_CLASSES_DIFFER, one_more_class),
+    (Code.METRIC_MISSING, lambda e, r: change_metrics(e, r, accuracy=None)),
+    (Code.METRIC_NOT_FINITE, lambda e, r: change_metrics(e, r, something_else=np.inf)),
+    (Code.METRIC_DISAGREES, lambda e, r: change_metrics(e, r, accuracy=0.999)),
+    (Code.METRIC_DISAGREES, lambda e, r: change_metrics(e, r, accuracy=np.nan)),
+    (Code.COMPILER_DIFFERS, lambda e, r: change_compiler(e, r, name="xla")),
+    (Code.COMPILER_RECOMPILED, lambda e, r: change_compiler(e, r, recompilations=1)),
+    (Code.RECIPE_BATCH_SIZE, lambda e, r: change_recipe(e, r, batch_size=64)),
+    (Code.RECIPE_LEARNING_RATE, lambda e, r: change_recipe(e, r, learning_rate=2e-3)),
+    (Code.RECIPE_LEARNING_RATE, lambda e, r: change_recipe(e, r, learning_rate=np.nan)),
+    (Code.RECIPE_PRECISION, lambda e, r: change_recipe(e, r, precision="bf16")),
+]
+CODES_OF_ONE_ROLE = {
+    Code.COMPILER_DID_NOT_RUN: ("fast", False),
+    Code.COMPILER_RAN_IN_EAGER: ("baseline", True),
+}
+"""Codes that an eager arm, or a compiled one, cannot have."""
+
+
+@pytest.mark.parametrize(("code", "damage"), DAMAGE)
+def test_damage_to_a_candidate_fails_it_and_the_baseline_is_released(execution, code, damage):
+    damage(execution, ("fast", 2))
+    verdict = execution.judge()
+    candidate = verdict.candidates[0]
+    assert candidate.outcome is Outcome.FAIL
+    assert code in {reason.code for reason in candidate.reasons}
+    assert verdict.baseline.sound
+    assert verdict.decision.arm == "baseline"
+
+
+@pytest.mark.parametrize(
+    ("code", "damage"),
+    # The data digest and the examples are compared with the first replicate of the baseline, so
+    # damaging a later one shows in that one.
+    DAMAGE,
+)
+def test_damage_to_the_baseline_leaves_nothing_to_release(execution, code, damage):
+    damage(execution, ("baseline", 2))
+    verdict = execution.judge()
+    assert not verdict.baseline.sound
+    assert code in {reason.code for reason in verdict.baseline.reasons}
+    assert verdict.candidates[0].outcome is Outcome.FAIL
+    assert Code.BASELINE_UNSOUND in {reason.code for reason in verdict.candidates[0].reasons}
+    assert verdict.decision.arm == "none"
+
+
+@pytest.mark.parametrize("code", CODES_OF_ONE_ROLE)
+def test_a_compiler_that_ran_where_it_should_not_or_did_not_where_it_should(execution, code):
+    arm, ran = CODES_OF_ONE_ROLE[code]
+    change_compiler(execution, (arm, 3), ran=ran)
+    verdict = execution.judge()
+    found = [*verdict.baseline.reasons, *verdict.candidates[0].reasons]
+    assert code in {reason.code for reason in found}
+    assert verdict.decision.arm == ("none" if arm == "baseline" else "baseline")
+
+
+def test_evidence_of_another_job_than_this_execution_s_fails(execution):
+    jobs = execution.jobs()
+    assert execution.judge(jobs=jobs).candidates[0].outcome is Outcome.PASS
+    verdict = execution.judge(jobs={**jobs, ("fast", 1): "train-fast-1-of-today"})
+    assert {reason.code for reason in verdict.candidates[0].reasons} >= {Code.EVIDENCE_WRONG_JOB}
+    assert verdict.decision.arm == "baseline"
+
+
+def test_every_code_about_evidence_is_triggered_by_a_test_of_this_file():
+    tested = {code for code, _ in DAMAGE} | set(CODES_OF_ONE_ROLE) | {Code.EVIDENCE_WRONG_JOB}
+    assert tested == INTEGRITY_CODES
+
+
+def test_a_baseline_compared_with_itself_fails_the_copy_not_the_baseline(execution):
+    for seed in execution.experiment.seeds:
+        model = execution.record("baseline", seed).evidence.digests["model"]
+        change_digest(execution, ("fast", seed), model=model)
+    verdict = execution.judge()
+    assert verdict.candidates[0].outcome is Outcome.FAIL
+    assert {reason.code for reason in verdict.candidates[0].reasons} >= {Code.MODEL_DUPLICATED}
+    assert verdict.decision.arm == "baseline"
+
+
+def test_two_candidates_that_share_a_model_both_fail(new_execution):
+    execution = new_execution(candidates=("fast", "faster"))
+    model = execution.record("fast", 1).evidence.digests["model"]
+    change_digest(execution, ("faster", 1), model=model)
+    verdict = execution.judge()
+    assert [candidate.outcome for candidate in verdict.candidates] == [Outcome.FAIL] * 2
+
+
+def test_one_bad_candidate_does_not_touch_another(new_execution):
+    execution = new_execution(candidates=("fast", "broken"))
+    missing(execution, ("broken", 1))
+    verdict = execution.judge()
+    assert [candidate.outcome for candidate in verdict.candidates] == [Outcome.PASS, Outcome.FAIL]
+    assert verdict.decision.arm == "fast"
+
+
+def test_the_order_of_the_rows_does_not_matter(execution):
+    order = np.random.default_rng(3).permutation(2000)
+    expected = execution.judge()
+    examples = execution.record("fast", 2).examples
+    execution.change_examples(
+        "fast",
+        2,
+        **{
+            field.name: getattr(examples, field.name)[order]
+            for field in dataclasses.fields(examples)
+        },
+    )
+    judged = execution.judge().candidates[0].metrics
+    for found, wanted in zip(judged, expected.candidates[0].metrics, strict=True):
+        assert found.delta.lower == pytest.approx(wanted.delta.lower)
+
+
+def test_reasons_from_damaged_text_stay_one_printable_sentence(execution):
+    evidence = dataclasses.replace(
+        execution.record("fast", 1).evidence, failure="boom\n\x1b[31m\ud800" + "x" * 5000
+    )
+    execution.records["fast", 1] = EvidenceRecord(evidence, None, None)
+    sentence = next(
+        reason.sentence
+        for reason in execution.judge().candidates[0].reasons
+        if reason.code is Code.ARM_FAILED
+    )
+    assert sentence.isprintable()
+    assert len(sentence) < 500

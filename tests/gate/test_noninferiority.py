@@ -1,0 +1,178 @@
+"""Quality: is the candidate's model as good as the baseline's, to within the margin?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.gate.config import MetricGuard
+from pipelines.gate.crossed import crossed_mean
+from pipelines.gate.metrics import per_example
+from pipelines.gate.noninferiority import judge_metric, noise_floor
+from pipelines.gate.reasons import Code, Outcome
+from training.evidence import Examples
+
+ACCURACY = MetricGuard(direction="higher", margin=0.01)
+LOG_LOSS = MetricGuard(direction="lower", margin=0.05)
+
+
+def replicate(correct: np.ndarray) -> Examples:
+    """Two balanced classes; right where `correct` is true."""
+    labels = np.arange(len(correct)) % 2
+    scores = np.full((len(correct), 2), 0.1)
+    scores[np.arange(len(correct)), np.where(correct, labels, 1 - labels)] = 0.9
+    ids = np.array([f"{index:06d}" for index in range(len(correct))])
+    return Examples(ids, labels, scores, -np.log(scores[np.arange(len(correct)), labels]))
+
+
+def arm(seed: int, *, seeds: int = 3, examples: int = 2000, errors: float = 0.05) -> list[Examples]:
+    """Replicates that share most of their mistakes."""
+    easy = np.random.default_rng(99).random(examples) >= errors
+    generator = np.random.default_rng(seed)
+    return [replicate(easy ^ (generator.random(examples) < 0.004)) for _ in range(seeds)]
+
+
+def worse(replicates: list[Examples], share: float) -> list[Examples]:
+    """The same replicates, wrong on a further share of the examples."""
+    changed = []
+    for examples in replicates:
+        correct = examples.scores.argmax(axis=1) == examples.labels
+        correct[: int(share * len(correct))] = False
+        changed.append(replicate(correct))
+    return changed
+
+
+def test_a_candidate_that_agrees_passes():
+    judgement, reason = judge_metric("accuracy", ACCURACY, arm(1), arm(2), 0.95)
+    assert judgement.outcome is Outcome.PASS
+    assert reason.code is Code.QUALITY_NOT_WORSE
+    assert -0.01 < judgement.delta.lower < judgement.delta.estimate < judgement.delta.upper
+
+
+def test_a_candidate_that_is_worse_by_more_than_the_margin_fails():
+    judgement, reason = judge_metric("accuracy", ACCURACY, arm(1), worse(arm(2), 0.04), 0.95)
+    assert judgement.outcome is Outcome.FAIL
+    assert reason.code is Code.QUALITY_WORSE
+    assert judgement.delta.upper < -0.01
+
+
+def test_a_candidate_at_the_margin_is_inconclusive_and_names_the_remedy():
+    judgement, reason = judge_metric("accuracy", ACCURACY, arm(1), worse(arm(2), 0.008), 0.95)
+    assert judgement.outcome is Outcome.INCONCLUSIVE
+    assert reason.code is Code.QUALITY_UNDECIDED
+    assert judgement.delta.lower < -0.01 < judgement.delta.upper
+
+
+def test_the_number_of_seeds_that_is_named_is_the_least_that_would_settle_it():
+    noisy = [
+        worse([examples], share)[0]
+        for examples, share in zip(arm(2), (0.000, 0.006, 0.012), strict=True)
+    ]
+    judgement, reason = judge_metric("accuracy", ACCURACY, arm(1), noisy, 0.95)
+    assert judgement.outcome is Outcome.INCONCLUSIVE
+    needed = judgement.seeds_needed
+    assert needed is not None
+    assert needed > 3
+    assert f"about {needed} seeds instead of 3" in reason.sentence
+    differences = crossed_mean(
+        np.stack(
+            [
+                per_example("accuracy", candidate) - per_example("accuracy", baseline)
+                for baseline, candidate in zip(arm(1), noisy, strict=True)
+            ]
+        ),
+        one_flip=1.0,
+    )
+    slack = judgement.delta.estimate + 0.01
+    assert differences.half_width(0.95, needed) < slack <= differences.half_width(0.95, needed - 1)
+
+
+def test_where_examples_are_too_few_no_number_of_seeds_is_named():
+    judgement, reason = judge_metric(
+        "accuracy", ACCURACY, arm(1, examples=60), arm(2, examples=60), 0.95
+    )
+    assert judgement.outcome is Outcome.INCONCLUSIVE
+    assert judgement.seeds_needed is None
+    assert "larger validation set" in reason.sentence
+
+
+def test_total_agreement_on_a_handful_of_examples_is_no_pass():
+    few = arm(1, examples=40)
+    judgement, _ = judge_metric("accuracy", ACCURACY, few, few, 0.95)
+    assert judgement.delta.estimate == 0.0
+    assert judgement.outcome is Outcome.INCONCLUSIVE
+
+
+def test_with_one_seed_nothing_passes_and_the_reason_says_why():
+    judgement, reason = judge_metric("accuracy", ACCURACY, arm(1, seeds=1), arm(2, seeds=1), 0.95)
+    assert judgement.delta.lower > -0.01
+    assert judgement.outcome is Outcome.INCONCLUSIVE
+    assert reason.code is Code.QUALITY_SINGLE_SEED
+    assert judgement.seed_sd is None
+    assert "declare two or more seeds" in reason.sentence
+
+
+def test_with_one_seed_a_model_that_is_clearly_worse_still_fails():
+    judgement, reason = judge_metric(
+        "accuracy", ACCURACY, arm(1, seeds=1), worse(arm(2, seeds=1), 0.05), 0.95
+    )
+    assert judgement.outcome is Outcome.FAIL
+    assert "one model" in reason.sentence
+
+
+def test_lower_is_better_for_log_loss():
+    better, _ = judge_metric("log_loss", LOG_LOSS, worse(arm(1), 0.04), arm(2), 0.95)
+    poorer, _ = judge_metric("log_loss", LOG_LOSS, arm(1), worse(arm(2), 0.04), 0.95)
+    assert better.outcome is Outcome.PASS
+    assert better.delta.estimate < 0.0
+    assert poorer.outcome is Outcome.FAIL
+    assert poorer.limit == 0.05
+
+
+def test_a_relative_margin_is_a_fraction_of_the_baseline_s_value():
+    relative = MetricGuard(direction="higher", margin=0.02, relative=True)
+    judgement, _ = judge_metric("accuracy", relative, arm(1), arm(2), 0.95)
+    assert judgement.margin == pytest.approx(0.02 * judgement.baseline)
+    assert judgement.relative_margin == 0.02
+    assert judgement.outcome is Outcome.PASS
+    strict = MetricGuard(direction="higher", margin=0.0001, relative=True)
+    assert judge_metric("accuracy", strict, arm(1), arm(2), 0.95)[0].outcome is not Outcome.PASS
+
+
+def test_the_noise_floor_is_the_baseline_s_own_spread_over_seeds():
+    replicates = [*arm(1, seeds=1), *worse(arm(1, seeds=1), 0.02), *worse(arm(1, seeds=1), 0.04)]
+    accuracies = [np.mean(item.scores.argmax(axis=1) == item.labels) for item in replicates]
+    floor = noise_floor("accuracy", replicates)
+    assert floor.mean == pytest.approx(np.mean(accuracies))
+    assert floor.seed_sd == pytest.approx(np.std(accuracies, ddof=1))
+    assert floor.seeds == 3
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    first=st.integers(0, 1000),
+    second=st.integers(0, 1000),
+    share=st.floats(0.0, 0.05),
+    metric=st.sampled_from(["accuracy", "balanced_accuracy", "macro_f1", "log_loss"]),
+)
+def test_swapping_the_arms_mirrors_the_interval(first, second, share, metric):
+    guard = LOG_LOSS if metric == "log_loss" else ACCURACY
+    one, other = arm(first, examples=300), worse(arm(second, examples=300), share)
+    forth = judge_metric(metric, guard, one, other, 0.95)[0].delta
+    back = judge_metric(metric, guard, other, one, 0.95)[0].delta
+    assert forth.estimate == pytest.approx(-back.estimate, abs=1e-12)
+    assert forth.lower == pytest.approx(-back.upper, abs=1e-9)
+    assert forth.upper == pytest.approx(-back.lower, abs=1e-9)
+
+
+@settings(max_examples=20, deadline=None)
+@given(share=st.floats(0.0, 0.06), more=st.floats(0.0, 0.05))
+def test_a_candidate_that_is_worse_still_never_does_better(share, more):
+    order = [Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS]
+    one, two = (
+        judge_metric("accuracy", ACCURACY, arm(1), worse(arm(2), amount), 0.95)[0].outcome
+        for amount in (share, share + more)
+    )
+    assert order.index(two) <= order.index(one)

@@ -1,0 +1,190 @@
+"""A verdict and observations with fixed numbers, some of them from hostile sources."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipelines.gate.observations import (
+    ArmObservation,
+    Curve,
+    Observations,
+    ReplicateObservation,
+)
+from pipelines.gate.reasons import Code, Outcome, Reason
+from pipelines.gate.verdict import (
+    BaselineVerdict,
+    CandidateVerdict,
+    Confound,
+    Decision,
+    Interval,
+    MetricJudgement,
+    NoiseFloor,
+    SpeedJudgement,
+    Verdict,
+)
+
+ACCURACY = MetricJudgement(
+    metric="accuracy",
+    direction="higher",
+    margin=0.01,
+    relative_margin=None,
+    baseline=0.9471,
+    candidate=0.9433,
+    delta=Interval(-0.0038, -0.0071, -0.0005),
+    outcome=Outcome.PASS,
+    seeds=3,
+    examples=2189,
+    seed_sd=0.0021,
+    seed_standard_error=0.0012,
+    example_standard_error=0.0009,
+    seeds_needed=None,
+)
+LOG_LOSS = MetricJudgement(
+    metric="log_loss",
+    direction="lower",
+    margin=0.05,
+    relative_margin=None,
+    baseline=0.2011,
+    candidate=0.2233,
+    delta=Interval(0.0222, -0.0104, 0.0548),
+    outcome=Outcome.INCONCLUSIVE,
+    seeds=3,
+    examples=2189,
+    seed_sd=0.0144,
+    seed_standard_error=0.0083,
+    example_standard_error=0.0021,
+    seeds_needed=5,
+)
+SPEED = SpeedJudgement(
+    outcome=Outcome.PASS,
+    speedup=Interval(1.37, 1.31, 1.43),
+    min_speedup=1.2,
+    conditional_on_run=False,
+    baseline_samples_per_second=480.2,
+    candidate_samples_per_second=657.9,
+    baseline_compile_seconds=0.0,
+    candidate_compile_seconds=21.5,
+    candidate_batch_size=48,
+    candidate_steps=684,
+    break_even_steps=797,
+    break_even_minutes=1.33,
+    train_time_ratio=0.93,
+    baseline_train_seconds=68.4,
+    candidate_train_seconds=73.5,
+    baseline_peak_memory_bytes=612_000_000,
+    candidate_peak_memory_bytes=1_210_000_000,
+    advice="fast enough to turn on",
+)
+UNDECIDED = Reason(
+    Code.QUALITY_UNDECIDED,
+    Outcome.INCONCLUSIVE,
+    "log_loss: +0.0222 nats against the baseline; about 5 seeds instead of 3 would settle it.",
+    {"metric": "log_loss"},
+)
+FASTER = Reason(Code.SPEED_FASTER, Outcome.PASS, "Speed-up 1.37 times.", {"speedup": 1.37})
+FAILED = Reason(
+    Code.ARM_FAILED, Outcome.FAIL, "Seed 2: the arm could not be trained: a | b <loss> is nan.", {}
+)
+
+
+def replicate(arm: str, seed: int, **fields: object) -> ReplicateObservation:
+    values = {
+        "job": f"train-{arm}-{seed}",
+        "problem": None,
+        "metrics": {"accuracy": 0.94 + seed / 1000, "log_loss": 0.2 + seed / 1000},
+        "loss": Curve(steps=(0.0, 50.0, 100.0), losses=(1.9, 0.4, 0.1 + seed / 100)),
+        "steps": 101,
+        "steady_from": 10,
+        "step_seconds": (0.05, 0.06, 0.065, 0.07, 0.075, 0.09, 0.3),
+        "samples_per_second": 470.0 + seed,
+        "compile_seconds": 0.0 if arm == "baseline" else 21.5,
+        "train_seconds": 68.4,
+        "total_seconds": 80.1,
+        "peak_memory_bytes": 612_000_000,
+        "graphs": 0 if arm == "baseline" else 1,
+        "graph_breaks": 0,
+        "recompilations": 0,
+        **fields,
+    }
+    return ReplicateObservation(arm=arm, seed=seed, **values)  # type: ignore[arg-type]
+
+
+def lost(arm: str, seed: int, problem: str) -> ReplicateObservation:
+    nothing = dict.fromkeys(
+        (
+            "samples_per_second",
+            "compile_seconds",
+            "train_seconds",
+            "total_seconds",
+            "peak_memory_bytes",
+            "graphs",
+            "graph_breaks",
+            "recompilations",
+            "loss",
+            "job",
+        )
+    )
+    return replicate(
+        arm, seed, **nothing, problem=problem, metrics={}, steps=0, steady_from=0, step_seconds=()
+    )
+
+
+def arm(name: str, compiler: str, batch_size: int = 32) -> ArmObservation:
+    return ArmObservation(
+        arm=name,
+        compiler=compiler,
+        batch_size=batch_size,
+        learning_rate=0.001,
+        precision="fp32",
+        environment={"torch": "2.13.0+cpu", "cpu": "a processor"},
+        proof={"unique_graphs": "1"},
+    )
+
+
+@pytest.fixture
+def verdict() -> Verdict:
+    return Verdict(
+        workload="news-topics",
+        seeds=(1, 2),
+        confidence=0.95,
+        decision=Decision(
+            "baseline",
+            1,
+            "Release baseline, seed 1: no candidate passed "
+            "(larger-batch was inconclusive, broken failed).",
+        ),
+        baseline=BaselineVerdict(
+            "baseline",
+            True,
+            (),
+            (
+                NoiseFloor("accuracy", 0.9471, 0.0034, 2),
+                NoiseFloor("log_loss", 0.2011, 0.0127, 2),
+            ),
+        ),
+        candidates=(
+            CandidateVerdict(
+                "larger-batch",
+                Outcome.INCONCLUSIVE,
+                (UNDECIDED, FASTER),
+                (ACCURACY, LOG_LOSS),
+                SPEED,
+                (Confound("batch_size", "32", "48", True, "declared by the workload"),),
+            ),
+            CandidateVerdict("broken", Outcome.FAIL, (FAILED,), (), None, ()),
+        ),
+    )
+
+
+@pytest.fixture
+def observations() -> Observations:
+    return Observations(
+        workload="news-topics",
+        baseline="baseline",
+        arms=(arm("baseline", "eager"), arm("larger-batch", "inductor", 48), arm("broken", "xla")),
+        replicates=(
+            *(replicate(name, seed) for name in ("baseline", "larger-batch") for seed in (1, 2)),
+            replicate("broken", 1),
+            lost("broken", 2, "the loss is nan in step 4"),
+        ),
+    )

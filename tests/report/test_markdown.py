@@ -1,0 +1,25 @@
+"""The Markdown report, against a golden file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipelines.report import render_markdown
+
+GOLDEN = Path(__file__).parent / "golden" / "report.md"
+
+
+def test_the_markdown_of_a_fixed_verdict_is_the_golden_one(verdict, observations):
+    assert render_markdown(verdict, observations) == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_every_row_of_a_table_has_as_many_cells_as_its_header(verdict, observations):
+    """The verdict's text holds a pipe, which must not become a cell."""
+    width = None
+    for line in render_markdown(verdict, observations).splitlines():
+        if not line.startswith("|"):
+            width = None
+            continue
+        cells = line.replace("\\|", "").count("|")
+        assert width in (None, cells)
+        width = cells
