@@ -69,7 +69,7 @@ def _register_step(
         {
             "ModelPackageGroupName": workload.model_package_group,
             "ModelPackageDescription": (
-                f"{workload.description} Arm {arm}: {declared.compiler}, "
+                f"{workload.description.rstrip('.')}. Arm {arm}: {declared.compiler}, "
                 f"batch {declared.batch_size}, {declared.precision}, seed {seed}."
             ),
             "ModelApprovalStatus": blueprint.parameters.approval,

@@ -1,0 +1,53 @@
+"""What can go wrong in a local run, by who has to act on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class LocalRunError(Exception):
+    """Any error of the local runner. The message is one sentence for the person at the terminal."""
+
+
+class RefusedDefinitionError(LocalRunError):
+    """The definition cannot run here. Nothing has started; `reasons` has one sentence each."""
+
+    def __init__(self, reasons: Sequence[str]) -> None:
+        self.reasons = tuple(reasons)
+        super().__init__("the definition cannot run here: " + "; ".join(self.reasons))
+
+
+class ExecutionError(LocalRunError):
+    """An execution cannot be started, resumed or read."""
+
+
+class ImageError(LocalRunError):
+    """An image's Python environment cannot be made."""
+
+
+class RegistryError(LocalRunError):
+    """A model package or group cannot be made, found or changed."""
+
+
+class StepError(LocalRunError):
+    """A step cannot do what its request says; the step fails with this sentence."""
+
+
+class ExpressionError(StepError):
+    """A Get, Std:Join, Std:JsonGet or condition has no value."""
+
+
+class RequestError(StepError):
+    """A step's request lacks a member, or a member has the wrong type."""
+
+
+class ObjectStoreError(StepError):
+    """An s3:// object is absent from the local store, or its URI is malformed."""
+
+
+class SourceArchiveError(StepError):
+    """A job's source archive is damaged or would write outside its folder."""
+
+
+class CapacityError(StepError):
+    """This machine ran out of disk or memory while a job was prepared or collected."""

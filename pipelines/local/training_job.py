@@ -1,0 +1,216 @@
+"""A training job: CreateTrainingJob's container contract on a sandbox folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipelines.local.archives import pack_folder, unpack_source
+from pipelines.local.errors import StepError
+from pipelines.local.images import Environment
+from pipelines.local.job import ACCOUNT, JobOutcome, interpreter_for, iso_time, read_message
+from pipelines.local.launcher import JobEnd
+from pipelines.local.metrics import MetricDefinition
+from pipelines.local.object_store import ObjectStore
+from pipelines.local.sandbox import ML, Sandbox
+from pipelines.local.toolkit import TrainingContainer, command_line, toolkit_environment
+from pipelines.local.training_request import TrainingRequest
+
+_HOST = "algo-1"
+_GROUP = "homogeneousCluster"
+
+
+class TrainingJob:
+    """Implements `pipelines.local.job.Job`."""
+
+    def __init__(
+        self, name: str, request: TrainingRequest, folder: Path, store: ObjectStore
+    ) -> None:
+        local_paths = [] if request.checkpoints is None else [request.checkpoints.local_path]
+        self.name = name
+        self.sandbox = Sandbox(folder, local_paths)
+        self.metrics: Sequence[MetricDefinition] = request.metrics
+        self.max_seconds = request.max_seconds
+        self._request = request
+        self._store = store
+
+    @property
+    def arn(self) -> str:
+        return f"{ACCOUNT}:training-job/{self.name}"
+
+    def stage(self, environment: Environment) -> Sequence[Path]:
+        for name in ("model", "output/data", "output/intermediate", "code", "input/data"):
+            self.sandbox.make(ML / name)
+        files: list[Path] = []
+        for channel in self._request.channels:
+            files += self._store.download(
+                channel.uri, self.sandbox.make(ML / "input/data" / channel.name)
+            )
+        checkpoints = self._request.checkpoints
+        if checkpoints is not None:
+            folder = self.sandbox.make(checkpoints.local_path)
+            if self._store.exists(checkpoints.uri):
+                self._store.download(checkpoints.uri, folder)
+        if self._request.source_uri is not None and not self._request.entrypoint:
+            self._unpack(self._request.source_uri, environment)
+        self._write_config("hyperparameters", self._hyperparameters())
+        self._write_config("inputdataconfig", self._input_data_config())
+        self._write_config("resourceconfig", self._resource_config())
+        return files
+
+    def _unpack(self, uri: str, environment: Environment) -> None:
+        code = self.sandbox.path(ML / "code")
+        archive = self._store.path(uri)
+        if not archive.is_file():
+            raise StepError(f"source archive {uri} is absent: put it at {archive}")
+        unpack_source(archive, code)
+        program = str(self._request.program)
+        if not (code / program).is_file():
+            raise StepError(f"sagemaker_program {program!r} is not in the source archive {uri}")
+        if (code / "setup.py").exists():
+            raise StepError(f"{uri} holds a setup.py: a packaged source is not installed here")
+        requirements = code / "requirements.txt"
+        unmet = environment.first_unmet(requirements) if requirements.is_file() else None
+        if unmet is not None:
+            raise StepError(
+                f"the requirements.txt of {uri} asks for {unmet!r}, which is not in the image's "
+                f"environment here: put it into the image's requirements.txt"
+            )
+
+    def _write_config(self, name: str, content: Mapping[str, Any]) -> None:
+        path = self.sandbox.make(ML / "input/config") / f"{name}.json"
+        path.write_text(json.dumps(content), encoding="utf-8")
+
+    def _hyperparameters(self) -> dict[str, str]:
+        return {k: self.sandbox.rewrite(v) for k, v in self._request.hyperparameters.items()}
+
+    def _input_data_config(self) -> dict[str, dict[str, str]]:
+        config = {}
+        for channel in self._request.channels:
+            config[channel.name] = {
+                "TrainingInputMode": "File",
+                "S3DistributionType": "FullyReplicated",
+                "RecordWrapperType": "None",
+            }
+            if channel.content_type is not None:
+                config[channel.name]["ContentType"] = channel.content_type
+        return config
+
+    def _resource_config(self) -> dict[str, Any]:
+        kind = self._request.instance_type
+        group = {"instance_group_name": _GROUP, "instance_type": kind, "hosts": [_HOST]}
+        return {
+            "current_host": _HOST,
+            "current_instance_type": kind,
+            "current_group_name": _GROUP,
+            "hosts": [_HOST],
+            "instance_groups": [group],
+            "network_interface_name": "lo",
+        }
+
+    def argv(self, environment: Environment) -> list[str]:
+        request, rewrite = self._request, self.sandbox.rewrite
+        if request.entrypoint:
+            program, *rest = request.entrypoint
+            command = [interpreter_for(program, environment), *rest, *request.arguments]
+            return [rewrite(part) for part in command]
+        arguments = command_line(self._hyperparameters())
+        program = str(request.program)
+        if program.endswith(".py"):
+            return [str(environment.python), program, *arguments]
+        script = self.sandbox.path(ML / "code") / program
+        script.chmod(0o755)
+        return [str(script), *arguments]
+
+    def variables(self, cores: int) -> dict[str, str]:
+        own = {k: self.sandbox.rewrite(v) for k, v in self._request.environment.items()}
+        job = {"TRAINING_JOB_NAME": self.name, "TRAINING_JOB_ARN": self.arn}
+        if self._request.entrypoint:
+            # As on SageMaker: with an entry point of its own, the toolkit never runs.
+            return {**job, **own}
+        container = TrainingContainer(
+            job_name=self.name,
+            base=str(self.sandbox.path(ML)),
+            hyperparameters=self._hyperparameters(),
+            input_data_config=self._input_data_config(),
+            resource_config=self._resource_config(),
+            cpus=cores,
+            gpus=gpu_count(),
+        )
+        path = {"PYTHONPATH": str(self.sandbox.path(ML / "code"))}
+        return {**toolkit_environment(container), **path, **job, **own}
+
+    def working_directory(self) -> Path:
+        return self.sandbox.path(ML / "code")
+
+    def collect(self, end: JobEnd) -> None:
+        """Store output.tar.gz always, the checkpoints too; model.tar.gz unless the job failed."""
+        self._store_archive("output/data", "output.tar.gz")
+        if end.succeeded or end.reason == "timeout":
+            self._store_archive("model", "model.tar.gz")
+        checkpoints = self._request.checkpoints
+        if checkpoints is not None:
+            self._store.upload_folder(self.sandbox.path(checkpoints.local_path), checkpoints.uri)
+
+    def _store_archive(self, folder: str, name: str) -> None:
+        archive = self.sandbox.folder / name
+        pack_folder(self.sandbox.path(ML / folder), archive)
+        self._store.upload(archive, self._result_uri(name))
+        archive.unlink()
+
+    def _result_uri(self, name: str) -> str:
+        return f"{self._request.output_uri.rstrip('/')}/{self.name}/output/{name}"
+
+    def message(self) -> str | None:
+        return read_message(self.sandbox.path(ML / "output/failure"))
+
+    def output_uris(self) -> Sequence[str]:
+        return [self._result_uri("model.tar.gz"), self._result_uri("output.tar.gz")]
+
+    def describe(self, outcome: JobOutcome) -> dict[str, Any]:
+        seconds = int(outcome.ended - outcome.started)
+        secondary = "MaxRuntimeExceeded" if outcome.timed_out else outcome.status
+        response = {
+            **self._request.raw,
+            "TrainingJobName": self.name,
+            "TrainingJobArn": self.arn,
+            "TrainingJobStatus": outcome.status,
+            "SecondaryStatus": secondary,
+            "CreationTime": iso_time(outcome.started),
+            "TrainingStartTime": iso_time(outcome.started),
+            "TrainingEndTime": iso_time(outcome.ended),
+            "LastModifiedTime": iso_time(outcome.ended),
+            "TrainingTimeInSeconds": seconds,
+            "BillableTimeInSeconds": seconds,
+            "FinalMetricDataList": list(outcome.metrics),
+        }
+        if outcome.status != "Failed":
+            response["ModelArtifacts"] = {"S3ModelArtifacts": self._result_uri("model.tar.gz")}
+        if outcome.failure is not None:
+            response["FailureReason"] = outcome.failure
+        return response
+
+
+# What describe() adds to the request, for checks before anything runs.
+TRAINING_PROPERTIES = (
+    "TrainingJobName",
+    "TrainingJobArn",
+    "TrainingJobStatus",
+    "SecondaryStatus",
+    "CreationTime",
+    "TrainingStartTime",
+    "TrainingEndTime",
+    "LastModifiedTime",
+    "TrainingTimeInSeconds",
+    "BillableTimeInSeconds",
+    "FinalMetricDataList",
+    "ModelArtifacts",
+    "FailureReason",
+)
+
+
+def gpu_count() -> int:
+    """The NVIDIA GPUs of this machine."""
+    return len(list(Path("/proc/driver/nvidia/gpus").glob("*")))

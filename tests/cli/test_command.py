@@ -1,0 +1,134 @@
+"""The command as a process: what it prints, and its exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-c", "from pipelines.cli import main; main(prog_name='compilegate')"]
+VALID = PROJECT / "tests" / "definition" / "topics.toml"
+
+
+def compilegate(
+    *arguments: str | Path, cwd: Path = PROJECT, given: str = ""
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        cwd=cwd,
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+    )
+
+
+def test_help_names_every_command_and_the_exit_codes() -> None:
+    done = compilegate("--help")
+    assert done.returncode == 0
+    for word in ("validate", "compile", "run", "executions", "models", "Exit status:"):
+        assert word in done.stdout
+
+
+@pytest.mark.parametrize("name", ["validate", "compile", "run", "executions", "models"])
+def test_every_command_has_help(name: str) -> None:
+    done = compilegate(name, "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"Usage: compilegate {name}")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """What keeps it quick: see benchmarks/command_startup.py for how quick."""
+    program = (
+        "import sys; sys.argv = ['compilegate', '--help'];"
+        "from pipelines.cli import main;"
+        "main(standalone_mode=False);"
+        "heavy = {'numpy', 'torch', 'sagemaker', 'boto3', 'pydantic', 'jinja2', 'scipy'};"
+        "sys.exit(sorted(heavy & sys.modules.keys()) and 9 or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert done.returncode == 0
+
+
+def test_a_valid_workload_is_said_to_be() -> None:
+    done = compilegate("validate", "news-topics")
+    assert done.returncode == 0
+    assert done.stdout.startswith("workloads/news-topics.toml: valid: 3 arms, baseline (eager), ")
+
+
+def test_a_wrong_workload_is_refused_with_a_sentence_and_status_2(tmp_path: Path) -> None:
+    path = tmp_path / "topics.toml"
+    path.write_text(VALID.read_text().replace("epochs = 2", 'epochs = "2"'))
+    done = compilegate("validate", path)
+    assert done.returncode == 2
+    assert done.stderr == f"error: {path}: recipe.epochs: found '2', allowed: a whole number\n"
+    assert done.stdout == ""
+
+
+def test_an_unknown_workload_is_refused_with_what_there_is() -> None:
+    done = compilegate("run", "news-topic")
+    assert done.returncode == 2
+    assert "did you mean 'news-topics'?" in done.stderr
+
+
+@pytest.mark.slow
+def test_compile_prints_a_definition_or_writes_it(tmp_path: Path) -> None:
+    printed = compilegate("compile", "news-topics")
+    assert printed.returncode == 0
+    assert json.loads(printed.stdout)["Version"] == "2020-12-01"
+    path = tmp_path / "definition.json"
+    assert compilegate("compile", "news-topics", "--output", path).returncode == 0
+    assert path.read_text() == printed.stdout
+
+
+def test_compile_outside_a_checkout_says_what_is_missing(tmp_path: Path) -> None:
+    done = compilegate("compile", PROJECT / "workloads" / "news-topics.toml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--containers: containers is not a folder; run this in a checkout" in done.stderr
+
+
+def test_declared_files_that_are_absent_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "topics.toml"
+    path.write_text(VALID.read_text())
+    done = compilegate("run", path, "--home", tmp_path / "home")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: data.train: {tmp_path}/train.csv is not a file")
+    assert not (tmp_path / "home").exists()
+
+
+def test_run_wants_a_workload_or_a_definition() -> None:
+    for arguments in ((), ("news-topics", "--definition", "x.json")):
+        done = compilegate("run", *arguments)
+        assert done.returncode == 2
+        assert "name a workload, or give --definition FILE, and not both" in done.stderr
+
+
+def test_a_definition_that_is_not_json_is_refused(tmp_path: Path) -> None:
+    done = compilegate("run", "--definition", "-", "--home", tmp_path, given="not json")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_parameter_without_a_value_is_refused(tmp_path: Path) -> None:
+    done = compilegate("run", "--definition", "-", "--home", tmp_path, "-p", "Approval", given="{}")
+    assert done.returncode == 2
+    assert "--parameter: found 'Approval', allowed: NAME=VALUE" in done.stderr
+
+
+def test_an_empty_registry_says_how_to_fill_it(tmp_path: Path) -> None:
+    done = compilegate("models", "--home", tmp_path)
+    assert done.returncode == 0
+    assert "No model is registered" in done.stdout
+
+
+def test_an_unknown_package_is_refused(tmp_path: Path) -> None:
+    done = compilegate("models", "--home", tmp_path, "approve", "news-topics/7")
+    assert done.returncode == 2
+    assert "there is no model package news-topics/7" in done.stderr

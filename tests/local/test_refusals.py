@@ -1,0 +1,302 @@
+"""What cannot run here is refused by name, all reasons at once, before anything starts."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.local import ExecutionError, ImageSources, RefusedDefinitionError
+from pipelines.local.definition import read_definition
+
+
+def reasons(bench: Any, *steps: Any, **options: Any) -> list[str]:
+    with pytest.raises(RefusedDefinitionError) as caught:
+        bench.run(*steps, **options)
+    assert not (bench.home / "executions").exists()
+    return list(caught.value.reasons)
+
+
+def with_resources(bench: Any, **resources: Any) -> dict[str, Any]:
+    step: dict[str, Any] = bench.training("train")
+    step["Arguments"]["ResourceConfig"] |= resources
+    return step
+
+
+def with_channel(bench: Any, **channel: Any) -> dict[str, Any]:
+    step: dict[str, Any] = bench.training("train", channels={"data": "s3://bucket/code"})
+    step["Arguments"]["InputDataConfig"][0] |= channel
+    return step
+
+
+def test_all_reasons_are_told_at_once_with_the_steps_they_concern(bench: Any) -> None:
+    found = reasons(
+        bench,
+        {"Name": "tune", "Type": "Tuning", "Arguments": {}},
+        {"Name": "transform", "Type": "Transform", "Arguments": {}},
+        with_resources(bench, InstanceCount=2, InstanceType="ml.trn1.2xlarge"),
+        bench.processing("read", inputs={"x": "s3://bucket/absent"}),
+        bench.condition("decide", bench.equals({"Get": "Steps.nobody.X"}, 1)),
+    )
+    allowed = "only Training, Processing, Condition, Fail, RegisterModel"
+    assert sorted(found) == sorted(
+        [
+            f"tune: a step of type Tuning cannot run here, {allowed}",
+            f"transform: a step of type Transform cannot run here, {allowed}",
+            "train: InstanceCount is 2, only 1 is possible here",
+            "train: InstanceType ml.trn1.2xlarge needs Trainium or Inferentia, which is not here",
+            "read: s3://bucket/absent is not in the local store and no step produces it; "
+            f"put its files at {bench.home}/s3/bucket/absent",
+            "decide: Get Steps.nobody.X names no step of this definition",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"DataSource": {"FileSystemDataSource": {}}}, "FSx and EFS are not mounted here"),
+        ({"InputMode": "Pipe"}, "InputMode Pipe is not supported here"),
+        ({"CompressionType": "Gzip"}, "CompressionType must be None here"),
+        ({"ChannelName": "../up"}, "ChannelName '../up' may hold"),
+        ({"DataSource": {"S3DataSource": {"S3Uri": 3}}}, "S3Uri is 3, expected a string"),
+        ({"DataSource": {"S3DataSource": {"S3Uri": "s3://b/../x"}}}, "is not of the form"),
+        ({"DataSource": {"S3DataSource": {"S3Uri": "https://b/x"}}}, "is not of the form"),
+        (
+            {"DataSource": {"S3DataSource": {"S3Uri": "s3://b/x", "S3DataType": "ManifestFile"}}},
+            "S3DataType must be S3Prefix here",
+        ),
+    ],
+)
+def test_an_input_that_cannot_be_had_is_named(bench: Any, change: Any, reason: str) -> None:
+    (found,) = reasons(bench, with_channel(bench, **change))
+    assert found.startswith("train: ")
+    assert reason in found
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "reason"),
+    [
+        ("HyperParameters", {}, "nothing says what to run"),
+        ("HyperParameters", {"a": 1}, "HyperParameters.a is 1, expected a string"),
+        ("HyperParameters", "x", "HyperParameters is 'x', expected an object"),
+        ("OutputDataConfig", None, "OutputDataConfig is missing"),
+        ("InputDataConfig", [3], "expected a list of objects"),
+        ("AlgorithmSpecification", {"AlgorithmName": "a"}, "TrainingImage is missing"),
+        ("StoppingCondition", {"MaxRuntimeInSeconds": "1"}, "expected a whole number"),
+        (
+            "AlgorithmSpecification",
+            {"TrainingImage": "x", "TrainingInputMode": "Pipe"},
+            "TrainingInputMode Pipe",
+        ),
+        (
+            "AlgorithmSpecification",
+            {"TrainingImage": "x", "MetricDefinitions": [{"Name": "m", "Regex": "("}]},
+            "the Regex of metric m is malformed",
+        ),
+    ],
+)
+def test_a_training_request_that_cannot_be_run_is_named(
+    bench: Any, member: str, value: Any, reason: str
+) -> None:
+    (found,) = reasons(bench, bench.training("train", request={member: value}))
+    assert reason in found
+
+
+def test_a_script_started_in_several_processes_is_refused(bench: Any) -> None:
+    flags = {"sagemaker_torch_distributed_enabled": "true", "sagemaker_mpi_enabled": "false"}
+    (found,) = reasons(bench, bench.training("train", hyperparameters=flags))
+    assert "sagemaker_torch_distributed_enabled is not supported here" in found
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"ProcessingInputs": [{"InputName": "x", "DatasetDefinition": {}}]}, "needs AWS"),
+        ({"AppSpecification": {"ImageUri": "x"}}, "ContainerEntrypoint is missing"),
+        (
+            {
+                "ProcessingInputs": [
+                    {"InputName": "x", "S3Input": {"S3Uri": "s3://b/x", "LocalPath": "in"}}
+                ]
+            },
+            "must be absolute",
+        ),
+    ],
+)
+def test_a_processing_request_that_cannot_be_run_is_named(
+    bench: Any, change: Any, reason: str
+) -> None:
+    (found,) = reasons(bench, bench.processing("job", request=change))
+    assert reason in found
+
+
+@pytest.mark.parametrize(
+    ("argument", "reason"),
+    [
+        ({"Get": "Parameters.Nope"}, "Get 'Parameters.Nope' names nothing"),
+        ({"Get": "Steps.train.TrainingJobNam"}, "a local Training step has AlgorithmSpecification"),
+        ({"Get": "Steps.train.InputDataConfig['x'].ChannelName"}, "has no 'x'"),
+        ({"Get": "Steps.make.ProcessingOutputConfig.Outputs['y'].OutputName"}, "has no 'y'"),
+        ({"Get": "Steps.stop.Anything"}, "a local Fail step has"),
+        ({"Std:Upper": "x"}, "function Std:Upper is unknown"),
+        (
+            {"Std:JsonGet": {"PropertyFile": {"Get": "Steps.make.PropertyFiles.No"}, "Path": "a"}},
+            "make declares the property files ['Report']",
+        ),
+        (
+            {
+                "Std:JsonGet": {
+                    "PropertyFile": {"Get": "Steps.make.PropertyFiles.Report"},
+                    "Path": "a[",
+                }
+            },
+            "path 'a[' is malformed",
+        ),
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_named(bench: Any, argument: Any, reason: str) -> None:
+    report = {"PropertyFileName": "Report", "OutputName": "x", "FilePath": "r.json"}
+    found = reasons(
+        bench,
+        bench.training("train"),
+        bench.processing("make", outputs=["x"], PropertyFiles=[report]),
+        bench.condition("decide", bench.equals(1, 2), then=[bench.fail("stop")]),
+        bench.processing("read", arguments=[argument]),
+    )
+    assert len(found) == 1
+    assert reason in found[0]
+
+
+def test_references_that_lead_somewhere_pass(bench: Any) -> None:
+    good = [
+        {"Get": "Steps.train.TrainingJobName"},
+        {"Get": "Steps.train.FinalMetricDataList['loss'].Value"},
+        {"Get": "Steps.train.ResourceConfig.InstanceType"},
+        {"Get": "Steps.train.StoppingCondition.MaxRuntimeInSeconds"},
+    ]
+    result = bench.run(
+        bench.training("train", "print('loss=0.5')", metrics={"loss": "loss=([0-9.]+)"}),
+        bench.processing(
+            "read",
+            "import sys; print(sys.argv[1:])",
+            arguments=[{"Std:Join": {"On": "", "Values": [item]}} for item in good],
+        ),
+    )
+    assert result.steps["read"].log.read_text() == (
+        f"['{result.steps['train'].job_name}', '0.5', 'ml.m5.xlarge', '60']\n"
+    )
+
+
+def test_steps_that_wait_for_each_other_are_refused(bench: Any) -> None:
+    (found,) = reasons(
+        bench,
+        bench.processing("a", DependsOn=["c"]),
+        bench.processing("b", DependsOn=["a"]),
+        bench.processing("c", DependsOn=["b"]),
+    )
+    assert found == "the steps a -> b -> c -> a wait for each other"
+
+
+def test_a_condition_that_waits_for_a_step_on_its_own_branch_is_refused(bench: Any) -> None:
+    inner = bench.processing("inner")
+    condition = bench.equals({"Get": "Steps.inner.ProcessingJobName"}, "x")
+    (found,) = reasons(bench, bench.condition("decide", condition, then=[inner]))
+    assert "wait for each other" in found
+
+
+def test_names_must_be_unique_and_plain(bench: Any) -> None:
+    found = reasons(
+        bench,
+        bench.processing("twice"),
+        bench.condition("decide", bench.equals(1, 1), then=[bench.processing("twice")]),
+        bench.processing("a/b"),
+    )
+    assert found == [
+        "twice: 2 steps have this name, a name must be unique",
+        "'a/b': a step's name has 1 to 64 letters, digits, '-' and '_'",
+    ]
+
+
+def test_an_unknown_image_is_refused_with_the_remedy(bench: Any) -> None:
+    images = ImageSources(root=bench.home, patterns=(("*/processing:*", "here"),))
+    (found,) = reasons(bench, bench.training("train"), bench.processing("p"), images=images)
+    assert found == (
+        "train: image registry.example/training:1 is unknown: no pattern matches and "
+        f"{bench.home} has no folder training; name a Python environment for it, "
+        "for example --image '*training*=here'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "reason"),
+    [
+        ("ModelPackageName", "p", "ModelPackageName (a package without versions) is not supported"),
+        ("ModelPackageGroupName", "../g", "ModelPackageGroupName is '../g'"),
+        ("ModelApprovalStatus", "Yes", "ModelApprovalStatus is 'Yes', allowed are Approved"),
+        ("InferenceSpecification", {"Containers": [{"ModelDataUrl": 1}]}, "expected a string"),
+    ],
+)
+def test_a_package_that_cannot_be_registered_is_named(
+    bench: Any, member: str, value: Any, reason: str
+) -> None:
+    step = bench.register("register", "g", "s3://bucket/m")
+    step["Arguments"][member] = value
+    (found,) = reasons(bench, step)
+    assert reason in found
+
+
+@pytest.mark.parametrize("program", ["/bin/train.py", "../train.py", "-c", "a b.py", "x//y.py"])
+def test_a_program_that_is_no_path_in_the_archive_is_refused(bench: Any, program: str) -> None:
+    step = bench.training("train")
+    step["Arguments"]["HyperParameters"]["sagemaker_program"] = json.dumps(program)
+    (found,) = reasons(bench, step)
+    assert f"sagemaker_program is {program!r}" in found
+
+
+def definition_with(**step: Any) -> str:
+    return json.dumps({"Steps": [{"Name": "a", "Type": "Fail", **step}]})
+
+
+RETRY = {"ExceptionType": ["x"], "MaxAttempts": -1}
+CACHE = {"Enabled": True, "ExpireAfter": "soon"}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "the definition is not JSON"),
+        ("[]", "the definition is a JSON array, expected an object"),
+        ('{"Version": "2020-12-01", "Steps": []}', "there is nothing to run"),
+        ('{"Version": "1", "Steps": {}}', "Version is '1', this runner reads '2020-12-01'"),
+        ('{"Version": "1", "Steps": {}}', "Steps is a JSON object, expected an array"),
+        ('{"Steps": [{"Type": "Fail"}]}', "a step has no Name"),
+        ('{"Steps": [{"Name": "a"}]}', "a: a step needs a Type"),
+        ('{"Parameters": [{"Name": "p", "Type": "Date"}]}', "parameter p: Type is 'Date'"),
+        ('{"x": NaN}', "NaN is not a JSON number"),
+        (definition_with(DependsOn=[{"Step": "b", "Trigger": "Odd"}]), "Trigger is 'Odd'"),
+        (definition_with(CacheConfig=CACHE), "'soon' is not an ISO 8601 duration"),
+        (definition_with(RetryPolicies=[RETRY]), "MaxAttempts of a retry policy is -1"),
+        (definition_with(PropertyFiles=[{}]), "a property file needs PropertyFileName"),
+    ],
+)
+def test_a_malformed_definition_says_where(text: str, reason: str) -> None:
+    _, faults = read_definition(text)
+    assert any(reason in fault for fault in faults), faults
+
+
+def test_a_pipelines_name_must_be_fit_for_a_folder(bench: Any) -> None:
+    with pytest.raises(ExecutionError, match=r"the pipeline's name is '\.\./x'"):
+        bench.run(bench.fail("stop"), pipeline_name="../x")
+
+
+def test_metadata_and_experiment_settings_are_ignored(bench: Any, tmp_path: Path) -> None:
+    definition = json.loads(bench.definition(bench.fail("stop")))
+    extra = {
+        "Metadata": {"a": 1},
+        "PipelineExperimentConfig": {"ExperimentName": "e"},
+        "MlflowConfig": None,
+    }
+    parsed, faults = read_definition(json.dumps({**definition, **extra}))
+    assert faults == []
+    assert [step.name for step in parsed.steps] == ["stop"]
