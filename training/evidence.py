@@ -26,6 +26,7 @@ import tempfile
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 import numpy as np
@@ -33,6 +34,9 @@ import numpy.typing as npt
 
 SCHEMA_VERSION = 1
 FOLDER = "evidence"
+_SLICE = "slice:"
+"""Prefix of the columns of examples.npz that hold categories."""
+_ROWS_PER_DIGEST_UPDATE = 65_536
 
 Scalar = Union[str, int, float, bool, None]
 FloatArray = npt.NDArray[np.float64]
@@ -121,6 +125,13 @@ class Examples:
     """(examples, classes) predicted probabilities; each row sums to one."""
     losses: FloatArray
     """(examples,) loss of each example, in nats."""
+    targets: Optional[FloatArray] = None
+    """(examples,) true values, when the model predicts a number; `scores` then has no columns and
+    every label is 0."""
+    predictions: Optional[FloatArray] = None
+    """(examples,) predicted values; there exactly when `targets` is."""
+    slices: Mapping[str, npt.NDArray[np.str_]] = field(default_factory=dict)
+    """By column name, (examples,) the category of each example: language, region, ..."""
 
 
 @dataclass(frozen=True)
@@ -133,10 +144,18 @@ class EvidenceRecord:
 
 
 def examples_digest(examples: Examples) -> str:
-    """sha256 of the example ids and labels in order: two jobs that agree saw the same examples."""
+    """sha256 of the example ids and labels in order: two jobs that agree saw the same examples.
+
+    Where there are targets, each follows its label.
+    """
     digest = hashlib.sha256()
-    for identifier, label in zip(examples.ids.tolist(), examples.labels.tolist()):
-        digest.update(f"{identifier}\t{label}\n".encode())
+    columns = [examples.ids, examples.labels]
+    if examples.targets is not None:
+        columns.append(examples.targets)
+    row = "\t".join(["%s"] * len(columns)) + "\n"
+    for start in range(0, len(examples.ids), _ROWS_PER_DIGEST_UPDATE):
+        rows = [column[start : start + _ROWS_PER_DIGEST_UPDATE].tolist() for column in columns]
+        digest.update("".join(map(row.__mod__, zip(*rows))).encode())
     return digest.hexdigest()
 
 
@@ -160,15 +179,7 @@ def write_evidence(
     if steps is not None:
         _write_arrays(folder / "steps.npz", {"loss": steps.loss, "seconds": steps.seconds})
     if examples is not None:
-        _write_arrays(
-            folder / "examples.npz",
-            {
-                "ids": np.asarray(examples.ids, dtype=np.str_),
-                "labels": examples.labels,
-                "scores": examples.scores,
-                "losses": examples.losses,
-            },
-        )
+        _write_arrays(folder / "examples.npz", _columns(examples))
     text = json.dumps(dataclasses.asdict(evidence), indent=2, sort_keys=True)
     _replace(folder / "evidence.json", (text + "\n").encode())
     return folder
@@ -187,6 +198,21 @@ def read_evidence(folder: Union[str, Path]) -> EvidenceRecord:
     return EvidenceRecord(
         evidence, _read_steps(folder / "steps.npz"), _read_examples(folder / "examples.npz")
     )
+
+
+def _columns(examples: Examples) -> Dict[str, npt.NDArray[Any]]:
+    columns: Dict[str, npt.NDArray[Any]] = {
+        "ids": np.asarray(examples.ids, dtype=np.str_),
+        "labels": examples.labels,
+        "scores": examples.scores,
+        "losses": examples.losses,
+    }
+    if examples.targets is not None and examples.predictions is not None:
+        columns["targets"] = examples.targets
+        columns["predictions"] = examples.predictions
+    for name, categories in examples.slices.items():
+        columns[_SLICE + name] = np.asarray(categories, dtype=np.str_)
+    return columns
 
 
 def _replace(path: Path, content: bytes) -> None:
@@ -293,10 +319,7 @@ class _Reader:
     def numbers(self, key: str) -> Dict[str, float]:
         section: Dict[str, Any] = self._typed(key, dict, "an object")
         # A non-finite metric is kept: naming it is the gate's business, with its own reason.
-        for name, value in section.items():
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise self._wrong(f"{key}.{name}", value, "a number")
-        return {name: float(value) for name, value in section.items()}
+        return {name: self._float(f"{key}.{name}", value) for name, value in section.items()}
 
     def texts(self, key: str) -> Dict[str, str]:
         section: Dict[str, Any] = self._typed(key, dict, "an object")
@@ -317,15 +340,18 @@ class _Reader:
         return value
 
     def _finite(self, key: str, value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise self._wrong(key, value, "a number")
-        try:
-            number = float(value)
-        except OverflowError as error:
-            raise self._wrong(key, value, "a number") from error
+        number = self._float(key, value)
         if not math.isfinite(number) or number < 0:
             raise self._wrong(key, value, "a finite number of zero or more")
         return number
+
+    def _float(self, key: str, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise self._wrong(key, value, "a number")
+        try:
+            return float(value)
+        except OverflowError as error:  # JSON has whole numbers of any size
+            raise self._wrong(key, value, "a number") from error
 
     def _wrong(self, key: str, value: Any, expected: str) -> EvidenceError:
         shown = repr(value)
@@ -346,8 +372,12 @@ def _read_steps(path: Path) -> Steps:
 
 def _read_examples(path: Path) -> Examples:
     arrays = _read_arrays(
-        path, {"ids": ("U", 1), "labels": ("i", 1), "scores": ("f", 2), "losses": ("f", 1)}
+        path,
+        {"ids": ("U", 1), "labels": ("i", 1), "scores": ("f", 2), "losses": ("f", 1)},
+        optional={"targets": ("f", 1), "predictions": ("f", 1), _SLICE: ("U", 1)},
     )
+    if ("targets" in arrays) != ("predictions" in arrays):
+        raise EvidenceError(f"{path.name}: of targets and predictions only one column is there")
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) != 1:
         raise EvidenceError(f"{path.name}: columns of different lengths: {lengths}")
@@ -356,15 +386,36 @@ def _read_examples(path: Path) -> Examples:
         labels=arrays["labels"].astype(np.int64),
         scores=arrays["scores"].astype(np.float64),
         losses=arrays["losses"].astype(np.float64),
+        targets=_floats(arrays, "targets"),
+        predictions=_floats(arrays, "predictions"),
+        slices={
+            name[len(_SLICE) :]: column
+            for name, column in arrays.items()
+            if name.startswith(_SLICE)
+        },
     )
 
 
-def _read_arrays(path: Path, columns: Mapping[str, Tuple[str, int]]) -> Dict[str, npt.NDArray[Any]]:
-    """Read the named columns; each has a numpy kind ("f", "i", "U") and a number of dimensions."""
+def _floats(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> Optional[FloatArray]:
+    return arrays[name].astype(np.float64) if name in arrays else None
+
+
+def _read_arrays(
+    path: Path,
+    columns: Mapping[str, Tuple[str, int]],
+    optional: Mapping[str, Tuple[str, int]] = MappingProxyType({}),
+) -> Dict[str, npt.NDArray[Any]]:
+    """Read the named columns; each has a numpy kind ("f", "i", "U") and a number of dimensions.
+
+    `optional` holds columns that need not be there, by how their names begin.
+    """
+    kinds = dict(columns)
     try:
         # allow_pickle=False: an evidence folder may come from anywhere.
         with np.load(path, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in columns if name in stored.files}
+            for start, expected in optional.items():
+                kinds.update({name: expected for name in stored.files if name.startswith(start)})
+            arrays = {name: stored[name] for name in kinds if name in stored.files}
     except FileNotFoundError as error:
         raise EvidenceError(f"{path.name} is missing") from error
     except (OSError, ValueError, zipfile.BadZipFile, EOFError, KeyError, MemoryError) as error:
@@ -373,10 +424,11 @@ def _read_arrays(path: Path, columns: Mapping[str, Tuple[str, int]]) -> Dict[str
         raise EvidenceError(
             f"{path.name} cannot be read: {type(error).__name__}: {error}"
         ) from error
-    for name, (kind, dimensions) in columns.items():
+    for name in columns:
         if name not in arrays:
             raise EvidenceError(f"{path.name}: column {name} is missing")
-        found = arrays[name]
+    for name, found in arrays.items():
+        kind, dimensions = kinds[name]
         if found.dtype.kind != kind or found.ndim != dimensions:
             raise EvidenceError(
                 f"{path.name}: column {name} has type {found.dtype} and {found.ndim} dimensions, "

@@ -1,0 +1,190 @@
+"""Generated documents, and real prepare and training processes over them."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from training.evidence import EvidenceRecord, read_evidence
+
+ROOT = Path(__file__).resolve().parents[2]
+SEQUENCE_LENGTH = 16
+TOPICS = {
+    "finance": ["bank", "rate", "loan", "bond", "yield"],
+    "harvest": ["wheat", "corn", "crop", "grain", "field"],
+    "shipping": ["port", "vessel", "cargo", "strike", "dock"],
+}
+FILLER = ["the", "of", "said", "new", "and", "report", "year", "company"]
+TINY = {
+    "layers": 1,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "batch_size": 16,
+    "learning_rate": 3e-3,
+    "epochs": 3,
+}
+"""A model that learns the topics in about a second."""
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """What a training process left behind."""
+
+    status: int
+    stdout: str
+    stderr: str
+    folder: Path
+
+    @property
+    def model(self) -> Path:
+        return self.folder / "model"
+
+    @property
+    def failure_file(self) -> Path:
+        return self.folder / "output" / "failure"
+
+    @property
+    def evidence_folder(self) -> Path:
+        return self.folder / "output" / "data" / "evidence"
+
+    def evidence(self) -> EvidenceRecord:
+        assert self.status == 0, self.stderr
+        return read_evidence(self.evidence_folder)
+
+
+PrepareProcess = Callable[..., subprocess.CompletedProcess[str]]
+StartJob = Callable[..., tuple[subprocess.Popen[str], Path]]
+TrainJob = Callable[..., JobResult]
+
+
+def documents(count: int, seed: int) -> list[dict[str, str]]:
+    """Documents whose words tell their topic, most of the time."""
+    draw = random.Random(seed)
+    rows = []
+    for _ in range(count):
+        topic = draw.choice(sorted(TOPICS))
+        told = draw.choice(sorted(TOPICS)) if draw.random() < 0.1 else topic
+        words = draw.choices(FILLER, k=8) + draw.choices(TOPICS[told], k=3)
+        draw.shuffle(words)
+        rows.append({"text": " ".join(words), "label": topic})
+    return rows
+
+
+def write_jsonl(path: Path, rows: list[dict[str, str]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def start_python(
+    *arguments: str, python: str, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
+    """Start Python in the repository's root, as a container does in its source root."""
+    fixed = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [python, *arguments],
+        cwd=ROOT,
+        env={**os.environ, **fixed, **(environment or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def job_environment(folder: Path, prepared: Path) -> dict[str, str]:
+    """A job's folders, laid out as SageMaker does, and the variables that name them."""
+    (folder / "output" / "data").mkdir(parents=True)
+    (folder / "model").mkdir()
+    return {
+        "SM_CHANNEL_PREPARED": str(prepared),
+        "SM_MODEL_DIR": str(folder / "model"),
+        "SM_OUTPUT_DATA_DIR": str(folder / "output" / "data"),
+        "SM_OUTPUT_DIR": str(folder / "output"),
+        "TRAINING_JOB_NAME": "job-under-test",
+    }
+
+
+def hyperparameters(**options: object) -> list[str]:
+    """The command line that SageMaker's toolkit makes of hyperparameters."""
+    declared = {"arm": "baseline", "seed": 1, **TINY, **options}
+    return [part for name, value in declared.items() for part in (f"--{name}", str(value))]
+
+
+@pytest.fixture(scope="session")
+def raw_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with train.jsonl and validation.jsonl."""
+    folder = tmp_path_factory.mktemp("raw")
+    write_jsonl(folder / "train.jsonl", documents(320, seed=1))
+    write_jsonl(folder / "validation.jsonl", documents(90, seed=2))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def prepare_process() -> PrepareProcess:
+    """Runs one real prepare job over a folder, into another, with further options."""
+
+    def run(
+        data: Path, output: Path, *options: str, python: str = sys.executable
+    ) -> subprocess.CompletedProcess[str]:
+        process = start_python(
+            "-m",
+            "training.prepare",
+            *("--data-dir", str(data), "--output-dir", str(output)),
+            *("--sequence-length", str(SEQUENCE_LENGTH), "--vocabulary", "200"),
+            *options,
+            python=python,
+        )
+        stdout, stderr = process.communicate()
+        return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def prepared(
+    raw_data: Path, prepare_process: PrepareProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The prepared data set of `raw_data`."""
+    folder = tmp_path_factory.mktemp("prepared")
+    result = prepare_process(raw_data, folder)
+    assert result.returncode == 0, result.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def start_job(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> StartJob:
+    """Starts one real training job; hyperparameters are keyword arguments."""
+
+    def start(
+        environment: Mapping[str, str] | None = None,
+        python: str = sys.executable,
+        **options: object,
+    ) -> tuple[subprocess.Popen[str], Path]:
+        folder = tmp_path_factory.mktemp("job")
+        process = start_python(
+            "training/train.py",
+            *hyperparameters(**options),
+            python=python,
+            environment={**job_environment(folder, prepared), **(environment or {})},
+        )
+        return process, folder
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def train_job(start_job: StartJob) -> TrainJob:
+    """Runs one real training job to its end; hyperparameters are keyword arguments."""
+
+    def run(*environment: Mapping[str, str], **options: object) -> JobResult:
+        process, folder = start_job(*environment, **options)
+        stdout, stderr = process.communicate()
+        return JobResult(process.returncode, stdout, stderr, folder)
+
+    return run

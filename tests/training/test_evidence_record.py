@@ -1,0 +1,220 @@
+"""The evidence record: what is written is read back, and damage is always told as EvidenceError."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from training.evidence import (
+    CompilerRecord,
+    Evidence,
+    EvidenceError,
+    EvidenceRecord,
+    Examples,
+    SpeedRecord,
+    Steps,
+    examples_digest,
+    read_evidence,
+    write_evidence,
+)
+
+EXAMPLES = Examples(
+    ids=np.array(["a", "b", "c"]),
+    labels=np.array([0, 1, 1], dtype=np.int64),
+    scores=np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]),
+    losses=np.array([0.105, 0.223, 0.916]),
+)
+STEPS = Steps(loss=np.array([0.7, 0.6]), seconds=np.array([0.5, 0.01]))
+EVIDENCE = Evidence(
+    job="job-1",
+    arm="control",
+    seed=7,
+    recipe={"batch_size": 32, "learning_rate": 1e-3, "precision": "fp32"},
+    compiler=CompilerRecord(name="inductor", ran=True, proof={"graph_calls": 2}, graphs=1),
+    speed=SpeedRecord(
+        samples_per_second=3200.0, steady_from=1, train_seconds=0.51, total_seconds=4.0
+    ),
+    metrics={"accuracy": 0.67, "log_loss": 0.41},
+    peak_memory_bytes=123,
+    environment={"torch": "2.13.0", "gpu": None},
+    digests={"examples": examples_digest(EXAMPLES)},
+)
+
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(min_value=-(10**400), max_value=10**400)
+    | st.floats()
+    | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=4,
+)
+
+
+def written() -> tempfile.TemporaryDirectory[str]:
+    folder = tempfile.TemporaryDirectory()
+    write_evidence(folder.name, EVIDENCE, STEPS, EXAMPLES)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def intact() -> dict[str, bytes]:
+    """The bytes of a whole evidence folder, by file name."""
+    with written() as folder:
+        return {path.name: path.read_bytes() for path in Path(folder, "evidence").iterdir()}
+
+
+def read_files(files: dict[str, bytes]) -> EvidenceRecord:
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in files.items():
+            Path(folder, name).write_bytes(content)
+        return read_evidence(folder)
+
+
+def assert_same_arrays(found: EvidenceRecord) -> None:
+    for stored, original in ((found.steps, STEPS), (found.examples, EXAMPLES)):
+        assert stored is not None
+        for field in dataclasses.fields(original):
+            np.testing.assert_array_equal(
+                getattr(stored, field.name), getattr(original, field.name)
+            )
+
+
+def test_what_was_written_is_read_back() -> None:
+    with written() as folder:
+        found = read_evidence(Path(folder, "evidence"))
+    assert found.evidence == EVIDENCE
+    assert_same_arrays(found)
+
+
+def test_a_failed_job_needs_neither_steps_nor_examples(tmp_path: Path) -> None:
+    failed = dataclasses.replace(EVIDENCE, speed=None, metrics={}, failure="it ran out of memory")
+    found = read_evidence(write_evidence(tmp_path, failed))
+    assert found == EvidenceRecord(failed, None, None)
+
+
+def test_a_job_that_did_not_fail_cannot_leave_its_measurements_out(tmp_path: Path) -> None:
+    with pytest.raises(EvidenceError, match="needs steps, examples and a speed record"):
+        write_evidence(tmp_path, EVIDENCE, STEPS)
+    assert not (tmp_path / "evidence").exists()
+
+
+def test_the_examples_digest_depends_on_ids_and_labels_only() -> None:
+    other_model = dataclasses.replace(
+        EXAMPLES, scores=EXAMPLES.scores[::-1], losses=-EXAMPLES.losses
+    )
+    other_label = dataclasses.replace(EXAMPLES, labels=np.array([0, 1, 0]))
+    other_order = dataclasses.replace(EXAMPLES, ids=EXAMPLES.ids[::-1])
+    digest = examples_digest(EXAMPLES)
+    assert examples_digest(other_model) == digest
+    assert examples_digest(other_label) != digest
+    assert examples_digest(other_order) != digest
+
+
+@pytest.mark.parametrize("name", ["evidence.json", "steps.npz", "examples.npz"])
+def test_a_missing_file_is_named(intact: dict[str, bytes], name: str) -> None:
+    with pytest.raises(EvidenceError, match=f"{name} is missing"):
+        read_files({other: content for other, content in intact.items() if other != name})
+
+
+def paths_into(value: Any, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield (*prefix, key)
+            yield from paths_into(inner, (*prefix, key))
+
+
+ALL_PATHS = sorted(paths_into(dataclasses.asdict(EVIDENCE)))
+OPEN_SECTIONS = [("recipe",), ("metrics",), ("environment",), ("digests",), ("compiler", "proof")]
+"""Objects whose names are the writer's choice."""
+REQUIRED_PATHS = [
+    path for path in ALL_PATHS if path[:-1] not in OPEN_SECTIONS and path != ("failure",)
+]
+
+
+def section_of(raw: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+    for key in path[:-1]:
+        raw = raw[key]
+    return raw
+
+
+@pytest.mark.parametrize("path", REQUIRED_PATHS, ids=".".join)
+def test_every_required_key_is_missed(intact: dict[str, bytes], path: tuple[str, ...]) -> None:
+    raw = json.loads(intact["evidence.json"])
+    del section_of(raw, path)[path[-1]]
+    with pytest.raises(EvidenceError, match=path[-1]):
+        read_files({**intact, "evidence.json": json.dumps(raw).encode()})
+
+
+@given(path=st.sampled_from(ALL_PATHS), value=JSON_VALUES)
+@example(path=("metrics", "accuracy"), value=10**400)
+@example(path=("compiler", "compile_seconds"), value=10**400)
+def test_any_value_in_place_of_another_is_accepted_or_an_evidence_error(
+    intact: dict[str, bytes], path: tuple[str, ...], value: Any
+) -> None:
+    raw = json.loads(intact["evidence.json"])
+    section_of(raw, path)[path[-1]] = value
+    try:
+        found = read_files({**intact, "evidence.json": json.dumps(raw).encode()})
+    except EvidenceError as error:
+        assert "evidence.json" in str(error)
+    else:
+        assert isinstance(found.evidence.seed, int)
+        assert isinstance(found.evidence.compiler.graphs, int)
+
+
+@given(name=st.sampled_from(["evidence.json", "steps.npz", "examples.npz"]), data=st.data())
+def test_a_truncated_file_is_an_evidence_error(
+    intact: dict[str, bytes], name: str, data: st.DataObject
+) -> None:
+    content = intact[name].rstrip(b"\n")
+    kept = data.draw(st.integers(min_value=0, max_value=len(content) - 1))
+    with pytest.raises(EvidenceError, match=name):
+        read_files({**intact, name: content[:kept]})
+
+
+@given(name=st.sampled_from(["steps.npz", "examples.npz"]), data=st.data())
+def test_a_damaged_byte_never_changes_a_number_unnoticed(
+    intact: dict[str, bytes], name: str, data: st.DataObject
+) -> None:
+    content = bytearray(intact[name])
+    position = data.draw(st.integers(min_value=0, max_value=len(content) - 1))
+    content[position] ^= data.draw(st.integers(min_value=1, max_value=255))
+    try:
+        found = read_files({**intact, name: bytes(content)})
+    except EvidenceError as error:
+        assert name in str(error)
+    else:
+        assert_same_arrays(found)
+
+
+@given(name=st.sampled_from(["evidence.json", "steps.npz", "examples.npz"]), content=st.binary())
+def test_arbitrary_bytes_are_an_evidence_error(
+    intact: dict[str, bytes], name: str, content: bytes
+) -> None:
+    with pytest.raises(EvidenceError, match=name):
+        read_files({**intact, name: content})
+
+
+def test_columns_of_different_lengths_are_told(tmp_path: Path) -> None:
+    short = dataclasses.replace(EXAMPLES, losses=EXAMPLES.losses[:2])
+    folder = write_evidence(tmp_path, EVIDENCE, STEPS, short)
+    with pytest.raises(EvidenceError, match="different lengths"):
+        read_evidence(folder)
+
+
+def test_pickled_columns_are_refused(tmp_path: Path) -> None:
+    folder = write_evidence(tmp_path, EVIDENCE, STEPS, EXAMPLES)
+    losses = np.array([print], dtype=object)
+    np.savez(folder / "steps.npz", loss=losses, seconds=np.array([1.0]))
+    with pytest.raises(EvidenceError, match=r"steps\.npz cannot be read"):
+        read_evidence(folder)

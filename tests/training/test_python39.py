@@ -1,0 +1,125 @@
+"""The oldest training container: Python 3.9, torch 1.13.1 and transformers 4.28.1.
+
+The environment is built once, from python39/requirements.txt, below the folder that the variable
+COMPILEGATE_TEST_ENVIRONMENTS names (default: .cache/test-environments in the repository).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification
+
+from training.digests import file_digest
+from training.prepared import read_prepared
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+REQUIREMENTS = Path(__file__).with_name("python39") / "requirements.txt"
+NO_INDEX = ("No matching distribution found", "connection", "Connection", "Network is unreachable")
+"""What pip says when it reaches no package index, or one without these releases."""
+
+TrainJob = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def python39() -> Path:
+    """The interpreter of an environment with the old releases."""
+    base = os.environ.get("COMPILEGATE_TEST_ENVIRONMENTS")
+    folder = Path(base) if base else ROOT / ".cache" / "test-environments"
+    environment = folder / f"python39-{file_digest(REQUIREMENTS)[:12]}"
+    interpreter = environment / "bin" / "python"
+    complete = environment / "complete"
+    if not complete.exists():
+        build(environment)
+        complete.touch()
+    return interpreter
+
+
+def build(environment: Path) -> None:
+    shutil.rmtree(environment, ignore_errors=True)  # an earlier build was broken off
+    subprocess.run([find_python39(), "-m", "venv", str(environment)], check=True)
+    pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+    options = ["--only-binary=:all:", "--disable-pip-version-check", "--no-input"]
+    installed = subprocess.run(
+        [*pip, *options, "--requirement", str(REQUIREMENTS)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if installed.returncode == 0:
+        return
+    reason = installed.stderr.strip().splitlines()[-1]
+    if any(words in installed.stderr for words in NO_INDEX):
+        pytest.skip(f"the package index does not give {REQUIREMENTS.name}: {reason}")
+    pytest.fail(f"pip could not install {REQUIREMENTS}: {installed.stderr}")
+
+
+def find_python39() -> str:
+    """A Python 3.9 that starts; a pyenv shim is on PATH even where it leads nowhere."""
+    pyenv = sorted(Path.home().glob(".pyenv/versions/3.9*/bin/python3.9"))
+    for candidate in [shutil.which("python3.9"), *map(str, pyenv)]:
+        if candidate is None:
+            continue
+        said = subprocess.run([candidate, "--version"], capture_output=True, text=True, check=False)
+        if said.returncode == 0 and said.stdout.startswith("Python 3.9."):
+            return candidate
+    pytest.skip("no Python 3.9 on this machine (python3.9 on PATH, or pyenv's)")
+
+
+@pytest.fixture(scope="module")
+def old_job(train_job: TrainJob, python39: Path) -> Any:
+    """A finished eager job in the old environment."""
+    return train_job(python=str(python39), averaging=0.9)
+
+
+def test_an_eager_job_runs_on_torch_1_13(old_job: Any) -> None:
+    evidence = old_job.evidence().evidence
+    assert str(evidence.environment["torch"]).startswith("1.13.1")
+    assert evidence.environment["transformers"] == "4.28.1"
+    assert str(evidence.environment["python"]).startswith("3.9.")
+    assert evidence.metrics["accuracy"] > 0.8
+    assert (evidence.compiler.name, evidence.compiler.ran) == ("eager", False)
+
+
+def test_its_model_gives_the_same_scores_in_todays_transformers(
+    old_job: Any, prepared: Path
+) -> None:
+    model = AutoModelForSequenceClassification.from_pretrained(old_job.model).eval()
+    rows = read_prepared(prepared).validation
+    with torch.no_grad():
+        logits = model(
+            input_ids=torch.from_numpy(rows.input_ids).long(),
+            attention_mask=torch.from_numpy(rows.attention_mask).long(),
+        ).logits
+    scores = torch.softmax(logits.double(), dim=1).numpy()
+    np.testing.assert_allclose(scores, old_job.evidence().examples.scores, atol=1e-5)
+
+
+def test_inductor_is_refused_with_one_sentence(train_job: TrainJob, python39: Path) -> None:
+    job = train_job(python=str(python39), compiler="inductor", on_failure="record")
+    failure = job.evidence().evidence.failure
+    assert failure.startswith("inductor needs torch 2.0 or later, this is torch 1.13.1")
+    assert "Traceback" not in job.stderr
+
+
+def test_the_prepare_job_writes_the_same_tokens(
+    prepare_process: Callable[..., subprocess.CompletedProcess[str]],
+    raw_data: Path,
+    prepared: Path,
+    python39: Path,
+    tmp_path: Path,
+) -> None:
+    result = prepare_process(raw_data, tmp_path, python=str(python39))
+    assert result.returncode == 0, result.stderr
+    for split in ("train.npz", "validation.npz"):
+        assert (tmp_path / split).read_bytes() == (prepared / split).read_bytes()

@@ -1,0 +1,70 @@
+"""The hyperparameters of a training job, as text from SageMaker's toolkit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from training.arguments import Recipe, read_job
+from training.failure import InputError
+
+REQUIRED = ["--arm", "control", "--seed", "3"]
+ENVIRONMENT = {
+    "SM_CHANNEL_PREPARED": "/in/prepared",
+    "SM_MODEL_DIR": "/out/model",
+    "SM_OUTPUT_DATA_DIR": "/out/data",
+    "TRAINING_JOB_NAME": "control-3",
+}
+
+
+def test_text_becomes_a_typed_recipe() -> None:
+    options = ["--batch_size", "48", "--learning_rate", "1.5e-3", "--precision", "bf16"]
+    job = read_job([*REQUIRED, *options, "--compiler", "inductor"], ENVIRONMENT)
+    assert (job.name, job.arm, job.seed, job.compiler) == ("control-3", "control", 3, "inductor")
+    assert job.recipe == Recipe(batch_size=48, learning_rate=0.0015, precision="bf16")
+    assert job.folders.model == Path("/out/model")
+
+
+def test_the_declared_recipe_names_every_hyperparameter_and_the_compiler() -> None:
+    declared = read_job(REQUIRED, ENVIRONMENT).declared()
+    assert declared["compiler"] == "eager"
+    assert declared["batch_size"] == 32
+    assert declared["max_steps"] == 0
+
+
+def test_a_failure_stops_the_job_unless_told_otherwise() -> None:
+    assert read_job(REQUIRED, ENVIRONMENT).on_failure == "stop"
+    assert read_job([*REQUIRED, "--on_failure", "record"], ENVIRONMENT).on_failure == "record"
+
+
+def test_a_job_without_a_name_is_named_by_its_arm_and_seed() -> None:
+    unnamed = {name: value for name, value in ENVIRONMENT.items() if name != "TRAINING_JOB_NAME"}
+    assert read_job(REQUIRED, unnamed).name == "control-seed-3"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("batch_size", "0", "--batch_size is 0, expected 1 or more"),
+        ("learning_rate", "0", "--learning_rate is 0.0, expected 1e-09 or more"),
+        ("learning_rate", "inf", "--learning_rate is inf, expected 1e-09 or more and finite"),
+        ("dropout", "nan", "--dropout is nan, expected 0 or more and below 1"),
+        ("averaging", "1", "--averaging is 1.0, expected 0 or more and below 1"),
+        ("hidden_size", "65", "--hidden_size is 65, expected a multiple of --attention_heads (2)"),
+        ("epochs", "two", "argument --epochs: invalid int value: 'two'"),
+        ("precision", "fp16", "argument --precision: invalid choice: 'fp16'"),
+        ("compiler", "xla9", "argument --compiler: invalid choice: 'xla9'"),
+        ("seed", "-1", "argument --seed: -1 is not from 0 to 2147483647"),
+        ("learning_rat", "1", "unrecognized arguments: --learning_rat 1"),
+    ],
+)
+def test_a_value_that_is_not_allowed_is_named(option: str, value: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_job([*REQUIRED, f"--{option}", value], ENVIRONMENT)
+    assert message in str(caught.value)
+
+
+def test_a_missing_folder_variable_is_named() -> None:
+    with pytest.raises(InputError, match="SM_MODEL_DIR must name a folder"):
+        read_job(REQUIRED, {**ENVIRONMENT, "SM_MODEL_DIR": ""})

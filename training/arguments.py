@@ -1,0 +1,169 @@
+"""The arguments of a training job: hyperparameters by name, and SageMaker's folders.
+
+SageMaker hands every hyperparameter over as text, ``--name value``. The names are those a
+workload declares; `Recipe` is what they mean.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable, Dict, Mapping, NoReturn, Optional, Sequence
+
+from training.compilers import COMPILERS
+from training.evidence import Scalar
+from training.failure import InputError
+
+PRECISIONS = ("fp32", "bf16")
+ON_FAILURE = ("stop", "record")
+SEED_LIMIT = 2**31
+
+_FOLDER_VARIABLES = ("SM_CHANNEL_PREPARED", "SM_MODEL_DIR", "SM_OUTPUT_DATA_DIR")
+
+
+def _option(
+    default: Any,
+    description: str,
+    *,
+    at_least: float = 0,
+    below: float = math.inf,
+    choices: Optional[Sequence[str]] = None,
+) -> Any:
+    """A hyperparameter: its default, what --help says of it, and what it may be."""
+    allowed = {"at_least": at_least, "below": below, "choices": choices}
+    return field(default=default, metadata={"description": description, **allowed})
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the model is built and trained. Two arms with one recipe differ by compiler only.
+
+    Raises InputError for a value that is not allowed.
+    """
+
+    batch_size: int = _option(32, "training documents per step", at_least=1)
+    learning_rate: float = _option(1e-3, "peak of the schedule", at_least=1e-9)
+    precision: str = _option("fp32", "arithmetic; bf16 is by autocast", choices=PRECISIONS)
+    epochs: int = _option(3, "passes over the training split", at_least=1)
+    warmup_fraction: float = _option(0.1, "part of the steps in which the rate rises", below=1)
+    weight_decay: float = _option(0.01, "AdamW's; biases and normalisation weights go without")
+    gradient_clip: float = _option(1.0, "largest norm of the gradient; 0 turns clipping off")
+    averaging: float = _option(0.0, "decay of the weights' moving average; 0 is off", below=1)
+    dropout: float = _option(0.1, "probability, in hidden layers and attention", below=1)
+    layers: int = _option(2, "encoder layers of a model from scratch", at_least=1)
+    hidden_size: int = _option(128, "width of a model from scratch", at_least=1)
+    attention_heads: int = _option(2, "heads per layer of a model from scratch", at_least=1)
+    intermediate_size: int = _option(512, "inner width of a model from scratch", at_least=1)
+    model_id: str = _option("", "fine-tune this model (hub id or folder), not one from scratch")
+    max_steps: int = _option(0, "stop after so many steps; 0 trains all epochs")
+    eval_batch_size: int = _option(256, "validation documents per forward pass", at_least=1)
+
+    def __post_init__(self) -> None:
+        for each in dataclasses.fields(self):
+            _check(each.name, getattr(self, each.name), each.metadata)
+        if self.hidden_size % self.attention_heads:
+            raise InputError(
+                f"--hidden_size is {self.hidden_size}, expected a multiple of "
+                f"--attention_heads ({self.attention_heads})"
+            )
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where SageMaker's container contract puts a job's input and output."""
+
+    prepared: Path
+    model: Path
+    output_data: Path
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Folders:
+        """Read ``SM_CHANNEL_PREPARED``, ``SM_MODEL_DIR`` and ``SM_OUTPUT_DATA_DIR``."""
+        for name in _FOLDER_VARIABLES:
+            if not environment.get(name):
+                raise InputError(f"the environment variable {name} must name a folder")
+        return cls(*(Path(environment[name]) for name in _FOLDER_VARIABLES))
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training job: one arm, one seed."""
+
+    name: str
+    arm: str
+    seed: int
+    compiler: str
+    on_failure: str
+    recipe: Recipe
+    folders: Folders
+
+    def declared(self) -> Dict[str, Scalar]:
+        """What the job was told to do, as the evidence's recipe records it."""
+        return {"compiler": self.compiler, **dataclasses.asdict(self.recipe)}
+
+
+def read_job(arguments: Sequence[str], environment: Mapping[str, str]) -> Job:
+    """Understand the command line and the environment. Raises InputError."""
+    options = vars(_parser().parse_args(arguments))
+    recipe = {each.name: options.pop(each.name) for each in dataclasses.fields(Recipe)}
+    return Job(
+        name=environment.get("TRAINING_JOB_NAME") or f"{options['arm']}-seed-{options['seed']}",
+        recipe=Recipe(**recipe),
+        folders=Folders.from_environment(environment),
+        **options,
+    )
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message} (--help lists what is allowed)")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="training/train.py",
+        description="Trains one arm of a workload with one seed and writes the evidence.",
+        epilog=f"The folders come from the environment: {', '.join(_FOLDER_VARIABLES)}.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--arm", required=True, help="name of the arm, for the evidence")
+    parser.add_argument("--seed", type=_seed, required=True, help="of weights, order and dropout")
+    parser.add_argument(
+        "--compiler", choices=sorted(COMPILERS), default="eager", help="default: eager"
+    )
+    parser.add_argument(
+        "--on_failure",
+        choices=ON_FAILURE,
+        default="stop",
+        help="record: that the arm cannot be trained becomes evidence, and the job succeeds; "
+        "default: stop",
+    )
+    kinds: Dict[str, Callable[[str], Any]] = {"int": int, "float": float, "str": str}
+    for each in dataclasses.fields(Recipe):
+        parser.add_argument(
+            f"--{each.name}",
+            type=kinds[str(each.type)],
+            default=each.default,
+            choices=each.metadata["choices"],
+            help=f"{each.metadata['description']}; default: {each.default!r}",
+        )
+    return parser
+
+
+def _seed(text: str) -> int:
+    value = int(text)
+    if not 0 <= value < SEED_LIMIT:
+        raise argparse.ArgumentTypeError(f"{value} is not from 0 to {SEED_LIMIT - 1}")
+    return value
+
+
+def _check(name: str, value: Any, allowed: Mapping[str, Any]) -> None:
+    if isinstance(value, str):
+        return
+    least, below = allowed["at_least"], allowed["below"]
+    if not least <= value < below:  # also refuses NaN
+        limit = f" and below {below:g}" if math.isfinite(below) else " and finite"
+        raise InputError(f"--{name} is {value}, expected {least:g} or more{limit}")

@@ -1,0 +1,42 @@
+"""A moving average of the weights: the model that is evaluated and saved.
+
+The average forgets the noise of the last few batches. Which examples near the decision boundary
+a seed gets right is then less of a matter of chance, and fewer seeds are needed to compare arms.
+"""
+
+from __future__ import annotations
+
+from typing import List
+
+import torch
+
+
+class WeightAverage:
+    """Exponential moving average of a model's parameters."""
+
+    def __init__(self, model: torch.nn.Module, decay: float) -> None:
+        """`decay` is between 0, which is no averaging, and below 1."""
+        self._model = model
+        self._decay = decay
+        self._updates = 0
+        self._average: List[torch.Tensor] = []
+        if decay > 0:
+            self._average = [parameter.detach().clone() for parameter in model.parameters()]
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Take the weights of the model as they are now into the average."""
+        if not self._average:
+            return
+        # A short run would otherwise be dominated by the random weights it started from.
+        decay = min(self._decay, (1 + self._updates) / (10 + self._updates))
+        self._updates += 1
+        current = [parameter.detach() for parameter in self._model.parameters()]
+        torch._foreach_mul_(self._average, decay)
+        torch._foreach_add_(self._average, current, alpha=1 - decay)
+
+    @torch.no_grad()
+    def apply(self) -> None:
+        """Replace the model's weights by their average, at the end of training."""
+        for parameter, average in zip(self._model.parameters(), self._average):
+            parameter.copy_(average)

@@ -1,0 +1,135 @@
+"""Inductor: `torch.compile` of the training step's forward and backward pass."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from typing import Any, Callable, Dict, List
+
+import torch
+
+from training.compilers import Compiler
+from training.evidence import CompilerRecord, Scalar
+from training.failure import CompilerError
+
+CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
+
+
+class Inductor:
+    """Compiles with static shapes, counts the graphs it compiled and the calls they served."""
+
+    def __init__(self) -> None:
+        if not hasattr(torch, "compile"):
+            raise CompilerError(
+                f"inductor needs torch 2.0 or later, this is torch {torch.__version__}; "
+                "use the eager compiler or a newer image"
+            )
+        self._graphs = 0
+        self._graph_calls = 0
+        self._cache = "given" if _names_a_cache() else "fresh"
+
+    def compile(self, model: Any) -> Callable[..., Any]:
+        """Returns the compiled forward pass; compilation itself happens in the first step."""
+        if self._cache == "fresh":
+            _use_fresh_cache()
+        if not next(model.parameters()).is_cuda:
+            _require_cpp_compiler()
+        import torch._dynamo.config  # noqa: PLC0415 - seconds of import, only for this compiler
+        import torch._inductor.config  # noqa: PLC0415
+
+        # Inductor's own generator is slow on a CPU, and draws other dropout masks than eager
+        # does; with eager's generator the two arms differ by arithmetic only.
+        torch._inductor.config.fallback_random = True
+        # Past its limit dynamo would go on in eager mode without a word.
+        torch._dynamo.config.fail_on_recompile_limit_hit = True
+        forward: Callable[..., Any] = torch.compile(model, backend=self._backend, dynamic=False)
+        return forward
+
+    def graphs(self) -> int:
+        """How many graphs inductor compiled."""
+        return self._graphs
+
+    def record(self, compile_seconds: float, recompilations: int) -> CompilerRecord:
+        """`ran` needs both a compiled graph and calls to it."""
+        import torch._dynamo.utils as dynamo  # noqa: PLC0415
+        import torch._inductor.metrics as inductor  # noqa: PLC0415
+
+        proof: Dict[str, Scalar] = {
+            "torch": str(torch.__version__),
+            "backend": "inductor",
+            "fallback_random": True,
+            "graph_calls": self._graph_calls,
+            "unique_graphs": int(dynamo.counters["stats"].get("unique_graphs", 0)),
+            "kernels": int(inductor.generated_kernel_count),
+            "vectorised_kernels": int(inductor.generated_cpp_vec_kernel_count),
+            "dynamo_seconds": _frame_seconds(dynamo.get_compilation_metrics()),
+            "cache": self._cache,
+        }
+        return CompilerRecord(
+            name="inductor",
+            ran=self._graphs > 0 and self._graph_calls > 0,
+            proof=proof,
+            compile_seconds=compile_seconds,
+            graphs=self._graphs,
+            graph_breaks=sum(dynamo.counters["graph_break"].values()),
+            recompilations=recompilations,
+        )
+
+    def _backend(self, graph: Any, inputs: List[Any]) -> Callable[..., Any]:
+        """Inductor, with every compiled graph and every call of one counted.
+
+        Counters say that something was compiled; only the calls say that it was used.
+        """
+        from torch._inductor.compile_fx import compile_fx  # noqa: PLC0415
+
+        compiled: Callable[..., Any] = compile_fx(graph, inputs)  # type: ignore[assignment]
+        self._graphs += 1
+
+        def counted(*arguments: Any) -> Any:
+            self._graph_calls += 1
+            return compiled(*arguments)
+
+        return counted
+
+
+def create() -> Compiler:
+    """The compiler object of one job."""
+    return Inductor()
+
+
+def _names_a_cache() -> bool:
+    """Whether the environment names a cache. Importing torch sets the variable to its default."""
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # noqa: PLC0415
+
+    return os.environ.get(CACHE_VARIABLE, default_cache_dir()) != default_cache_dir()
+
+
+def _use_fresh_cache() -> None:
+    """Give the process an empty compile cache of its own, removed at its end.
+
+    The default is one folder per user, which makes the compile time of a job depend on the jobs
+    before it, and grows without end. A cache that should be kept is named by the variable.
+    """
+    folder = tempfile.mkdtemp(prefix="inductor-")
+    os.environ[CACHE_VARIABLE] = folder
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+
+
+def _require_cpp_compiler() -> None:
+    from torch._inductor.cpp_builder import get_cpp_compiler  # noqa: PLC0415
+    from torch._inductor.exc import InvalidCxxCompiler  # noqa: PLC0415
+
+    try:
+        get_cpp_compiler()
+    except InvalidCxxCompiler as error:
+        raise CompilerError(
+            "inductor needs a C++ compiler on a CPU and found none; install g++ (Debian: "
+            "apt-get install g++) or name one in the CXX variable"
+        ) from error
+
+
+def _frame_seconds(metrics: List[Any]) -> float:
+    """Seconds that dynamo itself reports for compiling, of all frames."""
+    return round(sum((each.duration_us or 0) for each in metrics) / 1e6, 3)

@@ -1,0 +1,23 @@
+"""sha256 digests of files and of settings: how two jobs show that they used the same things."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Mapping
+
+
+def file_digest(path: Path) -> str:
+    """sha256 of a file's bytes, in hexadecimal."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def settings_digest(settings: Mapping[str, Any]) -> str:
+    """sha256 of a JSON object in its canonical form (sorted keys, no spaces), in hexadecimal."""
+    text = json.dumps(settings, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

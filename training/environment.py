@@ -1,0 +1,56 @@
+"""What a job ran on: library versions and hardware, for the evidence."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import sys
+from typing import Dict
+
+import numpy as np
+import torch
+import transformers
+
+from training.evidence import Scalar
+
+
+def describe(device: torch.device) -> Dict[str, Scalar]:
+    """Versions of what decides the arithmetic, and the hardware it ran on."""
+    return {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "transformers": transformers.__version__,
+        "numpy": np.__version__,
+        "platform": platform.platform(),
+        "cpu": _cpu_model(),
+        "cores_available": _cores_available(),
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
+    }
+
+
+def peak_memory_bytes(device: torch.device) -> int:
+    """The most memory the job held: the device's where there is one, else the process's."""
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak) * (1 if sys.platform == "darwin" else 1024)  # Linux counts in KiB
+
+
+def _cores_available() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _cpu_model() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                name, _, value = line.partition(":")
+                if name.strip() == "model name":
+                    return value.strip()
+    except OSError:
+        pass  # not Linux: the platform module knows a little
+    return platform.processor() or platform.machine()

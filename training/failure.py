@@ -1,0 +1,58 @@
+"""How a job ends when it cannot succeed: the errors, and the reason in SageMaker's failure file.
+
+Two kinds of error are told apart because they are answered differently:
+
+* `InputError`: the request or the data is wrong. Every arm would fail, so the job stops.
+* `ArmError`: this arm cannot be trained (its compiler, its precision, its learning rate). Under
+  ``on_failure=record`` that is evidence about the arm, not an outage.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Mapping
+
+FAILURE_FILE_LIMIT = 1024  # SageMaker shows this many characters of /opt/ml/output/failure
+
+
+class InputError(Exception):
+    """What the job was given cannot be used. The message names it and says what is allowed."""
+
+
+class ArmError(Exception):
+    """The arm could not be trained. The message is one sentence that says why."""
+
+
+class NonFiniteLossError(ArmError):
+    """The training loss became NaN or infinite; the weights were not updated with it."""
+
+
+class CompilerError(ArmError):
+    """The compiler is not available here, or gave up."""
+
+
+def one_sentence(error: BaseException) -> str:
+    """The error as a single line: its first line of text, after its type unless it is ours."""
+    text = first_line(error)
+    if isinstance(error, (InputError, ArmError)):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says first; libraries add pages of advice."""
+    return (str(error).strip().splitlines() or [""])[0]
+
+
+def report_failure(reason: str, environment: Mapping[str, str]) -> None:
+    """Say why the job failed: on stderr, and in the file that SageMaker reads the reason from.
+
+    The file is ``failure`` in ``SM_OUTPUT_DIR`` (``/opt/ml/output`` in a container); it is left
+    out where that folder does not exist, as in a run by hand.
+    """
+    print(f"error: {reason}", file=sys.stderr, flush=True)
+    folder = environment.get("SM_OUTPUT_DIR", "/opt/ml/output")
+    if os.path.isdir(folder):
+        with open(os.path.join(folder, "failure"), "w", encoding="utf-8") as file:
+            file.write(reason[:FAILURE_FILE_LIMIT])

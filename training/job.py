@@ -1,0 +1,179 @@
+"""One training job in this process: train, save, evaluate what was saved, write the evidence.
+
+`training/train.py` runs this module as a child process; training/supervisor.py says why.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from typing import Dict, Optional, Sequence
+
+import torch
+import transformers
+
+from training import environment, speed
+from training.arguments import Job, read_job
+from training.batches import BatchSource, order_digest
+from training.compilers import Compiler, load_compiler
+from training.digests import file_digest, settings_digest
+from training.evaluation import evaluate, metrics
+from training.evidence import (
+    Evidence,
+    Examples,
+    Scalar,
+    SpeedRecord,
+    examples_digest,
+    write_evidence,
+)
+from training.failure import ArmError, InputError, one_sentence, report_failure
+from training.loop import Plan, TrainingRun, plan_run, train
+from training.model import WEIGHTS, build_model, load_model, save_model
+from training.prepared import PreparedData, read_prepared
+from training.supervisor import REPORTED_FAILURE, seconds_since_start
+from training.unfinished import record_failure
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the job; returns the exit status."""
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        run(read_job(arguments, os.environ))
+    except (InputError, ArmError) as error:
+        report_failure(str(error), os.environ)
+        return REPORTED_FAILURE
+    except Exception as error:  # noqa: BLE001 - whatever it is, SageMaker must show the reason
+        traceback.print_exc()
+        report_failure(one_sentence(error), os.environ)
+        return REPORTED_FAILURE
+    return 0
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a job works with."""
+
+    job: Job
+    data: PreparedData
+    plan: Plan
+    device: torch.device
+
+
+def run(job: Job) -> None:
+    """Do the job and write its evidence.
+
+    Raises InputError for a request or data that cannot be used, and whatever the training
+    raises, unless the job is to record it.
+    """
+    data = read_prepared(job.folders.prepared)
+    setting = Setting(
+        job=job,
+        data=data,
+        plan=plan_run(job.recipe, data.manifest.counts["train"]),
+        device=torch.device("cuda" if torch.cuda.is_available() else "cpu"),
+    )
+    compiler: Optional[Compiler] = None
+    try:
+        compiler = load_compiler(job.compiler)
+        result = _train_and_save(setting, compiler)
+        examples = _evaluate_saved(setting)
+    except InputError:
+        raise
+    except Exception as error:
+        if job.on_failure != "record":
+            raise
+        if not isinstance(error, ArmError):
+            traceback.print_exc()
+        record_failure(
+            job,
+            one_sentence(error),
+            compiler=None if compiler is None else compiler.record(0.0, 0),
+            environment=environment.describe(setting.device),
+        )
+        return
+    evidence = _evidence(setting, compiler, result, examples)
+    write_evidence(job.folders.output_data, evidence, result.steps, examples)
+    _print_metrics(evidence)
+
+
+def _train_and_save(setting: Setting, compiler: Compiler) -> TrainingRun:
+    job, data = setting.job, setting.data
+    transformers.set_seed(job.seed)
+    model = build_model(job.recipe, data.manifest).to(setting.device)
+    result = train(
+        model,
+        compiler=compiler,
+        source=BatchSource(data.train, setting.device),
+        recipe=job.recipe,
+        plan=setting.plan,
+        seed=job.seed,
+    )
+    save_model(model, data, job.folders.model)
+    return result
+
+
+def _evaluate_saved(setting: Setting) -> Examples:
+    """Evaluate the files that will be released, not the model that is still in memory."""
+    model = load_model(setting.job.folders.model).to(setting.device)
+    batch_size = setting.job.recipe.eval_batch_size
+    return evaluate(model, setting.data.validation, setting.device, batch_size)
+
+
+def _evidence(
+    setting: Setting, compiler: Compiler, result: TrainingRun, examples: Examples
+) -> Evidence:
+    job, seconds = setting.job, result.steps.seconds
+    first = speed.steady_from(result.graphs)
+    return Evidence(
+        job=job.name,
+        arm=job.arm,
+        seed=job.seed,
+        recipe={**job.declared(), **_performed(setting)},
+        compiler=compiler.record(
+            speed.compile_seconds(seconds, first), speed.recompilations(result.graphs)
+        ),
+        speed=SpeedRecord(
+            samples_per_second=speed.samples_per_second(seconds, first, job.recipe.batch_size),
+            steady_from=first,
+            train_seconds=result.seconds,
+            total_seconds=seconds_since_start(os.environ),
+        ),
+        metrics=metrics(examples),
+        peak_memory_bytes=environment.peak_memory_bytes(setting.device),
+        environment=environment.describe(setting.device),
+        digests={
+            "data": setting.data.digest,
+            "config": settings_digest(job.declared()),
+            "model": file_digest(job.folders.model / WEIGHTS),
+            "examples": examples_digest(examples),
+        },
+    )
+
+
+def _performed(setting: Setting) -> Dict[str, Scalar]:
+    """What followed from the declared recipe on these data and this machine."""
+    manifest, plan, job = setting.data.manifest, setting.plan, setting.job
+    return {
+        "steps": plan.steps,
+        "warmup_steps": plan.warmup,
+        "device": setting.device.type,
+        "sequence_length": manifest.sequence_length,
+        "vocabulary": manifest.vocabulary_size,
+        "data_order": order_digest(
+            manifest.counts["train"], job.seed, job.recipe.batch_size, plan.steps
+        ),
+    }
+
+
+def _print_metrics(evidence: Evidence) -> None:
+    for name, value in evidence.metrics.items():
+        print(f"validation:{name}={value:.6f}")
+    if evidence.speed is not None:
+        print(f"train:steady_samples_per_second={evidence.speed.samples_per_second:.2f}")
+    print(f"train:compile_seconds={evidence.compiler.compile_seconds:.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,89 @@
+"""Runs the training in a child process, so that even its sudden death is answered for.
+
+A compiler that generates native code can end the process with a signal, which no ``except``
+sees. The parent imports no torch and cannot die with it: it gives the reason, to SageMaker or,
+under ``on_failure=record``, to the evidence.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Dict, List, Mapping, Optional, Sequence
+
+from training.arguments import Job
+from training.evidence import FOLDER
+from training.failure import report_failure
+from training.unfinished import record_failure
+
+STARTED_VARIABLE = "COMPILEGATE_JOB_STARTED"
+"""Tells the child when its parent started, on the system's monotonic clock."""
+
+REPORTED_FAILURE = 3
+"""Exit status of a child that said itself why it failed."""
+
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def supervise(job: Job, module: str, arguments: Sequence[str]) -> int:
+    """Run ``python -m MODULE ARGUMENTS`` to its end; returns the exit status for this process."""
+    child = subprocess.Popen([sys.executable, "-m", module, *arguments], env=_environment())
+    stopped = _forward_stop_signals(child)
+    status = child.wait()
+    if stopped:
+        # The platform or a person ended the job: that says nothing about the arm.
+        return 128 + stopped[0]
+    if status == REPORTED_FAILURE:
+        return 1
+    reason = _unexplained_end(status, job)
+    if reason is None:
+        return 0
+    if job.on_failure == "record":
+        record_failure(job, reason)
+        return 0
+    report_failure(reason, os.environ)
+    return 1
+
+
+def seconds_since_start(environment: Mapping[str, str]) -> float:
+    """In the child: wall-clock seconds since its parent started it, all imports included."""
+    return time.monotonic() - float(environment[STARTED_VARIABLE])
+
+
+def _unexplained_end(status: int, job: Job) -> Optional[str]:
+    """Why a child's end counts as a failure although it reported none; None when it does not."""
+    if status < 0:
+        name = next((each.name for each in signal.Signals if each == -status), f"signal {-status}")
+        hint = "; the machine may have run out of memory" if -status == signal.SIGKILL else ""
+        return f"the training process was killed by {name}{hint}"
+    if status > 0:
+        return f"the training process ended with exit status {status}; its log says more"
+    if not (job.folders.output_data / FOLDER / "evidence.json").is_file():
+        return "the training process ended without writing its evidence"
+    return None
+
+
+def _forward_stop_signals(child: subprocess.Popen[bytes]) -> List[int]:
+    """Pass requests to stop on to the child; the returned list fills with those that came."""
+    received: List[int] = []
+
+    def forward(number: int, _frame: Optional[FrameType]) -> None:
+        received.append(number)
+        child.send_signal(number)
+
+    for each in _STOP_SIGNALS:
+        signal.signal(each, forward)
+    return received
+
+
+def _environment() -> Dict[str, str]:
+    """The child's environment: this one's, the `training` package's place, and the time."""
+    root = str(Path(__file__).resolve().parent.parent)
+    inherited = os.environ.get("PYTHONPATH")
+    path = root if not inherited else root + os.pathsep + inherited
+    return {**os.environ, "PYTHONPATH": path, STARTED_VARIABLE: str(time.monotonic())}
