@@ -1,7 +1,8 @@
 """Reads the evidence of one execution: the gate's one module that touches files.
 
 The folder holds one subfolder per replicate, named ``ARM--SEED``, with either an unpacked
-``evidence/`` or SageMaker's ``output.tar.gz``, which has ``evidence/`` inside.
+``evidence/`` or SageMaker's ``output.tar.gz``, which has ``evidence/`` inside. These subfolders may
+also lie one level deeper, as they do when several jobs gathered the evidence.
 """
 
 from __future__ import annotations
@@ -39,10 +40,20 @@ def read_records(
     records: dict[Replicate, EvidenceRecord | EvidenceError] = {}
     for arm, seed in experiment.replicates:
         try:
-            records[arm, seed] = read_replicate(folder / folder_name(arm, seed))
+            records[arm, seed] = read_replicate(_place(folder, folder_name(arm, seed)))
         except EvidenceError as error:
             records[arm, seed] = error
     return records
+
+
+def _place(folder: Path, name: str) -> Path:
+    """Where the replicate's subfolder lies. Raises EvidenceError when there is more than one."""
+    direct = folder / name
+    places = [place for place in (direct, *sorted(folder.glob(f"*/{name}"))) if place.is_dir()]
+    if len(places) > 1:
+        found = " and ".join(place.relative_to(folder).as_posix() for place in places)
+        raise EvidenceError(f"the evidence is there more than once: {found}")
+    return places[0] if places else direct
 
 
 def read_replicate(folder: Path) -> EvidenceRecord:

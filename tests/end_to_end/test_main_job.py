@@ -157,6 +157,17 @@ def test_nothing_is_trained_again_when_nothing_changed(folder: Folder) -> None:
 
 
 @pytest.mark.slow
+def test_more_evidence_than_one_job_can_take_still_reaches_the_gate(folder: Folder) -> None:
+    declared = folder.path / "tiny.toml"
+    declared.write_text(declared.read_text().replace("seeds = [1, 2]", "seeds = [1, 2, 3, 4, 5]"))
+    done = folder.run()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert steps_that(done.stdout, "succeeded in")[-5:-3] == ["Gather-2", "Gate"]
+    (package,) = folder.packages()
+    assert package["CustomerMetadataProperties"]["arm"] == "baseline"
+
+
+@pytest.mark.slow
 def test_a_changed_margin_judges_again_and_trains_nothing(folder: Folder) -> None:
     assert folder.run().returncode == 0
     declared = folder.path / "tiny.toml"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import shutil
 import tarfile
 from pathlib import Path
 
 import pytest
 
-from pipelines.gate.evidence_folders import read_replicate
+from pipelines.gate.evidence_folders import read_records, read_replicate
 from training.evidence import EvidenceError, EvidenceRecord
 
 
@@ -67,3 +68,24 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
         add(archive, tarfile.TarInfo("evidence/steps.npz"), b"\0" * 20_000)
     with pytest.raises(EvidenceError, match="larger than 10000 bytes"):
         read_replicate(tmp_path)
+
+
+def test_gathered_evidence_lies_one_level_deeper(execution, tmp_path):
+    execution.write(tmp_path, archives=True)
+    evidence = tmp_path / "evidence"
+    gathered = sorted(evidence.iterdir())
+    for number, folder in enumerate(gathered):
+        (evidence / str(number)).mkdir()
+        folder.rename(evidence / str(number) / folder.name)
+    records = read_records(evidence, execution.experiment)
+    assert all(isinstance(record, EvidenceRecord) for record in records.values())
+    assert len(records) == len(gathered)
+
+
+def test_evidence_that_is_there_twice_is_not_read(execution, tmp_path):
+    execution.write(tmp_path, archives=True)
+    evidence = tmp_path / "evidence"
+    shutil.copytree(evidence / "fast--1", evidence / "again" / "fast--1")
+    error = read_records(evidence, execution.experiment)["fast", 1]
+    assert isinstance(error, EvidenceError)
+    assert str(error) == "the evidence is there more than once: fast--1 and again/fast--1"
