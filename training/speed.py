@@ -29,13 +29,12 @@ def recompilations(graphs: Sequence[int]) -> int:
 
 
 def samples_per_second(seconds: npt.NDArray[np.float64], first: int, batch_size: int) -> float:
-    """Training samples per second over the steps from `first` on: batch size over median.
+    """Training samples per second over the steps from `first` on: all samples over all seconds.
 
-    The median, not the mean: a neighbour on the same machine makes single steps long, which says
-    nothing about the arm. What the arm itself may do to single steps is kept apart, as compile
-    seconds and recompilations.
+    The total, not the median step: stalls and slow steps are paid for too. The gate computes the
+    same from the step times.
     """
-    return float(batch_size / np.median(seconds[first:]))
+    return float(batch_size * len(seconds[first:]) / seconds[first:].sum())
 
 
 def compile_seconds(seconds: npt.NDArray[np.float64], first: int) -> float:
