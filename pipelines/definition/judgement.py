@@ -96,6 +96,7 @@ def _gathering_steps(blueprint: Blueprint, evidence: Mapping[str, Uri]) -> list[
                 inputs={"code": blueprint.sources.gate_tree} | {key: evidence[key] for key in keys},
                 output=_gathered(number),
             ),
+            cache=blueprint.cache,
             description=f"Evidence of {len(keys)} training jobs under one key",
         )
         for number, keys in enumerate(_batches(list(evidence), EVIDENCE_PER_JOB), start=1)

@@ -148,6 +148,7 @@ def test_more_evidence_than_one_job_can_take_is_gathered_first() -> None:
     steps = steps_of(definition_of(workload(seeds=list(range(11)))))
     gathering = [name for name in steps if name.startswith("Gather-")]
     assert gathering == ["Gather-1", "Gather-2", "Gather-3"]
+    assert all(steps[name]["CacheConfig"]["Enabled"] for name in gathering)
     inputs = {name: steps[name]["Arguments"]["ProcessingInputs"] for name in [*gathering, "Gate"]}
     assert [len(inputs[name]) for name in gathering] == [10, 10, 5]
     assert [item["InputName"] for item in inputs["Gate"]] == [
