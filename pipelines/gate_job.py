@@ -17,13 +17,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from pipelines.gate.agreement import Replicate
 from pipelines.gate.config import Experiment
 from pipelines.gate.evidence_folders import read_records
+from pipelines.gate.experiment_file import ExperimentError, read_experiment
 from pipelines.gate.judge import judge
-from pipelines.gate.observations import observe
+from pipelines.gate.metrics import MetricValues
+from pipelines.gate.observations import Observations, observe
+from pipelines.gate.verdict import Verdict
 from pipelines.report import render_html, render_markdown, summary_lines
 
 VERDICT = "verdict.json"
@@ -63,16 +64,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(job: Job) -> list[str]:
     """Judge the evidence and write the four files; returns the summary's lines."""
-    records = read_records(job.evidence, job.experiment)
-    verdict = judge(job.experiment, records, job.jobs)
-    observations = observe(job.experiment, records)
-    job.output.mkdir(parents=True, exist_ok=True)
-    _write(job.output / OBSERVATIONS, observations.to_json())
-    _write(job.output / REPORT_HTML, render_html(verdict, observations))
-    _write(job.output / REPORT_MARKDOWN, render_markdown(verdict, observations))
+    judged = judge_evidence(job.experiment, job.evidence, job.jobs)
+    write_files(judged, job.output)
+    return summary_lines(judged.verdict)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A verdict, and what its report draws."""
+
+    verdict: Verdict
+    observations: Observations
+
+
+def judge_evidence(
+    experiment: Experiment, evidence: Path, jobs: Mapping[Replicate, str] | None
+) -> Judged:
+    """Read the evidence folder and judge it."""
+    records = read_records(evidence, experiment)
+    values = MetricValues()
+    return Judged(judge(experiment, records, jobs, values), observe(experiment, records, values))
+
+
+def write_files(judged: Judged, output: Path) -> None:
+    """Write the verdict, the observations and the two reports."""
+    output.mkdir(parents=True, exist_ok=True)
+    write_text(output / OBSERVATIONS, judged.observations.to_json())
+    write_text(output / REPORT_HTML, render_html(judged.verdict, judged.observations))
+    write_text(output / REPORT_MARKDOWN, render_markdown(judged.verdict, judged.observations))
     # Last: who finds a verdict finds everything else beside it.
-    _write(job.output / VERDICT, verdict.to_json())
-    return summary_lines(verdict)
+    write_text(output / VERDICT, judged.verdict.to_json())
 
 
 def read_job(arguments: Sequence[str] | None) -> Job:
@@ -95,23 +116,14 @@ def read_job(arguments: Sequence[str] | None) -> Job:
         help="the training job whose evidence each replicate's must be",
     )
     options = parser.parse_args(arguments)
-    experiment = read_experiment(options.experiment)
+    try:
+        experiment = read_experiment(options.experiment)
+    except ExperimentError as error:
+        raise GateJobError(str(error)) from error
     if not options.evidence.is_dir():
         raise GateJobError(f"--evidence {options.evidence} is not a folder")
     jobs = _expected_jobs(options.expect, experiment) if options.expect else None
     return Job(experiment, options.evidence, options.output, jobs)
-
-
-def read_experiment(path: Path) -> Experiment:
-    """Read gate.json. Raises GateJobError naming the key that is wrong."""
-    try:
-        return Experiment.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise GateJobError(f"{path} cannot be read: {error.strerror}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"]) or "the document"
-        raise GateJobError(f"{path}: {key}: {first['msg']}") from error
 
 
 def _expected_jobs(expectations: Sequence[str], experiment: Experiment) -> dict[Replicate, str]:
@@ -133,7 +145,8 @@ def _expected_job(expectation: str) -> tuple[Replicate, str]:
     return (arm, int(seed)), name
 
 
-def _write(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
+    """Write a whole file or none."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

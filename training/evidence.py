@@ -6,6 +6,7 @@ A training job writes one evidence folder into ``SM_OUTPUT_DATA_DIR``::
       evidence.json   the scalars: who ran, what was measured, what proves it   (Evidence)
       steps.npz       one row per optimizer step                                (Steps)
       examples.npz    one row per validation example                            (Examples)
+      parity.npz      how far a compiled step is from an eager one; optional    (ParityErrors)
 
 The gate reads it back. Only the standard library and numpy are needed on either side, so a
 training script of a user's own can write the same record::
@@ -75,7 +76,21 @@ class SpeedRecord:
     train_seconds: float
     """From before the first step to after the last, compilation included, evaluation not."""
     total_seconds: float
-    """From the start of the process to the writing of the evidence."""
+    """From the start of the process to the evaluation's end; the parity probe comes later."""
+
+
+@dataclass(frozen=True)
+class ParityRecord:
+    """Whether compiled and eager steps were compared at equal weights, and under what terms."""
+
+    precision: str
+    """Of the compiled and the eager steps; the reference is in float64."""
+    steps: int
+    """How many steps were compared; the rows of parity.npz. Zero where there is an obstacle."""
+    seconds: float
+    """Wall-clock seconds that the comparison took; no part of the job's other times."""
+    obstacle: Optional[str] = None
+    """Why there is nothing to compare, in one sentence; None when there is."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +115,8 @@ class Evidence:
     """sha256 of `data`, `config`, `model` and `examples`, in hexadecimal."""
     failure: Optional[str] = None
     """Why the arm could not be trained, in one sentence; None when it was."""
+    parity: Optional[ParityRecord] = None
+    """None when parity was not asked for, as with the eager compiler."""
     schema_version: int = SCHEMA_VERSION
 
 
@@ -135,12 +152,32 @@ class Examples:
 
 
 @dataclass(frozen=True)
+class ParityErrors:
+    """How far steps are from float64, at equal weights: one row per step, one column per tensor.
+
+    An error is the norm of the difference over the norm of the float64 tensor; training.parity says
+    what holds for gradients that are next to zero. None is negative; one may be NaN or infinite.
+    """
+
+    tensors: npt.NDArray[np.str_]
+    """(tensors,) names: loss, logits, "gradient of PARAMETER"; unique."""
+    eager: FloatArray
+    """(steps, tensors) eager against float64."""
+    repeated: FloatArray
+    """(steps, tensors) eager once more against eager, on the scale of the other two."""
+    compiled: FloatArray
+    """(steps, tensors) the compiled step against float64."""
+
+
+@dataclass(frozen=True)
 class EvidenceRecord:
     """All of one evidence folder. `steps` and `examples` are None only for a failed job."""
 
     evidence: Evidence
     steps: Optional[Steps]
     examples: Optional[Examples]
+    parity: Optional[ParityErrors] = None
+    """There exactly when `evidence.parity` is and names no obstacle."""
 
 
 def examples_digest(examples: Examples) -> str:
@@ -164,15 +201,20 @@ def write_evidence(
     evidence: Evidence,
     steps: Optional[Steps] = None,
     examples: Optional[Examples] = None,
+    parity: Optional[ParityErrors] = None,
 ) -> Path:
     """Write the evidence folder; `evidence.json` comes last, so a folder that has it is whole.
 
-    Raises EvidenceError when a job that did not fail lacks steps or examples.
-    Returns the folder.
+    Raises EvidenceError when a job that did not fail lacks steps or examples, or when `parity` and
+    `evidence.parity` do not belong together. Returns the folder.
     """
     if evidence.failure is None and (steps is None or examples is None or evidence.speed is None):
         raise EvidenceError(
             "evidence of a job that did not fail needs steps, examples and a speed record"
+        )
+    if (parity is not None) != _compared(evidence):
+        raise EvidenceError(
+            "parity errors go with a parity record that names no obstacle, and with no other"
         )
     folder = Path(output_data_dir) / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
@@ -180,6 +222,8 @@ def write_evidence(
         _write_arrays(folder / "steps.npz", {"loss": steps.loss, "seconds": steps.seconds})
     if examples is not None:
         _write_arrays(folder / "examples.npz", _columns(examples))
+    if parity is not None:
+        _write_arrays(folder / "parity.npz", _parity_columns(parity))
     text = json.dumps(dataclasses.asdict(evidence), indent=2, sort_keys=True)
     _replace(folder / "evidence.json", (text + "\n").encode())
     return folder
@@ -196,8 +240,28 @@ def read_evidence(folder: Union[str, Path]) -> EvidenceRecord:
     if evidence.failure is not None:
         return EvidenceRecord(evidence, None, None)
     return EvidenceRecord(
-        evidence, _read_steps(folder / "steps.npz"), _read_examples(folder / "examples.npz")
+        evidence,
+        _read_steps(folder / "steps.npz"),
+        _read_examples(folder / "examples.npz"),
+        _read_parity(folder / "parity.npz", evidence.parity.steps)
+        if evidence.parity is not None and _compared(evidence)
+        else None,
     )
+
+
+def _compared(evidence: Evidence) -> bool:
+    """Whether there are parity errors beside this evidence."""
+    parity = evidence.parity
+    return evidence.failure is None and parity is not None and parity.obstacle is None
+
+
+def _parity_columns(parity: ParityErrors) -> Dict[str, npt.NDArray[Any]]:
+    return {
+        "tensors": np.asarray(parity.tensors, dtype=np.str_),
+        "eager": parity.eager,
+        "repeated": parity.repeated,
+        "compiled": parity.compiled,
+    }
 
 
 def _columns(examples: Examples) -> Dict[str, npt.NDArray[Any]]:
@@ -278,10 +342,20 @@ def _evidence_from_json(path: Path) -> Evidence:
         environment=reader.scalars("environment"),
         digests=reader.texts("digests"),
         failure=None if raw.get("failure") is None else reader.text("failure"),
+        parity=None if raw.get("parity") is None else _parity_record(reader.section("parity")),
     )
     if evidence.failure is None and evidence.speed is None:
         raise EvidenceError(f"{path.name}: speed is missing")
     return evidence
+
+
+def _parity_record(section: _Reader) -> ParityRecord:
+    return ParityRecord(
+        precision=section.text("precision"),
+        steps=section.integer("steps"),
+        seconds=section.number("seconds"),
+        obstacle=section.optional_text("obstacle"),
+    )
 
 
 class _Reader:
@@ -293,6 +367,9 @@ class _Reader:
 
     def text(self, key: str) -> str:
         return self._typed(key, str, "a string")  # type: ignore[no-any-return]
+
+    def optional_text(self, key: str) -> Optional[str]:
+        return None if self._value(key) is None else self.text(key)
 
     def boolean(self, key: str) -> bool:
         return self._typed(key, bool, "true or false")  # type: ignore[no-any-return]
@@ -393,6 +470,26 @@ def _read_examples(path: Path) -> Examples:
             for name, column in arrays.items()
             if name.startswith(_SLICE)
         },
+    )
+
+
+def _read_parity(path: Path, steps: int) -> ParityErrors:
+    kinds = dict.fromkeys(("eager", "repeated", "compiled"), ("f", 2))
+    arrays = _read_arrays(path, {"tensors": ("U", 1), **kinds})
+    tensors = arrays["tensors"]
+    if len(np.unique(tensors)) != len(tensors):
+        raise EvidenceError(f"{path.name}: column tensors names a tensor twice")
+    for name in kinds:
+        if arrays[name].shape != (steps, len(tensors)) or not arrays[name].size:
+            raise EvidenceError(
+                f"{path.name}: column {name} has shape {arrays[name].shape}, expected one row for "
+                f"each of the {steps} steps (parity.steps in evidence.json) and one column for "
+                f"each of the {len(tensors)} tensors, one or more of either"
+            )
+        if (arrays[name] < 0).any():
+            raise EvidenceError(f"{path.name}: column {name} holds a negative error")
+    return ParityErrors(
+        tensors=tensors, **{name: arrays[name].astype(np.float64) for name in kinds}
     )
 
 

@@ -1,13 +1,19 @@
 """The quality gate: evidence in, verdict out.
 
-Pure but for `evidence_folders`, the one module that reads files. The path of a verdict::
+Pure but for `evidence_folders` and `experiment_file`, which read files. The path of a verdict::
 
+    experiment_file     gate.json             -> what is asked               (config; files)
     evidence_folders    folders and archives  -> evidence records            (files)
-    integrity           one record            -> what makes it unusable
+    integrity           one record            -> what makes it unusable      (examples_integrity)
     agreement           records together      -> what makes them incomparable
+    examination         both, of all records  -> the records that can be judged
     confounds           candidate, baseline   -> what differs beside the compiler
-    noninferiority      per-example columns   -> is the model as good?       (metrics, crossed)
+    quality             columns of examples   -> comparisons       (metrics, slices, crossed)
+    noninferiority      a comparison          -> is the model as good?
+    resolution          a comparison, or plan -> could the margin be shown at all?
+    effects             candidate, control    -> the compiler's share, and the rest's
     speed               step times            -> does it train faster?
+    multiplicity        several candidates    -> the confidence that each one needs
     decision            all of these          -> which arm's model is released
     judge               composes them into a Verdict (verdict, reasons)
     observations        records               -> what the report page draws

@@ -1,7 +1,7 @@
 """Agreement: can these replicates be compared with each other?
 
 The checks that need several records side by side: nothing is duplicated, all saw the same training
-data, and all scored the same validation examples with the same labels.
+data, and all scored the same validation examples with the same labels, targets and categories.
 """
 
 from __future__ import annotations
@@ -13,21 +13,11 @@ import numpy as np
 
 from pipelines.gate.foreign_text import clipped
 from pipelines.gate.reasons import Code, Reason, failure
-from training.evidence import EvidenceRecord, Examples
+from pipelines.gate.rows import in_the_order_of
+from training.evidence import EvidenceRecord, Examples, FloatArray
 
 Replicate = tuple[str, int]
 """An (arm, seed)."""
-
-
-def sorted_by_id(examples: Examples) -> Examples:
-    """The same rows in the order of their ids, so that rows of two jobs meet."""
-    order = np.argsort(examples.ids, kind="stable")
-    return Examples(
-        ids=examples.ids[order],
-        labels=examples.labels[order],
-        scores=examples.scores[order],
-        losses=examples.losses[order],
-    )
 
 
 def find_duplicates(
@@ -82,8 +72,7 @@ def _check_examples(found: Examples, reference: Examples, seed: int) -> Iterator
             f"the baseline has {reference.scores.shape[1]}.",
             seed=seed,
         )
-    found, reference = sorted_by_id(found), sorted_by_id(reference)
-    if not np.array_equal(found.ids, reference.ids):
+    if not _same_ids(found, reference):
         missing = len(np.setdiff1d(reference.ids, found.ids))
         extra = len(np.setdiff1d(found.ids, reference.ids))
         yield failure(
@@ -95,6 +84,18 @@ def _check_examples(found: Examples, reference: Examples, seed: int) -> Iterator
             extra=extra,
         )
         return
+    found = in_the_order_of(found, reference)
+    yield from _check_labels(found, reference, seed)
+    yield from _check_slices(found, reference, seed)
+
+
+def _same_ids(found: Examples, reference: Examples) -> bool:
+    if np.array_equal(found.ids, reference.ids):
+        return True
+    return np.array_equal(np.sort(found.ids), np.sort(reference.ids))
+
+
+def _check_labels(found: Examples, reference: Examples, seed: int) -> Iterator[Reason]:
     differing = int(np.sum(found.labels != reference.labels))
     if differing:
         yield failure(
@@ -103,6 +104,30 @@ def _check_examples(found: Examples, reference: Examples, seed: int) -> Iterator
             seed=seed,
             examples=differing,
         )
+    if not _same_targets(found.targets, reference.targets):
+        yield failure(
+            Code.EXAMPLES_TARGETS_DIFFER,
+            f"Seed {seed}: the targets of the examples are not those of the baseline.",
+            seed=seed,
+        )
+
+
+def _same_targets(found: FloatArray | None, reference: FloatArray | None) -> bool:
+    if found is None or reference is None:
+        return found is reference
+    return np.array_equal(found, reference)
+
+
+def _check_slices(found: Examples, reference: Examples, seed: int) -> Iterator[Reason]:
+    for column in sorted({*found.slices, *reference.slices}):
+        ours, theirs = found.slices.get(column), reference.slices.get(column)
+        if ours is None or theirs is None or not np.array_equal(ours, theirs):
+            yield failure(
+                Code.EXAMPLES_SLICES_DIFFER,
+                f"Seed {seed}: column {clipped(column, 60)!r} of the examples' categories is not "
+                "that of the baseline.",
+                seed=seed,
+            )
 
 
 def _sharing_a_job(records: Mapping[Replicate, EvidenceRecord]) -> dict[str, list[Replicate]]:

@@ -6,7 +6,7 @@ inside the gate job. They are the only place where a limit of the gate has a def
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
@@ -14,7 +14,23 @@ SCHEMA_VERSION = 1
 NO_ARM = "none"
 """What a decision says when no arm is sound; so no arm may be called that."""
 
-MetricName = Literal["accuracy", "balanced_accuracy", "macro_f1", "log_loss"]
+BuiltinMetric = Literal[
+    "accuracy",
+    "balanced_accuracy",
+    "macro_f1",
+    "micro_f1",
+    "auroc",
+    "log_loss",
+    "perplexity",
+    "calibration_error",
+    "mse",
+    "mae",
+]
+BUILTIN_METRICS: tuple[BuiltinMetric, ...] = get_args(BuiltinMetric)
+MetricName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=60)]
+DottedName = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$", max_length=200)
+]
 Direction = Literal["higher", "lower"]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 ArmName = Annotated[
@@ -28,25 +44,119 @@ class _Strict(BaseModel):
 
 
 class MetricGuard(_Strict):
-    """One guarded metric: the candidate may be worse by `margin` at most."""
+    """One metric: guarded (the candidate may be worse by `margin` at most) or only watched."""
 
     direction: Direction
     """Which way is better."""
-    margin: float = Field(gt=0, allow_inf_nan=False)
+    margin: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """How much worse is still acceptable: in the metric's own units (fractions, nats), or as a
     fraction of the baseline's value when `relative`."""
     relative: bool = False
+    watched: bool = False
+    """Measured and shown, but decides nothing; then there is no margin."""
+    expected_seed_sd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Standard deviation of the metric over the seeds of one arm, where it is known (the noise
+    floor of an earlier verdict). Decides nothing: it tells before training whether the margin can
+    be shown."""
+    function: DottedName | None = None
+    """A function of a user's own, `package.module.function`: training.evidence.Examples in, one
+    number out, or one per example whose mean is the metric."""
+    reported: bool = False
+    """Read from what the jobs reported, with no examples behind it: judged over seeds only."""
+
+    @model_validator(mode="after")
+    def _has_one_source_and_a_margin_or_none(self) -> Self:
+        if self.function is not None and self.reported:
+            raise ValueError(
+                "function and reported are both given, allowed: one source for the metric"
+            )
+        _check_margin(self.margin, relative=self.relative, watched=self.watched)
+        return self
+
+    def measure(self, name: str) -> str:
+        """What computes the metric from examples: a built-in's name, or a dotted name."""
+        return self.function or name
+
+
+def _check_margin(margin: float | None, *, relative: bool, watched: bool) -> None:
+    if margin is None and not watched:
+        raise ValueError(
+            "margin is missing, and must be given; without one a metric can be watched = true only"
+        )
+    if watched and (margin is not None or relative):
+        raise ValueError(
+            "watched is true but a margin is given, allowed: one of them, since what is only "
+            "watched decides nothing"
+        )
+
+
+class SliceGuard(_Strict):
+    """One metric on a part of the validation data: those examples whose `column` is `value`."""
+
+    column: Annotated[str, StringConstraints(min_length=1, max_length=60)]
+    """A categorical column of the examples, `slice:COLUMN` in examples.npz."""
+    value: Annotated[str, StringConstraints(min_length=1, max_length=100)] | None = None
+    """One category; each that occurs when it is not given."""
+    metric: MetricName
+    """One of the gate's metrics that are computed from examples."""
+    margin: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    relative: bool = False
+    watched: bool = False
+    min_examples: int = Field(default=30, ge=2)
+    """A slice with fewer is not judged, and said to be too small."""
+
+    @model_validator(mode="after")
+    def _has_a_margin_or_is_watched(self) -> Self:
+        _check_margin(self.margin, relative=self.relative, watched=self.watched)
+        return self
 
 
 class GateSettings(_Strict):
     """The `[gate]` table."""
 
     metrics: dict[MetricName, MetricGuard] = Field(min_length=1)
+    """Guarded and watched metrics by name: built-in ones, or any name with `function` or
+    `reported`."""
+    slices: list[SliceGuard] = Field(default=[], max_length=200)
+    """Parts of the validation data on which a metric is guarded or watched as well."""
     confidence: float = Field(default=0.95, ge=0.5, lt=1.0)
     """Of each interval; non-inferiority is judged on the one-sided bound at this level."""
     min_speedup: float = Field(default=1.20, ge=1.0, allow_inf_nan=False)
     """Steady-state samples per second, candidate over baseline, that a candidate must reach."""
     max_recompilations: int = Field(default=0, ge=0)
+
+    @property
+    def guarded(self) -> tuple[str, ...]:
+        """The metrics that decide."""
+        return tuple(name for name, guard in self.metrics.items() if not guard.watched)
+
+    @property
+    def from_examples(self) -> dict[str, MetricGuard]:
+        """The metrics that the gate computes from the examples itself."""
+        return {name: guard for name, guard in self.metrics.items() if not guard.reported}
+
+    @model_validator(mode="after")
+    def _metrics_can_be_computed_and_decide(self) -> Self:
+        for name, guard in self.metrics.items():
+            if name not in BUILTIN_METRICS and guard.function is None and not guard.reported:
+                raise ValueError(
+                    f"metrics.{name} is no metric of the gate's, allowed: "
+                    f"{', '.join(BUILTIN_METRICS)}, or a name with `function` or `reported = true`"
+                )
+        if not self.guarded:
+            raise ValueError("metrics are all watched, allowed: one or more with a margin")
+        for index, part in enumerate(self.slices):
+            if part.metric not in self.from_examples:
+                raise ValueError(
+                    f"slices[{index}].metric is {part.metric!r}, allowed: a metric that the gate "
+                    f"computes from examples: {', '.join(self.from_examples) or 'there is none'}"
+                )
+        return self
+
+    def guard_of(self, part: SliceGuard) -> MetricGuard:
+        """The slice's margin for the metric that it is about."""
+        changed = {"margin": part.margin, "relative": part.relative, "watched": part.watched}
+        return self.metrics[part.metric].model_copy(update=changed)
 
 
 class ArmDeclaration(_Strict):

@@ -20,6 +20,13 @@ the components, and costs little width (Cochran & Cox, "Experimental Designs", 1
 are mostly zeros with a few ones, so the variance is known only as well as the few ones allow: it
 gets 2 / (sum d^4 / (sum d^2)^2 - 1/n), Satterthwaite's rule with the sample's own kurtosis.
 
+**Skewness.** Losses have long tails: a validation set that happens to hold few of the examples on
+which the candidate is much worse shows a small harm and a small variance at once. The quantile over
+examples is shifted by |skewness| (2 t^2 + 1) / (6 sqrt n), the first term of the Edgeworth
+expansion of the t statistic (Johnson, JASA 1978; Hall, JRSS B 1992). Without it, 8 of 100
+candidates on the margin passed on the log loss of 200 examples. Both bounds move, so that swapped
+arms mirror.
+
 **Resolution.** Two models that agree on each of 50 examples may still differ on one in twenty. One
 imaginary flipped example (`one_flip`) is added to the variance, in the spirit of Agresti & Min
 (Statistics in Medicine 2005); for total agreement it gives a bound of 2.9/n at 95% confidence,
@@ -36,6 +43,8 @@ from scipy.special import stdtrit
 
 from training.evidence import FloatArray
 
+NO_EXAMPLES = 0
+
 
 @dataclass(frozen=True)
 class CrossedMean:
@@ -44,6 +53,7 @@ class CrossedMean:
     mean: float
     seeds: int
     examples: int
+    """Rows of examples, or groups of them; NO_EXAMPLES for a scalar that was only reported."""
     seed_variance: float | None
     """Squared standard error of the mean due to the choice of seeds; None with one seed."""
     example_variance: float
@@ -52,6 +62,8 @@ class CrossedMean:
     """Degrees of freedom of `example_variance`."""
     seed_sd: float | None
     """Standard deviation over seeds of the table's row means."""
+    example_skewness: float = 0.0
+    """Of the examples' mean differences; zero where flips are counted instead."""
 
     def half_width(self, confidence: float, seeds: int | None = None) -> float:
         """Distance from the mean to a one-sided bound at `confidence`.
@@ -59,7 +71,7 @@ class CrossedMean:
         With `seeds`, the distance to expect from that many seeds if the spread stays what it is.
         With one seed measured, the bound covers the choice of examples only.
         """
-        example_t = float(stdtrit(self.example_freedom, confidence))
+        example_t = self._example_quantile(confidence)
         if self.seed_variance is None:
             return example_t * math.sqrt(self.example_variance)
         planned = self.seeds if seeds is None else seeds
@@ -70,6 +82,13 @@ class CrossedMean:
             return 0.0
         quantile = (seed_variance * seed_t + self.example_variance * example_t) / total
         return quantile * math.sqrt(total)
+
+    def _example_quantile(self, confidence: float) -> float:
+        quantile = float(stdtrit(self.example_freedom, confidence))
+        if self.example_skewness == 0.0:
+            return quantile
+        shift = (2.0 * quantile**2 + 1.0) / (6.0 * math.sqrt(self.examples))
+        return quantile + abs(self.example_skewness) * shift
 
 
 def crossed_mean(table: FloatArray, one_flip: float = 0.0) -> CrossedMean:
@@ -106,8 +125,35 @@ def crossed_mean(table: FloatArray, one_flip: float = 0.0) -> CrossedMean:
         seed_variance=seed_variance,
         example_variance=example_variance + resolution,
         example_freedom=_freedom(deviations, one_flip),
+        example_skewness=_skewness(deviations) if one_flip == 0.0 else 0.0,
         seed_sd=seed_sd,
     )
+
+
+def seeds_mean(differences: FloatArray) -> CrossedMean:
+    """Analyse (seeds,) paired differences of a scalar that has no examples behind it.
+
+    The bound is then that of the paired t test over seeds. One seed shows no spread at all.
+    """
+    seeds = len(differences)
+    seed_sd = float(differences.std(ddof=1)) if seeds > 1 else None
+    return CrossedMean(
+        mean=float(differences.mean()),
+        seeds=seeds,
+        examples=NO_EXAMPLES,
+        seed_variance=None if seed_sd is None else seed_sd**2 / seeds,
+        example_variance=0.0,
+        example_freedom=math.inf,
+        seed_sd=seed_sd,
+    )
+
+
+def _skewness(deviations: FloatArray) -> float:
+    largest = float(np.abs(deviations).max())
+    if largest == 0.0:
+        return 0.0
+    scaled = deviations / largest  # so that third powers cannot underflow
+    return float(np.mean(scaled**3) / np.mean(scaled**2) ** 1.5)
 
 
 def _freedom(deviations: FloatArray, one_flip: float) -> float:

@@ -1,7 +1,6 @@
 """The decision: which arm's model is released.
 
-A candidate's own error rate is the declared one. That any of several candidates may win makes the
-chance of one false pass among them larger; the verdict does not correct for it.
+That any of several candidates may win is allowed for before: see `multiplicity`.
 """
 
 from __future__ import annotations

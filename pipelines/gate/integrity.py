@@ -1,48 +1,30 @@
 """Integrity: is one replicate's evidence usable? Every check fails closed, with its own code.
 
-These checks look at one record and what the workload declares about it. What needs several records
-side by side (duplicates, the same examples, the same data) is in `agreement`.
+These checks look at one record and what the workload declares about it; those of its examples are
+in `examples_integrity`. What needs several records side by side (duplicates, the same examples, the
+same data) is in `agreement`.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
-from pipelines.gate.config import ArmDeclaration, GateSettings, MetricName
+from pipelines.gate.examples_integrity import MOST_LOSS, check_examples
+from pipelines.gate.expectation import Expectation
 from pipelines.gate.foreign_text import clipped
-from pipelines.gate.metrics import metric_value
 from pipelines.gate.reasons import Code, Reason, failure
-from training.evidence import (
-    Evidence,
-    EvidenceError,
-    EvidenceRecord,
-    Examples,
-    Steps,
-    examples_digest,
-)
+from training.evidence import Evidence, EvidenceError, EvidenceRecord, Steps
 
 REQUIRED_DIGESTS = ("data", "model", "examples")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
-SUM_TOLERANCE = 1e-3
-"""Of a row of probabilities; single-precision softmax over thousands of classes stays within."""
-LOSS_TOLERANCE = 0.02
-"""Nats between a recorded loss and the one its score implies; bfloat16 scores stay within."""
-SMALLEST_COMPARED_SCORE = 1e-6
-"""Below this a score has lost its digits, and only the recorded loss still knows them."""
-REPORTED_TOLERANCE = 1e-4
-"""Between a reported metric and the gate's own: jobs may print four decimals."""
-
 MOST_SECONDS = 1e8
 MOST_BYTES = 1e16
-MOST_LOSS = 1e6
-"""Three years, ten petabytes, a million nats: beyond them a number is damage, not a measurement."""
+"""Three years, ten petabytes: beyond them a number is damage, not a measurement."""
 
 
 class MissingEvidenceError(EvidenceError):
@@ -51,18 +33,6 @@ class MissingEvidenceError(EvidenceError):
 
 class TruncatedEvidenceError(EvidenceError):
     """The evidence of a replicate ends early or its archive is damaged."""
-
-
-@dataclass(frozen=True)
-class Expectation:
-    """What the experiment expects of one replicate."""
-
-    arm: str
-    seed: int
-    declaration: ArmDeclaration
-    settings: GateSettings
-    job: str | None
-    """The training job whose evidence this must be; None when any job will do."""
 
 
 def unusable(seed: int, error: EvidenceError | None) -> Reason:
@@ -93,7 +63,7 @@ def check_record(record: EvidenceRecord, expected: Expectation) -> tuple[Reason,
         *_check_compiler(evidence, expected),
         *_check_recipe(evidence, expected),
         *_check_steps(evidence, record.steps, expected.seed),
-        *_check_examples(evidence, record.examples, expected),
+        *check_examples(evidence, record.examples, expected),
     )
 
 
@@ -229,136 +199,4 @@ def _check_steps(evidence: Evidence, steps: Steps, seed: int) -> Iterator[Reason
             f"and {len(bad_seconds)} step times in all are no duration.",
             seed=seed,
             step=first,
-        )
-
-
-def _check_examples(
-    evidence: Evidence, examples: Examples, expected: Expectation
-) -> Iterator[Reason]:
-    """Check the rows in stages: a later check needs what an earlier one has found to hold."""
-    seed = expected.seed
-    stages: tuple[Callable[[Examples, int], Iterator[Reason]], ...] = (
-        _check_rows,
-        _check_values,
-        _check_meaning,
-    )
-    for stage in stages:
-        found = tuple(stage(examples, seed))
-        yield from found
-        if found:
-            return
-    recorded = evidence.digests.get("examples")
-    if recorded and recorded != examples_digest(examples):
-        yield failure(
-            Code.DIGEST_DIFFERS,
-            f"Seed {seed}: the ids and labels in examples.npz are not those whose digest "
-            "evidence.json holds.",
-            seed=seed,
-        )
-    for metric in expected.settings.metrics:
-        yield from _check_reported(metric, evidence, examples, seed)
-
-
-def _check_rows(examples: Examples, seed: int) -> Iterator[Reason]:
-    rows, classes = examples.scores.shape
-    if rows < 2 or classes < 2:
-        yield failure(
-            Code.EXAMPLES_TOO_FEW,
-            f"Seed {seed}: examples.npz has {rows} examples and {classes} classes, "
-            "two of each are the least that can be compared.",
-            seed=seed,
-            examples=rows,
-        )
-        return
-    if not _is_text(examples.ids):
-        yield failure(
-            Code.EXAMPLES_IDS_UNREADABLE,
-            f"Seed {seed}: the example ids in examples.npz are not valid text.",
-            seed=seed,
-        )
-    elif len(np.unique(examples.ids)) != rows:
-        yield failure(
-            Code.EXAMPLES_IDS_REPEAT,
-            f"Seed {seed}: {rows - len(np.unique(examples.ids))} example ids repeat.",
-            seed=seed,
-        )
-    if examples.labels.min() < 0 or examples.labels.max() >= classes:
-        yield failure(
-            Code.EXAMPLES_LABEL_RANGE,
-            f"Seed {seed}: labels reach from {examples.labels.min()} to {examples.labels.max()}, "
-            f"but there are scores for {classes} classes.",
-            seed=seed,
-        )
-
-
-def _is_text(ids: npt.NDArray[np.str_]) -> bool:
-    try:
-        "".join(ids.tolist()).encode()
-    except ValueError:  # code points that are no characters, or halves of a surrogate pair
-        return False
-    return True
-
-
-def _check_values(examples: Examples, seed: int) -> Iterator[Reason]:
-    bad = ~np.isfinite(examples.scores).all(axis=1) | ~np.isfinite(examples.losses)
-    if bad.any():
-        yield failure(
-            Code.EXAMPLES_NOT_FINITE,
-            f"Seed {seed}: {int(bad.sum())} examples have a score or loss that is not a number, "
-            f"the first is {clipped(repr(str(examples.ids[int(bad.argmax())])))}.",
-            seed=seed,
-            examples=int(bad.sum()),
-        )
-
-
-def _check_meaning(examples: Examples, seed: int) -> Iterator[Reason]:
-    scores = examples.scores
-    within = ((scores >= 0.0) & (scores <= 1.0 + SUM_TOLERANCE)).all(axis=1)
-    # Clipped, so that a huge score overflows no sum; its row is bad by `within` already.
-    bad = ~within | (np.abs(scores.clip(-1.0, 2.0).sum(axis=1) - 1.0) > SUM_TOLERANCE)
-    if bad.any():
-        yield failure(
-            Code.EXAMPLES_NOT_PROBABILITIES,
-            f"Seed {seed}: the scores of {int(bad.sum())} examples are not probabilities that "
-            f"sum to one, the first is {clipped(repr(str(examples.ids[int(bad.argmax())])))}.",
-            seed=seed,
-            examples=int(bad.sum()),
-        )
-    likelihood = scores[np.arange(len(scores)), examples.labels]
-    known = likelihood >= SMALLEST_COMPARED_SCORE
-    implied = -np.log(np.where(known, likelihood, 1.0))
-    odd = ~((examples.losses >= -LOSS_TOLERANCE) & (examples.losses <= MOST_LOSS))
-    odd |= known & (np.abs(examples.losses - implied) > LOSS_TOLERANCE)
-    if odd.any():
-        yield failure(
-            Code.EXAMPLES_LOSSES_DISAGREE,
-            f"Seed {seed}: the losses of {int(odd.sum())} examples are not the negative logarithm "
-            "of their label's score.",
-            seed=seed,
-            examples=int(odd.sum()),
-        )
-
-
-def _check_reported(
-    metric: MetricName, evidence: Evidence, examples: Examples, seed: int
-) -> Iterator[Reason]:
-    reported = evidence.metrics.get(metric)
-    if reported is None:
-        yield failure(
-            Code.METRIC_MISSING,
-            f"Seed {seed}: the job did not report {metric}, which the gate guards.",
-            seed=seed,
-            metric=metric,
-        )
-        return
-    computed = metric_value(metric, examples)
-    # A reported value that is not finite has its own reason, and disagrees with everything here.
-    if not abs(reported - computed) <= REPORTED_TOLERANCE * max(1.0, abs(computed)):
-        yield failure(
-            Code.METRIC_DISAGREES,
-            f"Seed {seed}: the job reported {metric} {reported:.6g}, "
-            f"its own examples give {computed:.6g}.",
-            seed=seed,
-            metric=metric,
-            computed=computed,
         )

@@ -2,65 +2,88 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from pipelines.gate.agreement import Replicate, check_agreement, find_duplicates, sorted_by_id
-from pipelines.gate.config import Experiment
+from pipelines.gate.agreement import Replicate
+from pipelines.gate.config import Experiment, GateSettings
 from pipelines.gate.confounds import find_confounds, undeclared
 from pipelines.gate.decision import decide
-from pipelines.gate.integrity import Expectation, check_record, unusable
-from pipelines.gate.noninferiority import judge_metric, noise_floor
-from pipelines.gate.reasons import Code, Reason, failure, gravest_first, worst
-from pipelines.gate.speed import judge_speed, measure_arm
+from pipelines.gate.effects import find_controls, split_effect
+from pipelines.gate.examination import Examined, Records, examine
+from pipelines.gate.metrics import MetricUndefinedError, MetricValues
+from pipelines.gate.multiplicity import holm_confidences
+from pipelines.gate.noninferiority import conclude, noise_floor, outcome_of
+from pipelines.gate.quality import ArmQuality, Replicates, compare_arms, metric_by_seed
+from pipelines.gate.reasons import (
+    Code,
+    Note,
+    Outcome,
+    Reason,
+    failure,
+    gravest_first,
+    split_findings,
+    worst,
+)
+from pipelines.gate.resolution import below_resolution
+from pipelines.gate.speed import ArmSpeed, judge_speed, measure_arm
 from pipelines.gate.verdict import (
     BaselineVerdict,
     CandidateVerdict,
     Confound,
+    EffectSplit,
     MetricJudgement,
     NoiseFloor,
     SpeedJudgement,
     Verdict,
 )
-from training.evidence import EvidenceError, EvidenceRecord, Examples
-
-Records = Mapping[Replicate, EvidenceRecord | EvidenceError]
+from training.evidence import EvidenceRecord
 
 
 @dataclass(frozen=True)
-class _Examined:
-    """The records that could be read, and what is wrong with each replicate."""
+class _Measured:
+    """A comparable candidate, before a confidence is chosen."""
 
-    records: Mapping[Replicate, EvidenceRecord]
-    problems: Mapping[Replicate, Sequence[Reason]]
-
-    def of_arm(self, arm: str, seeds: Sequence[int]) -> list[EvidenceRecord]:
-        """The arm's readable records, in the order of the seeds."""
-        return [self.records[arm, seed] for seed in seeds if (arm, seed) in self.records]
-
-    def was_trained(self, arm: str, seed: int) -> bool:
-        """Whether the replicate recorded a whole training; a failed one knows little of itself."""
-        record = self.records.get((arm, seed))
-        return record is not None and record.evidence.failure is None
-
-    def problems_of(self, arm: str, seeds: Sequence[int]) -> tuple[Reason, ...]:
-        return tuple(reason for seed in seeds for reason in self.problems.get((arm, seed), ()))
+    quality: ArmQuality
+    baseline_speed: ArmSpeed | None
+    speed: ArmSpeed | None
+    undeclared: Sequence[Reason]
+    control: str | None
 
 
 def judge(
-    experiment: Experiment, records: Records, jobs: Mapping[Replicate, str] | None = None
+    experiment: Experiment,
+    records: Records,
+    jobs: Mapping[Replicate, str] | None = None,
+    values: MetricValues | None = None,
 ) -> Verdict:
     """The verdict on one execution.
 
     `records` holds, for each (arm, seed), the evidence or the error that reading it met; one that
     is not there is missing evidence. `jobs` names the training job that this execution ran, or took
     from the step cache, for each (arm, seed): evidence of another job fails. None skips that check.
+    `values` may be shared with `observe`, so that metrics are computed once.
     """
-    examined = _examine(experiment, records, jobs)
-    baseline = _judge_baseline(experiment, examined)
+    values = MetricValues() if values is None else values
+    examined = examine(experiment, records, jobs, values)
+    comparable = [
+        arm
+        for arm in experiment.candidates
+        if not examined.problems_of(arm) and not examined.problems_of(experiment.baseline)
+    ]
+    measured = _measure(experiment, examined, comparable)
+    confidences = holm_confidences(
+        experiment.candidates,
+        experiment.settings.confidence,
+        lambda arm, confidence: (
+            arm in measured and _passes(measured[arm], experiment.settings, confidence)
+        ),
+    )
+    baseline = _judge_baseline(experiment, examined, values)
     candidates = tuple(
-        _judge_candidate(arm, experiment, examined, baseline) for arm in experiment.candidates
+        _judge_candidate(arm, experiment, examined, measured, confidences)
+        for arm in experiment.candidates
     )
     return Verdict(
         workload=experiment.workload,
@@ -72,70 +95,103 @@ def judge(
     )
 
 
-def _examine(
-    experiment: Experiment, records: Records, jobs: Mapping[Replicate, str] | None
-) -> _Examined:
-    readable: dict[Replicate, EvidenceRecord] = {}
-    problems: dict[Replicate, list[Reason]] = defaultdict(list)
-    for arm, seed in experiment.replicates:
-        record = records.get((arm, seed))
-        if record is None or isinstance(record, EvidenceError):
-            problems[arm, seed].append(unusable(seed, record))
-            continue
-        readable[arm, seed] = record
-        job = None if jobs is None else jobs.get((arm, seed), "")
-        expected = Expectation(arm, seed, experiment.arms[arm], experiment.settings, job)
-        problems[arm, seed] += check_record(record, expected)
-    for replicate, found in find_duplicates(readable, experiment.baseline).items():
-        problems[replicate] += found
-    _compare_with_reference(experiment, readable, problems)
-    return _Examined(readable, problems)
+def _measure(
+    experiment: Experiment, examined: Examined, comparable: Sequence[str]
+) -> dict[str, _Measured]:
+    """Everything about the comparable candidates that does not depend on a confidence."""
+    if not comparable:
+        return {}
+    controls = find_controls(experiment, comparable)
+    quality = compare_arms(
+        experiment.settings,
+        _replicates(examined.of_arm(experiment.baseline)),
+        {arm: _replicates(examined.of_arm(arm)) for arm in comparable},
+        controls,
+    )
+    speeds = {
+        arm: measure_arm(experiment.arms[arm].batch_size, examined.of_arm(arm))
+        for arm in (experiment.baseline, *comparable)
+    }
+    return {
+        arm: _Measured(
+            quality[arm],
+            speeds[experiment.baseline],
+            speeds[arm],
+            undeclared(_confounds(arm, experiment, examined)),
+            controls.get(arm),
+        )
+        for arm in comparable
+    }
 
 
-def _compare_with_reference(
-    experiment: Experiment,
-    readable: Mapping[Replicate, EvidenceRecord],
-    problems: Mapping[Replicate, list[Reason]],
-) -> None:
-    """Compare each replicate that has been usable so far with the baseline's first usable one."""
-    usable = {key: record for key, record in readable.items() if not problems[key]}
-    of_baseline = [record for (arm, _), record in usable.items() if arm == experiment.baseline]
-    if not of_baseline:
-        return
-    for (arm, seed), record in usable.items():
-        problems[arm, seed].extend(check_agreement(record, of_baseline[0], seed))
+def _passes(measured: _Measured, settings: GateSettings, confidence: float) -> bool:
+    """Whether all that decides passes at this confidence: needs no sentences."""
+    decided, _ = split_findings(measured.quality.findings)
+    outcomes = [outcome_of(comparison, confidence) for comparison in measured.quality.comparisons]
+    _, about_speed = _judge_speed(measured, settings, confidence)
+    return (
+        not decided
+        and not measured.undeclared
+        and all(outcome in (None, Outcome.PASS) for outcome in outcomes)
+        and about_speed.outcome is Outcome.PASS
+    )
 
 
-def _judge_baseline(experiment: Experiment, examined: _Examined) -> BaselineVerdict:
-    reasons = examined.problems_of(experiment.baseline, experiment.seeds)
-    floors: tuple[NoiseFloor, ...] = ()
+def _judge_baseline(
+    experiment: Experiment, examined: Examined, values: MetricValues
+) -> BaselineVerdict:
+    reasons = examined.problems_of(experiment.baseline)
+    floors: list[NoiseFloor] = []
     if not reasons and len(experiment.seeds) > 1:
-        replicates = _examples(examined.of_arm(experiment.baseline, experiment.seeds))
-        floors = tuple(noise_floor(metric, replicates) for metric in experiment.settings.metrics)
-    return BaselineVerdict(experiment.baseline, not reasons, reasons, floors)
+        replicates = _replicates(examined.of_arm(experiment.baseline))
+        for metric, guard in experiment.settings.metrics.items():
+            # A watched metric may be undefined; each candidate's notes say so.
+            with suppress(MetricUndefinedError):
+                floors.append(
+                    noise_floor(metric, metric_by_seed(metric, guard, replicates, values))
+                )
+    return BaselineVerdict(experiment.baseline, not reasons, reasons, tuple(floors))
 
 
 def _judge_candidate(
-    arm: str, experiment: Experiment, examined: _Examined, baseline: BaselineVerdict
+    arm: str,
+    experiment: Experiment,
+    examined: Examined,
+    measured: Mapping[str, _Measured],
+    confidences: Mapping[str, float],
 ) -> CandidateVerdict:
-    reasons = list(examined.problems_of(arm, experiment.seeds))
-    if not baseline.sound:
+    reasons = list(examined.problems_of(arm))
+    if examined.problems_of(experiment.baseline):
         sentence = "The baseline's evidence is not sound: there is nothing to compare with."
         reasons.append(failure(Code.BASELINE_UNSOUND, sentence))
     confounds = _confounds(arm, experiment, examined)
     reasons += undeclared(confounds)
-    comparable = baseline.sound and not examined.problems_of(arm, experiment.seeds)
-    metrics: tuple[MetricJudgement, ...] = ()
+    metrics: list[MetricJudgement] = []
     speed: SpeedJudgement | None = None
-    if comparable:
-        metrics, about_quality = _judge_quality(arm, experiment, examined)
-        speed, about_speed = _judge_speed(arm, experiment, examined)
-        reasons += [*about_quality, about_speed]
+    effects: tuple[EffectSplit, ...] = ()
+    notes: list[Note] = []
+    if arm in measured:
+        metrics, about_quality = _judge_quality(measured[arm].quality, confidences[arm])
+        speed, about_speed = _judge_speed(measured[arm], experiment.settings, confidences[arm])
+        decided, notes = split_findings([*about_quality, *measured[arm].quality.findings])
+        reasons += [*decided, about_speed]
+        effects, about_effects = _split_effects(arm, experiment, measured, confidences[arm])
+        notes = [*about_effects, *notes, *_about_holm(experiment, confidences[arm])]
     outcome = worst(reason.outcome for reason in reasons)
-    return CandidateVerdict(arm, outcome, gravest_first(reasons), metrics, speed, confounds)
+    return CandidateVerdict(
+        arm=arm,
+        outcome=outcome,
+        reasons=gravest_first(reasons),
+        metrics=tuple(metrics),
+        speed=speed,
+        confounds=confounds,
+        confidence=confidences[arm],
+        effects=effects,
+        notes=tuple(notes),
+    )
 
 
-def _confounds(arm: str, experiment: Experiment, examined: _Examined) -> tuple[Confound, ...]:
+def _confounds(arm: str, experiment: Experiment, examined: Examined) -> tuple[Confound, ...]:
     in_both = [
         seed
         for seed in experiment.seeds
@@ -150,33 +206,61 @@ def _confounds(arm: str, experiment: Experiment, examined: _Examined) -> tuple[C
 
 
 def _judge_quality(
-    arm: str, experiment: Experiment, examined: _Examined
-) -> tuple[tuple[MetricJudgement, ...], tuple[Reason, ...]]:
-    baseline = _examples(examined.of_arm(experiment.baseline, experiment.seeds))
-    candidate = _examples(examined.of_arm(arm, experiment.seeds))
-    settings = experiment.settings
-    judged = [
-        judge_metric(metric, guard, baseline, candidate, settings.confidence)
-        for metric, guard in settings.metrics.items()
-    ]
-    return tuple(judgement for judgement, _ in judged), tuple(reason for _, reason in judged)
+    quality: ArmQuality, confidence: float
+) -> tuple[list[MetricJudgement], list[Reason | Note]]:
+    judged = [conclude(comparison, confidence) for comparison in quality.comparisons]
+    findings = [finding for _, finding in judged]
+    unresolved = (below_resolution(item, confidence) for item in quality.comparisons)
+    findings += [note for note in unresolved if note is not None]
+    return [judgement for judgement, _ in judged], findings
 
 
 def _judge_speed(
-    arm: str, experiment: Experiment, examined: _Examined
+    measured: _Measured, settings: GateSettings, confidence: float
 ) -> tuple[SpeedJudgement | None, Reason]:
-    measured = {
-        name: measure_arm(experiment.arms[name].batch_size, examined.of_arm(name, experiment.seeds))
-        for name in (experiment.baseline, arm)
-    }
     return judge_speed(
-        measured[experiment.baseline],
-        measured[arm],
-        min_speedup=experiment.settings.min_speedup,
-        confidence=experiment.settings.confidence,
+        measured.baseline_speed,
+        measured.speed,
+        min_speedup=settings.min_speedup,
+        confidence=confidence,
     )
 
 
-def _examples(records: Sequence[EvidenceRecord]) -> list[Examples]:
-    """The examples of sound records, row by row the same in all of them."""
-    return [sorted_by_id(record.examples) for record in records if record.examples is not None]
+def _split_effects(
+    arm: str, experiment: Experiment, measured: Mapping[str, _Measured], confidence: float
+) -> tuple[tuple[EffectSplit, ...], list[Note]]:
+    control = measured[arm].control
+    if control is None:
+        return (), []
+    of_control = {
+        comparison.metric: conclude(comparison, confidence)[0]
+        for comparison in measured[control].quality.comparisons
+        if comparison.part is None
+    }
+    declarations = (experiment.arms[control], experiment.arms[arm])
+    split_up = [
+        split_effect(contrast, control, of_control[contrast.metric], declarations, confidence)
+        for contrast in measured[arm].quality.contrasts
+    ]
+    return tuple(effect for effect, _ in split_up), [note for _, note in split_up]
+
+
+def _about_holm(experiment: Experiment, confidence: float) -> list[Note]:
+    count = len(experiment.candidates)
+    if count < 2:
+        return []
+    sentence = (
+        f"Any of {count} candidates may win, so bounds are at {confidence * 100:.4g}% instead of "
+        f"{experiment.settings.confidence * 100:.4g}% (Holm), which keeps the chance that any "
+        "wrong one passes at the declared level; that all metrics must pass needs no such "
+        "correction."
+    )
+    return [Note(Code.CONFIDENCE_HOLM, sentence, {"confidence": confidence, "candidates": count})]
+
+
+def _replicates(records: Sequence[EvidenceRecord]) -> Replicates:
+    """What sound records measured, row by row the same examples in all of them."""
+    return Replicates(
+        examples=[record.examples for record in records if record.examples is not None],
+        reported=[record.evidence.metrics for record in records],
+    )

@@ -4,7 +4,7 @@
 and the examples one might have held out, is the candidate's metric worse by less than the margin?
 It is answered by a one-sided bound at the declared confidence (one side of Schuirmann's two
 one-sided tests, 1987). All guarded metrics must pass, which needs no correction for their number:
-that is an intersection-union test (Berger 1982).
+that is an intersection-union test (Berger 1982). For several candidates, see `multiplicity`.
 
 **Pairing.** Both arms are scored on the same examples, so examples are paired. Replicates with the
 same seed are paired as well: they share the initial weights and the order of the data. The interval
@@ -17,6 +17,10 @@ quantity is candidate - baseline + fraction x baseline, example by example.
 
 **One seed.** The spread between seeds cannot be seen, so nothing can pass for the arm. A fail
 stands: the one model that could be released is worse than the margin. All else is inconclusive.
+A reported scalar with one seed has no spread at all, and nothing is said of it.
+
+**No spread.** Differences that are the same in every seed and example show no uncertainty, which is
+not certainty: such a metric is inconclusive unless its resolution is known (`metrics.one_flip`).
 """
 
 from __future__ import annotations
@@ -27,10 +31,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipelines.gate.config import MetricGuard, MetricName
-from pipelines.gate.crossed import CrossedMean, crossed_mean
+from pipelines.gate.config import MetricGuard
+from pipelines.gate.crossed import NO_EXAMPLES, CrossedMean, crossed_mean, seeds_mean
 from pipelines.gate.metrics import one_flip, per_example
-from pipelines.gate.reasons import Code, Number, Outcome, Reason
+from pipelines.gate.reasons import Code, Note, Number, Outcome, Reason
 from pipelines.gate.units import unit_of
 from pipelines.gate.verdict import Interval, MetricJudgement, NoiseFloor
 from training.evidence import Examples, FloatArray
@@ -39,40 +43,106 @@ MOST_SEEDS_PLANNED = 100
 
 
 @dataclass(frozen=True)
-class _Comparison:
-    """One metric of two arms, as the quantity that must stay above zero: margin minus harm."""
+class Comparison:
+    """One metric of two arms, before a confidence is chosen."""
 
+    metric: str
+    guard: MetricGuard
+    part: str | None
+    """The slice, in words; None for all examples."""
     baseline: float
     candidate: float
-    margin: float
+    margin: float | None
+    """In the metric's units; None when only watched."""
     slack: CrossedMean
-    half_width: float
+    """Of what must stay above zero: margin minus harm; without a margin, minus harm alone."""
 
 
 def judge_metric(
-    metric: MetricName,
+    metric: str,
     guard: MetricGuard,
     baseline: Sequence[Examples],
     candidate: Sequence[Examples],
     confidence: float,
-) -> tuple[MetricJudgement, Reason]:
+) -> tuple[MetricJudgement, Reason | Note]:
     """Compare the replicates of two arms; `baseline[j]` and `candidate[j]` have the same seed.
 
     All replicates must hold the same two or more examples in the same order (`agreement` sees to
-    both). The reason says the outcome in words.
+    both). The reason says the outcome in words; a watched metric has a note instead.
     """
-    comparison = _compare(metric, guard, baseline, candidate, confidence)
-    outcome = _outcome(comparison)
+    measure = guard.measure(metric)
+    comparison = compare_tables(
+        metric,
+        guard,
+        metric_table(measure, baseline),
+        metric_table(measure, candidate),
+        flip=one_flip(measure, baseline[0]),
+    )
+    return conclude(comparison, confidence)
+
+
+def metric_table(measure: str, replicates: Sequence[Examples]) -> FloatArray:
+    """(seeds, examples) values whose mean is the arm's metric. Raises MetricUndefinedError."""
+    return np.stack([per_example(measure, examples) for examples in replicates])
+
+
+def compare_tables(
+    metric: str,
+    guard: MetricGuard,
+    baseline: FloatArray,
+    candidate: FloatArray,
+    *,
+    flip: float,
+    part: str | None = None,
+) -> Comparison:
+    """Compare two (seeds, examples) tables, or two (seeds,) rows of reported scalars.
+
+    `flip` is the change of one cell that the metric can resolve (`metrics.one_flip`).
+    """
+    sign = 1.0 if guard.direction == "higher" else -1.0
+    allowed: FloatArray | float = guard.margin or 0.0
+    if guard.relative:
+        allowed = allowed * baseline * np.sign(baseline.mean())
+    slack = sign * (candidate - baseline) + allowed
+    return Comparison(
+        metric=metric,
+        guard=guard,
+        part=part,
+        baseline=float(baseline.mean()),
+        candidate=float(candidate.mean()),
+        margin=None if guard.margin is None else float(np.mean(allowed)),
+        slack=seeds_mean(slack) if slack.ndim == 1 else crossed_mean(slack, flip),
+    )
+
+
+def outcome_of(comparison: Comparison, confidence: float) -> Outcome | None:
+    """What the comparison says at this confidence; None when it is only watched."""
+    if comparison.margin is None:
+        return None
     slack = comparison.slack
+    half_width = slack.half_width(confidence)
+    spread_is_known = half_width > 0.0
+    if slack.mean + half_width < 0.0 and (spread_is_known or slack.seeds > 1):
+        return Outcome.FAIL
+    if slack.mean - half_width > 0.0 and slack.seed_variance is not None and spread_is_known:
+        return Outcome.PASS
+    return Outcome.INCONCLUSIVE
+
+
+def conclude(comparison: Comparison, confidence: float) -> tuple[MetricJudgement, Reason | Note]:
+    """The judgement at this confidence, and the reason (or, when watched, the note) in words."""
+    outcome = outcome_of(comparison, confidence)
+    slack = comparison.slack
+    half_width = slack.half_width(confidence)
     delta = comparison.candidate - comparison.baseline
     judgement = MetricJudgement(
-        metric=metric,
-        direction=guard.direction,
+        metric=comparison.metric,
+        direction=comparison.guard.direction,
         margin=comparison.margin,
-        relative_margin=guard.margin if guard.relative else None,
+        relative_margin=comparison.guard.margin if comparison.guard.relative else None,
         baseline=comparison.baseline,
         candidate=comparison.candidate,
-        delta=Interval(delta, delta - comparison.half_width, delta + comparison.half_width),
+        delta=Interval(delta, delta - half_width, delta + half_width),
         outcome=outcome,
         seeds=slack.seeds,
         examples=slack.examples,
@@ -82,13 +152,17 @@ def judge_metric(
         seeds_needed=(
             _seeds_needed(slack, confidence) if outcome is Outcome.INCONCLUSIVE else None
         ),
+        part=comparison.part,
     )
-    return judgement, _reason(judgement, slack, confidence)
+    found = _found(judgement, confidence)
+    if outcome is None:
+        return judgement, Note(Code.QUALITY_WATCHED, found, _numbers(judgement))
+    sentence = f"{found} {_meaning(judgement, slack)}"
+    return judgement, Reason(_code(judgement), outcome, sentence, _numbers(judgement))
 
 
-def noise_floor(metric: MetricName, baseline: Sequence[Examples]) -> NoiseFloor:
-    """How much the metric moves between the baseline's own seeds; needs two or more."""
-    values = [float(per_example(metric, examples).mean()) for examples in baseline]
+def noise_floor(metric: str, values: Sequence[float]) -> NoiseFloor:
+    """How much the metric moves between the baseline's own seeds; `values` has two or more."""
     return NoiseFloor(
         metric=metric,
         mean=float(np.mean(values)),
@@ -97,45 +171,8 @@ def noise_floor(metric: MetricName, baseline: Sequence[Examples]) -> NoiseFloor:
     )
 
 
-def _compare(
-    metric: MetricName,
-    guard: MetricGuard,
-    baseline: Sequence[Examples],
-    candidate: Sequence[Examples],
-    confidence: float,
-) -> _Comparison:
-    baseline_table = _table(metric, baseline)
-    candidate_table = _table(metric, candidate)
-    sign = 1.0 if guard.direction == "higher" else -1.0
-    margin = guard.margin * baseline_table if guard.relative else guard.margin
-    slack = crossed_mean(
-        sign * (candidate_table - baseline_table) + margin,
-        one_flip(metric, baseline[0].labels),
-    )
-    return _Comparison(
-        baseline=float(baseline_table.mean()),
-        candidate=float(candidate_table.mean()),
-        margin=float(np.mean(margin)),
-        slack=slack,
-        half_width=slack.half_width(confidence),
-    )
-
-
-def _table(metric: MetricName, replicates: Sequence[Examples]) -> FloatArray:
-    return np.stack([per_example(metric, examples) for examples in replicates])
-
-
-def _outcome(comparison: _Comparison) -> Outcome:
-    slack, half_width = comparison.slack, comparison.half_width
-    if slack.mean + half_width < 0.0:
-        return Outcome.FAIL
-    if slack.mean - half_width > 0.0 and slack.seed_variance is not None:
-        return Outcome.PASS
-    return Outcome.INCONCLUSIVE
-
-
 def _seeds_needed(slack: CrossedMean, confidence: float) -> int | None:
-    if slack.seed_variance is None:
+    if slack.seed_variance is None or _has_no_spread(slack):
         return None
     for seeds in range(slack.seeds + 1, MOST_SEEDS_PLANNED + 1):
         if slack.half_width(confidence, seeds) < abs(slack.mean):
@@ -143,9 +180,8 @@ def _seeds_needed(slack: CrossedMean, confidence: float) -> int | None:
     return None
 
 
-def _reason(judgement: MetricJudgement, slack: CrossedMean, confidence: float) -> Reason:
-    sentence = f"{_found(judgement, confidence)} {_meaning(judgement, slack)}"
-    return Reason(_code(judgement), judgement.outcome, sentence, _numbers(judgement))
+def _has_no_spread(slack: CrossedMean) -> bool:
+    return not slack.seed_variance and slack.example_variance == 0.0
 
 
 def _code(judgement: MetricJudgement) -> Code:
@@ -153,17 +189,25 @@ def _code(judgement: MetricJudgement) -> Code:
         return Code.QUALITY_WORSE
     if judgement.outcome is Outcome.PASS:
         return Code.QUALITY_NOT_WORSE
-    return Code.QUALITY_SINGLE_SEED if judgement.seeds == 1 else Code.QUALITY_UNDECIDED
+    if judgement.seeds == 1:
+        return Code.QUALITY_SINGLE_SEED
+    no_spread = judgement.delta.lower == judgement.delta.upper
+    return Code.QUALITY_NO_SPREAD if no_spread else Code.QUALITY_UNDECIDED
 
 
 def _found(judgement: MetricJudgement, confidence: float) -> str:
     unit = unit_of(judgement.metric)
     delta = judgement.delta
+    where = "" if judgement.part is None else f" where {judgement.part}"
+    limit = (
+        "it is only watched"
+        if judgement.limit is None
+        else f"the margin is {unit.amount(judgement.limit, signed=True)}"
+    )
     return (
-        f"{judgement.metric}: {unit.amount(delta.estimate, signed=True)} against the baseline, "
-        f"between {unit.number(delta.lower, signed=True)} and "
-        f"{unit.number(delta.upper, signed=True)} ({confidence * 100:g}% bounds); "
-        f"the margin is {unit.amount(judgement.limit, signed=True)}."
+        f"{judgement.metric}{where}: {unit.amount(delta.estimate, signed=True)} against the "
+        f"baseline, between {unit.number(delta.lower, signed=True)} and "
+        f"{unit.number(delta.upper, signed=True)} ({confidence * 100:.4g}% bounds); {limit}."
     )
 
 
@@ -175,9 +219,11 @@ def _meaning(judgement: MetricJudgement, slack: CrossedMean) -> str:
         only_one = " With one seed this is said of that one model."
         return beyond + (only_one if judgement.seeds == 1 else "")
     if judgement.seeds == 1:
+        return _why_one_seed_is_too_few(slack)
+    if _has_no_spread(slack):
         return (
-            "With one seed the interval covers the choice of examples only, not the choice of "
-            "seed, so nothing is proven about the arm: declare two or more seeds."
+            "The difference is the same in every seed, so nothing shows how uncertain it is: "
+            "report it with more digits, or as a value for each example."
         )
     if judgement.seeds_needed is not None:
         return (
@@ -185,6 +231,18 @@ def _meaning(judgement: MetricJudgement, slack: CrossedMean) -> str:
             f"instead of {judgement.seeds} would settle it."
         )
     return f"The interval reaches across the margin, and {_why_seeds_do_not_help(slack)}."
+
+
+def _why_one_seed_is_too_few(slack: CrossedMean) -> str:
+    if slack.examples == NO_EXAMPLES:
+        return (
+            "It was reported without examples, so with one seed its spread is unknown: "
+            "declare two or more seeds."
+        )
+    return (
+        "With one seed the interval covers the choice of examples only, not the choice of "
+        "seed, so nothing is proven about the arm: declare two or more seeds."
+    )
 
 
 def _why_seeds_do_not_help(slack: CrossedMean) -> str:
@@ -196,6 +254,7 @@ def _why_seeds_do_not_help(slack: CrossedMean) -> str:
 def _numbers(judgement: MetricJudgement) -> dict[str, Number]:
     return {
         "metric": judgement.metric,
+        "part": judgement.part,
         "delta": judgement.delta.estimate,
         "lower": judgement.delta.lower,
         "upper": judgement.delta.upper,

@@ -20,7 +20,7 @@ from pipelines.gate.agreement import Replicate
 from pipelines.gate.config import Experiment
 from pipelines.gate.foreign_text import clipped
 from pipelines.gate.integrity import MOST_BYTES, unusable
-from pipelines.gate.metrics import metric_value
+from pipelines.gate.metrics import MetricUndefinedError, MetricValues
 from pipelines.gate.speed import steady_seconds
 from training.evidence import EvidenceError, EvidenceRecord, Examples, FloatArray
 
@@ -57,7 +57,7 @@ class ReplicateObservation:
     problem: str | None
     """Why there is no evidence, or why the arm could not be trained."""
     metrics: Mapping[str, float]
-    """The guarded metrics, recomputed from the examples."""
+    """The declared metrics: recomputed from the examples where they can be, else as reported."""
     loss: Curve | None
     steps: int
     steady_from: int
@@ -119,16 +119,29 @@ _ADAPTER = TypeAdapter(Observations)
 
 
 def observe(
-    experiment: Experiment, records: Mapping[Replicate, EvidenceRecord | EvidenceError]
+    experiment: Experiment,
+    records: Mapping[Replicate, EvidenceRecord | EvidenceError],
+    values: MetricValues | None = None,
 ) -> Observations:
-    """Summarise all records for the page; unusable ones become a problem in words."""
+    """Summarise all records for the page; unusable ones become a problem in words.
+
+    `values` may be shared with `judge`, so that metrics are computed once.
+    """
+    values = MetricValues() if values is None else values
     points = min(MOST_POINTS_PER_CURVE, max(MOST_POINTS // len(experiment.replicates), 2))
     return Observations(
         workload=experiment.workload,
         baseline=experiment.baseline,
         arms=tuple(_arm(name, experiment, records) for name in experiment.arms),
         replicates=tuple(
-            _replicate(arm, seed, records.get((arm, seed)), experiment, points)
+            _replicate(
+                arm,
+                seed,
+                records.get((arm, seed)),
+                experiment=experiment,
+                points=points,
+                values=values,
+            )
             for arm, seed in experiment.replicates
         ),
     )
@@ -157,8 +170,10 @@ def _replicate(
     arm: str,
     seed: int,
     record: EvidenceRecord | EvidenceError | None,
+    *,
     experiment: Experiment,
     points: int,
+    values: MetricValues,
 ) -> ReplicateObservation:
     if not isinstance(record, EvidenceRecord):
         return _nothing(arm, seed, None, unusable(seed, record).sentence)
@@ -175,7 +190,7 @@ def _replicate(
         seed=seed,
         job=clipped(evidence.job, MOST_TEXT),
         problem=None,
-        metrics=_metrics(experiment, record.examples),
+        metrics=_metrics(experiment, record, values),
         loss=_curve(record.steps.loss, points),
         steps=len(record.steps.loss),
         steady_from=min(speed.steady_from, len(record.steps.loss)),
@@ -217,14 +232,38 @@ def _nothing(arm: str, seed: int, job: str | None, problem: str) -> ReplicateObs
     )
 
 
-def _metrics(experiment: Experiment, examples: Examples) -> dict[str, float]:
+def _metrics(
+    experiment: Experiment, record: EvidenceRecord, values: MetricValues
+) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, guard in experiment.settings.metrics.items():
+        value = (
+            record.evidence.metrics.get(name, math.nan)
+            if guard.reported
+            else _computed(guard.measure(name), record.examples, values)
+        )
+        if math.isfinite(value):
+            found[name] = value
+    return found
+
+
+def _computed(measure: str, examples: Examples | None, values: MetricValues) -> float:
+    """The metric, or NaN where the examples do not determine it; the verdict says why."""
+    if examples is None or not _is_computable(examples):
+        return math.nan
+    try:
+        return values.of(measure, examples)
+    except MetricUndefinedError:
+        return math.nan
+
+
+def _is_computable(examples: Examples) -> bool:
     rows, classes = examples.scores.shape
-    usable = rows > 0 and classes > 0 and bool(np.isfinite(examples.scores).all())
-    if not usable:
-        return {}
-    with np.errstate(all="ignore"):
-        values = {name: metric_value(name, examples) for name in experiment.settings.metrics}
-    return {name: value for name, value in values.items() if math.isfinite(value)}
+    return (
+        rows > 0
+        and 0 <= examples.labels.min() <= examples.labels.max() < max(classes, 1)
+        and bool(np.isfinite(examples.scores).all() and np.isfinite(examples.losses).all())
+    )
 
 
 def _curve(losses: FloatArray, points: int) -> Curve | None:

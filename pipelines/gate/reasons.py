@@ -67,10 +67,13 @@ class Code(StrEnum):
     EXAMPLES_IDS_DIFFER = "examples.ids_differ"
     EXAMPLES_LABELS_DIFFER = "examples.labels_differ"
     EXAMPLES_CLASSES_DIFFER = "examples.classes_differ"
+    EXAMPLES_TARGETS_DIFFER = "examples.targets_differ"
+    EXAMPLES_SLICES_DIFFER = "examples.slices_differ"
 
     METRIC_MISSING = "metric.missing"
     METRIC_NOT_FINITE = "metric.not_finite"
     METRIC_DISAGREES = "metric.disagrees"
+    METRIC_UNDEFINED = "metric.undefined"
 
     COMPILER_DIFFERS = "compiler.differs"
     COMPILER_DID_NOT_RUN = "compiler.did_not_run"
@@ -87,6 +90,16 @@ class Code(StrEnum):
     QUALITY_WORSE = "quality.worse"
     QUALITY_UNDECIDED = "quality.undecided"
     QUALITY_SINGLE_SEED = "quality.single_seed"
+    QUALITY_NO_SPREAD = "quality.no_spread"
+    QUALITY_WATCHED = "quality.watched"
+
+    SLICE_MISSING = "slice.missing"
+    SLICE_TOO_SMALL = "slice.too_small"
+    SLICE_UNDEFINED = "slice.undefined"
+
+    EFFECT_SPLIT = "effect.split"
+    CONFIDENCE_HOLM = "confidence.holm"
+    MARGIN_BELOW_RESOLUTION = "margin.below_resolution"
 
     SPEED_FASTER = "speed.faster"
     SPEED_BELOW_MINIMUM = "speed.below_minimum"
@@ -104,6 +117,27 @@ class Reason:
     """In words that stand alone: names the arm's seed, file or key, what was found, the limit."""
     numbers: Mapping[str, Number] = field(default_factory=dict)
     """Finite numbers, by name, in the units that the sentence uses or in seconds and fractions."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that the reader should know and that decides nothing."""
+
+    code: Code
+    sentence: str
+    numbers: Mapping[str, Number] = field(default_factory=dict)
+
+
+def split_findings(findings: Iterable[Reason | Note]) -> tuple[list[Reason], list[Note]]:
+    """What decides, and what is only to be known."""
+    reasons: list[Reason] = []
+    notes: list[Note] = []
+    for finding in findings:
+        if isinstance(finding, Note):
+            notes.append(finding)
+        else:
+            reasons.append(finding)
+    return reasons, notes
 
 
 def failure(code: Code, sentence: str, **numbers: Number) -> Reason:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from pipelines.gate.reasons import Outcome, Reason
+from pipelines.gate.reasons import Note, Outcome, Reason
 
 SCHEMA_VERSION: Final = 1
 
@@ -32,13 +32,13 @@ class Interval:
 
 @dataclass(frozen=True)
 class MetricJudgement:
-    """One guarded metric of one candidate, in the metric's own units (fractions, nats)."""
+    """One metric of one candidate, in the metric's own units (fractions, nats)."""
 
     metric: str
     direction: Literal["higher", "lower"]
     """Which way is better."""
-    margin: float
-    """How much worse is acceptable, in the metric's units; positive."""
+    margin: float | None
+    """How much worse is acceptable, in the metric's units; positive. None when only watched."""
     relative_margin: float | None
     """The declared fraction of the baseline's value when the margin is relative."""
     baseline: float
@@ -46,9 +46,12 @@ class MetricJudgement:
     candidate: float
     delta: Interval
     """Candidate minus baseline, whatever the direction."""
-    outcome: Outcome
+    outcome: Outcome | None
+    """None when only watched."""
     seeds: int
     examples: int
+    """Zero for a scalar that was only reported; the groups of a jackknife for a user's function
+    that returns one number."""
     seed_sd: float | None
     """Standard deviation over seeds of the paired difference; None with one seed."""
     seed_standard_error: float | None
@@ -58,11 +61,32 @@ class MetricJudgement:
     seeds_needed: int | None
     """Seeds that would settle an undecided metric if the spread stays what it is; None when it is
     settled, cannot be estimated, or more seeds would not help."""
+    part: str | None = None
+    """The slice that it was measured on, as `column = value`; None for all examples."""
 
     @property
-    def limit(self) -> float:
+    def limit(self) -> float | None:
         """The delta that is just not acceptable any more: the margin with its sign."""
+        if self.margin is None:
+            return None
         return -self.margin if self.direction == "higher" else self.margin
+
+
+@dataclass(frozen=True)
+class EffectSplit:
+    """What of a candidate's difference the compiler makes, and what the rest of its recipe does.
+
+    A control has the baseline's batch, rate and precision, so it differs by the compiler alone.
+    """
+
+    metric: str
+    control: str
+    compiler: Interval
+    """Control minus baseline."""
+    rest: Interval
+    """Candidate minus control."""
+    changed: tuple[str, ...]
+    """What the rest is: the declared keys in which the candidate differs from the control."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +143,12 @@ class CandidateVerdict:
     speed: SpeedJudgement | None
     """None when the evidence could not be compared, or holds too few steady steps."""
     confounds: tuple[Confound, ...]
+    confidence: float
+    """Of this candidate's bounds: the declared one, or higher where several candidates compete."""
+    effects: tuple[EffectSplit, ...] = ()
+    """Empty when there is no control with the same compiler, or this is it."""
+    notes: tuple[Note, ...] = ()
+    """What was seen and decides nothing."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +170,7 @@ class BaselineVerdict:
     reasons: tuple[Reason, ...]
     """Why it is not sound; empty when it is."""
     noise_floor: tuple[NoiseFloor, ...]
-    """Of each guarded metric; empty with one seed or an unsound baseline."""
+    """Of each metric; empty with one seed or an unsound baseline."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +213,16 @@ class Verdict:
             raise VerdictError(
                 f"not a verdict of schema {SCHEMA_VERSION}: {key}: {first['msg']}"
             ) from error
+
+
+def verdict_schema() -> dict[str, Any]:
+    """The JSON schema of `verdict.json`, published as docs/verdict.schema.json."""
+    schema = _ADAPTER.json_schema(mode="serialization")
+    for definition in (schema, *schema["$defs"].values()):
+        if "properties" in definition:
+            definition["additionalProperties"] = False
+            definition["required"] = sorted(definition["properties"])
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 _ADAPTER = TypeAdapter(Verdict)

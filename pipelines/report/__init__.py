@@ -1,7 +1,8 @@
-"""The report: a verdict and what was observed, as a page, as Markdown and as a few lines."""
+"""The report: a verdict and what was observed, as a page, Markdown, JUnit XML and a few lines."""
 
 from pipelines.report.html import render_html
+from pipelines.report.junit import render_junit
 from pipelines.report.markdown import render_markdown
 from pipelines.report.summary import summary_lines
 
-__all__ = ["render_html", "render_markdown", "summary_lines"]
+__all__ = ["render_html", "render_junit", "render_markdown", "summary_lines"]

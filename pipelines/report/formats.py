@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from pipelines.gate.units import NATS, OWN, unit_of
+from pipelines.gate.verdict import MetricJudgement
+
+WATCHED = "watched"
+"""In the place of an outcome, for what decides nothing."""
 NOTHING = "–"  # noqa: RUF001 - an en dash stands for "not measured" in tables
 
 
@@ -51,18 +56,40 @@ def break_even(steps: int | None, minutes: float | None) -> str:
 
 
 def metric_name(metric: str) -> str:
-    """``macro_f1`` as people write it."""
+    """``macro_f1`` as people write it; a user's own metric as the user does."""
     names = {
         "accuracy": "Accuracy",
         "balanced_accuracy": "Balanced accuracy",
         "macro_f1": "Macro F1",
+        "micro_f1": "Micro F1",
+        "auroc": "AUROC",
         "log_loss": "Log loss",
+        "perplexity": "Perplexity",
+        "calibration_error": "Calibration error",
+        "mse": "Mean squared error",
+        "mae": "Mean absolute error",
     }
     return names.get(metric, metric)
 
 
+def margin(metric: MetricJudgement) -> str:
+    """The limit of a metric's difference, with its sign."""
+    if metric.limit is None:
+        return NOTHING
+    return unit_of(metric.metric).number(metric.limit, signed=True)
+
+
+def margin_in_words(metric: MetricJudgement) -> str:
+    """For a chart's description."""
+    if metric.limit is None:
+        return "only watched"
+    return f"margin {unit_of(metric.metric).amount(metric.limit, signed=True)}"
+
+
 def metric_value(metric: str, value: float | None) -> str:
-    """A metric's value: per cent for fractions, nats for log loss."""
+    """A metric's value: per cent for fractions, nats for log loss, else four digits."""
     if value is None:
         return NOTHING
-    return f"{value:.4f}" if metric == "log_loss" else f"{value * 100:.2f}%"
+    if unit_of(metric) == OWN:
+        return f"{value:.4g}"
+    return f"{value:.4f}" if unit_of(metric) == NATS else f"{value * 100:.2f}%"

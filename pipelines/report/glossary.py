@@ -19,6 +19,19 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
         "How much worse a metric may be before the candidate counts as worse. "
         "It is declared before anything is trained.",
     ),
+    (
+        "watched",
+        "Measured and shown, but without a margin: it decides nothing.",
+    ),
+    (
+        "slice",
+        "A part of the validation data, such as the documents in one language.",
+    ),
+    (
+        "control",
+        "A candidate with the baseline's batch size, learning rate and precision. What it differs "
+        "by is the compiler's doing; what another candidate differs from it by is not.",
+    ),
     ("pass", "The whole interval is on the good side of the margin: shown to be no worse."),
     ("fail", "The whole interval is on the bad side, or the evidence cannot be trusted."),
     (

@@ -44,6 +44,8 @@ class _MetricView:
 class _CandidateView:
     verdict: CandidateVerdict
     metrics: tuple[_MetricView, ...]
+    """On all examples; slices are in a table."""
+    slices: tuple[MetricJudgement, ...]
     speed_strip: Markup | None
     break_even: Markup | None
 
@@ -79,7 +81,11 @@ def environment_rows(observations: Observations) -> list[tuple[str, list[str]]]:
 def _guarded(verdict: Verdict) -> list[str]:
     """The metrics that were judged, in the order declared; the same for every candidate."""
     return next(
-        ([metric.metric for metric in item.metrics] for item in verdict.candidates if item.metrics),
+        (
+            [metric.metric for metric in item.metrics if metric.part is None]
+            for item in verdict.candidates
+            if item.metrics
+        ),
         [],
     )
 
@@ -99,6 +105,7 @@ def _environment() -> Environment:
         Outcome.PASS: "\N{CHECK MARK}",
         Outcome.INCONCLUSIVE: "?",
         Outcome.FAIL: "\N{MULTIPLICATION X}",
+        formats.WATCHED: "\N{BULLET}",
     }
     return environment
 
@@ -110,7 +117,9 @@ def _candidate(candidate: CandidateVerdict, verdict: Verdict) -> _CandidateView:
         metrics=tuple(
             _MetricView(metric, _metric_strip(candidate.arm, metric, floors.get(metric.metric)))
             for metric in candidate.metrics
+            if metric.part is None
         ),
+        slices=tuple(metric for metric in candidate.metrics if metric.part is not None),
         speed_strip=_speed_strip(candidate.arm, candidate.speed) if candidate.speed else None,
         break_even=_break_even(candidate.arm, candidate.speed) if candidate.speed else None,
     )
@@ -121,21 +130,21 @@ def _metric_strip(arm: str, metric: MetricJudgement, floor: NoiseFloor | None) -
     name = formats.metric_name(metric.metric)
 
     def write(value: float) -> str:
-        return f"{value:+z.{unit.decimals}f}".replace("-", MINUS)
+        return unit.number(value * unit.size, signed=True).replace("-", MINUS)
 
-    limit = metric.limit / unit.size
+    limit = None if metric.limit is None else metric.limit / unit.size
     return interval_strip(
         Strip(
             estimate=metric.delta.estimate / unit.size,
             lower=metric.delta.lower / unit.size,
             upper=metric.delta.upper / unit.size,
             limit=limit,
-            limit_label=f"margin {write(limit)}",
+            limit_label="" if limit is None else f"margin {write(limit)}",
             reference=0.0,
             reference_label="no difference",
             higher_is_better=metric.direction == "higher",
-            unit=unit.name,
-            outcome=metric.outcome,
+            unit=unit.name or "the metric's own unit",
+            outcome=metric.outcome or formats.WATCHED,
             write=write,
             noise=floor.seed_sd / unit.size if floor else None,
         ),
@@ -144,7 +153,7 @@ def _metric_strip(arm: str, metric: MetricJudgement, floor: NoiseFloor | None) -
             f"{unit.amount(metric.delta.estimate, signed=True)}, interval from "
             f"{unit.number(metric.delta.lower, signed=True)} to "
             f"{unit.number(metric.delta.upper, signed=True)}; "
-            f"margin {unit.amount(metric.limit, signed=True)}."
+            f"{formats.margin_in_words(metric)}."
         ),
         identity=f"{arm}-{metric.metric}",
     )

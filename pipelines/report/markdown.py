@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pipelines.gate.observations import Observations, ReplicateObservation
-from pipelines.gate.reasons import Reason
+from pipelines.gate.reasons import Note, Reason
 from pipelines.gate.units import unit_of
 from pipelines.gate.verdict import (
     BaselineVerdict,
@@ -27,7 +27,7 @@ def render_markdown(verdict: Verdict, observations: Observations) -> str:
         f"# {_text(verdict.workload)}",
         f"**{_text(verdict.decision.sentence)}**",
         f"Seeds {', '.join(str(seed) for seed in verdict.seeds)}; "
-        f"each bound at {verdict.confidence * 100:g}% confidence.",
+        f"declared confidence {verdict.confidence * 100:g}%.",
     ]
     for candidate in verdict.candidates:
         blocks += _candidate(candidate)
@@ -41,8 +41,14 @@ def render_markdown(verdict: Verdict, observations: Observations) -> str:
 
 def _candidate(candidate: CandidateVerdict) -> list[str]:
     blocks = [f"## {_text(candidate.arm)}: {candidate.outcome}", _reasons(candidate.reasons)]
-    if candidate.metrics:
-        blocks += ["### Quality", _metrics(candidate.metrics)]
+    if candidate.notes:
+        blocks += ["Also seen, deciding nothing:", _notes(candidate.notes)]
+    whole = [metric for metric in candidate.metrics if metric.part is None]
+    slices = [metric for metric in candidate.metrics if metric.part is not None]
+    if whole:
+        blocks += ["### Quality", _metrics(whole)]
+    if slices:
+        blocks += ["### Slices", _metrics(slices)]
     if candidate.speed is not None:
         blocks += ["### Speed", _speed(candidate.speed)]
     blocks += ["### What differs from the baseline beside the compiler"]
@@ -80,20 +86,25 @@ def _reasons(reasons: Sequence[Reason]) -> str:
     )
 
 
+def _notes(notes: Sequence[Note]) -> str:
+    return "\n".join(f"- {_text(note.sentence)} (`{note.code}`)" for note in notes)
+
+
 def _metrics(metrics: Sequence[MetricJudgement]) -> str:
     rows = []
     for metric in metrics:
         unit = unit_of(metric.metric)
         rows.append(
             (
-                formats.metric_name(metric.metric),
+                formats.metric_name(metric.metric)
+                + ("" if metric.part is None else f", {_text(metric.part)}"),
                 formats.metric_value(metric.metric, metric.baseline),
                 formats.metric_value(metric.metric, metric.candidate),
                 unit.amount(metric.delta.estimate, signed=True),
                 f"{unit.number(metric.delta.lower, signed=True)} to "
                 f"{unit.number(metric.delta.upper, signed=True)}",
-                unit.number(metric.limit, signed=True),
-                metric.outcome,
+                formats.margin(metric),
+                metric.outcome or formats.WATCHED,
             )
         )
     header = ("Metric", "Baseline", "Candidate", "Difference", "Interval", "Margin", "Verdict")

@@ -103,7 +103,7 @@ class SyntheticExecution:
 
 def with_examples(record: EvidenceRecord, examples: Examples) -> EvidenceRecord:
     """The record with other examples, and with the metrics and digest that follow from them."""
-    metrics = {name: metric_value(name, examples) for name in METRICS}  # type: ignore[arg-type]
+    metrics = {name: metric_value(name, examples) for name in METRICS}
     digests = {**record.evidence.digests, "examples": examples_digest(examples)}
     evidence = dataclasses.replace(record.evidence, metrics=metrics, digests=digests)
     return dataclasses.replace(record, evidence=evidence, examples=examples)

@@ -45,12 +45,32 @@ def test_the_two_parts_are_those_that_the_table_was_drawn_with():
 
 
 def test_with_one_seed_the_bound_is_the_paired_t_bound_over_examples():
-    values = np.random.default_rng(13).normal(0.2, 1.0, (1, 400))
+    drawn = np.random.default_rng(13).normal(0.0, 1.0, (1, 200))
+    values = 0.2 + np.hstack([drawn, -drawn])  # without any skewness
     analysed = crossed_mean(values)
     quantile = scipy.stats.t.ppf(0.95, analysed.example_freedom)
     assert analysed.seed_variance is None
     assert analysed.half_width(0.95) == pytest.approx(quantile * values.std(ddof=1) / 20.0)
     assert analysed.example_freedom == pytest.approx(399, rel=0.25)
+
+
+def test_long_tails_widen_the_bound_alike_on_both_sides():
+    tail = np.random.default_rng(14).lognormal(0.0, 1.5, (1, 400))
+    analysed, mirrored = crossed_mean(tail), crossed_mean(-tail)
+    plain = scipy.stats.t.ppf(0.95, analysed.example_freedom) * tail.std(ddof=1) / 20.0
+    assert analysed.half_width(0.95) > 1.05 * plain
+    assert mirrored.half_width(0.95) == pytest.approx(analysed.half_width(0.95))
+
+
+def test_a_harm_with_a_long_tail_passes_hardly_more_often_than_promised():
+    """Few examples carry the harm, and a sample without them shows little harm and spread."""
+    generator = np.random.default_rng(15)
+    tail_mean = np.exp(0.5)
+    passed = 0
+    for _ in range(4000):
+        analysed = crossed_mean(tail_mean - generator.lognormal(0.0, 1.0, (1, 200)))
+        passed += analysed.mean - analysed.half_width(0.95) > 0.0
+    assert passed / 4000 <= 0.07
 
 
 def test_where_examples_do_not_matter_the_bound_is_the_t_bound_over_seeds():

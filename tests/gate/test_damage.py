@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import xml.etree.ElementTree as ET
 import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipelines.gate.evidence_folders import read_records
@@ -17,7 +19,8 @@ from pipelines.gate.judge import judge
 from pipelines.gate.observations import Observations, observe
 from pipelines.gate.reasons import Code, Outcome
 from pipelines.gate.verdict import Verdict
-from pipelines.report import render_html, render_markdown
+from pipelines.report import render_html, render_junit, render_markdown
+from training.evidence import EvidenceError, Examples, read_evidence
 
 damage_settings = settings(max_examples=40, deadline=None)
 
@@ -31,8 +34,11 @@ def small_evidence(tmp_path_factory, new_execution):
 
 @pytest.fixture(scope="module")
 def unpacked_evidence(tmp_path_factory, new_execution):
-    """The same, unpacked."""
-    execution = new_execution(examples=120, accuracy=0.99)
+    """The same, unpacked, with a column of categories."""
+    slices = [{"column": "language", "metric": "accuracy", "watched": True}]
+    execution = new_execution(examples=120, accuracy=0.99, slices=slices)
+    for arm, seed in execution.records:
+        execution.change_examples(arm, seed, slices={"language": np.array(["de", "en"] * 60)})
     return execution, execution.write(tmp_path_factory.mktemp("unpacked"))
 
 
@@ -45,6 +51,7 @@ def judged_and_reported(execution, folder: Path) -> Verdict:
     assert Observations.from_json(observations.to_json()) == observations
     render_html(verdict, observations).encode()
     render_markdown(verdict, observations).encode()
+    ET.fromstring(render_junit(verdict).encode())  # noqa: S314 - written here
     return verdict
 
 
@@ -160,6 +167,93 @@ def test_no_value_in_evidence_json_crashes_the_gate_or_passes_unseen(
     if path in DECISIVE and value != before:
         assert bound.candidates[0].outcome is Outcome.FAIL
     assert verdict.baseline.sound
+
+
+def flip_a_bit(file: Path, position: float, amount: int) -> bytes:
+    content = bytearray(file.read_bytes())
+    content[int(position * len(content))] ^= 1 << (amount % 8)
+    return bytes(content)
+
+
+def truncate(file: Path, position: float, _amount: int) -> bytes:
+    return file.read_bytes()[: int(position * file.stat().st_size)]
+
+
+def change_column(file: Path, position: float, amount: int) -> bytes:
+    """One change to the rows of a readable file: the archive stays whole."""
+    with np.load(file) as stored:
+        columns = {name: stored[name] for name in stored.files}
+    name = sorted(columns)[amount % len(columns)]
+    row = int(position * len(columns[name]))
+    changed = columns[name].copy()
+    match amount % 5:
+        case 0:
+            columns = {key: np.delete(column, row, axis=0) for key, column in columns.items()}
+        case 1:
+            columns[name] = np.concatenate([changed[:row], changed[row + 1 :]])
+        case 2:
+            columns[name] = (
+                changed.astype("datetime64[s]")
+                if changed.dtype.kind == "i"
+                else (
+                    np.array(["text"] * len(changed))
+                    if changed.dtype.kind == "f"
+                    else np.arange(120)
+                )
+            )
+        case 3:
+            columns["ids"] = np.roll(columns["ids"], 1 + row % 7)
+        case _:
+            values = {"f": [np.nan, np.inf, 1e300, -1.0], "i": [-1, 2**62], "U": ["other"]}
+            changed[row] = values[changed.dtype.kind][amount % len(values[changed.dtype.kind])]
+            columns[name] = changed
+    packed = io.BytesIO()
+    np.savez_compressed(packed, **columns)
+    return packed.getvalue()
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None)
+@given(
+    damage=st.sampled_from([flip_a_bit, truncate, change_column]),
+    position=st.floats(0, 1, exclude_max=True),
+    amount=st.integers(0, 1000),
+)
+@example(damage=change_column, position=0.5, amount=4)
+@example(damage=change_column, position=0.5, amount=9)
+def test_a_single_corruption_of_the_examples_never_passes(
+    unpacked_evidence, damage, position, amount
+):
+    """Of the examples, with slices: whatever is changed, the candidate fails or nothing changed."""
+    execution, folder = unpacked_evidence
+    file = folder / "evidence" / "fast--2" / "evidence" / "examples.npz"
+    whole = file.read_bytes()
+    before = read_evidence(file.parent).examples
+    try:
+        file.write_bytes(damage(file, position, amount))
+        verdict = judged_and_reported(execution, folder)
+        try:
+            after = read_evidence(file.parent).examples
+        except EvidenceError:
+            after = None
+    finally:
+        file.write_bytes(whole)
+    untouched = after is not None and same_columns(before, after)
+    assert untouched or verdict.candidates[0].outcome is Outcome.FAIL
+    assert verdict.baseline.sound
+
+
+def same_columns(one: Examples, other: Examples) -> bool:
+    return sorted(one.slices) == sorted(other.slices) and all(
+        np.array_equal(before, after)
+        for before, after in [
+            (one.ids, other.ids),
+            (one.labels, other.labels),
+            (one.scores, other.scores),
+            (one.losses, other.losses),
+            *((one.slices[name], other.slices[name]) for name in one.slices),
+        ]
+    )
 
 
 @pytest.mark.parametrize("column", ["ids", "labels", "scores", "losses"])

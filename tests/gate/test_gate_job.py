@@ -95,6 +95,17 @@ def test_bad_usage_ends_in_one_sentence(execution, tmp_path, arguments, told):
     assert not (tmp_path / "output").exists()
 
 
+def test_a_metric_function_that_is_not_there_is_told_before_anything_is_judged(
+    new_execution, tmp_path
+):
+    guard = {"direction": "higher", "margin": 0.1, "function": "no_such_module.metric"}
+    new_execution(metrics={"own": guard}, examples=100).write(tmp_path)
+    result = run_gate(tmp_path)
+    assert result.returncode == 2
+    assert "settings.metrics.own.function: metric function no_such_module.metric" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
 def test_a_bad_experiment_file_is_named_with_its_key(execution, tmp_path):
     execution.write(tmp_path)
     declared = json.loads((tmp_path / "gate.json").read_text())

@@ -9,12 +9,14 @@ import pytest
 
 from pipelines.gate.integrity import TruncatedEvidenceError
 from pipelines.gate.reasons import Code, Outcome
+from pipelines.gate.rows import take_rows
 from training.evidence import EvidenceError, EvidenceRecord
 
 INTEGRITY_CODES = {
     code
     for code in Code
-    if code.partition(".")[0] not in {"quality", "speed", "baseline", "confound"}
+    if code.partition(".")[0]
+    not in {"quality", "speed", "baseline", "confound", "slice", "effect", "confidence", "margin"}
 }
 """Codes of what is wrong with a single replicate."""
 
@@ -136,15 +138,18 @@ def shuffled_losses(execution, replicate):
     execution.change_examples(*replicate, losses=column(execution, replicate, "losses")[::-1])
 
 
+def targets_of_its_own(execution, replicate):
+    execution.change_examples(*replicate, targets=np.ones(2000), predictions=np.ones(2000))
+
+
+def slices_of_its_own(execution, replicate):
+    execution.change_examples(*replicate, slices={"language": np.array(["de", "en"] * 1000)})
+
+
 def first_rows(execution, replicate, count):
     record = execution.record(*replicate)
-    columns = {
-        field.name: getattr(record.examples, field.name)[:count]
-        for field in dataclasses.fields(record.examples)
-    }
-    execution.records[replicate] = dataclasses.replace(
-        record, examples=dataclasses.replace(record.examples, **columns)
-    )
+    examples = take_rows(record.examples, slice(count))
+    execution.records[replicate] = dataclasses.replace(record, examples=examples)
 
 
 def bad_step(execution, replicate, name, value):
@@ -185,6 +190,8 @@ DAMAGE = [
     (Code.EXAMPLES_IDS_DIFFER, other_id),
     (Code.EXAMPLES_LABELS_DIFFER, other_label),
     (Code.EXAMPLES_CLASSES_DIFFER, one_more_class),
+    (Code.EXAMPLES_TARGETS_DIFFER, targets_of_its_own),
+    (Code.EXAMPLES_SLICES_DIFFER, slices_of_its_own),
     (Code.METRIC_MISSING, lambda e, r: change_metrics(e, r, accuracy=None)),
     (Code.METRIC_NOT_FINITE, lambda e, r: change_metrics(e, r, something_else=np.inf)),
     (Code.METRIC_DISAGREES, lambda e, r: change_metrics(e, r, accuracy=0.999)),
@@ -249,8 +256,23 @@ def test_evidence_of_another_job_than_this_execution_s_fails(execution):
 
 
 def test_every_code_about_evidence_is_triggered_by_a_test_of_this_file():
-    tested = {code for code, _ in DAMAGE} | set(CODES_OF_ONE_ROLE) | {Code.EVIDENCE_WRONG_JOB}
-    assert tested == INTEGRITY_CODES
+    of_one_test = {Code.EVIDENCE_WRONG_JOB, Code.METRIC_UNDEFINED}
+    assert {code for code, _ in DAMAGE} | set(CODES_OF_ONE_ROLE) | of_one_test == INTEGRITY_CODES
+
+
+def test_a_guarded_metric_that_the_examples_do_not_determine_fails(new_execution):
+    """There are no targets, so there is no squared error; watching it instead only says so."""
+    guards = {"accuracy": {"direction": "higher", "margin": 0.01}}
+    for guard, outcome in (
+        ({"direction": "lower", "margin": 0.1}, Outcome.FAIL),
+        ({"direction": "lower", "watched": True}, Outcome.PASS),
+    ):
+        execution = new_execution(metrics={**guards, "mse": guard})
+        verdict = execution.judge()
+        assert verdict.candidates[0].outcome is outcome
+        notes = {note.code for note in verdict.candidates[0].notes}
+        codes = {reason.code for reason in verdict.baseline.reasons} | notes
+        assert Code.METRIC_UNDEFINED in codes
 
 
 def test_a_baseline_compared_with_itself_fails_the_copy_not_the_baseline(execution):
@@ -286,10 +308,7 @@ def test_the_order_of_the_rows_does_not_matter(execution):
     execution.change_examples(
         "fast",
         2,
-        **{
-            field.name: getattr(examples, field.name)[order]
-            for field in dataclasses.fields(examples)
-        },
+        **vars(take_rows(examples, order)),
     )
     judged = execution.judge().candidates[0].metrics
     for found, wanted in zip(judged, expected.candidates[0].metrics, strict=True):

@@ -94,6 +94,19 @@ def test_renaming_the_arms_changes_nothing_but_the_names(new_execution, names):
     )
 
 
+@pytest.mark.parametrize("worse_by", [0.0, 0.05])
+def test_a_replicate_that_is_added_a_second_time_under_another_seed_fails(new_execution, worse_by):
+    execution = new_execution(worse_by=worse_by)
+    for arm in ("baseline", "fast"):
+        record = execution.record(arm, 3)
+        evidence = dataclasses.replace(record.evidence, seed=4)
+        execution.records[arm, 4] = dataclasses.replace(record, evidence=evidence)
+    execution.experiment = execution.experiment.model_copy(update={"seeds": [1, 2, 3, 4]})
+    verdict = execution.judge()
+    assert verdict.candidates[0].outcome is Outcome.FAIL
+    assert verdict.decision.arm == "none"
+
+
 def test_the_same_evidence_gives_the_same_bytes(execution):
     assert execution.judge().to_json() == execution.judge().to_json()
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from pipelines.gate.metrics import metric_value, one_flip, per_example
+from pipelines.gate.metrics import MetricUndefinedError, metric_value, one_flip, per_example
+from pipelines.gate.rows import take_rows
 from training.evidence import Examples
 
 
@@ -64,10 +65,7 @@ def test_the_column_s_spread_is_the_metric_s_sampling_variance(metric):
     resampled = []
     for _ in range(1500):
         rows = generator.integers(0, 900, 900)
-        drawn = Examples(
-            examples.ids[rows], labels[rows], examples.scores[rows], examples.losses[rows]
-        )
-        resampled.append(metric_value(metric, drawn))
+        resampled.append(metric_value(metric, take_rows(examples, rows)))
     predicted = per_example(metric, examples).std(ddof=1) / np.sqrt(900)
     assert predicted == pytest.approx(np.std(resampled), rel=0.08)
 
@@ -79,8 +77,121 @@ def test_one_flip_is_what_a_changed_prediction_does_to_the_metric():
         metric_value("accuracy", examples_of(LABELS, predictions, 3))
         for predictions in (PREDICTIONS, changed)
     )
-    assert one_flip("accuracy", LABELS) / len(LABELS) == pytest.approx(before - after)
-    moved = [1 / (4 * 3)] * 4 + [1 / (2 * 3)] * 4  # each example's flip moves its class's recall
-    expected = np.sqrt(np.mean(np.square(moved)))
-    assert one_flip("balanced_accuracy", LABELS) / len(LABELS) == pytest.approx(expected)
-    assert one_flip("log_loss", LABELS) == 0.0
+    examples = examples_of(LABELS, PREDICTIONS, 3)
+    assert one_flip("accuracy", examples) / len(LABELS) == pytest.approx(before - after)
+    moved = [1 / (4 * 3), 1 / (2 * 3), 1 / (2 * 3)]  # one flip in each class moves its recall
+    expected = np.sqrt(np.sum(np.square(moved)))
+    assert one_flip("balanced_accuracy", examples) / len(LABELS) == pytest.approx(expected)
+    assert one_flip("log_loss", examples) == 0.0
+
+
+SCORES = np.array([0.1, 0.4, 0.35, 0.8, 0.4, 0.9])
+OUTCOMES = np.array([0, 0, 1, 1, 1, 0])
+
+
+def binary(labels: np.ndarray, scores: np.ndarray) -> Examples:
+    columns = np.column_stack([1.0 - scores, scores])
+    ids = np.array([str(index) for index in range(len(labels))])
+    return Examples(ids, labels, columns, -np.log(columns[np.arange(len(labels)), labels]))
+
+
+def test_auroc_is_the_share_of_pairs_that_are_ranked_right_with_ties_counted_half():
+    pairs = [
+        1.0 if positive > negative else 0.5 if positive == negative else 0.0
+        for positive in SCORES[OUTCOMES == 1]
+        for negative in SCORES[OUTCOMES == 0]
+    ]
+    assert metric_value("auroc", binary(OUTCOMES, SCORES)) == pytest.approx(np.mean(pairs))
+
+
+def test_with_more_than_two_classes_auroc_is_the_mean_of_each_class_against_the_rest():
+    generator = np.random.default_rng(3)
+    labels = generator.integers(0, 3, 60)
+    scores = generator.dirichlet([1.0, 1.0, 1.0], 60)
+    examples = Examples(np.arange(60).astype(str), labels, scores, np.zeros(60))
+    areas = []
+    for index in range(3):
+        positive, negative = scores[labels == index, index], scores[labels != index, index]
+        areas.append(np.mean(positive[:, None] > negative[None, :]))
+    assert metric_value("auroc", examples) == pytest.approx(np.mean(areas))
+
+
+@given(scores=arrays(np.float64, 30, elements=st.floats(0.001, 0.999)), power=st.floats(0.2, 5.0))
+def test_auroc_depends_on_the_order_of_the_scores_alone(scores, power):
+    labels = np.arange(30) % 2
+    ranks = np.unique(scores, return_inverse=True)[1]
+    stretched = (1.0 + ranks) ** power / 31.0**power
+    assert metric_value("auroc", binary(labels, scores)) == pytest.approx(
+        metric_value("auroc", binary(labels, stretched))
+    )
+
+
+def test_auroc_of_a_single_class_is_undefined():
+    with pytest.raises(MetricUndefinedError, match="two or more classes"):
+        metric_value("auroc", binary(np.ones(6, dtype=np.int64), SCORES))
+
+
+@given(labels=indices, predictions=indices)
+def test_micro_f1_is_accuracy_when_each_example_has_one_label(labels, predictions):
+    examples = examples_of(labels, predictions, 5)
+    assert np.array_equal(per_example("micro_f1", examples), per_example("accuracy", examples))
+
+
+def test_perplexity_is_the_exponential_of_log_loss():
+    examples = examples_of(LABELS, PREDICTIONS, 3)
+    expected = np.exp(metric_value("log_loss", examples))
+    assert metric_value("perplexity", examples) == pytest.approx(expected)
+
+
+def test_a_perplexity_beyond_all_numbers_is_undefined():
+    examples = binary(OUTCOMES, SCORES)
+    with pytest.raises(MetricUndefinedError, match="not a finite number"):
+        per_example("perplexity", Examples(**{**vars(examples), "losses": np.full(6, 1e5)}))
+
+
+def test_calibration_error_is_the_weighted_gap_of_its_bins():
+    # Confidences 0.72 (five, three right) and 0.95 (five, all right), in two different bins.
+    labels = np.array([1, 1, 1, 0, 0, 1, 1, 1, 1, 1])
+    scores = np.array([0.72] * 5 + [0.95] * 5)
+    expected = 0.5 * abs(0.6 - 0.72) + 0.5 * abs(1.0 - 0.95)
+    assert metric_value("calibration_error", binary(labels, scores)) == pytest.approx(expected)
+
+
+def regression(predictions: np.ndarray, targets: np.ndarray) -> Examples:
+    count = len(targets)
+    return Examples(
+        ids=np.arange(count).astype(str),
+        labels=np.zeros(count, dtype=np.int64),
+        scores=np.empty((count, 0)),
+        losses=(predictions - targets) ** 2,
+        targets=targets,
+        predictions=predictions,
+    )
+
+
+def test_squared_and_absolute_errors_are_those_of_the_predictions():
+    examples = regression(np.array([1.0, 2.0, 4.0]), np.array([1.5, 2.0, 1.0]))
+    assert metric_value("mse", examples) == pytest.approx((0.25 + 0.0 + 9.0) / 3)
+    assert metric_value("mae", examples) == pytest.approx((0.5 + 0.0 + 3.0) / 3)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "auroc", "calibration_error"])
+def test_what_needs_scores_is_undefined_for_predicted_numbers(metric):
+    with pytest.raises(MetricUndefinedError):
+        per_example(metric, regression(np.ones(3), np.ones(3)))
+
+
+@pytest.mark.parametrize("metric", ["auroc", "perplexity", "calibration_error"])
+def test_a_linearised_column_s_spread_is_its_metric_s_sampling_variance(metric):
+    """Against a bootstrap, with an overconfident model, as trained ones are."""
+    generator = np.random.default_rng(22)
+    truth = generator.uniform(0.02, 0.98, 1500)
+    labels = (generator.random(1500) < truth).astype(np.int64)
+    odds = 1.8 * np.log(truth / (1.0 - truth))
+    examples = binary(labels, 1.0 / (1.0 + np.exp(-odds)))
+    resampled = [
+        metric_value(metric, take_rows(examples, generator.integers(0, 1500, 1500)))
+        for _ in range(600)
+    ]
+    predicted = per_example(metric, examples).std(ddof=1) / np.sqrt(1500)
+    assert predicted == pytest.approx(np.std(resampled), rel=0.12)

@@ -144,7 +144,7 @@ def test_a_relative_margin_is_a_fraction_of_the_baseline_s_value():
 def test_the_noise_floor_is_the_baseline_s_own_spread_over_seeds():
     replicates = [*arm(1, seeds=1), *worse(arm(1, seeds=1), 0.02), *worse(arm(1, seeds=1), 0.04)]
     accuracies = [np.mean(item.scores.argmax(axis=1) == item.labels) for item in replicates]
-    floor = noise_floor("accuracy", replicates)
+    floor = noise_floor("accuracy", accuracies)
     assert floor.mean == pytest.approx(np.mean(accuracies))
     assert floor.seed_sd == pytest.approx(np.std(accuracies, ddof=1))
     assert floor.seeds == 3
@@ -165,6 +165,35 @@ def test_swapping_the_arms_mirrors_the_interval(first, second, share, metric):
     assert forth.estimate == pytest.approx(-back.estimate, abs=1e-12)
     assert forth.lower == pytest.approx(-back.upper, abs=1e-9)
     assert forth.upper == pytest.approx(-back.lower, abs=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    first=st.integers(0, 1000),
+    second=st.integers(0, 1000),
+    shares=st.lists(st.floats(0.0, 0.2), min_size=1, max_size=4),
+    repeated=st.integers(0, 3),
+)
+def test_an_identical_replicate_never_turns_a_fail_into_a_pass(first, second, shares, repeated):
+    """Nor does it make one out of nothing: a replicate that adds no information adds no proof."""
+    baseline = arm(first, seeds=len(shares), examples=300)
+    candidate = [
+        worse([examples], share)[0]
+        for examples, share in zip(
+            arm(second, seeds=len(shares), examples=300), shares, strict=True
+        )
+    ]
+    before = judge_metric("accuracy", ACCURACY, baseline, candidate, 0.95)[0].outcome
+    again = repeated % len(shares)
+    after = judge_metric(
+        "accuracy",
+        ACCURACY,
+        [*baseline, baseline[again]],
+        [*candidate, candidate[again]],
+        0.95,
+    )[0].outcome
+    if before is Outcome.FAIL:
+        assert after is not Outcome.PASS
 
 
 @settings(max_examples=20, deadline=None)

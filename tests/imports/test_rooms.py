@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).parents[2]
-GATE_IMAGE = {"jinja2", "numpy", "pydantic", "pydantic_core", "scipy"}
+GATE_IMAGE = {"jinja2", "markupsafe", "numpy", "pydantic", "pydantic_core", "scipy"}
 
 ROOMS = {
     "training": {"numpy", "pyarrow", "safetensors", "tokenizers", "torch", "transformers"},
@@ -18,7 +18,7 @@ ROOMS = {
     "pipelines/report": {"pipelines.gate", "training.evidence", *GATE_IMAGE},
     "pipelines/gate_job.py": {"pipelines.gate", "pipelines.report", *GATE_IMAGE},
     "pipelines/gather_job.py": set(),
-    "pipelines/local": {"botocore", "packaging"},
+    "pipelines/local": {"packaging"},
     "pipelines/workload": {"pipelines.gate.config", "pydantic", "pydantic_core"},
     "pipelines/datasets": {"pipelines.workload", "datasets"},
     "pipelines/definition": {"pipelines.workload", "boto3", "botocore", "regex", "sagemaker"},

@@ -10,7 +10,7 @@ from pipelines.gate.observations import (
     Observations,
     ReplicateObservation,
 )
-from pipelines.gate.reasons import Code, Outcome, Reason
+from pipelines.gate.reasons import Code, Note, Outcome, Reason
 from pipelines.gate.verdict import (
     BaselineVerdict,
     CandidateVerdict,
@@ -55,6 +55,40 @@ LOG_LOSS = MetricJudgement(
     example_standard_error=0.0021,
     seeds_needed=5,
 )
+WATCHED = MetricJudgement(
+    metric="perplexity",
+    direction="lower",
+    margin=None,
+    relative_margin=None,
+    baseline=1.223,
+    candidate=1.250,
+    delta=Interval(0.0274, -0.0128, 0.0676),
+    outcome=None,
+    seeds=3,
+    examples=2189,
+    seed_sd=0.0177,
+    seed_standard_error=0.0102,
+    example_standard_error=0.0026,
+    seeds_needed=None,
+)
+IN_ONE_LANGUAGE = MetricJudgement(
+    metric="accuracy",
+    direction="higher",
+    margin=0.02,
+    relative_margin=None,
+    baseline=0.9312,
+    candidate=0.9104,
+    delta=Interval(-0.0208, -0.0271, -0.0145),
+    outcome=Outcome.INCONCLUSIVE,
+    seeds=3,
+    examples=311,
+    seed_sd=0.0041,
+    seed_standard_error=0.0024,
+    example_standard_error=0.0033,
+    seeds_needed=None,
+    part="language = <de>",
+)
+HOLM = Note(Code.CONFIDENCE_HOLM, "Any of 2 candidates may win, so bounds are at 97.5%.", {})
 SPEED = SpeedJudgement(
     outcome=Outcome.PASS,
     speedup=Interval(1.37, 1.31, 1.43),
@@ -167,11 +201,14 @@ def verdict() -> Verdict:
                 "larger-batch",
                 Outcome.INCONCLUSIVE,
                 (UNDECIDED, FASTER),
-                (ACCURACY, LOG_LOSS),
+                (ACCURACY, LOG_LOSS, WATCHED, IN_ONE_LANGUAGE),
                 SPEED,
                 (Confound("batch_size", "32", "48", True, "declared by the workload"),),
+                0.975,
+                (),
+                (HOLM,),
             ),
-            CandidateVerdict("broken", Outcome.FAIL, (FAILED,), (), None, ()),
+            CandidateVerdict("broken", Outcome.FAIL, (FAILED,), (), None, (), 0.975),
         ),
     )
 

@@ -92,6 +92,14 @@ def test_the_page_has_every_number_of_the_verdict(page):
         "1.2 GB",
         "declared by the workload",
         "about 5 seeds instead of 3",
+        "+0.0274",
+        "watched",
+        "language = <de>",
+        "93.12%",
+        "91.04%",
+        "-2.08 points",
+        "-2.71 to -1.45",
+        "Any of 2 candidates may win",
         "the loss is nan in step 4",
     ):
         assert shown in page.words, shown
@@ -106,7 +114,7 @@ def test_every_reason_stands_in_words_with_its_code(page, verdict):
 
 def test_every_chart_says_in_words_what_it_shows(page):
     charts = page.named("svg")
-    assert len(charts) == 6  # two metrics, speed, break-even, loss, step times
+    assert len(charts) == 7  # three metrics, speed, break-even, loss, step times
     identities = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(identities) == len(set(identities))
     for attributes in charts:

@@ -25,7 +25,8 @@ class Strip:
     estimate: float
     lower: float
     upper: float
-    limit: float
+    limit: float | None
+    """What is just not acceptable any more; None where nothing is asked for."""
     limit_label: str
     reference: float
     """The value that stands for "no difference"."""
@@ -58,7 +59,7 @@ def _scale(strip: Strip) -> Scale:
     shown = (
         strip.lower,
         strip.upper,
-        strip.limit,
+        strip.reference if strip.limit is None else strip.limit,
         strip.reference - noise,
         strip.reference + noise,
     )
@@ -70,7 +71,9 @@ def _scale(strip: Strip) -> Scale:
 
 def _zones(strip: Strip, scale: Scale) -> list[Markup]:
     height = _AXIS - _TOP
-    zones = [rectangle(8.0, _TOP, scale(strip.limit) - 8.0, height, "zone-bad")]
+    zones = []
+    if strip.limit is not None:
+        zones.append(rectangle(8.0, _TOP, scale(strip.limit) - 8.0, height, "zone-bad"))
     if strip.noise:
         ends = sorted((scale(strip.reference - strip.noise), scale(strip.reference + strip.noise)))
         zones.append(rectangle(ends[0], _TOP, ends[1] - ends[0], height, "zone-noise"))
@@ -91,7 +94,13 @@ def _axis(strip: Strip, scale: Scale) -> list[Markup]:
 
 
 def _marks(strip: Strip, scale: Scale) -> list[Markup]:
-    limit, reference = scale(strip.limit), scale(strip.reference)
+    reference = scale(strip.reference)
+    if strip.limit is None:
+        return [
+            line(reference, _TOP - 4, reference, _AXIS, "reference"),
+            _mark_label(reference, strip.reference_label, "label", left=True),
+        ]
+    limit = scale(strip.limit)
     limit_is_left = limit <= reference
     drawn = [
         line(limit, _TOP - 4, limit, _AXIS, "limit"),

@@ -1,0 +1,208 @@
+"""How the gate's time and memory grow: examples, seeds and metrics, up to a million examples.
+
+    .venv/bin/python benchmarks/gate_scale.py [--quick]
+
+Each row is one process of its own that reads evidence from disk, judges it and writes the verdict
+and its reports, as the gate's job does; making the evidence is not counted. Memory is the process's
+largest resident set. The target for the last row is 20 s and 2 GB on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pipelines.gate.examples_integrity import MUST_BE_REPORTED
+from pipelines.gate.metrics import metric_value
+from training.evidence import (
+    CompilerRecord,
+    Evidence,
+    Examples,
+    SpeedRecord,
+    Steps,
+    examples_digest,
+    write_evidence,
+)
+
+PROJECT = Path(__file__).parents[1]
+METRICS = {
+    "accuracy": ("higher", 0.01),
+    "balanced_accuracy": ("higher", 0.01),
+    "macro_f1": ("higher", 0.01),
+    "micro_f1": ("higher", 0.01),
+    "auroc": ("higher", 0.01),
+    "log_loss": ("lower", 0.03),
+    "perplexity": ("lower", 0.05),
+    "calibration_error": ("lower", 0.02),
+    "mse": ("lower", 0.05),
+    "mae": ("lower", 0.05),
+}
+CLASSES = 2
+STEPS = 500
+
+
+@dataclass(frozen=True)
+class Size:
+    """One row of the table."""
+
+    examples: int
+    seeds: int
+    metrics: int
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one run of the gate's job took."""
+
+    seconds: float
+    cpu_seconds: float
+    """Of one core: what `seconds` would be on a machine that does nothing else."""
+    gigabytes: float
+    """Largest resident set."""
+
+
+ROWS = (
+    Size(10_000, 5, 10),
+    Size(100_000, 5, 10),
+    Size(1_000_000, 2, 10),
+    Size(1_000_000, 5, 2),
+    Size(1_000_000, 5, 10),
+)
+QUICK = (Size(10_000, 2, 2), Size(10_000, 5, 10))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small sizes only: a smoke test")
+    rows = QUICK if parser.parse_args().quick else ROWS
+    print(
+        f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs, "
+        f"Python {platform.python_version()}, numpy {np.__version__}"
+    )
+    print(
+        f"{'examples':>10}{'seeds':>7}{'metrics':>9}{'seconds':>9}{'of CPU':>8}{'memory, GB':>12}"
+    )
+    for size in rows:
+        with tempfile.TemporaryDirectory(prefix="gate-scale-") as folder:
+            _write(Path(folder), size)
+            cost = _judge(Path(folder))
+        print(
+            f"{size.examples:>10,}{size.seeds:>7}{size.metrics:>9}"
+            f"{cost.seconds:>9.1f}{cost.cpu_seconds:>8.1f}{cost.gigabytes:>12.2f}",
+            flush=True,
+        )
+
+
+def _judge(folder: Path) -> Cost:
+    command = [
+        sys.executable,
+        "-m",
+        "pipelines.gate_job",
+        f"--experiment={folder / 'gate.json'}",
+        f"--evidence={folder / 'evidence'}",
+        f"--output={folder / 'output'}",
+    ]
+    began = time.perf_counter()
+    process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - began
+    if status != 0:
+        raise SystemExit(f"the gate's job ended with status {status}")
+    return Cost(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024 / 1e9)
+
+
+def _write(folder: Path, size: Size) -> None:
+    """Evidence of a baseline and a candidate, and the experiment."""
+    generator = np.random.default_rng(0)
+    ids = np.array([f"example-{index:07d}" for index in range(size.examples)])
+    labels = generator.integers(0, CLASSES, size.examples)
+    shared = generator.normal(1.5, 1.0, size.examples)
+    targets = generator.normal(0.0, 1.0, size.examples)
+    arms = {
+        name: {
+            "compiler": compiler,
+            "batch_size": 32,
+            "learning_rate": 1e-3,
+            "precision": "fp32",
+        }
+        for name, compiler in (("baseline", "eager"), ("compiled", "inductor"))
+    }
+    experiment = {
+        "workload": "scale",
+        "baseline": "baseline",
+        "arms": arms,
+        "seeds": list(range(1, size.seeds + 1)),
+        "settings": {
+            "metrics": {
+                name: {"direction": direction, "margin": margin}
+                for name, (direction, margin) in list(METRICS.items())[: size.metrics]
+            }
+        },
+    }
+    (folder / "gate.json").write_text(json.dumps(experiment))
+    for arm, declared in arms.items():
+        for seed in experiment["seeds"]:
+            examples = _examples(generator, ids, labels, shared, targets)
+            evidence = _evidence(arm, seed, declared, examples)
+            speed = 1.0 if arm == "baseline" else 1.5
+            seconds = 0.1 / speed * generator.lognormal(0.0, 0.02, STEPS)
+            steps = Steps(loss=np.linspace(2.0, 0.2, STEPS), seconds=seconds)
+            write_evidence(folder / "evidence" / f"{arm}--{seed}", evidence, steps, examples)
+
+
+def _examples(
+    generator: np.random.Generator,
+    ids: np.ndarray,
+    labels: np.ndarray,
+    shared: np.ndarray,
+    targets: np.ndarray,
+) -> Examples:
+    odds = shared + generator.normal(0.0, 0.5, len(ids))
+    likelihood = 1.0 / (1.0 + np.exp(-odds))
+    scores = np.empty((len(ids), CLASSES))
+    scores[np.arange(len(ids)), labels] = likelihood
+    scores[np.arange(len(ids)), 1 - labels] = 1.0 - likelihood
+    return Examples(
+        ids=ids,
+        labels=labels,
+        scores=scores,
+        losses=-np.log(likelihood),
+        targets=targets,
+        predictions=targets + generator.normal(0.0, 0.5, len(ids)),
+    )
+
+
+def _evidence(arm: str, seed: int, declared: dict[str, object], examples: Examples) -> Evidence:
+    recipe = {key: declared[key] for key in ("batch_size", "learning_rate", "precision")}
+    compiler = str(declared["compiler"])
+    return Evidence(
+        job=f"{arm}-{seed}",
+        arm=arm,
+        seed=seed,
+        recipe={**recipe, "steps": STEPS},
+        compiler=CompilerRecord(name=compiler, ran=compiler != "eager"),
+        speed=SpeedRecord(
+            samples_per_second=320.0, steady_from=20, train_seconds=50.0, total_seconds=60.0
+        ),
+        metrics={name: metric_value(name, examples) for name in MUST_BE_REPORTED},
+        digests={
+            "data": hashlib.sha256(b"data").hexdigest(),
+            "model": hashlib.sha256(f"{arm} {seed}".encode()).hexdigest(),
+            "examples": examples_digest(examples),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

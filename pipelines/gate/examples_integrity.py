@@ -1,0 +1,194 @@
+"""Integrity of one replicate's examples: whole, what they say they are, and as reported?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from pipelines.gate.config import MetricGuard
+from pipelines.gate.expectation import Expectation
+from pipelines.gate.foreign_text import clipped
+from pipelines.gate.metrics import MetricUndefinedError
+from pipelines.gate.reasons import Code, Reason, failure
+from training.evidence import Evidence, Examples
+
+SUM_TOLERANCE = 1e-3
+"""Of a row of probabilities; single-precision softmax over thousands of classes stays within."""
+LOSS_TOLERANCE = 0.02
+"""Nats between a recorded loss and the one its score implies; bfloat16 scores stay within."""
+SMALLEST_COMPARED_SCORE = 1e-6
+"""Below this a score has lost its digits, and only the recorded loss still knows them."""
+REPORTED_TOLERANCE = 1e-4
+"""Between a reported metric and the gate's own: jobs may print four decimals."""
+
+MOST_LOSS = 1e6
+"""A million nats: beyond them a number is damage, not a measurement."""
+MUST_BE_REPORTED = frozenset({"accuracy", "balanced_accuracy", "macro_f1", "log_loss"})
+"""What every classification job reports. Others are computed from the examples, and must only agree
+where the job reports them too."""
+
+
+def check_examples(
+    evidence: Evidence, examples: Examples, expected: Expectation
+) -> Iterator[Reason]:
+    """Check the rows in stages: a later check needs what an earlier one has found to hold."""
+    seed = expected.seed
+    stages: tuple[Callable[[Examples, int], Iterator[Reason]], ...] = (
+        _check_rows,
+        _check_values,
+        _check_meaning,
+    )
+    for stage in stages:
+        found = tuple(stage(examples, seed))
+        yield from found
+        if found:
+            return
+    recorded = evidence.digests.get("examples")
+    if recorded and recorded != expected.digest_of(examples):
+        yield failure(
+            Code.DIGEST_DIFFERS,
+            f"Seed {seed}: the ids and labels in examples.npz are not those whose digest "
+            "evidence.json holds.",
+            seed=seed,
+        )
+    for metric, guard in expected.settings.metrics.items():
+        if guard.reported:
+            yield from _check_is_reported(metric, guard, evidence, seed)
+        else:
+            yield from _check_computed(metric, guard, evidence, examples, expected)
+
+
+def _check_rows(examples: Examples, seed: int) -> Iterator[Reason]:
+    rows, classes = examples.scores.shape
+    predicts_numbers = classes == 0 and examples.targets is not None
+    if rows < 2 or (classes < 2 and not predicts_numbers):
+        yield failure(
+            Code.EXAMPLES_TOO_FEW,
+            f"Seed {seed}: examples.npz has {rows} examples and {classes} classes, "
+            "two of each are the least that can be compared.",
+            seed=seed,
+            examples=rows,
+        )
+        return
+    if not _is_text(examples.ids):
+        yield failure(
+            Code.EXAMPLES_IDS_UNREADABLE,
+            f"Seed {seed}: the example ids in examples.npz are not valid text.",
+            seed=seed,
+        )
+    elif len(distinct := set(examples.ids.tolist())) != rows:  # far faster than sorting strings
+        yield failure(
+            Code.EXAMPLES_IDS_REPEAT,
+            f"Seed {seed}: {rows - len(distinct)} example ids repeat.",
+            seed=seed,
+        )
+    if examples.labels.min() < 0 or examples.labels.max() >= max(classes, 1):
+        yield failure(
+            Code.EXAMPLES_LABEL_RANGE,
+            f"Seed {seed}: labels reach from {examples.labels.min()} to {examples.labels.max()}, "
+            f"but there are scores for {classes} classes.",
+            seed=seed,
+        )
+
+
+def _is_text(ids: npt.NDArray[np.str_]) -> bool:
+    try:
+        "".join(ids.tolist()).encode()
+    except ValueError:  # code points that are no characters, or halves of a surrogate pair
+        return False
+    return True
+
+
+def _check_values(examples: Examples, seed: int) -> Iterator[Reason]:
+    bad = ~np.isfinite(examples.scores).all(axis=1) | ~np.isfinite(examples.losses)
+    for column in (examples.targets, examples.predictions):
+        if column is not None:
+            bad |= ~np.isfinite(column)
+    if bad.any():
+        yield failure(
+            Code.EXAMPLES_NOT_FINITE,
+            f"Seed {seed}: {int(bad.sum())} examples have a value that is not a number, "
+            f"the first is {clipped(repr(str(examples.ids[int(bad.argmax())])))}.",
+            seed=seed,
+            examples=int(bad.sum()),
+        )
+
+
+def _check_meaning(examples: Examples, seed: int) -> Iterator[Reason]:
+    scores = examples.scores
+    if scores.shape[1] == 0:  # the model predicts numbers
+        return
+    within = ((scores >= 0.0) & (scores <= 1.0 + SUM_TOLERANCE)).all(axis=1)
+    # Clipped, so that a huge score overflows no sum; its row is bad by `within` already.
+    bad = ~within | (np.abs(scores.clip(-1.0, 2.0).sum(axis=1) - 1.0) > SUM_TOLERANCE)
+    if bad.any():
+        yield failure(
+            Code.EXAMPLES_NOT_PROBABILITIES,
+            f"Seed {seed}: the scores of {int(bad.sum())} examples are not probabilities that "
+            f"sum to one, the first is {clipped(repr(str(examples.ids[int(bad.argmax())])))}.",
+            seed=seed,
+            examples=int(bad.sum()),
+        )
+    likelihood = scores[np.arange(len(scores)), examples.labels]
+    known = likelihood >= SMALLEST_COMPARED_SCORE
+    implied = -np.log(np.where(known, likelihood, 1.0))
+    odd = ~((examples.losses >= -LOSS_TOLERANCE) & (examples.losses <= MOST_LOSS))
+    odd |= known & (np.abs(examples.losses - implied) > LOSS_TOLERANCE)
+    if odd.any():
+        yield failure(
+            Code.EXAMPLES_LOSSES_DISAGREE,
+            f"Seed {seed}: the losses of {int(odd.sum())} examples are not the negative logarithm "
+            "of their label's score.",
+            seed=seed,
+            examples=int(odd.sum()),
+        )
+
+
+def _check_is_reported(
+    metric: str, guard: MetricGuard, evidence: Evidence, seed: int
+) -> Iterator[Reason]:
+    if metric not in evidence.metrics and not guard.watched:
+        yield _not_reported(metric, seed)
+
+
+def _check_computed(
+    metric: str,
+    guard: MetricGuard,
+    evidence: Evidence,
+    examples: Examples,
+    expected: Expectation,
+) -> Iterator[Reason]:
+    seed = expected.seed
+    reported = evidence.metrics.get(metric)
+    if reported is None and metric in MUST_BE_REPORTED and not guard.watched:
+        yield _not_reported(metric, seed)
+        return
+    try:
+        computed = expected.value_of(guard.measure(metric), examples)
+    except MetricUndefinedError as error:
+        if not guard.watched:
+            sentence = f"Seed {seed}: {metric} cannot be computed: {error}."
+            yield failure(Code.METRIC_UNDEFINED, sentence, seed=seed, metric=metric)
+        return
+    # A reported value that is not finite has its own reason, and disagrees with everything here.
+    tolerance = REPORTED_TOLERANCE * max(1.0, abs(computed))
+    if reported is not None and not abs(reported - computed) <= tolerance:
+        yield failure(
+            Code.METRIC_DISAGREES,
+            f"Seed {seed}: the job reported {metric} {reported:.6g}, "
+            f"its own examples give {computed:.6g}.",
+            seed=seed,
+            metric=metric,
+            computed=computed,
+        )
+
+
+def _not_reported(metric: str, seed: int) -> Reason:
+    return failure(
+        Code.METRIC_MISSING,
+        f"Seed {seed}: the job did not report {metric}, which the gate guards.",
+        seed=seed,
+        metric=metric,
+    )

@@ -1,0 +1,155 @@
+"""Quality: each metric and slice of each candidate against the baseline, before any confidence.
+
+The loops go by metric, so that at most one metric's columns of all arms are in memory at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pipelines.gate.config import GateSettings, MetricGuard
+from pipelines.gate.crossed import CrossedMean, crossed_mean, seeds_mean
+from pipelines.gate.metrics import MetricUndefinedError, MetricValues, one_flip
+from pipelines.gate.noninferiority import Comparison, compare_tables, metric_table
+from pipelines.gate.reasons import Code, Note, Reason
+from pipelines.gate.rows import take_rows
+from pipelines.gate.slices import Part, parts_of, undefined
+from training.evidence import Examples, FloatArray
+
+
+@dataclass(frozen=True)
+class Replicates:
+    """What the replicates of one sound arm measured, in the order of the seeds."""
+
+    examples: Sequence[Examples]
+    """Row by row the same examples in all replicates of all arms."""
+    reported: Sequence[Mapping[str, float]]
+    """The metrics that the jobs themselves reported."""
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Candidate minus control, of one metric."""
+
+    metric: str
+    difference: CrossedMean
+
+
+@dataclass
+class ArmQuality:
+    """What is known of one candidate's quality."""
+
+    comparisons: list[Comparison] = field(default_factory=list)
+    findings: list[Reason | Note] = field(default_factory=list)
+    """What could not be judged, and why."""
+    contrasts: list[Contrast] = field(default_factory=list)
+    """With the candidate's control, where it has one."""
+
+
+def compare_arms(
+    settings: GateSettings,
+    baseline: Replicates,
+    candidates: Mapping[str, Replicates],
+    controls: Mapping[str, str],
+) -> dict[str, ArmQuality]:
+    """Compare every candidate with the baseline, and with its control.
+
+    `controls` names the control of a candidate, both being keys of `candidates`.
+    """
+    found = {name: ArmQuality() for name in candidates}
+    for metric, guard in settings.metrics.items():
+        try:
+            _compare_metric(metric, guard, baseline, candidates, controls=controls, found=found)
+        except MetricUndefinedError as error:  # a guarded metric was found undefined before
+            sentence = f"{metric} is watched but cannot be computed: {error}."
+            note = Note(Code.METRIC_UNDEFINED, sentence, {"metric": metric})
+            for quality in found.values():
+                quality.findings.append(note)
+    for part in _parts(settings, baseline, found):
+        _compare_part(settings, part, baseline, candidates, found)
+    return found
+
+
+def metric_by_seed(
+    metric: str, guard: MetricGuard, arm: Replicates, values: MetricValues
+) -> list[float]:
+    """The metric of each replicate. Raises MetricUndefinedError."""
+    if guard.reported:
+        return [float(value) for value in _reported(metric, arm)]
+    return [values.of(guard.measure(metric), examples) for examples in arm.examples]
+
+
+def _compare_metric(
+    metric: str,
+    guard: MetricGuard,
+    baseline: Replicates,
+    candidates: Mapping[str, Replicates],
+    *,
+    controls: Mapping[str, str],
+    found: Mapping[str, ArmQuality],
+) -> None:
+    before = _table(metric, guard, baseline)
+    after = {name: _table(metric, guard, arm) for name, arm in candidates.items()}
+    flip = 0.0 if guard.reported else one_flip(guard.measure(metric), baseline.examples[0])
+    for name, table in after.items():
+        found[name].comparisons.append(compare_tables(metric, guard, before, table, flip=flip))
+        if name in controls:
+            difference = _mean(table - after[controls[name]], flip)
+            found[name].contrasts.append(Contrast(metric, difference))
+
+
+def _table(metric: str, guard: MetricGuard, arm: Replicates) -> FloatArray:
+    if guard.reported:
+        return _reported(metric, arm)
+    return metric_table(guard.measure(metric), arm.examples)
+
+
+def _reported(metric: str, arm: Replicates) -> FloatArray:
+    values = [reported.get(metric) for reported in arm.reported]
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        raise MetricUndefinedError("a job did not report it")
+    return np.array(known)
+
+
+def _mean(differences: FloatArray, flip: float) -> CrossedMean:
+    return seeds_mean(differences) if differences.ndim == 1 else crossed_mean(differences, flip)
+
+
+def _parts(
+    settings: GateSettings, baseline: Replicates, found: Mapping[str, ArmQuality]
+) -> Iterator[Part]:
+    for guard in settings.slices:
+        for part in parts_of(guard, baseline.examples[0]):
+            if isinstance(part, Part):
+                yield part
+                continue
+            for quality in found.values():
+                quality.findings.append(part)
+
+
+def _compare_part(
+    settings: GateSettings,
+    part: Part,
+    baseline: Replicates,
+    candidates: Mapping[str, Replicates],
+    found: Mapping[str, ArmQuality],
+) -> None:
+    guard = settings.guard_of(part.guard)
+    measure = guard.measure(part.guard.metric)
+    for name, arm in candidates.items():
+        try:
+            before, after = (
+                metric_table(measure, [take_rows(item, part.rows) for item in one.examples])
+                for one in (baseline, arm)
+            )
+        except MetricUndefinedError as error:
+            found[name].findings.append(undefined(part, str(error)))
+            continue
+        flip = one_flip(measure, take_rows(baseline.examples[0], part.rows))
+        found[name].comparisons.append(
+            compare_tables(part.guard.metric, guard, before, after, flip=flip, part=part.name)
+        )

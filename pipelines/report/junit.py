@@ -1,0 +1,73 @@
+"""A verdict as JUnit XML, for the test view of a CI system.
+
+One suite for the baseline and one for each candidate, one case for each reason. A fail is a
+failure and what is inconclusive is skipped: CI systems then show it without failing the build,
+which is the decision's business. Notes go to the suite's output.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+
+from pipelines.gate.reasons import Note, Outcome, Reason
+from pipelines.gate.verdict import BaselineVerdict, CandidateVerdict, Verdict
+
+
+def render_junit(verdict: Verdict) -> str:
+    """The whole document. Everything that comes from outside is escaped."""
+    suites = ET.Element("testsuites", name=_text(verdict.workload))
+    suites.append(_baseline(verdict.baseline))
+    for candidate in verdict.candidates:
+        suites.append(_candidate(candidate))
+    ET.indent(suites)
+    return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _baseline(baseline: BaselineVerdict) -> ET.Element:
+    suite = _suite(baseline.arm, baseline.reasons, ())
+    if baseline.sound:
+        suite.set("tests", "1")
+        ET.SubElement(suite, "testcase", classname=_text(baseline.arm), name="evidence is sound")
+    return suite
+
+
+def _candidate(candidate: CandidateVerdict) -> ET.Element:
+    return _suite(candidate.arm, candidate.reasons, candidate.notes)
+
+
+def _suite(arm: str, reasons: Sequence[Reason], notes: Sequence[Note]) -> ET.Element:
+    outcomes = [reason.outcome for reason in reasons]
+    suite = ET.Element(
+        "testsuite",
+        name=_text(arm),
+        tests=str(len(reasons)),
+        failures=str(outcomes.count(Outcome.FAIL)),
+        skipped=str(outcomes.count(Outcome.INCONCLUSIVE)),
+        errors="0",
+    )
+    for reason in reasons:
+        suite.append(_case(arm, reason))
+    if notes:
+        output = ET.SubElement(suite, "system-out")
+        output.text = "\n".join(_text(note.sentence) for note in notes)
+    return suite
+
+
+def _case(arm: str, reason: Reason) -> ET.Element:
+    about = reason.numbers.get("metric") or reason.numbers.get("seed")
+    name = str(reason.code) if about is None else f"{reason.code} {about}"
+    case = ET.Element("testcase", classname=_text(arm), name=_text(name))
+    sentence = _text(reason.sentence)
+    if reason.outcome is Outcome.FAIL:
+        ET.SubElement(case, "failure", message=sentence, type=str(reason.code))
+    elif reason.outcome is Outcome.INCONCLUSIVE:
+        ET.SubElement(case, "skipped", message=sentence)
+    else:
+        ET.SubElement(case, "system-out").text = sentence
+    return case
+
+
+def _text(content: str) -> str:
+    """Without the characters that XML 1.0 cannot hold at all."""
+    return "".join(character if character.isprintable() else " " for character in content)

@@ -1,0 +1,224 @@
+"""`compilegate gate` as a process: evidence from anywhere in, files and an exit status out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tomllib
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipelines.gate.verdict import Verdict
+from training.evidence import (
+    CompilerRecord,
+    Evidence,
+    Examples,
+    SpeedRecord,
+    Steps,
+    examples_digest,
+    write_evidence,
+)
+
+PROJECT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-c", "from pipelines.cli import main; main(prog_name='compilegate')"]
+
+CONFIG = """
+workload = "prices"
+baseline = "eager"
+seeds = [1, 2]
+
+[arms.eager]
+compiler = "eager"
+batch_size = 8
+learning_rate = 0.01
+precision = "fp32"
+
+[arms.compiled]
+compiler = "my-own-compiler"
+batch_size = 8
+learning_rate = 0.01
+precision = "fp32"
+
+[settings.metrics.mae]
+direction = "lower"
+margin = 0.05
+
+[[settings.slices]]
+column = "region"
+metric = "mae"
+margin = 0.1
+"""
+
+
+def gate(folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, "gate", *map(str, arguments)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+    )
+
+
+def suites(path: Path) -> list[ET.Element]:
+    root = ET.parse(path).getroot()  # noqa: S314 - written by the command under test
+    return root.findall("testsuite")
+
+
+def write_replicate(folder: Path, arm: str, seed: int, *, worse_by: float = 0.0) -> None:
+    """What a training program of a user's own writes, for a model that predicts numbers."""
+    count = 400
+    targets = np.random.default_rng(0).normal(10.0, 3.0, count)
+    noise = np.random.default_rng([seed, len(arm)]).normal(0.0, 0.05, count)
+    shared = np.random.default_rng(1).normal(0.0, 1.0, count)
+    predictions = targets + (1.0 + worse_by) * (shared + noise)
+    examples = Examples(
+        ids=np.array([f"house-{index}" for index in range(count)]),
+        labels=np.zeros(count, dtype=np.int64),
+        scores=np.empty((count, 0)),
+        losses=(predictions - targets) ** 2,
+        targets=targets,
+        predictions=predictions,
+        slices={"region": np.array(["north", "south"] * (count // 2))},
+    )
+    compiled = arm != "eager"
+    evidence = Evidence(
+        job=f"{arm}-{seed}",
+        arm=arm,
+        seed=seed,
+        recipe={"batch_size": 8, "learning_rate": 0.01, "precision": "fp32", "steps": 50},
+        compiler=CompilerRecord(name="my-own-compiler" if compiled else "eager", ran=compiled),
+        speed=SpeedRecord(
+            samples_per_second=100.0, steady_from=5, train_seconds=5.0, total_seconds=6.0
+        ),
+        digests={
+            "data": hashlib.sha256(b"data").hexdigest(),
+            "model": hashlib.sha256(f"{arm}{seed}".encode()).hexdigest(),
+            "examples": examples_digest(examples),
+        },
+    )
+    seconds = np.full(50, 0.05 if compiled else 0.1) * np.linspace(0.99, 1.01, 50)
+    steps = Steps(loss=np.linspace(3.0, 1.0, 50), seconds=seconds)
+    write_evidence(folder / f"{arm}--{seed}", evidence, steps, examples)
+
+
+@pytest.fixture
+def evidence(tmp_path: Path) -> Path:
+    """Evidence of four jobs of a regression, and the experiment beside it."""
+    for arm in ("eager", "compiled"):
+        for seed in (1, 2):
+            write_replicate(tmp_path / "evidence", arm, seed)
+    (tmp_path / "experiment.toml").write_text(CONFIG)
+    return tmp_path
+
+
+def test_evidence_of_a_training_system_of_one_s_own_is_judged(evidence: Path) -> None:
+    done = gate(evidence, "evidence", "--config", "experiment.toml", "--output", "out")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Release compiled, seed 1")
+    verdict = Verdict.from_json((evidence / "out" / "verdict.json").read_bytes())
+    assert {metric.part for metric in verdict.candidates[0].metrics} == {
+        None,
+        "region = north",
+        "region = south",
+    }
+
+
+def test_a_model_that_predicts_worse_is_refused_and_the_baseline_released(evidence: Path) -> None:
+    for seed in (1, 2):
+        write_replicate(evidence / "evidence", "compiled", seed, worse_by=0.5)
+    done = gate(evidence, "evidence", "--config", "experiment.toml")
+    assert done.returncode == 0
+    assert done.stdout.startswith("Release eager, seed 1: no candidate passed (compiled failed)")
+
+
+def test_json_says_the_same_as_toml(evidence: Path) -> None:
+    (evidence / "experiment.json").write_text(json.dumps(tomllib.loads(CONFIG)))
+    done = [
+        gate(evidence, "evidence", "--config", f"experiment.{kind}") for kind in ("toml", "json")
+    ]
+    assert done[0].stdout == done[1].stdout
+
+
+def test_no_sound_baseline_is_exit_status_4_and_still_a_report(evidence: Path) -> None:
+    (evidence / "evidence" / "eager--2" / "evidence" / "evidence.json").unlink()
+    done = gate(evidence, "evidence", "--config", "experiment.toml", "--junit", "junit.xml")
+    assert done.returncode == 4
+    assert done.stdout.startswith("Release nothing")
+    assert suites(evidence / "junit.xml")[0].get("failures") == "1"
+
+
+def test_each_report_goes_where_it_was_asked_for(evidence: Path) -> None:
+    done = gate(
+        evidence,
+        "evidence",
+        "--config=experiment.toml",
+        "--junit=junit.xml",
+        "--markdown=report.md",
+        "--html=report.html",
+    )
+    assert done.returncode == 0
+    assert (evidence / "report.md").read_text().startswith("# prices\n")
+    assert (evidence / "report.html").read_text().startswith("<!doctype html>")
+    baseline, candidate = suites(evidence / "junit.xml")
+    assert (baseline.get("name"), candidate.get("name")) == ("eager", "compiled")
+    assert candidate.get("tests") == "4"  # one metric, two slices, the speed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["nowhere", "--config=experiment.toml"], "Directory 'nowhere' does not exist"),
+        (["evidence", "--config=nowhere.toml"], "nowhere.toml cannot be read"),
+        (["evidence", "--config=broken.toml"], "broken.toml is not readable TOML"),
+        (["evidence", "--config=wrong.toml"], "wrong.toml: settings.metrics.mae.margin"),
+        (
+            ["evidence", "--config=experiment.toml", "--html=nowhere/report.html"],
+            "--html nowhere/report.html cannot be written",
+        ),
+    ],
+)
+def test_bad_usage_ends_in_a_sentence_and_exit_status_2(
+    evidence: Path, arguments: list[str], told: str
+) -> None:
+    (evidence / "broken.toml").write_text("workload = ")
+    (evidence / "wrong.toml").write_text(CONFIG.replace("margin = 0.05", "margin = -1"))
+    done = gate(evidence, *arguments)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_metric_of_one_s_own_is_found_beside_the_evidence(evidence: Path) -> None:
+    (evidence / "house_metrics.py").write_text(
+        "def within_two(examples):\n    return abs(examples.predictions - examples.targets) < 2.0\n"
+    )
+    own = """
+[settings.metrics.within_two]
+direction = "higher"
+margin = 0.02
+function = "house_metrics.within_two"
+"""
+    (evidence / "experiment.toml").write_text(CONFIG + own)
+    done = gate(evidence, "evidence", "--config=experiment.toml", "--output=out")
+    assert done.returncode == 0, done.stderr
+    verdict = Verdict.from_json((evidence / "out" / "verdict.json").read_bytes())
+    found = {metric.metric: metric for metric in verdict.candidates[0].metrics}
+    assert found["within_two"].baseline == pytest.approx(0.95, abs=0.03)
+
+
+def test_changed_targets_fail(evidence: Path) -> None:
+    file = evidence / "evidence" / "compiled--1" / "evidence" / "examples.npz"
+    with np.load(file) as stored:
+        columns = {name: stored[name] for name in stored.files}
+    columns["targets"] = columns["predictions"]
+    np.savez_compressed(file, **columns)
+    done = gate(evidence, "evidence", "--config=experiment.toml")
+    assert "compiled failed" in done.stdout

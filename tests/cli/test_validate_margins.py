@@ -1,0 +1,56 @@
+"""`compilegate validate` says which margins the declared seeds can hardly show."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-c", "from pipelines.cli import main; main(prog_name='compilegate')"]
+WORKLOAD = (PROJECT / "workloads" / "news-topics.toml").read_text(encoding="utf-8")
+
+
+def validated(folder: Path, accuracy: str) -> str:
+    """Standard output for the built-in workload with another table for accuracy."""
+    start = WORKLOAD.index("[gate.metrics.accuracy]")
+    end = WORKLOAD.index("[gate.metrics.log_loss]")
+    (folder / "news-topics.toml").write_text(
+        f"{WORKLOAD[:start]}[gate.metrics.accuracy]\n{accuracy}\n{WORKLOAD[end:]}"
+    )
+    done = subprocess.run(
+        [*COMMAND, "validate", "news-topics.toml"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("expected_seed_sd", "told"),
+    [
+        (0.016, "and the margin is 1.00 points: declare about"),
+        (0.0005, "at best; the margin is 1.00 points"),
+    ],
+)
+def test_a_margin_is_held_against_the_expected_noise(tmp_path, expected_seed_sd, told):
+    accuracy = f'direction = "higher"\nmargin = 0.01\nexpected_seed_sd = {expected_seed_sd}'
+    assert told in validated(tmp_path, accuracy)
+
+
+def test_where_nothing_is_known_that_is_said(tmp_path):
+    printed = validated(tmp_path, 'direction = "higher"\nmargin = 0.01')
+    assert "gate.metrics.accuracy: whether the margin can be shown is not known" in printed
+
+
+def test_a_watched_metric_has_no_margin_to_check(tmp_path):
+    assert "gate.metrics.accuracy" not in validated(
+        tmp_path, 'direction = "higher"\nwatched = true'
+    )

@@ -1,0 +1,79 @@
+"""The calibration benchmark: its truth is the truth, and the rules of others are theirs."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipelines.gate.config import MetricGuard
+from pipelines.gate.metrics import metric_value
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def module(monkeypatch):
+    """A function that imports a module of the benchmarks folder."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    return importlib.import_module
+
+
+@pytest.mark.parametrize(
+    "metric", ["accuracy", "balanced_accuracy", "macro_f1", "auroc", "log_loss"]
+)
+@pytest.mark.parametrize("seed_sd", [0.0, 0.01])
+def test_large_experiments_come_out_as_the_truth_says(module, metric, seed_sd):
+    simulation = module("gate_simulation")
+    design = simulation.Design(metric, 20, 20_000, seed_sd, correlation=0.0, harm=2.0)
+    found = {"baseline": [], "candidate": []}
+    generator = np.random.default_rng(4)
+    for _ in range(5):
+        baseline, candidate = simulation.draw(design, generator)
+        found["baseline"] += [metric_value(metric, examples) for examples in baseline]
+        found["candidate"] += [metric_value(metric, examples) for examples in candidate]
+    for arm, values in found.items():
+        error = np.std(values) / np.sqrt(len(values))
+        expected = design.true_value(candidate=arm == "candidate")
+        assert np.mean(values) == pytest.approx(expected, abs=5 * error)
+    difference = design.true_value(candidate=True) - design.true_value(candidate=False)
+    sign = -1.0 if design.guard.direction == "higher" else 1.0
+    assert difference == pytest.approx(sign * 2.0 * design.margin)
+
+
+def test_the_seeds_of_an_arm_lie_as_far_apart_as_the_design_says(module):
+    simulation = module("gate_simulation")
+    design = simulation.Design("accuracy", 200, 20_000, 0.016)
+    baseline, _ = simulation.draw(design, np.random.default_rng(5))
+    values = [metric_value("accuracy", examples) for examples in baseline]
+    assert np.std(values, ddof=1) == pytest.approx(0.016, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "passing"),
+    [
+        (0.951, {"MLflow, threshold", "MLflow, change", "TFMA", "article"}),
+        (0.9495, {"MLflow, threshold", "TFMA", "article"}),
+        (0.945, {"MLflow, threshold", "TFMA"}),
+        (0.93, set()),
+    ],
+)
+def test_the_rules_of_others_judge_two_numbers(module, candidate, passing):
+    rules = module("gate_other_rules").RULES
+    guard = MetricGuard(direction="higher", margin=0.01)
+    assert {name for name, rule in rules.items() if rule(0.95, candidate, guard)} == passing
+
+
+def test_where_lower_is_better_the_rules_turn_round(module):
+    rules = module("gate_other_rules").RULES
+    guard = MetricGuard(direction="lower", margin=0.03)
+    assert all(rule(0.2, 0.19, guard) for rule in rules.values())
+    assert not any(rule(0.2, 0.25, guard) for rule in rules.values())
+
+
+def test_the_interval_of_a_rate_is_wilson_s(module):
+    """Against the worked example of Newcombe (Statistics in Medicine 1998), method 3: 15/148."""
+    low, high = module("gate_calibration").wilson(15, 148)
+    assert (low, high) == pytest.approx((0.0624, 0.1605), abs=1e-4)
