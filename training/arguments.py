@@ -20,6 +20,8 @@ from training.failure import InputError
 PRECISIONS = ("fp32", "bf16")
 ON_FAILURE = ("stop", "record")
 SEED_LIMIT = 2**31
+DEFAULT_PARITY_STEPS = 4
+MOST_PARITY_STEPS = 1000
 
 _FOLDER_VARIABLES = ("SM_CHANNEL_PREPARED", "SM_MODEL_DIR", "SM_OUTPUT_DATA_DIR")
 
@@ -97,6 +99,8 @@ class Job:
     seed: int
     compiler: str
     on_failure: str
+    parity_steps: int
+    """Steps that the parity probe compares; zero leaves it out."""
     recipe: Recipe
     folders: Folders
 
@@ -141,6 +145,13 @@ def _parser() -> argparse.ArgumentParser:
         help="record: that the arm cannot be trained becomes evidence, and the job succeeds; "
         "default: stop",
     )
+    parser.add_argument(
+        "--parity_steps",
+        type=_parity_steps,
+        default=DEFAULT_PARITY_STEPS,
+        help="steps in which compiled and eager arithmetic are compared after training; 0 is "
+        f"off; default: {DEFAULT_PARITY_STEPS}",
+    )
     kinds: Dict[str, Callable[[str], Any]] = {"int": int, "float": float, "str": str}
     for each in dataclasses.fields(Recipe):
         parser.add_argument(
@@ -157,6 +168,13 @@ def _seed(text: str) -> int:
     value = int(text)
     if not 0 <= value < SEED_LIMIT:
         raise argparse.ArgumentTypeError(f"{value} is not from 0 to {SEED_LIMIT - 1}")
+    return value
+
+
+def _parity_steps(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= MOST_PARITY_STEPS:
+        raise argparse.ArgumentTypeError(f"{value} is not from 0 to {MOST_PARITY_STEPS}")
     return value
 
 

@@ -1,15 +1,18 @@
 """One training job in this process: train, save, evaluate what was saved, write the evidence.
 
+The parity probe comes after everything that is measured, so that no other figure holds any of it.
+
 `training/train.py` runs this module as a child process; training/supervisor.py says why.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 import traceback
 from dataclasses import dataclass
-from typing import Dict, Optional, Sequence
+from typing import Any, Dict, Optional, Sequence, Tuple
 
 import torch
 import transformers
@@ -23,14 +26,18 @@ from training.evaluation import evaluate, metrics
 from training.evidence import (
     Evidence,
     Examples,
+    ParityErrors,
+    ParityRecord,
     Scalar,
     SpeedRecord,
     examples_digest,
     write_evidence,
 )
 from training.failure import ArmError, InputError, one_sentence, report_failure
-from training.loop import Plan, TrainingRun, plan_run, train
+from training.loop import TrainingRun, train
 from training.model import WEIGHTS, build_model, load_model, save_model
+from training.parity import Weights, keep_weights, probe
+from training.plan import Plan, plan_run
 from training.prepared import PreparedData, read_prepared
 from training.supervisor import REPORTED_FAILURE, seconds_since_start
 from training.unfinished import record_failure
@@ -77,7 +84,7 @@ def run(job: Job) -> None:
     compiler: Optional[Compiler] = None
     try:
         compiler = load_compiler(job.compiler)
-        result = _train_and_save(setting, compiler)
+        trained = _train_and_save(setting, compiler)
         examples = _evaluate_saved(setting)
     except InputError:
         raise
@@ -93,16 +100,30 @@ def run(job: Job) -> None:
             environment=environment.describe(setting.device),
         )
         return
-    evidence = _evidence(setting, compiler, result, examples)
-    write_evidence(job.folders.output_data, evidence, result.steps, examples)
+    evidence = _evidence(setting, compiler, trained.run, examples)
+    parity, errors = _compare_arithmetic(setting, compiler, trained)
+    evidence = dataclasses.replace(evidence, parity=parity)
+    write_evidence(job.folders.output_data, evidence, trained.run.steps, examples, errors)
     _print_metrics(evidence)
 
 
-def _train_and_save(setting: Setting, compiler: Compiler) -> TrainingRun:
+@dataclass(frozen=True)
+class _Trained:
+    """A model in memory after its training."""
+
+    model: Any
+    initial: Optional[Weights]
+    """What it was trained from, kept when the parity probe will ask for it."""
+    run: TrainingRun
+
+
+def _train_and_save(setting: Setting, compiler: Compiler) -> _Trained:
     job, data = setting.job, setting.data
     transformers.set_seed(job.seed)
     model = build_model(job.recipe, data.manifest).to(setting.device)
-    result = train(
+    probed = job.parity_steps > 0 and job.compiler != "eager"
+    initial = keep_weights(model) if probed else None
+    run = train(
         model,
         compiler=compiler,
         source=BatchSource(data.train, setting.device),
@@ -111,7 +132,7 @@ def _train_and_save(setting: Setting, compiler: Compiler) -> TrainingRun:
         seed=job.seed,
     )
     save_model(model, data, job.folders.model)
-    return result
+    return _Trained(model, initial, run)
 
 
 def _evaluate_saved(setting: Setting) -> Examples:
@@ -121,23 +142,43 @@ def _evaluate_saved(setting: Setting) -> Examples:
     return evaluate(model, setting.data.validation, setting.device, batch_size)
 
 
+def _compare_arithmetic(
+    setting: Setting, compiler: Compiler, trained: _Trained
+) -> Tuple[Optional[ParityRecord], Optional[ParityErrors]]:
+    """The parity probe of a job that compiled; nothing of one that did not, or has it off."""
+    if trained.initial is None:
+        return None, None
+    job = setting.job
+    return probe(
+        trained.model,
+        trained.run.forward,
+        compiler=compiler,
+        initial=trained.initial,
+        source=BatchSource(setting.data.train, setting.device),
+        recipe=job.recipe,
+        plan=setting.plan,
+        seed=job.seed,
+        steps=job.parity_steps,
+    )
+
+
 def _evidence(
-    setting: Setting, compiler: Compiler, result: TrainingRun, examples: Examples
+    setting: Setting, compiler: Compiler, run: TrainingRun, examples: Examples
 ) -> Evidence:
-    job, seconds = setting.job, result.steps.seconds
-    first = speed.steady_from(result.graphs)
+    job, seconds = setting.job, run.steps.seconds
+    first = speed.steady_from(run.graphs)
     return Evidence(
         job=job.name,
         arm=job.arm,
         seed=job.seed,
         recipe={**job.declared(), **_performed(setting)},
         compiler=compiler.record(
-            speed.compile_seconds(seconds, first), speed.recompilations(result.graphs)
+            speed.compile_seconds(seconds, first), speed.recompilations(run.graphs)
         ),
         speed=SpeedRecord(
             samples_per_second=speed.samples_per_second(seconds, first, job.recipe.batch_size),
             steady_from=first,
-            train_seconds=result.seconds,
+            train_seconds=run.seconds,
             total_seconds=seconds_since_start(os.environ),
         ),
         metrics=metrics(examples),
@@ -173,6 +214,9 @@ def _print_metrics(evidence: Evidence) -> None:
     if evidence.speed is not None:
         print(f"train:steady_samples_per_second={evidence.speed.samples_per_second:.2f}")
     print(f"train:compile_seconds={evidence.compiler.compile_seconds:.3f}", flush=True)
+    if evidence.parity is not None:
+        found = evidence.parity.obstacle or f"{evidence.parity.steps} steps compared"
+        print(f"parity probe, {evidence.parity.seconds:.2f} s: {found}", flush=True)
 
 
 if __name__ == "__main__":

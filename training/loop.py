@@ -2,56 +2,36 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 from dataclasses import dataclass
-from typing import Any, ContextManager, Dict, List
+from typing import Any, Callable, List
 
 import numpy as np
-import torch
 
 from training.arguments import Recipe
 from training.averaging import WeightAverage
-from training.batches import BatchSource, steps_per_epoch
+from training.batches import BatchSource
 from training.compilers import Compiler
 from training.evidence import Steps
-from training.failure import InputError, NonFiniteLossError
-from training.schedule import rate_factor, warmup_steps
+from training.failure import NonFiniteLossError
+from training.plan import Plan, planned_batches
+from training.precision import autocast
+from training.update import WeightUpdate
 
 REPORT_SECONDS = 1.0  # SageMaker keeps one value of a metric a minute; people want a live log
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How many steps a run takes."""
-
-    steps: int
-    warmup: int
-    steps_per_epoch: int
-
-
-@dataclass(frozen=True)
 class TrainingRun:
-    """What the loop measured."""
+    """What the loop measured, and with what it trained."""
 
     steps: Steps
     seconds: float
     graphs: List[int]
     """(steps,) graphs the compiler had compiled by the end of each step."""
-
-
-def plan_run(recipe: Recipe, documents: int) -> Plan:
-    """Raises InputError when the data do not fill one batch."""
-    per_epoch = steps_per_epoch(documents, recipe.batch_size)
-    if per_epoch == 0:
-        raise InputError(
-            f"--batch_size is {recipe.batch_size}, but the train split has {documents} documents"
-        )
-    steps = recipe.epochs * per_epoch
-    if recipe.max_steps:
-        steps = min(steps, recipe.max_steps)
-    return Plan(steps, warmup_steps(steps, recipe.warmup_fraction), per_epoch)
+    forward: Callable[..., Any]
+    """The compiler's forward pass that every step went through."""
 
 
 def train(
@@ -68,30 +48,24 @@ def train(
     Raises NonFiniteLossError before an update with a loss that is NaN or infinite.
     """
     device = next(model.parameters()).device
-    optimizer = torch.optim.AdamW(_parameter_groups(model, recipe), lr=recipe.learning_rate)
+    update = WeightUpdate(model, recipe, plan)
     average = WeightAverage(model, recipe.averaging)
     progress = _Progress(plan, recipe.batch_size)
     losses, seconds, graphs = [], [], []
     model.train()
     began = clock = time.perf_counter()
     forward = compiler.compile(model)
-    for step, batch in enumerate(_batches(source, recipe, plan, seed)):
-        rate = recipe.learning_rate * rate_factor(step, plan.steps, plan.warmup)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-        with _precision(recipe.precision, device):
+    for step, batch in enumerate(planned_batches(source, recipe, plan, seed)):
+        with autocast(recipe.precision, device):
             loss = forward(**batch).loss
         value = loss.item()
         if not math.isfinite(value):
             raise NonFiniteLossError(
                 f"the training loss is {value} in step {step} (epoch "
-                f"{step // plan.steps_per_epoch + 1}) at learning rate {rate:.3g}"
+                f"{step // plan.steps_per_epoch + 1}) at learning rate {update.rate(step):.3g}"
             )
         loss.backward()
-        if recipe.gradient_clip:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.gradient_clip)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        update.apply(step)
         average.update()
         now = time.perf_counter()
         losses.append(value)
@@ -101,35 +75,8 @@ def train(
         progress.report(step, value, seconds)
     ended = time.perf_counter()
     average.apply()
-    return TrainingRun(Steps(np.array(losses), np.array(seconds)), ended - began, graphs)
-
-
-def _batches(source: BatchSource, recipe: Recipe, plan: Plan, seed: int) -> Any:
-    taken = 0
-    for epoch in range(recipe.epochs):
-        for batch in source.training(seed, epoch, recipe.batch_size):
-            if taken == plan.steps:
-                return
-            taken += 1
-            yield batch
-
-
-def _parameter_groups(model: Any, recipe: Recipe) -> List[Dict[str, Any]]:
-    """Weight decay on matrices only: biases and normalisation weights have one dimension."""
-    parameters = [each for each in model.parameters() if each.requires_grad]
-    return [
-        {
-            "params": [each for each in parameters if each.dim() > 1],
-            "weight_decay": recipe.weight_decay,
-        },
-        {"params": [each for each in parameters if each.dim() <= 1], "weight_decay": 0.0},
-    ]
-
-
-def _precision(precision: str, device: torch.device) -> ContextManager[Any]:
-    if precision == "bf16":
-        return torch.autocast(device.type, dtype=torch.bfloat16)
-    return contextlib.nullcontext()
+    steps = Steps(np.array(losses), np.array(seconds))
+    return TrainingRun(steps, ended - began, graphs, forward)
 
 
 class _Progress:

@@ -111,6 +111,22 @@ class SliceGuard(_Strict):
         return self
 
 
+class ParitySettings(_Strict):
+    """The `[gate.parity]` table: is the compiled graph the same arithmetic as eager?"""
+
+    enabled: bool = True
+    """False: what the jobs recorded is not looked at."""
+    required: bool = False
+    """True: a candidate with a compiler, of which parity cannot tell, fails."""
+    fp32_limit: float = Field(default=20.0, gt=1.0, allow_inf_nan=False)
+    """How many times what eager's rounding explains a compiled tensor may err."""
+    bf16_limit: float = Field(default=4.0, gt=1.0, allow_inf_nan=False)
+
+    def limit(self, precision: str) -> float:
+        """The limit of a precision, fp32 or bf16."""
+        return {"fp32": self.fp32_limit, "bf16": self.bf16_limit}[precision]
+
+
 class GateSettings(_Strict):
     """The `[gate]` table."""
 
@@ -124,6 +140,7 @@ class GateSettings(_Strict):
     min_speedup: float = Field(default=1.20, ge=1.0, allow_inf_nan=False)
     """Steady-state samples per second, candidate over baseline, that a candidate must reach."""
     max_recompilations: int = Field(default=0, ge=0)
+    parity: ParitySettings = ParitySettings()
 
     @property
     def guarded(self) -> tuple[str, ...]:
@@ -166,6 +183,11 @@ class ArmDeclaration(_Strict):
     batch_size: int = Field(ge=1)
     learning_rate: float = Field(gt=0, allow_inf_nan=False)
     precision: Literal["fp32", "bf16"]
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the arm has a compiler."""
+        return self.compiler != "eager"
 
 
 class Experiment(_Strict):

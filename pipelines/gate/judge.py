@@ -15,6 +15,7 @@ from pipelines.gate.examination import Examined, Records, examine
 from pipelines.gate.metrics import MetricUndefinedError, MetricValues
 from pipelines.gate.multiplicity import holm_confidences
 from pipelines.gate.noninferiority import conclude, noise_floor, outcome_of
+from pipelines.gate.parity import judge_parity
 from pipelines.gate.quality import ArmQuality, Replicates, compare_arms, metric_by_seed
 from pipelines.gate.reasons import (
     Code,
@@ -35,6 +36,7 @@ from pipelines.gate.verdict import (
     EffectSplit,
     MetricJudgement,
     NoiseFloor,
+    ParityJudgement,
     SpeedJudgement,
     Verdict,
 )
@@ -48,7 +50,8 @@ class _Measured:
     quality: ArmQuality
     baseline_speed: ArmSpeed | None
     speed: ArmSpeed | None
-    undeclared: Sequence[Reason]
+    refusals: Sequence[Reason]
+    """What fails it at any confidence: undeclared confounds, other arithmetic than eager's."""
     control: str | None
 
 
@@ -117,11 +120,19 @@ def _measure(
             quality[arm],
             speeds[experiment.baseline],
             speeds[arm],
-            undeclared(_confounds(arm, experiment, examined)),
+            _refusals(arm, experiment, examined),
             controls.get(arm),
         )
         for arm in comparable
     }
+
+
+def _refusals(arm: str, experiment: Experiment, examined: Examined) -> list[Reason]:
+    _, about_parity = _judge_parity(arm, experiment, examined)
+    found = [*undeclared(_confounds(arm, experiment, examined))]
+    if isinstance(about_parity, Reason) and about_parity.outcome is Outcome.FAIL:
+        found.append(about_parity)
+    return found
 
 
 def _passes(measured: _Measured, settings: GateSettings, confidence: float) -> bool:
@@ -131,7 +142,7 @@ def _passes(measured: _Measured, settings: GateSettings, confidence: float) -> b
     _, about_speed = _judge_speed(measured, settings, confidence)
     return (
         not decided
-        and not measured.undeclared
+        and not measured.refusals
         and all(outcome in (None, Outcome.PASS) for outcome in outcomes)
         and about_speed.outcome is Outcome.PASS
     )
@@ -166,17 +177,19 @@ def _judge_candidate(
         reasons.append(failure(Code.BASELINE_UNSOUND, sentence))
     confounds = _confounds(arm, experiment, examined)
     reasons += undeclared(confounds)
+    parity, about_parity = _judge_parity(arm, experiment, examined)
+    decided, notes = split_findings([] if about_parity is None else [about_parity])
+    reasons += decided
     metrics: list[MetricJudgement] = []
     speed: SpeedJudgement | None = None
     effects: tuple[EffectSplit, ...] = ()
-    notes: list[Note] = []
     if arm in measured:
         metrics, about_quality = _judge_quality(measured[arm].quality, confidences[arm])
         speed, about_speed = _judge_speed(measured[arm], experiment.settings, confidences[arm])
-        decided, notes = split_findings([*about_quality, *measured[arm].quality.findings])
+        decided, seen = split_findings([*about_quality, *measured[arm].quality.findings])
         reasons += [*decided, about_speed]
         effects, about_effects = _split_effects(arm, experiment, measured, confidences[arm])
-        notes = [*about_effects, *notes, *_about_holm(experiment, confidences[arm])]
+        notes += [*about_effects, *seen, *_about_holm(experiment, confidences[arm])]
     outcome = worst(reason.outcome for reason in reasons)
     return CandidateVerdict(
         arm=arm,
@@ -186,9 +199,23 @@ def _judge_candidate(
         speed=speed,
         confounds=confounds,
         confidence=confidences[arm],
+        parity=parity,
         effects=effects,
         notes=tuple(notes),
     )
+
+
+def _judge_parity(
+    arm: str, experiment: Experiment, examined: Examined
+) -> tuple[ParityJudgement | None, Reason | Note | None]:
+    if not experiment.arms[arm].compiled:
+        return None, None
+    records = {
+        seed: examined.records[arm, seed]
+        for seed in experiment.seeds
+        if examined.was_trained(arm, seed)
+    }
+    return judge_parity(records, experiment.settings.parity)
 
 
 def _confounds(arm: str, experiment: Experiment, examined: Examined) -> tuple[Confound, ...]:

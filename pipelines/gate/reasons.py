@@ -86,6 +86,10 @@ class Code(StrEnum):
     BASELINE_UNSOUND = "baseline.unsound"
     CONFOUND_UNDECLARED = "confound.undeclared"
 
+    PARITY_ALIKE = "parity.alike"
+    PARITY_DIFFERS = "parity.differs"
+    PARITY_CANNOT_TELL = "parity.cannot_tell"
+
     QUALITY_NOT_WORSE = "quality.not_worse"
     QUALITY_WORSE = "quality.worse"
     QUALITY_UNDECIDED = "quality.undecided"

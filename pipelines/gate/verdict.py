@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
@@ -119,6 +120,50 @@ class SpeedJudgement:
     """What to do about the speed, in words."""
 
 
+class ParityAnswer(StrEnum):
+    """What parity says."""
+
+    PASS = "pass"  # noqa: S105 - an answer, no password
+    FAIL = "fail"
+    CANNOT_TELL = "cannot_tell"
+
+
+@dataclass(frozen=True)
+class WorstTensor:
+    """Where the compiled arithmetic is farthest from what eager's rounding explains."""
+
+    tensor: str
+    step: int
+    """From 0, in the order of training."""
+    ratio: float | None
+    """The compiled error as a multiple of what eager's rounding explains: the largest of eager's
+    errors on the tensor, or the precision's epsilon. None: not a finite number."""
+    compiled_error: float | None
+    """Relative to the tensor's norm in float64. None: not a finite number."""
+    eager_error: float
+    """Of the same step."""
+
+
+@dataclass(frozen=True)
+class ParityJudgement:
+    """Whether the compiled graph is the same arithmetic as eager, whatever the model's quality."""
+
+    answer: ParityAnswer
+    sentence: str
+    seed: int
+    """The replicate that it is about; where there are several, the one that speaks for them."""
+    precision: str | None = None
+    """None where there is no parity record at all."""
+    limit: float | None = None
+    steps: int = 0
+    tensors: int = 0
+    judged: int = 0
+    """Tensors on which eager is close enough to float64 to show something."""
+    median_ratio: float | None = None
+    worst: WorstTensor | None = None
+    """None where there is nothing to measure against."""
+
+
 @dataclass(frozen=True)
 class Confound:
     """Something beside the compiler that differs between a candidate and the baseline."""
@@ -149,6 +194,8 @@ class CandidateVerdict:
     """Empty when there is no control with the same compiler, or this is it."""
     notes: tuple[Note, ...] = ()
     """What was seen and decides nothing."""
+    parity: ParityJudgement | None = None
+    """None where the gate was told not to look, the arm has no compiler or nothing can be read."""
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pipelines.gate.reasons import Outcome
 from pipelines.gate.units import NATS, OWN, unit_of
-from pipelines.gate.verdict import MetricJudgement
+from pipelines.gate.verdict import MetricJudgement, ParityAnswer, ParityJudgement
 
 WATCHED = "watched"
 """In the place of an outcome, for what decides nothing."""
@@ -93,3 +94,38 @@ def metric_value(metric: str, value: float | None) -> str:
     if unit_of(metric) == OWN:
         return f"{value:.4g}"
     return f"{value:.4f}" if unit_of(metric) == NATS else f"{value * 100:.2f}%"
+
+
+def parity_answer(parity: ParityJudgement | None) -> str:
+    """``pass``, ``fail`` or ``cannot tell``."""
+    return NOTHING if parity is None else str(parity.answer).replace("_", " ")
+
+
+def parity_outcome(parity: ParityJudgement) -> Outcome:
+    """The outcome whose colour and mark the answer is shown with."""
+    return {
+        ParityAnswer.PASS: Outcome.PASS,
+        ParityAnswer.FAIL: Outcome.FAIL,
+        ParityAnswer.CANNOT_TELL: Outcome.INCONCLUSIVE,
+    }[parity.answer]
+
+
+def parity_rows(parity: ParityJudgement) -> list[tuple[str, str]]:
+    """(what, measured) of a parity probe; the answer and its sentence stand elsewhere."""
+    rows = []
+    if parity.worst is not None and parity.limit is not None:
+        ratio = parity.worst.ratio
+        found = "not a finite number" if ratio is None else f"{ratio:,.3g} times"
+        rows += [
+            (
+                "Largest error, against what eager's rounding explains",
+                f"{found}, limit {parity.limit:g} times",
+            ),
+            ("Where", f"{parity.worst.tensor}, step {parity.worst.step}, seed {parity.seed}"),
+        ]
+    if parity.median_ratio is not None:
+        rows.append(("Typical error (median)", f"{parity.median_ratio:.3g} times"))
+    if parity.steps:
+        compared = f"{parity.steps} steps, {parity.judged} of {parity.tensors} tensors"
+        rows.append(("Compared", f"{compared}, in {parity.precision}"))
+    return rows

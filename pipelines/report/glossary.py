@@ -32,6 +32,12 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
         "A candidate with the baseline's batch size, learning rate and precision. What it differs "
         "by is the compiler's doing; what another candidate differs from it by is not.",
     ),
+    (
+        "parity",
+        "Whether a compiled step computes what an eager step computes: its error against float64 "
+        "as a multiple of what eager's own rounding explains. It says nothing of the trained "
+        "model's quality, and fails a candidate on its own.",
+    ),
     ("pass", "The whole interval is on the good side of the margin: shown to be no worse."),
     ("fail", "The whole interval is on the bad side, or the evidence cannot be trusted."),
     (

@@ -43,6 +43,11 @@ def _candidate(candidate: CandidateVerdict) -> list[str]:
     blocks = [f"## {_text(candidate.arm)}: {candidate.outcome}", _reasons(candidate.reasons)]
     if candidate.notes:
         blocks += ["Also seen, deciding nothing:", _notes(candidate.notes)]
+    if candidate.parity is not None:
+        blocks += [f"### Parity: {formats.parity_answer(candidate.parity)}"]
+        rows = formats.parity_rows(candidate.parity)
+        if rows:
+            blocks.append(_table(("What", "Measured"), ((what, _text(it)) for what, it in rows)))
     whole = [metric for metric in candidate.metrics if metric.part is None]
     slices = [metric for metric in candidate.metrics if metric.part is not None]
     if whole:

@@ -22,6 +22,8 @@ from training.evidence import (
     EvidenceError,
     EvidenceRecord,
     Examples,
+    ParityErrors,
+    ParityRecord,
     SpeedRecord,
     Steps,
     examples_digest,
@@ -75,6 +77,19 @@ class SyntheticExecution:
         examples = dataclasses.replace(record.examples, **columns)
         self.records[arm, seed] = with_examples(record, examples)
 
+    def change_parity(self, arm: str, seed: int, /, **columns: Any) -> None:
+        record = self.record(arm, seed)
+        assert record.parity is not None
+        self.records[arm, seed] = dataclasses.replace(
+            record, parity=dataclasses.replace(record.parity, **columns)
+        )
+
+    def without_parity(self, arm: str, seed: int, obstacle: str | None = None) -> None:
+        """Take the parity record away, or put in its place why there is none."""
+        instead = None if obstacle is None else ParityRecord("fp32", 0, 0.1, obstacle)
+        self.change_evidence(arm, seed, parity=instead)
+        self.records[arm, seed] = dataclasses.replace(self.record(arm, seed), parity=None)
+
     def change_steps(self, arm: str, seed: int, /, **columns: Any) -> None:
         record = self.record(arm, seed)
         assert record.steps is not None
@@ -91,7 +106,7 @@ class SyntheticExecution:
         for (arm, seed), record in self.records.items():
             assert isinstance(record, EvidenceRecord)
             replicate = folder / "evidence" / f"{arm}--{seed}"
-            write_evidence(replicate, record.evidence, record.steps, record.examples)
+            write_evidence(replicate, record.evidence, record.steps, record.examples, record.parity)
             if archives:
                 with tarfile.open(replicate / "output.tar.gz", "w:gz") as archive:
                     archive.add(replicate / "evidence", arcname="evidence")
@@ -149,8 +164,14 @@ def build_record(
             "model": hashlib.sha256(f"{arm} {seed}".encode()).hexdigest(),
         },
     )
+    parity = None
+    if compiled:
+        evidence = dataclasses.replace(evidence, parity=ParityRecord("fp32", 2, 0.2))
+        eager = generator.uniform(2e-7, 6e-7, (2, 3))
+        tensors = np.array(["loss", "logits", "gradient of classifier.weight"])
+        parity = ParityErrors(tensors, eager, np.zeros((2, 3)), compiled=1.1 * eager)
     steps = Steps(loss=np.linspace(1.4, 0.2, STEPS), seconds=seconds)
-    return with_examples(EvidenceRecord(evidence, steps, None), examples)
+    return with_examples(EvidenceRecord(evidence, steps, None, parity), examples)
 
 
 def build_execution(

@@ -30,6 +30,11 @@ def declare(execution, arm, **values):
     execution.experiment = execution.experiment.model_copy(update={"arms": arms})
     for seed in execution.experiment.seeds:
         change_recipe(execution, arm, seed, **values)
+        parity = execution.record(arm, seed).evidence.parity
+        precision = arms[arm].precision
+        execution.change_evidence(
+            arm, seed, parity=dataclasses.replace(parity, precision=precision)
+        )
 
 
 def test_a_control_differs_in_nothing_but_its_compiler(execution):

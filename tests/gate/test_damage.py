@@ -111,6 +111,8 @@ DECISIVE = [
     ("digests", "data"),
     ("digests", "model"),
     ("digests", "examples"),
+    ("parity", "precision"),
+    ("parity", "steps"),
 ]
 """Keys of evidence.json that no other value may stand in."""
 INDIFFERENT = [
@@ -124,6 +126,9 @@ INDIFFERENT = [
     ("speed", "total_seconds"),
     ("peak_memory_bytes",),
     ("failure",),
+    ("parity",),
+    ("parity", "seconds"),
+    ("parity", "obstacle"),
 ]
 """Keys whose other values may be honest; whatever stands there must not crash the gate."""
 odd_values = st.one_of(

@@ -31,7 +31,7 @@ def numbers(count: int = 5) -> Examples:
 @pytest.fixture
 def folder(execution, tmp_path):
     """An evidence folder with examples of predicted numbers."""
-    record = execution.record("fast", 1)
+    record = execution.record("baseline", 1)
     return write_evidence(tmp_path, record.evidence, record.steps, numbers())
 
 
@@ -51,7 +51,7 @@ def test_optional_columns_are_read_back_as_they_were_written(folder):
 
 
 def test_without_them_there_are_none(execution, tmp_path):
-    record = execution.record("fast", 1)
+    record = execution.record("baseline", 1)
     folder = write_evidence(tmp_path, record.evidence, record.steps, record.examples)
     assert set(stored(folder)) == {"ids", "labels", "scores", "losses"}
     examples = read_evidence(folder).examples

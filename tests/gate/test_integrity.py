@@ -12,12 +12,18 @@ from pipelines.gate.reasons import Code, Outcome
 from pipelines.gate.rows import take_rows
 from training.evidence import EvidenceError, EvidenceRecord
 
-INTEGRITY_CODES = {
-    code
-    for code in Code
-    if code.partition(".")[0]
-    not in {"quality", "speed", "baseline", "confound", "slice", "effect", "confidence", "margin"}
+ABOUT_ARMS = {
+    "baseline",
+    "confidence",
+    "confound",
+    "effect",
+    "margin",
+    "parity",
+    "quality",
+    "slice",
+    "speed",
 }
+INTEGRITY_CODES = {code for code in Code if code.partition(".")[0] not in ABOUT_ARMS}
 """Codes of what is wrong with a single replicate."""
 
 

@@ -19,8 +19,11 @@ from pipelines.gate.verdict import (
     Interval,
     MetricJudgement,
     NoiseFloor,
+    ParityAnswer,
+    ParityJudgement,
     SpeedJudgement,
     Verdict,
+    WorstTensor,
 )
 
 ACCURACY = MetricJudgement(
@@ -87,6 +90,18 @@ IN_ONE_LANGUAGE = MetricJudgement(
     example_standard_error=0.0033,
     seeds_needed=None,
     part="language = <de>",
+)
+PARITY = ParityJudgement(
+    answer=ParityAnswer.PASS,
+    sentence="The compiled arithmetic is eager's.",
+    seed=2,
+    precision="fp32",
+    limit=20.0,
+    steps=4,
+    tensors=27,
+    judged=26,
+    median_ratio=0.98,
+    worst=WorstTensor("gradient of <pooler>.bias", 3, 4.52, 5.4e-7, 9.1e-8),
 )
 HOLM = Note(Code.CONFIDENCE_HOLM, "Any of 2 candidates may win, so bounds are at 97.5%.", {})
 SPEED = SpeedJudgement(
@@ -207,6 +222,7 @@ def verdict() -> Verdict:
                 0.975,
                 (),
                 (HOLM,),
+                PARITY,
             ),
             CandidateVerdict("broken", Outcome.FAIL, (FAILED,), (), None, (), 0.975),
         ),

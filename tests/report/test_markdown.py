@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from pipelines.report import render_markdown
@@ -10,7 +11,11 @@ GOLDEN = Path(__file__).parent / "golden" / "report.md"
 
 
 def test_the_markdown_of_a_fixed_verdict_is_the_golden_one(verdict, observations):
-    assert render_markdown(verdict, observations) == GOLDEN.read_text(encoding="utf-8")
+    """UPDATE_GOLDEN=1 writes it."""
+    rendered = render_markdown(verdict, observations)
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.write_text(rendered, encoding="utf-8")
+    assert rendered == GOLDEN.read_text(encoding="utf-8")
 
 
 def test_every_row_of_a_table_has_as_many_cells_as_its_header(verdict, observations):

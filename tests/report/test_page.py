@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from pipelines.gate.observations import Observations
-from pipelines.gate.verdict import Decision, Interval
+from pipelines.gate.verdict import Decision, Interval, ParityAnswer, ParityJudgement
 from pipelines.report import render_html, render_markdown, summary_lines
 
 VOID = {"meta", "br"}
@@ -100,6 +100,10 @@ def test_the_page_has_every_number_of_the_verdict(page):
         "-2.08 points",
         "-2.71 to -1.45",
         "Any of 2 candidates may win",
+        "4.52 times, limit 20 times",
+        "gradient of <pooler>.bias, step 3, seed 2",
+        "0.98 times",
+        "4 steps, 26 of 27 tensors, in fp32",
         "the loss is nan in step 4",
     ):
         assert shown in page.words, shown
@@ -110,6 +114,16 @@ def test_every_reason_stands_in_words_with_its_code(page, verdict):
         for reason in candidate.reasons:
             assert reason.sentence in page.words
             assert str(reason.code) in page.words
+
+
+def test_what_parity_cannot_tell_is_no_pass_on_the_page(verdict, observations):
+    silent = ParityJudgement(ParityAnswer.CANNOT_TELL, "Parity cannot tell: why.", seed=1)
+    candidate = dataclasses.replace(verdict.candidates[0], parity=silent)
+    shown = render_html(dataclasses.replace(verdict, candidates=(candidate,)), observations)
+    heading = shown[shown.index("<h3>Parity") :]
+    badge = heading[: heading.index("</h3>")]
+    assert 'class="badge inconclusive"' in badge
+    assert "cannot tell" in badge
 
 
 def test_every_chart_says_in_words_what_it_shows(page):

@@ -20,6 +20,8 @@ from training.evidence import (
     EvidenceError,
     EvidenceRecord,
     Examples,
+    ParityErrors,
+    ParityRecord,
     SpeedRecord,
     Steps,
     examples_digest,
@@ -32,6 +34,12 @@ EXAMPLES = Examples(
     labels=np.array([0, 1, 1], dtype=np.int64),
     scores=np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]),
     losses=np.array([0.105, 0.223, 0.916]),
+)
+PARITY = ParityErrors(
+    tensors=np.array(["loss", "logits", "gradient of classifier.weight"]),
+    eager=np.array([[1e-8, 2e-7, 3e-7], [2e-8, 1e-7, 4e-7]]),
+    repeated=np.zeros((2, 3)),
+    compiled=np.array([[1e-8, 3e-7, 3e-7], [3e-8, 2e-7, np.inf]]),
 )
 STEPS = Steps(loss=np.array([0.7, 0.6]), seconds=np.array([0.5, 0.01]))
 EVIDENCE = Evidence(
@@ -47,7 +55,10 @@ EVIDENCE = Evidence(
     peak_memory_bytes=123,
     environment={"torch": "2.13.0", "gpu": None},
     digests={"examples": examples_digest(EXAMPLES)},
+    parity=ParityRecord(precision="fp32", steps=2, seconds=0.2),
 )
+ARRAYS = ["steps.npz", "examples.npz", "parity.npz"]
+FILES = ["evidence.json", *ARRAYS]
 
 JSON_VALUES = st.recursive(
     st.none()
@@ -62,7 +73,7 @@ JSON_VALUES = st.recursive(
 
 def written() -> tempfile.TemporaryDirectory[str]:
     folder = tempfile.TemporaryDirectory()
-    write_evidence(folder.name, EVIDENCE, STEPS, EXAMPLES)
+    write_evidence(folder.name, EVIDENCE, STEPS, EXAMPLES, PARITY)
     return folder
 
 
@@ -81,7 +92,8 @@ def read_files(files: dict[str, bytes]) -> EvidenceRecord:
 
 
 def assert_same_arrays(found: EvidenceRecord) -> None:
-    for stored, original in ((found.steps, STEPS), (found.examples, EXAMPLES)):
+    pairs = ((found.steps, STEPS), (found.examples, EXAMPLES), (found.parity, PARITY))
+    for stored, original in pairs:
         assert stored is not None
         for field in dataclasses.fields(original):
             np.testing.assert_array_equal(
@@ -96,8 +108,57 @@ def test_what_was_written_is_read_back() -> None:
     assert_same_arrays(found)
 
 
+def test_evidence_from_before_there_was_parity_is_read(intact: dict[str, bytes]) -> None:
+    raw = json.loads(intact["evidence.json"])
+    del raw["parity"]
+    older = {name: intact[name] for name in ("steps.npz", "examples.npz")}
+    found = read_files({**older, "evidence.json": json.dumps(raw).encode()})
+    assert (found.evidence.parity, found.parity) == (None, None)
+
+
+def test_an_obstacle_stands_in_place_of_parity_errors(tmp_path: Path) -> None:
+    obstacle = ParityRecord("fp32", steps=0, seconds=0.1, obstacle="it has no float64")
+    folder = write_evidence(
+        tmp_path, dataclasses.replace(EVIDENCE, parity=obstacle), STEPS, EXAMPLES
+    )
+    found = read_evidence(folder)
+    assert (found.evidence.parity, found.parity) == (obstacle, None)
+    assert not (folder / "parity.npz").exists()
+
+
+@pytest.mark.parametrize("record", [None, ParityRecord("fp32", 0, 0.1, "it has no float64")])
+def test_parity_errors_without_their_record_are_not_written(
+    tmp_path: Path, record: ParityRecord | None
+) -> None:
+    with pytest.raises(EvidenceError, match="parity errors go with a parity record"):
+        write_evidence(
+            tmp_path, dataclasses.replace(EVIDENCE, parity=record), STEPS, EXAMPLES, PARITY
+        )
+    assert not (tmp_path / "evidence").exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"compiled": PARITY.compiled[:1]}, r"column compiled has shape \(1, 3\)"),
+        ({"eager": PARITY.eager[:, :2]}, r"column eager has shape \(2, 2\)"),
+        ({"repeated": PARITY.repeated - 1}, "column repeated holds a negative error"),
+        ({"tensors": np.array(["loss", "loss", "logits"])}, "names a tensor twice"),
+    ],
+)
+def test_parity_errors_that_do_not_fit_together_are_told(
+    tmp_path: Path, changed: dict[str, Any], message: str
+) -> None:
+    damaged = dataclasses.replace(PARITY, **changed)
+    folder = write_evidence(tmp_path, EVIDENCE, STEPS, EXAMPLES, damaged)
+    with pytest.raises(EvidenceError, match=rf"parity\.npz: .*{message}"):
+        read_evidence(folder)
+
+
 def test_a_failed_job_needs_neither_steps_nor_examples(tmp_path: Path) -> None:
-    failed = dataclasses.replace(EVIDENCE, speed=None, metrics={}, failure="it ran out of memory")
+    failed = dataclasses.replace(
+        EVIDENCE, speed=None, metrics={}, parity=None, failure="it ran out of memory"
+    )
     found = read_evidence(write_evidence(tmp_path, failed))
     assert found == EvidenceRecord(failed, None, None)
 
@@ -120,7 +181,7 @@ def test_the_examples_digest_depends_on_ids_and_labels_only() -> None:
     assert examples_digest(other_order) != digest
 
 
-@pytest.mark.parametrize("name", ["evidence.json", "steps.npz", "examples.npz"])
+@pytest.mark.parametrize("name", FILES)
 def test_a_missing_file_is_named(intact: dict[str, bytes], name: str) -> None:
     with pytest.raises(EvidenceError, match=f"{name} is missing"):
         read_files({other: content for other, content in intact.items() if other != name})
@@ -136,8 +197,9 @@ def paths_into(value: Any, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, 
 ALL_PATHS = sorted(paths_into(dataclasses.asdict(EVIDENCE)))
 OPEN_SECTIONS = [("recipe",), ("metrics",), ("environment",), ("digests",), ("compiler", "proof")]
 """Objects whose names are the writer's choice."""
+OPTIONAL = [("failure",), ("parity",)]
 REQUIRED_PATHS = [
-    path for path in ALL_PATHS if path[:-1] not in OPEN_SECTIONS and path != ("failure",)
+    path for path in ALL_PATHS if path[:-1] not in OPEN_SECTIONS and path not in OPTIONAL
 ]
 
 
@@ -172,7 +234,7 @@ def test_any_value_in_place_of_another_is_accepted_or_an_evidence_error(
         assert isinstance(found.evidence.compiler.graphs, int)
 
 
-@given(name=st.sampled_from(["evidence.json", "steps.npz", "examples.npz"]), data=st.data())
+@given(name=st.sampled_from(FILES), data=st.data())
 def test_a_truncated_file_is_an_evidence_error(
     intact: dict[str, bytes], name: str, data: st.DataObject
 ) -> None:
@@ -182,7 +244,7 @@ def test_a_truncated_file_is_an_evidence_error(
         read_files({**intact, name: content[:kept]})
 
 
-@given(name=st.sampled_from(["steps.npz", "examples.npz"]), data=st.data())
+@given(name=st.sampled_from(ARRAYS), data=st.data())
 def test_a_damaged_byte_never_changes_a_number_unnoticed(
     intact: dict[str, bytes], name: str, data: st.DataObject
 ) -> None:
@@ -197,7 +259,7 @@ def test_a_damaged_byte_never_changes_a_number_unnoticed(
         assert_same_arrays(found)
 
 
-@given(name=st.sampled_from(["evidence.json", "steps.npz", "examples.npz"]), content=st.binary())
+@given(name=st.sampled_from(FILES), content=st.binary())
 def test_arbitrary_bytes_are_an_evidence_error(
     intact: dict[str, bytes], name: str, content: bytes
 ) -> None:
@@ -207,13 +269,13 @@ def test_arbitrary_bytes_are_an_evidence_error(
 
 def test_columns_of_different_lengths_are_told(tmp_path: Path) -> None:
     short = dataclasses.replace(EXAMPLES, losses=EXAMPLES.losses[:2])
-    folder = write_evidence(tmp_path, EVIDENCE, STEPS, short)
+    folder = write_evidence(tmp_path, EVIDENCE, STEPS, short, PARITY)
     with pytest.raises(EvidenceError, match="different lengths"):
         read_evidence(folder)
 
 
 def test_pickled_columns_are_refused(tmp_path: Path) -> None:
-    folder = write_evidence(tmp_path, EVIDENCE, STEPS, EXAMPLES)
+    folder = write_evidence(tmp_path, EVIDENCE, STEPS, EXAMPLES, PARITY)
     losses = np.array([print], dtype=object)
     np.savez(folder / "steps.npz", loss=losses, seconds=np.array([1.0]))
     with pytest.raises(EvidenceError, match=r"steps\.npz cannot be read"):

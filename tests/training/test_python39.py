@@ -6,6 +6,7 @@ COMPILEGATE_TEST_ENVIRONMENTS names (default: .cache/test-environments in the re
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -110,6 +111,22 @@ def test_inductor_is_refused_with_one_sentence(train_job: TrainJob, python39: Pa
     failure = job.evidence().evidence.failure
     assert failure.startswith("inductor needs torch 2.0 or later, this is torch 1.13.1")
     assert "Traceback" not in job.stderr
+
+
+def test_the_parity_probe_runs_on_torch_1_13(python39: Path) -> None:
+    script = REQUIREMENTS.with_name("probe.py")
+    process = subprocess.run(
+        [python39, script],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    found = json.loads(process.stdout.splitlines()[-1])
+    for precision, epsilon in (("fp32", 2.0**-23), ("bf16", 2.0**-7)):
+        assert (found[precision]["obstacle"], found[precision]["steps"]) == (None, 2)
+        assert 0 < found[precision]["largest_error"] < 100 * epsilon
 
 
 def test_the_prepare_job_writes_the_same_tokens(

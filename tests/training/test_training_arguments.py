@@ -38,6 +38,15 @@ def test_a_failure_stops_the_job_unless_told_otherwise() -> None:
     assert read_job([*REQUIRED, "--on_failure", "record"], ENVIRONMENT).on_failure == "record"
 
 
+def test_the_parity_probe_is_short_unless_told_otherwise() -> None:
+    assert read_job(REQUIRED, ENVIRONMENT).parity_steps == 4
+    assert read_job([*REQUIRED, "--parity_steps", "0"], ENVIRONMENT).parity_steps == 0
+
+
+def test_the_parity_probe_is_no_part_of_the_recipe() -> None:
+    assert "parity_steps" not in read_job(REQUIRED, ENVIRONMENT).declared()
+
+
 def test_a_job_without_a_name_is_named_by_its_arm_and_seed() -> None:
     unnamed = {name: value for name, value in ENVIRONMENT.items() if name != "TRAINING_JOB_NAME"}
     assert read_job(REQUIRED, unnamed).name == "control-seed-3"
@@ -56,6 +65,7 @@ def test_a_job_without_a_name_is_named_by_its_arm_and_seed() -> None:
         ("precision", "fp16", "argument --precision: invalid choice: 'fp16'"),
         ("compiler", "xla9", "argument --compiler: invalid choice: 'xla9'"),
         ("seed", "-1", "argument --seed: -1 is not from 0 to 2147483647"),
+        ("parity_steps", "-1", "argument --parity_steps: -1 is not from 0 to 1000"),
         ("learning_rat", "1", "unrecognized arguments: --learning_rat 1"),
     ],
 )

@@ -15,6 +15,8 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from pipelines.gate.config import ParitySettings
+from pipelines.gate.parity import error_ratios
 from training.digests import file_digest
 from training.evidence import examples_digest, read_evidence
 from training.prepared import read_prepared
@@ -132,6 +134,28 @@ def test_inductor_and_eager_take_the_same_early_steps(inductor: Any, eager: Any)
     compiled, plain = inductor.evidence(), eager.evidence()
     assert compiled.evidence.recipe["data_order"] == plain.evidence.recipe["data_order"]
     np.testing.assert_allclose(compiled.steps.loss[:20], plain.steps.loss[:20], rtol=1e-4)
+
+
+def test_inductor_shows_that_its_arithmetic_is_as_good_as_eagers(inductor: Any) -> None:
+    record = inductor.evidence()
+    parity, errors = record.evidence.parity, record.parity
+    assert (parity.precision, parity.steps, parity.obstacle) == ("fp32", 4, None)
+    assert f"parity probe, {parity.seconds:.2f} s: 4 steps compared" in inductor.stdout
+    assert error_ratios(errors, "fp32").max() < ParitySettings().fp32_limit / 2
+    assert errors.repeated.max() == 0
+    assert (errors.compiled != errors.eager).any()  # it is another program all the same
+
+
+def test_the_probe_leaves_no_trace_in_what_is_released(train_job: TrainJob, inductor: Any) -> None:
+    without = train_job(averaging=0.9, compiler="inductor", arm="control", parity_steps=0)
+    record = without.evidence()
+    assert (record.evidence.parity, record.parity) == (None, None)
+    assert record.evidence.digests == inductor.evidence().evidence.digests
+
+
+def test_an_eager_job_has_nothing_to_compare(eager: Any) -> None:
+    assert eager.evidence().evidence.parity is None
+    assert not (eager.evidence_folder / "parity.npz").exists()
 
 
 def test_a_compiled_model_is_saved_like_any_other(inductor: Any, eager: Any) -> None:

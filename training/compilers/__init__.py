@@ -20,6 +20,9 @@ COMPILERS: Dict[str, str] = {
 class Compiler(Protocol):
     """What the training loop needs of a compiler."""
 
+    shares_random_numbers: bool
+    """Whether a compiled step draws the random numbers that the eager one draws at that seed."""
+
     def compile(self, model: Any) -> Callable[..., Any]:
         """The function to call for a training step's forward pass, on the model's own weights.
 

@@ -14,6 +14,8 @@ from training.evidence import CompilerRecord, Scalar
 class Eager:
     """Runs the model as it is."""
 
+    shares_random_numbers = True
+
     def compile(self, model: Any) -> Callable[..., Any]:
         """Returns the model."""
         forward: Callable[..., Any] = model

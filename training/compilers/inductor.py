@@ -20,6 +20,8 @@ CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 class Inductor:
     """Compiles with static shapes, counts the graphs it compiled and the calls they served."""
 
+    shares_random_numbers = True  # by fallback_random
+
     def __init__(self) -> None:
         if not hasattr(torch, "compile"):
             raise CompilerError(

@@ -1,0 +1,69 @@
+"""Probes a small model against itself, and prints what came of it as JSON.
+
+Run by the interpreter of the oldest training container, whose torch has no compiler.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import BertConfig, BertForSequenceClassification
+
+from training.arguments import Recipe
+from training.batches import BatchSource
+from training.compilers import load_compiler
+from training.parity import keep_weights, probe
+from training.plan import plan_run
+from training.prepared import PreparedSplit
+
+DOCUMENTS, SEQUENCE_LENGTH = 16, 8
+
+
+def main() -> None:
+    """Probe in both precisions; one line of JSON."""
+    print(json.dumps({precision: found(precision) for precision in ("fp32", "bf16")}))
+
+
+def found(precision: str) -> dict[str, Any]:
+    recipe = Recipe(batch_size=8, epochs=1, precision=precision)
+    config = BertConfig(
+        vocab_size=20,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=SEQUENCE_LENGTH,
+        problem_type="single_label_classification",
+    )
+    model = BertForSequenceClassification(config)
+    record, errors = probe(
+        model,
+        model,
+        compiler=load_compiler("eager"),
+        initial=keep_weights(model),
+        source=source(),
+        recipe=recipe,
+        plan=plan_run(recipe, DOCUMENTS),
+        seed=1,
+        steps=2,
+    )
+    largest = None if errors is None else float(errors.eager.max())
+    return {"obstacle": record.obstacle, "steps": record.steps, "largest_error": largest}
+
+
+def source() -> BatchSource:
+    draw = np.random.default_rng(0)
+    split = PreparedSplit(
+        input_ids=draw.integers(1, 20, (DOCUMENTS, SEQUENCE_LENGTH)).astype(np.int32),
+        attention_mask=np.ones((DOCUMENTS, SEQUENCE_LENGTH), np.int8),
+        labels=draw.integers(0, 2, DOCUMENTS),
+        ids=np.arange(DOCUMENTS).astype(str),
+    )
+    return BatchSource(split, torch.device("cpu"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""The plan of a run: how many steps it takes, and which batches, in which order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Iterator
+
+from training.arguments import Recipe
+from training.batches import Batch, BatchSource, steps_per_epoch
+from training.failure import InputError
+from training.schedule import warmup_steps
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many steps a run takes."""
+
+    steps: int
+    warmup: int
+    steps_per_epoch: int
+
+
+def plan_run(recipe: Recipe, documents: int) -> Plan:
+    """Raises InputError when the data do not fill one batch."""
+    per_epoch = steps_per_epoch(documents, recipe.batch_size)
+    if per_epoch == 0:
+        raise InputError(
+            f"--batch_size is {recipe.batch_size}, but the train split has {documents} documents"
+        )
+    steps = recipe.epochs * per_epoch
+    if recipe.max_steps:
+        steps = min(steps, recipe.max_steps)
+    return Plan(steps, warmup_steps(steps, recipe.warmup_fraction), per_epoch)
+
+
+def planned_batches(source: BatchSource, recipe: Recipe, plan: Plan, seed: int) -> Iterator[Batch]:
+    """The batch of each step of the run."""
+    taken = 0
+    for epoch in range(recipe.epochs):
+        for batch in source.training(seed, epoch, recipe.batch_size):
+            if taken == plan.steps:
+                return
+            taken += 1
+            yield batch

@@ -1,0 +1,46 @@
+"""What becomes of the gradients of a step: clipped, and AdamW's update at the schedule's rate."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+import torch
+
+from training.arguments import Recipe
+from training.plan import Plan
+from training.schedule import rate_factor
+
+
+class WeightUpdate:
+    """Updates a model's weights from their gradients, step by step of a plan."""
+
+    def __init__(self, model: Any, recipe: Recipe, plan: Plan) -> None:
+        self._model = model
+        self._recipe = recipe
+        self._plan = plan
+        self._optimizer = torch.optim.AdamW(
+            _parameter_groups(model, recipe.weight_decay), lr=recipe.learning_rate
+        )
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step, counted from 0."""
+        plan = self._plan
+        return self._recipe.learning_rate * rate_factor(step, plan.steps, plan.warmup)
+
+    def apply(self, step: int) -> None:
+        """Update the weights, and drop the gradients."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = self.rate(step)
+        if self._recipe.gradient_clip:
+            torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._recipe.gradient_clip)
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+
+
+def _parameter_groups(model: Any, weight_decay: float) -> List[Dict[str, Any]]:
+    """Weight decay on matrices only: biases and normalisation weights have one dimension."""
+    parameters = [each for each in model.parameters() if each.requires_grad]
+    return [
+        {"params": [each for each in parameters if each.dim() > 1], "weight_decay": weight_decay},
+        {"params": [each for each in parameters if each.dim() <= 1], "weight_decay": 0.0},
+    ]
