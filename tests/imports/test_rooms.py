@@ -24,6 +24,7 @@ ROOMS = {
     "pipelines/datasets": {"pipelines.workload", "datasets"},
     "pipelines/definition": {"pipelines.workload", "boto3", "botocore", "regex", "sagemaker"},
     "pipelines/staging": {
+        "pipelines.catalog",
         "pipelines.datasets",
         "pipelines.definition.deployment",
         "pipelines.gate.config",
