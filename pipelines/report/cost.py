@@ -30,13 +30,13 @@ def arm_cells(arm: ArmCost) -> tuple[str, ...]:
 
 
 def gate_sentence(cost: CostFigures) -> str:
-    """What asking cost."""
+    """What asking cost; and why its dollars are not known, where they are not."""
     left_out = cost.jobs_not_counted
     at_least = "at least " if left_out else ""
     why = f"; {_jobs(left_out)} without sound evidence left out" if left_out else ""
     return (
         f"The gate took {at_least}{amount(cost.gate)} of machine time for training: "
-        f"{_jobs(cost.jobs_counted)}, less one of the baseline{why}."
+        f"{_jobs(cost.jobs_counted)}, less one of the baseline{why}.{_why_no_dollars(cost)}"
     )
 
 
@@ -76,6 +76,13 @@ def dollars(value: float) -> str:
     The value is not negative.
     """
     return f"${value:,.2f}" if value >= 1.0 or value == 0.0 else f"${value:.3g}"
+
+
+def _why_no_dollars(cost: CostFigures) -> str:
+    if cost.gate.usd is not None:
+        return ""
+    notes = (arm.price_note for arm in cost.arms if arm.usd_per_hour is None)
+    return f" Dollars are unknown. {next(notes, '')}".rstrip()
 
 
 def _saved(saved: Amount) -> str:
