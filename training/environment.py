@@ -6,7 +6,7 @@ import os
 import platform
 import resource
 import sys
-from typing import Dict
+from typing import Dict, Mapping, Optional
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ def describe(device: torch.device) -> Dict[str, Scalar]:
         "cpu": _cpu_model(),
         "cores_available": _cores_available(),
         "threads": torch.get_num_threads(),
+        "instance_type": _instance_type(os.environ),
         "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
     }
 
@@ -36,6 +37,16 @@ def peak_memory_bytes(device: torch.device) -> int:
         return int(torch.cuda.max_memory_allocated(device))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(peak) * (1 if sys.platform == "darwin" else 1024)  # Linux counts in KiB
+
+
+def _instance_type(variables: Mapping[str, str]) -> Optional[str]:
+    """The SageMaker instance that this is; None where a job only pretends to run on one.
+
+    A local run has the variables of SageMaker too, but its ARN lies in no region: "local".
+    """
+    region = (variables.get("TRAINING_JOB_ARN", "").split(":") + [""] * 4)[3]
+    on_sagemaker = region not in ("", "local")
+    return (variables.get("SM_CURRENT_INSTANCE_TYPE") or None) if on_sagemaker else None
 
 
 def _cores_available() -> int:

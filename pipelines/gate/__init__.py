@@ -14,6 +14,7 @@ Pure but for `evidence_folders` and `experiment_file`, which read files. The pat
     effects             candidate, control    -> the compiler's share, and the rest's
     speed               step times            -> does it train faster?
     multiplicity        several candidates    -> the confidence that each one needs
+    cost                seconds, prices       -> what it took, when that is repaid (cost_figures)
     decision            all of these          -> which arm's model is released
     judge               composes them into a Verdict (verdict, reasons)
     observations        records               -> what the report page draws

@@ -183,6 +183,21 @@ class ArmDeclaration(_Strict):
     batch_size: int = Field(ge=1)
     learning_rate: float = Field(gt=0, allow_inf_nan=False)
     precision: Literal["fp32", "bf16"]
+    instance_type: Annotated[str, StringConstraints(min_length=1, max_length=60)] | None = None
+    """Where its jobs are to run. What they cost is told only where their evidence says so too."""
+    usd_per_hour: float | None = Field(default=None, ge=1e-4, le=1e5)
+    """Price of that instance; None when it is not known."""
+    price_note: Annotated[str, StringConstraints(max_length=200)] | None = None
+    """When and where that was the price, or why there is none."""
+
+    @model_validator(mode="after")
+    def _a_price_is_that_of_an_instance(self) -> Self:
+        if self.usd_per_hour is not None and self.instance_type is None:
+            raise ValueError(
+                f"usd_per_hour is {self.usd_per_hour:g} without instance_type, "
+                "allowed: both, since it is that instance's price"
+            )
+        return self
 
     @property
     def compiled(self) -> bool:

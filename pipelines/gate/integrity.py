@@ -116,6 +116,8 @@ def _magnitudes(evidence: Evidence) -> Iterator[tuple[str, float, float]]:
     if evidence.speed is not None:
         yield "speed.train_seconds", evidence.speed.train_seconds, MOST_SECONDS
         yield "speed.total_seconds", evidence.speed.total_seconds, MOST_SECONDS
+    if evidence.parity is not None:
+        yield "parity.seconds", evidence.parity.seconds, MOST_SECONDS
     for name in ("graphs", "graph_breaks", "recompilations"):
         yield f"compiler.{name}", getattr(evidence.compiler, name), MOST_BYTES
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pipelines.gate.agreement import Replicate
 from pipelines.gate.config import Experiment, GateSettings
 from pipelines.gate.confounds import find_confounds, undeclared
+from pipelines.gate.cost import cost_of
 from pipelines.gate.decision import decide
 from pipelines.gate.effects import find_controls, split_effect
 from pipelines.gate.examination import Examined, Records, examine
@@ -95,6 +96,7 @@ def judge(
         decision=decide(baseline, candidates, first_seed=experiment.seeds[0]),
         baseline=baseline,
         candidates=candidates,
+        cost=cost_of(experiment, examined, candidates),
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from pipelines.gate.cost_figures import CostFigures
 from pipelines.gate.reasons import Note, Outcome, Reason
 
 SCHEMA_VERSION: Final = 1
@@ -242,6 +243,8 @@ class Verdict:
     decision: Decision
     baseline: BaselineVerdict
     candidates: tuple[CandidateVerdict, ...]
+    cost: CostFigures | None = None
+    """None when no job's evidence is sound."""
     schema_version: Literal[1] = SCHEMA_VERSION
 
     def to_json(self) -> str:

@@ -19,7 +19,7 @@ from pipelines.gate.verdict import (
     SpeedJudgement,
     Verdict,
 )
-from pipelines.report import formats
+from pipelines.report import cost, formats
 from pipelines.report.charts import (
     Strip,
     break_even_chart,
@@ -100,6 +100,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals["formats"] = formats
+    environment.globals["cost_words"] = cost
     environment.globals["unit_of"] = unit_of
     environment.globals["marks"] = {
         Outcome.PASS: "\N{CHECK MARK}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from pipelines.gate.cost_figures import CostFigures
 from pipelines.gate.observations import Observations, ReplicateObservation
 from pipelines.gate.reasons import Note, Reason
 from pipelines.gate.units import unit_of
@@ -15,7 +16,7 @@ from pipelines.gate.verdict import (
     SpeedJudgement,
     Verdict,
 )
-from pipelines.report import formats
+from pipelines.report import cost, formats
 from pipelines.report.glossary import GLOSSARY
 
 _SPECIAL = "\\`*_{}[]<>#|!~&$"
@@ -32,6 +33,8 @@ def render_markdown(verdict: Verdict, observations: Observations) -> str:
     for candidate in verdict.candidates:
         blocks += _candidate(candidate)
     blocks += _baseline(verdict.baseline)
+    if verdict.cost is not None:
+        blocks += _cost(verdict.cost)
     blocks += ["## Replicates", _replicates(observations.replicates)]
     blocks += ["## Arms and where they ran", _arms(observations)]
     blocks += ["## What the words mean"]
@@ -82,6 +85,21 @@ def _baseline(baseline: BaselineVerdict) -> list[str]:
                 ),
             )
         )
+    return blocks
+
+
+def _cost(figures: CostFigures) -> list[str]:
+    arms = (
+        (_text(arm.arm), *(_text(cell) for cell in cost.arm_cells(arm))) for arm in figures.arms
+    )
+    blocks = [
+        "## What it cost, and when that is repaid",
+        _text(cost.gate_sentence(figures)),
+        _table(("Arm", *cost.ARM_HEADER), arms),
+    ]
+    for candidate in figures.candidates:
+        rows = [(what, _text(measured)) for what, measured in cost.candidate_rows(candidate)]
+        blocks.append(_table((_text(candidate.arm), "Measured"), rows))
     return blocks
 
 

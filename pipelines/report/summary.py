@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pipelines.gate.cost_figures import CostFigures
 from pipelines.gate.reasons import Outcome, Reason
 from pipelines.gate.verdict import CandidateVerdict, Verdict
+from pipelines.report import cost
 
 MOST_LINES = 15
 MOST_WIDTH = 300
@@ -17,6 +19,9 @@ def summary_lines(verdict: Verdict) -> list[str]:
         lines += _reasons(verdict.baseline.reasons, Outcome.FAIL)
     for candidate in verdict.candidates:
         lines += _candidate(candidate)
+        lines += _to_settle(candidate.arm, verdict.cost)
+    if verdict.cost is not None:
+        lines.append(cost.gate_sentence(verdict.cost))
     if len(lines) > MOST_LINES:
         lines = [*lines[: MOST_LINES - 1], "... the report has the rest"]
     return [_one_line(line) for line in lines]
@@ -26,6 +31,16 @@ def _candidate(candidate: CandidateVerdict) -> list[str]:
     return [
         f"{candidate.arm}: {candidate.outcome}",
         *_reasons(candidate.reasons, candidate.outcome),
+    ]
+
+
+def _to_settle(arm: str, figures: CostFigures | None) -> list[str]:
+    """What more seeds would cost, where they would settle what is undecided."""
+    known = () if figures is None else figures.candidates
+    return [
+        f"  To settle its metrics: {cost.more_seeds(item)}."
+        for item in known
+        if item.arm == arm and item.more_seeds is not None
     ]
 
 

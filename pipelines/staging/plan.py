@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from pipelines.catalog import Price, price_of
 from pipelines.datasets import RawData
 from pipelines.datasets.raw_data import Announce
 from pipelines.definition.deployment import Deployment, Sources
@@ -16,7 +17,7 @@ from pipelines.gate.config import ArmDeclaration, Experiment
 from pipelines.staging.object_store import ObjectStore
 from pipelines.staging.source_tree import SourceTree, gate_tree, training_tree
 from pipelines.workload import Workload
-from pipelines.workload.declaration import BASELINE
+from pipelines.workload.declaration import BASELINE, Arm
 
 DIGEST_LENGTH = 32
 """Hexadecimal digits of a digest in a key: 128 bits, short enough to read."""
@@ -70,16 +71,24 @@ def experiment_of(workload: Workload) -> Experiment:
         workload=workload.name,
         baseline=BASELINE,
         arms={
-            name: ArmDeclaration(
-                compiler=arm.compiler,
-                batch_size=arm.batch_size,
-                learning_rate=arm.learning_rate,
-                precision=arm.precision,
-            )
+            name: _declaration(arm, arm.instance_type or workload.compute.instance_type)
             for name, arm in workload.arms.items()
         },
         seeds=list(workload.seeds),
         settings=workload.gate,
+    )
+
+
+def _declaration(arm: Arm, instance_type: str) -> ArmDeclaration:
+    price = price_of(instance_type)
+    return ArmDeclaration(
+        compiler=arm.compiler,
+        batch_size=arm.batch_size,
+        learning_rate=arm.learning_rate,
+        precision=arm.precision,
+        instance_type=instance_type,
+        usd_per_hour=price.usd_per_hour if isinstance(price, Price) else None,
+        price_note=price.note if isinstance(price, Price) else price.reason,
     )
 
 

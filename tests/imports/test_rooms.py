@@ -18,11 +18,13 @@ ROOMS = {
     "pipelines/report": {"pipelines.gate", "training.evidence", *GATE_IMAGE},
     "pipelines/gate_job.py": {"pipelines.gate", "pipelines.report", *GATE_IMAGE},
     "pipelines/gather_job.py": set(),
+    "pipelines/catalog": set(),
     "pipelines/local": {"packaging"},
     "pipelines/workload": {"pipelines.gate.config", "pydantic", "pydantic_core"},
     "pipelines/datasets": {"pipelines.workload", "datasets"},
     "pipelines/definition": {"pipelines.workload", "boto3", "botocore", "regex", "sagemaker"},
     "pipelines/staging": {
+        "pipelines.catalog",
         "pipelines.datasets",
         "pipelines.definition.deployment",
         "pipelines.gate.config",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pipelines.gate.cost_figures import Amount, ArmCost, CandidateCost, CostFigures, MoreSeeds
 from pipelines.gate.observations import (
     ArmObservation,
     Curve,
@@ -131,6 +132,45 @@ UNDECIDED = Reason(
     {"metric": "log_loss"},
 )
 FASTER = Reason(Code.SPEED_FASTER, Outcome.PASS, "Speed-up 1.37 times.", {"speedup": 1.37})
+COST = CostFigures(
+    arms=(
+        ArmCost(
+            arm="baseline",
+            jobs=2,
+            training=Amount(3600.0, 1.408),
+            job=Amount(3780.0, 1.4784),
+            samples_per_second=480.2,
+            samples_per_dollar=1_227_784.0,
+            instance_type="ml.g5.xlarge",
+            usd_per_hour=1.408,
+            price_note="on demand in us-east-1, 2026-08, confidence high",
+        ),
+        ArmCost(
+            arm="larger-batch",
+            jobs=2,
+            training=Amount(2700.0, None),
+            job=Amount(2880.0, None),
+            samples_per_second=657.9,
+            samples_per_dollar=None,
+            instance_type=None,
+            usd_per_hour=None,
+            price_note="Jobs ran on <b>, and the price is of ml.g5.xlarge.",
+        ),
+    ),
+    gate=Amount(9540.0, None),
+    jobs_counted=4,
+    jobs_not_counted=2,
+    candidates=(
+        CandidateCost(
+            arm="larger-batch",
+            saved=Amount(900.0, None),
+            retrainings_to_repay=11,
+            repaid_in="seconds",
+            break_even_runs=1.165,
+            more_seeds=MoreSeeds(3, Amount(19_980.0, None)),
+        ),
+    ),
+)
 FAILED = Reason(
     Code.ARM_FAILED, Outcome.FAIL, "Seed 2: the arm could not be trained: a | b <loss> is nan.", {}
 )
@@ -226,6 +266,7 @@ def verdict() -> Verdict:
             ),
             CandidateVerdict("broken", Outcome.FAIL, (FAILED,), (), None, (), 0.975),
         ),
+        cost=COST,
     )
 
 

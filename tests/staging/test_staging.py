@@ -14,6 +14,7 @@ from pipelines.definition.deployment import local_deployment
 from pipelines.gate.config import Experiment
 from pipelines.local.object_store import ObjectStore
 from pipelines.staging import SourceTree, image_tags, plan_staging
+from pipelines.staging.plan import experiment_of
 from pipelines.workload import read_workload
 
 WORKLOAD = Path(__file__).parents[1] / "definition" / "topics.toml"
@@ -70,6 +71,25 @@ def test_everything_is_put_where_the_sources_say(tmp_path: Path) -> None:
     experiment = Experiment.model_validate_json(stored)
     assert experiment.seeds == [7, 8]
     assert experiment.arms["compiled"].precision == "bf16"
+
+
+def test_the_gate_is_told_the_price_of_each_arm_s_instance_or_why_there_is_none() -> None:
+    workload = read_workload(WORKLOAD)
+    elsewhere = workload.arms["compiled"].model_copy(update={"instance_type": "ml.z9.huge"})
+    changed = workload.model_copy(
+        update={
+            "arms": {**workload.arms, "compiled": elsewhere},
+            "compute": workload.compute.model_copy(update={"instance_type": "ml.g5.2xlarge"}),
+        }
+    )
+    arms = experiment_of(changed).arms
+    assert (arms["baseline"].instance_type, arms["baseline"].usd_per_hour) == (
+        "ml.g5.2xlarge",
+        1.515,
+    )
+    assert "2026-08" in str(arms["baseline"].price_note)
+    assert (arms["compiled"].instance_type, arms["compiled"].usd_per_hour) == ("ml.z9.huge", None)
+    assert arms["compiled"].price_note == "the catalog has no price of ml.z9.huge"
 
 
 def test_staging_twice_writes_nothing_the_second_time(tmp_path: Path) -> None:

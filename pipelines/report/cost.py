@@ -1,0 +1,117 @@
+"""Cost in words: what the page, the Markdown and the terminal's lines say of it. Pure."""
+
+from __future__ import annotations
+
+from pipelines.gate.cost_figures import Amount, ArmCost, CandidateCost, CostFigures
+from pipelines.report import formats
+
+ARM_HEADER = (
+    "Training, mean",
+    "Whole job, mean",
+    "Samples per second",
+    "Samples per dollar",
+    "Dollars an hour",
+)
+
+
+def arm_cells(arm: ArmCost) -> tuple[str, ...]:
+    """The cells of one arm, as ARM_HEADER names them."""
+    return (
+        amount(arm.training),
+        amount(arm.job),
+        formats.rate(arm.samples_per_second),
+        formats.NOTHING if arm.samples_per_dollar is None else f"{arm.samples_per_dollar:,.0f}",
+        (
+            f"unknown. {arm.price_note}"
+            if arm.usd_per_hour is None
+            else f"{dollars(arm.usd_per_hour)} ({arm.instance_type}, {arm.price_note})"
+        ),
+    )
+
+
+def gate_sentence(cost: CostFigures) -> str:
+    """What asking cost; and why its dollars are not known, where they are not."""
+    left_out = cost.jobs_not_counted
+    at_least = "at least " if left_out else ""
+    why = f"; {_jobs(left_out)} without sound evidence left out" if left_out else ""
+    return (
+        f"The gate took {at_least}{amount(cost.gate)} of machine time for training: "
+        f"{_jobs(cost.jobs_counted)}, less one of the baseline{why}.{_why_no_dollars(cost)}"
+    )
+
+
+def candidate_rows(candidate: CandidateCost) -> list[tuple[str, str]]:
+    """(what, measured) of what turning a candidate on costs and saves."""
+    rows = [
+        ("Saved by each retraining", _saved(candidate.saved)),
+        ("Retrainings that repay the gate", _repaid(candidate)),
+        ("Break-even, in runs", _runs(candidate.break_even_runs)),
+    ]
+    if candidate.more_seeds is not None:
+        rows.append(("To settle its undecided metrics", more_seeds(candidate)))
+    return rows
+
+
+def more_seeds(candidate: CandidateCost) -> str:
+    """What it takes to settle the undecided metrics; empty where seeds would not."""
+    more = candidate.more_seeds
+    if more is None:
+        return ""
+    return (
+        f"about {more.seeds} more seed{'' if more.seeds == 1 else 's'}, "
+        f"{_jobs(2 * more.seeds)}: {amount(more.amount)} of machine time"
+    )
+
+
+def amount(value: Amount) -> str:
+    """A time, with its dollars where they are known: ``4.1 min ($0.25)``."""
+    if value.usd is None:
+        return formats.seconds(value.seconds)
+    return f"{formats.seconds(value.seconds)} ({dollars(value.usd)})"
+
+
+def dollars(value: float) -> str:
+    """Whole cents from a dollar on, else two significant digits or more: ``$12.30``, ``$0.0042``.
+
+    The value is not negative.
+    """
+    return f"${value:,.2f}" if value >= 1.0 or value == 0.0 else f"${value:.3g}"
+
+
+def _why_no_dollars(cost: CostFigures) -> str:
+    if cost.gate.usd is not None:
+        return ""
+    notes = (arm.price_note for arm in cost.arms if arm.usd_per_hour is None)
+    return f" Dollars are unknown. {next(notes, '')}".rstrip()
+
+
+def _saved(saved: Amount) -> str:
+    time = (
+        formats.seconds(saved.seconds)
+        if saved.seconds > 0.0
+        else f"nothing, it takes {formats.seconds(-saved.seconds)} longer"
+    )
+    if saved.usd is None:
+        return time
+    if saved.usd < 0.0:
+        return f"{time}; it costs {dollars(-saved.usd)} more"
+    return f"{time}; {dollars(saved.usd)}"
+
+
+def _repaid(candidate: CandidateCost) -> str:
+    count = candidate.retrainings_to_repay
+    if count is None:
+        return "never"
+    return f"{count:,}, counted in {candidate.repaid_in}"
+
+
+def _runs(runs: float | None) -> str:
+    if runs is None:
+        return "never"
+    if runs <= 1.0:
+        return f"within one: after {runs * 100:.0f}% of a run like these"
+    return f"{runs:,.1f} times the length of these runs"
+
+
+def _jobs(count: int) -> str:
+    return f"{count:,} job{'' if count == 1 else 's'}"

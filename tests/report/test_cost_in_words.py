@@ -1,0 +1,92 @@
+"""What the report and the terminal say of cost."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from pipelines.gate.cost_figures import Amount, CandidateCost
+from pipelines.report import render_html, render_markdown, summary_lines
+from pipelines.report.cost import amount, candidate_rows, dollars
+
+
+def candidate(**fields: object) -> dict[str, str]:
+    """The rows of a candidate that saves 45 s and 4.5 cents."""
+    cost = CandidateCost(
+        arm="fast",
+        saved=Amount(45.0, 0.045),
+        retrainings_to_repay=11,
+        repaid_in="dollars",
+        break_even_runs=0.42,
+        more_seeds=None,
+    )
+    return dict(candidate_rows(dataclasses.replace(cost, **fields)))
+
+
+def test_a_saving_and_when_it_repays_the_gate_are_said_with_their_units():
+    assert candidate() == {
+        "Saved by each retraining": "45.0 s; $0.045",
+        "Retrainings that repay the gate": "11, counted in dollars",
+        "Break-even, in runs": "within one: after 42% of a run like these",
+    }
+
+
+def test_never_is_said_where_nothing_is_saved():
+    rows = candidate(saved=Amount(-30.0, None), retrainings_to_repay=None, break_even_runs=None)
+    assert rows["Saved by each retraining"] == "nothing, it takes 30.0 s longer"
+    assert rows["Retrainings that repay the gate"] == "never"
+    assert rows["Break-even, in runs"] == "never"
+
+
+def test_faster_and_dearer_is_said_as_both():
+    rows = candidate(saved=Amount(45.0, -0.01), retrainings_to_repay=None)
+    assert rows["Saved by each retraining"] == "45.0 s; it costs $0.01 more"
+
+
+@pytest.mark.parametrize(
+    ("usd", "text"),
+    [
+        (0.0, "$0.00"),
+        (0.00421, "$0.00421"),
+        (0.25, "$0.25"),
+        (1.408, "$1.41"),
+        (1234.5, "$1,234.50"),
+    ],
+)
+def test_dollars_keep_the_digits_that_matter(usd, text):
+    assert dollars(usd) == text
+
+
+def test_an_amount_without_dollars_shows_none():
+    assert amount(Amount(90.0, None)) == "90.0 s"
+
+
+def test_the_terminal_says_what_the_gate_took_and_what_would_settle_it(verdict):
+    lines = summary_lines(verdict)
+    assert "  To settle its metrics: about 3 more seeds, 6 jobs: 5.5 h of machine time." in lines
+    assert lines[-1] == (
+        "The gate took at least 2.6 h of machine time for training: 4 jobs, less one of the "
+        "baseline; 2 jobs without sound evidence left out. Dollars are unknown. "
+        "Jobs ran on <b>, and the price is of ml.g5.xlarge."
+    )
+
+
+def test_known_dollars_need_no_explanation(verdict):
+    cost = dataclasses.replace(verdict.cost, gate=Amount(9540.0, 3.731), jobs_not_counted=0)
+    assert summary_lines(dataclasses.replace(verdict, cost=cost))[-1] == (
+        "The gate took 2.6 h ($3.73) of machine time for training: 4 jobs, less one of the "
+        "baseline."
+    )
+
+
+@pytest.mark.parametrize("render", [render_html, render_markdown])
+def test_a_verdict_without_cost_has_no_section_of_it(render, verdict, observations):
+    assert "What it cost" in render(verdict, observations)
+    assert "What it cost" not in render(dataclasses.replace(verdict, cost=None), observations)
+
+
+def test_why_a_price_is_unknown_is_shown_and_escaped(verdict, observations):
+    page = render_html(verdict, observations)
+    assert "unknown. Jobs ran on &lt;b&gt;, and the price is of ml.g5.xlarge." in page
+    assert "<b>, and" not in page

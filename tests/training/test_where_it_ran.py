@@ -1,0 +1,28 @@
+"""What a job says of the machine it ran on."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pipelines.local.job import ACCOUNT
+from training.environment import describe
+
+
+def instance_type(monkeypatch: pytest.MonkeyPatch, arn: str | None) -> object:
+    monkeypatch.setenv("SM_CURRENT_INSTANCE_TYPE", "ml.g5.xlarge")
+    monkeypatch.delenv("TRAINING_JOB_ARN", raising=False)
+    if arn is not None:
+        monkeypatch.setenv("TRAINING_JOB_ARN", arn)
+    return describe(torch.device("cpu"))["instance_type"]
+
+
+def test_a_job_on_sagemaker_says_which_instance_it_ran_on(monkeypatch):
+    arn = "arn:aws:sagemaker:us-west-2:123456789012:training-job/one"
+    assert instance_type(monkeypatch, arn) == "ml.g5.xlarge"
+
+
+@pytest.mark.parametrize("arn", [f"{ACCOUNT}:training-job/one", "one", "", None])
+def test_a_job_anywhere_else_does_not_pass_for_the_instance_it_declares(monkeypatch, arn):
+    """Or the price of that instance would be put on the seconds of this machine."""
+    assert instance_type(monkeypatch, arn) is None
