@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,14 @@ def workload(**changes: Any) -> Workload:
 
 
 def definition_of(declared: Workload) -> dict[str, Any]:
-    definition: dict[str, Any] = json.loads(compile_definition(declared, DEPLOYMENT, SOURCES))
+    definition: dict[str, Any] = json.loads(compiled(declared.model_dump_json()))
     return definition
+
+
+@cache
+def compiled(declared: str) -> str:
+    """Compiling takes the better part of a second, and most tests ask about the same workload."""
+    return compile_definition(Workload.model_validate_json(declared), DEPLOYMENT, SOURCES)
 
 
 def steps_of(definition: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -52,10 +59,10 @@ def steps_of(definition: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def test_the_definition_is_the_golden_one() -> None:
     """To accept a change: compile tests/definition/topics.toml with the names above."""
-    compiled = compile_definition(workload(), DEPLOYMENT, SOURCES)
+    found = compile_definition(workload(), DEPLOYMENT, SOURCES)
     if os.environ.get("UPDATE_GOLDEN"):
-        GOLDEN.write_text(compiled, encoding="utf-8")
-    assert compiled == GOLDEN.read_text(encoding="utf-8")
+        GOLDEN.write_text(found, encoding="utf-8")
+    assert found == GOLDEN.read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

@@ -56,6 +56,8 @@ def priced(execution):
         take(execution, arm, train=train, total=train + 20.0)
         run_on(execution, arm, G5)
         declare(execution, arm, instance_type=G5, usd_per_hour=3.6, price_note="in 2026-08")
+    for seed in execution.experiment.seeds:
+        execution.without_parity("fast", seed)  # a probe's seconds are the gate's cost too
     return execution
 
 
