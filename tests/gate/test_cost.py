@@ -42,6 +42,8 @@ def take(execution, arm: str, *, train: float, total: float) -> None:
         speed = execution.record(arm, seed).evidence.speed
         changed = dataclasses.replace(speed, train_seconds=train, total_seconds=total)
         execution.change_evidence(arm, seed, speed=changed)
+        # The seconds of a parity probe would be part of the gate's cost.
+        execution.without_parity(arm, seed)
 
 
 def cost(verdict: Verdict, arm: str) -> ArmCost:
@@ -56,8 +58,6 @@ def priced(execution):
         take(execution, arm, train=train, total=train + 20.0)
         run_on(execution, arm, G5)
         declare(execution, arm, instance_type=G5, usd_per_hour=3.6, price_note="in 2026-08")
-    for seed in execution.experiment.seeds:
-        execution.without_parity("fast", seed)  # a probe's seconds are the gate's cost too
     return execution
 
 
