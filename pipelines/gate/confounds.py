@@ -19,6 +19,12 @@ from training.evidence import Evidence, Scalar
 FOLLOWS_FROM_BATCH_SIZE = frozenset({"steps", "warmup_steps", "steps_per_epoch", "data_order"})
 """Recipe keys that change with the batch size: fewer, larger steps over the same epochs."""
 
+FOLLOWS_FROM_INSTANCE_TYPE = frozenset(
+    {"instance_type", "cpu", "cores_available", "gpu", "platform", "threads"}
+)
+"""Environment values that may change with the instance an arm declares; library versions may not:
+they are the image's."""
+
 DECLARED = ("batch_size", "learning_rate", "precision")
 
 NOT_COMPARED = frozenset({"arm", "seed", "compiler", "on_failure"})
@@ -49,8 +55,9 @@ def find_confounds(
     environments = _differences(
         [item.environment for item in baseline], [item.environment for item in candidate]
     )
+    other_instance = baseline_declaration.instance_type != candidate_declaration.instance_type
     found += [
-        Confound(key, before, after, intended=False, why="environment, not declared")
+        _environment_confound(key, before, after, other_instance=other_instance)
         for key, before, after in environments
     ]
     return tuple(found)
@@ -78,6 +85,12 @@ def _recipe_confound(key: str, before: str, after: str, declared: set[str]) -> C
     if key in FOLLOWS_FROM_BATCH_SIZE and "batch_size" in declared:
         return Confound(key, before, after, intended=True, why="follows from batch_size")
     return Confound(key, before, after, intended=False, why="recipe, not declared")
+
+
+def _environment_confound(key: str, before: str, after: str, *, other_instance: bool) -> Confound:
+    if other_instance and key in FOLLOWS_FROM_INSTANCE_TYPE:
+        return Confound(key, before, after, intended=True, why="follows from instance_type")
+    return Confound(key, before, after, intended=False, why="environment, not declared")
 
 
 def _differences(

@@ -115,3 +115,23 @@ def test_the_intervals_are_still_computed_for_a_confounded_candidate(execution):
     assert [metric.outcome for metric in candidate.metrics] == [Outcome.PASS, Outcome.PASS]
     assert candidate.reasons[0].outcome is Outcome.FAIL
     assert candidate.confounds[0].name == "torch"
+
+
+def test_other_hardware_follows_from_a_declared_instance_type_and_from_nothing_else(execution):
+    for seed in execution.experiment.seeds:
+        change_environment(execution, "fast", seed, cpu="another", instance_type="ml.g5.xlarge")
+    assert not confounds(execution)["cpu"].intended
+    arms = dict(execution.experiment.arms)
+    arms["fast"] = arms["fast"].model_copy(update={"instance_type": "ml.g5.xlarge"})
+    execution.experiment = execution.experiment.model_copy(update={"arms": arms})
+    found = confounds(execution)
+    assert found["cpu"].intended
+    assert found["instance_type"].why == "follows from instance_type"
+
+
+def test_another_library_version_does_not_follow_from_another_instance_type(execution):
+    arms = dict(execution.experiment.arms)
+    arms["fast"] = arms["fast"].model_copy(update={"instance_type": "ml.g5.xlarge"})
+    execution.experiment = execution.experiment.model_copy(update={"arms": arms})
+    change_environment(execution, "fast", 1, torch="2.12.1")
+    assert not confounds(execution)["torch"].intended

@@ -94,7 +94,6 @@ def test_what_saves_nothing_never_repays_the_gate(priced):
 def test_a_faster_arm_on_a_dearer_instance_is_judged_by_dollars(priced):
     run_on(priced, "fast", "ml.p5.48xlarge")
     declare(priced, "fast", instance_type="ml.p5.48xlarge", usd_per_hour=7.2)
-    # Another instance is a confound, which fails the candidate; what it costs is told all the same.
     candidate = priced.judge().cost.candidates[0]
     assert candidate.saved.seconds == pytest.approx(45.0)
     assert candidate.saved.usd == pytest.approx(-0.01)
