@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,7 +17,12 @@ from pipelines.local import (
     list_packages,
 )
 
-REPORTS = ("report.html", "report.md", "verdict.json")
+if TYPE_CHECKING:
+    from pipelines.report.execution import ExecutionFacts
+
+REPORT = "report.html"
+REPORT_MARKDOWN = "report.md"
+KEPT = (REPORT, REPORT_MARKDOWN, "verdict.json")
 
 
 def show_outcome(result: ExecutionResult, home: Path) -> int:
@@ -24,8 +30,10 @@ def show_outcome(result: ExecutionResult, home: Path) -> int:
     verdict = verdict_folder(result, home)
     if verdict is not None:
         _show_verdict(verdict)
-        kept = _keep_reports(verdict, result.folder)
-        click.echo(f"\nreport: {kept / REPORTS[0]}")
+        _keep_reports(verdict, result.folder)
+    if verdict is None or not (verdict / REPORT).is_file():
+        _write_reports(result)
+    click.echo(f"\nreport: {result.folder / REPORT}")
     for model in _registered(result, home):
         click.echo(f"model:  {model}")
     return _exit_status(result)
@@ -37,9 +45,9 @@ def verdict_folder(result: ExecutionResult, home: Path) -> Path | None:
     for step in result.steps.values():
         outputs = step.properties.get("ProcessingOutputConfig", {}).get("Outputs", [])
         for output in outputs:
-            folder = store.path(output["S3Output"]["S3Uri"])
-            if (folder / "verdict.json").is_file():
-                return folder
+            uri = output.get("S3Output", {}).get("S3Uri")
+            if uri is not None and (store.path(uri) / "verdict.json").is_file():
+                return store.path(uri)
     return None
 
 
@@ -60,14 +68,56 @@ def _show_verdict(folder: Path) -> None:
         click.echo(line)
 
 
-def _keep_reports(verdict: Path, folder: Path) -> Path:
+def _keep_reports(verdict: Path, folder: Path) -> None:
     """Copy the report beside the execution's other files, where one looks for it first."""
-    for name in REPORTS:
+    for name in KEPT:
         if (verdict / name).is_file():
             part = folder / f".{name}.part"
             shutil.copyfile(verdict / name, part)
             part.replace(folder / name)
-    return folder
+
+
+def _write_reports(result: ExecutionResult) -> None:
+    """The page of an execution that came to no verdict of this program's own."""
+    from pipelines.report.execution import (  # noqa: PLC0415  jinja2 takes time
+        render_execution_html,
+        render_execution_markdown,
+    )
+
+    facts = _facts(result)
+    for name, text in (
+        (REPORT, render_execution_html(facts)),
+        (REPORT_MARKDOWN, render_execution_markdown(facts)),
+    ):
+        part = result.folder / f".{name}.part"
+        part.write_text(text, encoding="utf-8")
+        part.replace(result.folder / name)
+
+
+def _facts(result: ExecutionResult) -> ExecutionFacts:
+    from pipelines.report.execution import ExecutionFacts, StepFacts  # noqa: PLC0415
+
+    return ExecutionFacts(
+        execution_id=result.execution_id,
+        pipeline=result.pipeline_name,
+        status=result.status,
+        failure=result.failure,
+        steps=[
+            StepFacts(
+                name=step.name,
+                type=step.type,
+                status=step.status,
+                seconds=step.seconds,
+                cached=step.cached,
+                metrics={
+                    metric["MetricName"]: float(metric["Value"])
+                    for metric in step.properties.get("FinalMetricDataList", [])
+                },
+                failure=step.failure,
+            )
+            for step in result.steps.values()
+        ],
+    )
 
 
 def _registered(result: ExecutionResult, home: Path) -> list[str]:

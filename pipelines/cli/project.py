@@ -65,6 +65,6 @@ def plan_locally(
             f"--containers: {project.containers} has no image folder "
             f"{' and no '.join(sorted(missing))} with a requirements.txt"
         )
-    with refusing(DatasetError):
+    with refusing(DatasetError, OSError):
         data = raw_data(workload.data, path.parent)
         return deployment, plan_staging(workload, deployment, data)

@@ -107,6 +107,8 @@ def command(  # noqa: PLR0917  one argument for each option
     else:
         pipeline = _pipeline(workload, definition, project, home)
         execution_id = None
+    with refusing(OSError):
+        home.mkdir(parents=True, exist_ok=True)
     with refusing(LocalRunError), _refusing_each_reason():
         result = run_definition(
             pipeline.definition,
@@ -152,7 +154,7 @@ def _name(workload: str | None, definition: Path | None, project: Project) -> st
 def _compiled(workload: str, project: Project, home: Path) -> _Pipeline:
     declared, path = load_workload(workload, project.workloads)
     deployment, plan = plan_locally(declared, path, project)
-    with refusing(DatasetError, LocalRunError):
+    with refusing(DatasetError, LocalRunError, OSError):
         plan.put(ObjectStore(home.resolve() / "s3"), cache_folder(), click.echo)
     from pipelines.definition.compilation import (  # noqa: PLC0415  takes seconds to import
         compile_definition,

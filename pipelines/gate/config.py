@@ -10,7 +10,6 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-SCHEMA_VERSION = 1
 NO_ARM = "none"
 """What a decision says when no arm is sound; so no arm may be called that."""
 

@@ -6,11 +6,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from pipelines.gate.config import GateSettings, Seed
+from pipelines.gate.config import NO_ARM, GateSettings, Seed
 
 BASELINE = "baseline"
-NO_ARM = "none"
-"""What the verdict's decision says when no arm is sound; so no arm may be called that."""
 
 LARGEST_EXPERIMENT = 72
 """Training jobs of one execution: evidence travels through inputs of a processing job, of which

@@ -235,6 +235,8 @@ def test_a_job_that_fails_ends_with_status_3_its_last_lines_and_its_log(folder: 
     assert "mystery" in done.stderr
     (log,) = re.findall(r"Prepare: exit code 1; log: (\S+)", done.stderr)
     assert "mystery" in Path(log).read_text(encoding="utf-8")
+    (report,) = folder.reports()
+    assert "mystery" in report.read_text(encoding="utf-8")
     assert folder.packages() == []
 
 
