@@ -21,6 +21,7 @@ ROOMS = {
     "pipelines/catalog": set(),
     "pipelines/local": {"packaging"},
     "pipelines/workload": {"pipelines.gate.config", "pydantic", "pydantic_core"},
+    "pipelines/settings": {"pipelines.workload", "pydantic"},
     "pipelines/datasets": {"pipelines.workload", "datasets"},
     "pipelines/definition": {"pipelines.workload", "boto3", "botocore", "regex", "sagemaker"},
     "pipelines/staging": {

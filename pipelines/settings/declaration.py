@@ -1,0 +1,140 @@
+"""`infra/settings.toml` as types. Everything has a default: an empty file is valid."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+Project = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*$", max_length=20)]
+"""Without a hyphen, so that no project's name and workload read like another project's."""
+Account = Annotated[str, StringConstraints(pattern=r"^\d{12}$")]
+Region = Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")]
+Days = Annotated[int, Field(ge=1, le=3650)]
+SubnetId = Annotated[str, StringConstraints(pattern=r"^subnet-[0-9a-f]+$")]
+SecurityGroupId = Annotated[str, StringConstraints(pattern=r"^sg-[0-9a-f]+$")]
+Email = Annotated[str, StringConstraints(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$")]
+Repository = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$")]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=250)]
+LogDays = Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 3653]
+"""What CloudWatch Logs can keep a log group for."""
+
+
+class _Table(BaseModel):
+    """A table of the file. Unknown keys and wrong types are errors, never guesses."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Network(_Table):
+    """Where jobs run. Without a VPC they run in SageMaker's own."""
+
+    vpc_id: Annotated[str, StringConstraints(pattern=r"^vpc-[0-9a-f]+$")] | None = None
+    """Of the subnets; the image builds run there too when it is given."""
+    subnets: list[SubnetId] = Field(default=[], max_length=16)
+    security_groups: list[SecurityGroupId] = Field(default=[], max_length=5)
+    isolation: bool = False
+    """Cut every job off the network, and so off the model and data set hubs."""
+
+    @model_validator(mode="after")
+    def _subnets_and_groups_come_together(self) -> Self:
+        if bool(self.subnets) != bool(self.security_groups):
+            given, missing = (
+                ("subnets", "security_groups") if self.subnets else ("security_groups", "subnets")
+            )
+            raise ValueError(f"{given} is given and {missing} is not, allowed: both or neither")
+        if self.vpc_id is not None and not self.subnets:
+            raise ValueError("vpc_id is given and subnets is not, allowed: both or neither")
+        return self
+
+
+class Notifications(_Table):
+    """Who hears of a failure, a refused candidate and an inconclusive gate."""
+
+    email: Email | None = None
+    """Subscribed to the topic; AWS asks that address to confirm."""
+
+
+class GitHub(_Table):
+    """The repository whose workflows may deploy and submit, by OpenID Connect and without keys."""
+
+    repository: Repository
+    environment: Text = "production"
+    """The deployment environment whose jobs may assume the deploying role."""
+    provider_arn: (
+        Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:oidc-provider/.+$")]
+        | None
+    ) = None
+    """GitHub's identity provider, where the account has it already: an account can have one."""
+
+
+class Images(_Table):
+    """How images are built, and what they extend."""
+
+    base: dict[str, Text] = {}
+    """Base image URI by image folder, in place of the Deep Learning Container of the catalog."""
+    build_timeout_minutes: int = Field(default=60, ge=5, le=480)
+    keep: int = Field(default=20, ge=1, le=1000)
+    """Images that each repository keeps; older ones are expired."""
+
+
+class Storage(_Table):
+    """The bucket and the key."""
+
+    retain: bool = True
+    """Keep the bucket, the key and the registered models when the stacks are destroyed."""
+    noncurrent_days: Days = 30
+    """How long an overwritten or deleted object can still be brought back."""
+    execution_days: Days = 365
+    """How long the outputs of an execution are kept."""
+    log_days: LogDays = 90
+
+
+class Scheduling(_Table):
+    """How a schedule behaves when the service does not answer."""
+
+    retry_attempts: int = Field(default=3, ge=0, le=185)
+    retry_hours: int = Field(default=1, ge=1, le=24)
+
+
+class NameOverrides(_Table):
+    """Names in place of the ones that are made from the project's."""
+
+    bucket: (
+        Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")] | None
+    ) = None
+    key_alias: (
+        Annotated[str, StringConstraints(pattern=r"^alias/[A-Za-z0-9/_-]{1,250}$")] | None
+    ) = None
+    repository_prefix: (
+        Annotated[
+            str, StringConstraints(pattern=r"^[a-z0-9]+(?:[._/-][a-z0-9]+)*$", max_length=200)
+        ]
+        | None
+    ) = None
+    schedule_group: Annotated[str, StringConstraints(pattern=r"^[0-9a-zA-Z._-]{1,64}$")] | None = (
+        None
+    )
+    topic: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,256}$")] | None = None
+
+
+class Settings(_Table):
+    """The file `infra/settings.toml`."""
+
+    project: Project = "compilegate"
+    """Prefix of every name. Two deployments in one account differ in it."""
+    account: Account | None = None
+    """Refuses to deploy to any other account; without it, that of the credentials."""
+    region: Region | None = None
+    """Without it, that of the credentials."""
+    workloads: list[Text] = []
+    """Names of the workloads to deploy; without any, all in the folder `workloads/`."""
+    network: Network = Network()
+    notifications: Notifications = Notifications()
+    github: GitHub | None = None
+    images: Images = Images()
+    storage: Storage = Storage()
+    scheduling: Scheduling = Scheduling()
+    names: NameOverrides = NameOverrides()
+    tags: dict[str, Text] = {}
+    """Put on every resource, beside the project's own."""

@@ -1,0 +1,112 @@
+"""What `infra/settings.toml` may say, and the names that are made from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.settings import Names, Settings, SettingsError, read_settings
+from pipelines.settings.names import output_suffix
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "settings.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def problem(tmp_path: Path, text: str) -> str:
+    with pytest.raises(SettingsError) as caught:
+        read_settings(written(tmp_path, text))
+    (sentence,) = caught.value.problems
+    return sentence.removeprefix(f"{tmp_path / 'settings.toml'}: ")
+
+
+def test_without_a_file_the_settings_are_the_defaults(tmp_path: Path) -> None:
+    assert read_settings(tmp_path / "settings.toml") == Settings()
+
+
+def test_the_settings_of_this_repository_are_valid() -> None:
+    settings = read_settings(Path(__file__).parents[2] / "infra" / "settings.toml")
+
+    assert settings.project == "compilegate"
+    assert settings.account is None
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            'projekt = "x"',
+            "projekt is not a known key (did you mean 'project'?), allowed here: account, github, "
+            "images, names, network, notifications, project, region, scheduling, storage, tags, "
+            "workloads",
+        ),
+        (
+            'account = "12"',
+            r"account: found '12', allowed: a string that matches ^\d{12}$",
+        ),
+        (
+            '[network]\nsubnets = ["subnet-1"]',
+            "network: subnets is given and security_groups is not, allowed: both or neither",
+        ),
+        (
+            "[storage]\nlog_days = 2",
+            "storage.log_days: found 2, allowed: 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, "
+            "400, 545, 731, 1096, 1827 or 3653",
+        ),
+        (
+            'project = "our-models"',
+            "project: found 'our-models', allowed: a string that matches ^[a-z][a-z0-9]*$",
+        ),
+        ("[github]", "github.repository is missing, and must be given"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+    assert problem(tmp_path, text) == sentence
+
+
+def test_text_that_is_not_toml_is_refused(tmp_path: Path) -> None:
+    assert problem(tmp_path, "project = ").startswith("not valid TOML: ")
+
+
+@given(
+    projects=st.lists(
+        st.from_regex(r"[a-z][a-z0-9]{0,18}", fullmatch=True), min_size=2, max_size=2, unique=True
+    )
+)
+def test_two_projects_share_no_name(projects: list[str]) -> None:
+    def names(project: str) -> set[str]:
+        named = Names(Settings(project=project))
+        return {
+            named.foundation_stack,
+            named.images_stack,
+            named.ci_stack,
+            named.workload_stack("topics"),
+            named.pipeline("topics"),
+            named.bucket("123456789012", "us-east-1"),
+            named.key_alias,
+            named.repository("training"),
+            named.build_project("training"),
+            named.schedule_group,
+            named.topic,
+        }
+
+    first, second = projects
+    assert not names(first) & names(second)
+
+
+def test_a_name_that_is_set_stands_in_place_of_the_projects(tmp_path: Path) -> None:
+    settings = read_settings(
+        written(tmp_path, '[names]\nbucket = "our-models"\nrepository_prefix = "ml/train"')
+    )
+
+    assert Names(settings).bucket("123456789012", "us-east-1") == "our-models"
+    assert Names(settings).repository("gate") == "ml/train/gate"
+
+
+def test_an_image_folder_becomes_part_of_an_outputs_name() -> None:
+    assert output_suffix("training-compiler") == "TrainingCompiler"
