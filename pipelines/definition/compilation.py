@@ -31,7 +31,7 @@ def compile_definition(workload: Workload, deployment: Deployment, sources: Sour
     """
     blueprint = blueprint_of(workload, deployment, sources)
     pipeline = Pipeline(
-        name=workload.name,
+        name=deployment.pipeline_name(workload),
         parameters=blueprint.parameters.in_order(),
         steps=_steps(blueprint),
         sagemaker_session=_offline_session(deployment),

@@ -10,6 +10,7 @@ from sagemaker.core.workflow.properties import PropertyFile
 from sagemaker.mlops.workflow.steps import StepTypeEnum
 
 from pipelines.definition.blueprint import Blueprint
+from pipelines.definition.deployment import object_name
 from pipelines.definition.processing import (
     INPUT,
     MOST_INPUTS,
@@ -22,8 +23,9 @@ from pipelines.definition.training import evidence_uri
 
 STEP = "Gate"
 VERDICT = PropertyFile(name="Verdict", output_name="verdict", path="verdict.json")
-EVIDENCE_PER_JOB = MOST_INPUTS - 1
-"""One input is the program itself."""
+EVIDENCE_PER_GATE = MOST_INPUTS - 2
+"""One input is the program itself, one the experiment."""
+EVIDENCE_PER_GATHERING = MOST_INPUTS - 1
 
 Replicate = tuple[str, int]
 
@@ -37,7 +39,7 @@ def gate_steps(blueprint: Blueprint, trained: Mapping[Replicate, RequestStep]) -
         f"evidence/{arm}--{seed}": evidence_uri(step) for (arm, seed), step in trained.items()
     }
     gathering: list[RequestStep] = []
-    if len(evidence) > EVIDENCE_PER_JOB:
+    if len(evidence) > EVIDENCE_PER_GATE:
         gathering = _gathering_steps(blueprint, evidence)
         evidence = {
             f"evidence/{number}": step.properties.ProcessingOutputConfig.Outputs[
@@ -52,8 +54,9 @@ def gate_steps(blueprint: Blueprint, trained: Mapping[Replicate, RequestStep]) -
             blueprint,
             image="gate",
             module="pipelines.gate_job",
-            arguments=_arguments(trained),
-            inputs={"code": blueprint.sources.gate_tree, **evidence},
+            code=blueprint.sources.gate_code,
+            arguments=_arguments(blueprint, trained),
+            inputs={"experiment": blueprint.sources.experiment, **evidence},
             output=VERDICT.output_name,
         ),
         property_files=[VERDICT],
@@ -67,10 +70,11 @@ def verdict_uri(gate: RequestStep) -> Join:
     return Join(on="/", values=[output.S3Output.S3Uri, VERDICT.path])
 
 
-def _arguments(trained: Mapping[Replicate, RequestStep]) -> list[Any]:
+def _arguments(blueprint: Blueprint, trained: Mapping[Replicate, RequestStep]) -> list[Any]:
     """Names the job behind each replicate, so that evidence of any other job is refused; with the
     step cache this is the job that did the work, in whichever execution that was."""
-    arguments: list[Any] = ["--experiment", f"{INPUT}/code/gate.json"]
+    experiment = object_name(blueprint.sources.experiment)
+    arguments: list[Any] = ["--experiment", f"{INPUT}/experiment/{experiment}"]
     arguments += ["--evidence", f"{INPUT}/evidence", "--output", f"{OUTPUT}/verdict"]
     for (arm, seed), step in trained.items():
         job = step.properties.TrainingJobName
@@ -92,14 +96,15 @@ def _gathering_steps(blueprint: Blueprint, evidence: Mapping[str, Uri]) -> list[
                 blueprint,
                 image="gate",
                 module="pipelines.gather_job",
+                code=blueprint.sources.gate_code,
                 arguments=[f"{INPUT}/evidence", f"{OUTPUT}/{_gathered(number)}"],
-                inputs={"code": blueprint.sources.gate_tree} | {key: evidence[key] for key in keys},
+                inputs={key: evidence[key] for key in keys},
                 output=_gathered(number),
             ),
             cache=blueprint.cache,
             description=f"Evidence of {len(keys)} training jobs under one key",
         )
-        for number, keys in enumerate(_batches(list(evidence), EVIDENCE_PER_JOB), start=1)
+        for number, keys in enumerate(_batches(list(evidence), EVIDENCE_PER_GATHERING), start=1)
     ]
 
 

@@ -9,6 +9,7 @@ from sagemaker.core.workflow.execution_variables import ExecutionVariables
 from sagemaker.core.workflow.functions import Join
 
 from pipelines.definition.blueprint import Blueprint
+from pipelines.definition.deployment import object_name
 
 INPUT = "/opt/ml/processing/input"
 OUTPUT = "/opt/ml/processing/output"
@@ -24,15 +25,16 @@ def processing_request(
     *,
     image: str,
     module: str,
+    code: str,
     arguments: Sequence[Any],
     inputs: Mapping[str, Uri],
     output: str,
 ) -> dict[str, Any]:
     """A CreateProcessingJob request that runs `python3 -m module` in the image of that folder.
 
-    `inputs` maps a name, which is also the folder below INPUT, to where its content lies. The input
-    `code` is on the module path. What the program leaves in OUTPUT/`output` is kept under a key of
-    this execution's own.
+    `code` is the URI of the zip that holds the module. `inputs` maps a name, which is also the
+    folder below INPUT, to where its content lies. What the program leaves in OUTPUT/`output` is
+    kept under a key of this execution's own.
     """
     return {
         "AppSpecification": {
@@ -40,7 +42,12 @@ def processing_request(
             "ContainerEntrypoint": ["python3", "-m", module],
             "ContainerArguments": list(arguments),
         },
-        "Environment": {"PYTHONPATH": f"{INPUT}/code", "PYTHONUNBUFFERED": "1"},
+        # Python imports from the zip as it is; unpacked, each of its files would have to be an
+        # object of its own.
+        "Environment": {
+            "PYTHONPATH": f"{INPUT}/code/{object_name(code)}",
+            "PYTHONUNBUFFERED": "1",
+        },
         "ProcessingInputs": [
             {
                 "InputName": name.replace("/", "-"),
@@ -51,7 +58,7 @@ def processing_request(
                     "S3InputMode": "File",
                 },
             }
-            for name, uri in inputs.items()
+            for name, uri in {"code": code, **inputs}.items()
         ],
         "ProcessingOutputConfig": {
             "Outputs": [
@@ -72,7 +79,7 @@ def processing_request(
                 "VolumeSizeInGB": blueprint.workload.compute.volume_gb,
             }
         },
-        "RoleArn": blueprint.deployment.role_arn,
+        "RoleArn": blueprint.deployment.processing_role_arn,
         "Tags": [{"Key": "compilegate:workload", "Value": blueprint.workload.name}],
     }
 

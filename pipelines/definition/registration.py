@@ -67,7 +67,7 @@ def _register_step(
         f"Register-{arm}",
         StepTypeEnum.REGISTER_MODEL,
         {
-            "ModelPackageGroupName": workload.model_package_group,
+            "ModelPackageGroupName": blueprint.deployment.model_package_group(workload),
             "ModelPackageDescription": (
                 f"{workload.description.rstrip('.')}. Arm {arm}: {declared.compiler}, "
                 f"batch {declared.batch_size}, {declared.precision}, seed {seed}."

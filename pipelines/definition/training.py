@@ -74,7 +74,7 @@ def training_step(blueprint: Blueprint, prepared: Uri, *, arm_name: str, seed: i
             "InstanceCount": 1,
             "VolumeSizeInGB": workload.compute.volume_gb,
         },
-        "RoleArn": deployment.role_arn,
+        "RoleArn": deployment.training_role_arn,
         "StoppingCondition": {"MaxRuntimeInSeconds": parameters.max_runtime_seconds},
         # A profiler would slow the very steps that are timed.
         "ProfilerConfig": {"DisableProfiler": True},

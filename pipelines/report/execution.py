@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-from pipelines.report.html import TEMPLATES
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class ExecutionFacts:
 def render_execution_html(facts: ExecutionFacts) -> str:
     """A page that needs nothing from anywhere, like that of a verdict."""
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined
+        loader=PackageLoader("pipelines.report"), autoescape=True, undefined=StrictUndefined
     )
     return environment.get_template("execution.html.jinja").render(facts=facts)
 

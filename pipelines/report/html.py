@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from pipelines.gate.observations import Observations
@@ -30,7 +29,6 @@ from pipelines.report.charts import (
 from pipelines.report.charts.loss_curves import arm_class
 from pipelines.report.glossary import GLOSSARY
 
-TEMPLATES = Path(__file__).parent / "templates"
 MINUS = "\N{MINUS SIGN}"
 
 
@@ -93,7 +91,7 @@ def _guarded(verdict: Verdict) -> list[str]:
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=PackageLoader("pipelines.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

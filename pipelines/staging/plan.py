@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Callable
@@ -30,6 +31,8 @@ class StagingPlan:
     sources: Sources
     training: SourceTree
     gate: SourceTree
+    experiment: bytes
+    """What the gate is told of the workload, as JSON."""
     data: RawData
 
     def put(self, store: ObjectStore, cache: Path, announce: Announce) -> None:
@@ -41,28 +44,40 @@ class StagingPlan:
         with tempfile.TemporaryDirectory(prefix="compilegate-staging-") as work:
             placing = _Placing(store, Path(work))
             placing.content(self.sources.training_archive, self.training.archive)
-            placing.tree(self.sources.training_tree, self.training)
-            placing.tree(self.sources.gate_tree, self.gate)
+            placing.content(self.sources.training_code, self.training.module_zip)
+            placing.content(self.sources.gate_code, self.gate.module_zip)
+            placing.content(self.sources.experiment, partial(bytes, self.experiment))
             for name, path in fetched.items():
                 placing.content(f"{self.sources.data}/{name}", path.read_bytes)
 
 
 def plan_staging(workload: Workload, deployment: Deployment, data: RawData) -> StagingPlan:
     """Where everything will lie. Nothing is fetched or written."""
-    training = training_tree()
-    gate = gate_tree(experiment_of(workload))
-    code = deployment.uri("source", training.digest[:DIGEST_LENGTH])
+    training, gate, experiment = training_tree(), gate_tree(), experiment_file(workload)
+    digests = {
+        "training": training.digest[:DIGEST_LENGTH],
+        "gate": gate.digest[:DIGEST_LENGTH],
+        "experiment": hashlib.sha256(experiment).hexdigest()[:DIGEST_LENGTH],
+    }
     return StagingPlan(
         sources=Sources(
-            training_archive=f"{code}/sourcedir.tar.gz",
-            training_tree=f"{code}/tree",
-            gate_tree=deployment.uri("source", gate.digest[:DIGEST_LENGTH], "tree"),
+            training_archive=deployment.uri("source", f"{digests['training']}.tgz"),
+            training_code=deployment.uri("source", f"{digests['training']}.zip"),
+            gate_code=deployment.uri("source", f"{digests['gate']}.zip"),
+            experiment=deployment.uri("source", f"{digests['experiment']}.json"),
             data=deployment.uri("data", workload.name, data.identity[:DIGEST_LENGTH]),
         ),
         training=training,
         gate=gate,
+        experiment=experiment,
         data=data,
     )
+
+
+def experiment_file(workload: Workload) -> bytes:
+    """The content of `gate.json`. It is an object of its own, so that a changed margin moves
+    neither the gate's program nor anything that is trained."""
+    return (experiment_of(workload).model_dump_json(indent=2) + "\n").encode()
 
 
 def experiment_of(workload: Workload) -> Experiment:
@@ -106,7 +121,3 @@ class _Placing:
         with os.fdopen(handle, "wb") as file:
             file.write(content())
         self.store.upload(Path(name), uri)
-
-    def tree(self, uri: str, tree: SourceTree) -> None:
-        for name, content in tree.files.items():
-            self.content(f"{uri}/{name}", partial(bytes, content))

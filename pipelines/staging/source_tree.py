@@ -1,21 +1,23 @@
-"""The program of a job: files with one digest, as a tree and as the toolkit's archive."""
+"""The program of a job: files with one digest, as the toolkit's archive and as a zip that Python
+imports from."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import io
+import stat
 import tarfile
+import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from pipelines.gate.config import Experiment
-
 PROJECT = Path(__file__).resolve().parents[2]
 """The folder that holds `pipelines/` and `training/`."""
 
+_ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 _SUFFIXES = {".py", ".html", ".css", ".md", ".jinja", ".j2", ".txt"}
 
 
@@ -48,30 +50,41 @@ class SourceTree:
                 archive.addfile(member, io.BytesIO(content))
         return packed.getvalue()
 
+    def module_zip(self) -> bytes:
+        """A zip for the module path. Stored, not deflated: the same bytes whatever zlib is here."""
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
+            for name, content in sorted(self.files.items()):
+                member = zipfile.ZipInfo(name, date_time=_ZIP_EPOCH)
+                member.create_system = 3  # Unix, whatever this machine is
+                member.external_attr = (stat.S_IFREG | 0o644) << 16
+                archive.writestr(member, content)
+        return packed.getvalue()
+
 
 def training_tree() -> SourceTree:
     """What runs in a training container: the package `training`, and nothing else."""
     return SourceTree(_files(["training"]))
 
 
-def gate_tree(experiment: Experiment) -> SourceTree:
-    """What runs in the gate's container, with the experiment it shall judge.
+def gate_tree() -> SourceTree:
+    """What runs in the gate's container, for every workload.
 
-    It is a tree of its own, so that a changed margin does not train anything again.
+    It is a tree of its own, so that a changed rule of the gate does not train anything again.
     """
-    files = _files(
-        [
-            "pipelines/__init__.py",
-            "pipelines/gate_job.py",
-            "pipelines/gather_job.py",
-            "pipelines/gate",
-            "pipelines/report",
-            "training/__init__.py",
-            "training/evidence.py",
-        ]
+    return SourceTree(
+        _files(
+            [
+                "pipelines/__init__.py",
+                "pipelines/gate_job.py",
+                "pipelines/gather_job.py",
+                "pipelines/gate",
+                "pipelines/report",
+                "training/__init__.py",
+                "training/evidence.py",
+            ]
+        )
     )
-    files["gate.json"] = (experiment.model_dump_json(indent=2) + "\n").encode()
-    return SourceTree(files)
 
 
 def _files(places: Iterable[str]) -> dict[str, bytes]:

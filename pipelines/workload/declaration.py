@@ -12,7 +12,8 @@ BASELINE = "baseline"
 
 LARGEST_EXPERIMENT = 72
 """Training jobs of one execution: evidence travels through inputs of a processing job, of which
-the service allows ten; two levels of eight or nine leave room for the gate's own program."""
+the service allows ten. The gate takes eight (the others are its program and the experiment), each
+gathered from nine."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z](?:-?[a-z0-9])*$", max_length=40)]
 InstanceType = Annotated[str, StringConstraints(pattern=r"^ml\.[a-z0-9-]+\.[a-z0-9-]+$")]

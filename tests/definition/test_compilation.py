@@ -15,17 +15,20 @@ import pytest
 
 from pipelines.definition.compilation import compile_definition
 from pipelines.definition.deployment import Sources, local_deployment
+from pipelines.definition.processing import MOST_INPUTS
 from pipelines.definition.requests import RequestError, check_requests
 from pipelines.workload import Workload, read_workload
+from pipelines.workload.declaration import LARGEST_EXPERIMENT
 
 HERE = Path(__file__).parent
 WORKLOAD = HERE / "topics.toml"
 GOLDEN = HERE / "golden" / "topics.json"
 DEPLOYMENT = local_deployment({"training": "1111", "gate": "2222"})
 SOURCES = Sources(
-    training_archive=DEPLOYMENT.uri("source", "aaaa", "sourcedir.tar.gz"),
-    training_tree=DEPLOYMENT.uri("source", "aaaa", "tree"),
-    gate_tree=DEPLOYMENT.uri("source", "bbbb", "tree"),
+    training_archive=DEPLOYMENT.uri("source", "aaaa.tgz"),
+    training_code=DEPLOYMENT.uri("source", "aaaa.zip"),
+    gate_code=DEPLOYMENT.uri("source", "bbbb.zip"),
+    experiment=DEPLOYMENT.uri("source", "dddd.json"),
     data=DEPLOYMENT.uri("data", "topics", "cccc"),
 )
 
@@ -164,10 +167,30 @@ def test_more_evidence_than_one_job_can_take_is_gathered_first() -> None:
     assert [len(inputs[name]) for name in gathering] == [10, 10, 5]
     assert [item["InputName"] for item in inputs["Gate"]] == [
         "code",
+        "experiment",
         "evidence-1",
         "evidence-2",
         "evidence-3",
     ]
+
+
+@pytest.mark.slow
+def test_the_largest_experiment_fits_the_inputs_of_its_jobs() -> None:
+    """check_requests counts the inputs; with eight pieces of evidence nothing is gathered."""
+    largest = steps_of(definition_of(workload(seeds=list(range(LARGEST_EXPERIMENT // 2)))))
+    assert len(largest["Gate"]["Arguments"]["ProcessingInputs"]) == MOST_INPUTS
+    small = steps_of(definition_of(workload(seeds=list(range(4)))))
+    assert len(small["Gate"]["Arguments"]["ProcessingInputs"]) == MOST_INPUTS
+    assert not any(name.startswith("Gather-") for name in small)
+
+
+def test_processing_jobs_import_their_program_from_the_staged_zip() -> None:
+    steps = steps_of(definition_of(workload()))
+    for name, zipped in (("Prepare", "aaaa.zip"), ("Gate", "bbbb.zip")):
+        request = steps[name]["Arguments"]
+        code = request["ProcessingInputs"][0]["S3Input"]
+        assert code["S3Uri"] == DEPLOYMENT.uri("source", zipped)
+        assert request["Environment"]["PYTHONPATH"] == f"{code['LocalPath']}/{zipped}"
 
 
 def test_the_instance_type_is_a_parameter_that_the_cache_can_see() -> None:

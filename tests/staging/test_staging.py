@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import tarfile
 from pathlib import Path
@@ -46,7 +47,7 @@ def test_the_archive_is_the_same_bytes_each_time_and_holds_the_training_package(
     assert all(name.startswith("training/") for name in names)
 
 
-def test_a_changed_margin_moves_the_gate_and_not_the_training_code() -> None:
+def test_a_changed_margin_moves_the_experiment_and_no_program() -> None:
     """Otherwise every margin that is tried would train everything again."""
     workload = read_workload(WORKLOAD)
     guard = workload.gate.metrics["accuracy"].model_copy(update={"margin": 0.02})
@@ -55,8 +56,8 @@ def test_a_changed_margin_moves_the_gate_and_not_the_training_code() -> None:
     )
     before = plan_staging(workload, DEPLOYMENT, _NoData()).sources
     after = plan_staging(changed, DEPLOYMENT, _NoData()).sources
-    assert after.training_archive == before.training_archive
-    assert after.gate_tree != before.gate_tree
+    assert after.experiment != before.experiment
+    assert dataclasses.replace(after, experiment=before.experiment) == before
 
 
 def test_everything_is_put_where_the_sources_say(tmp_path: Path) -> None:
@@ -64,11 +65,10 @@ def test_everything_is_put_where_the_sources_say(tmp_path: Path) -> None:
     plan = plan_staging(read_workload(WORKLOAD), DEPLOYMENT, data_files(tmp_path))
     plan.put(store, tmp_path / "cache", print)
     assert store.exists(plan.sources.training_archive)
-    assert store.exists(f"{plan.sources.training_tree}/training/prepare.py")
-    assert store.exists(f"{plan.sources.gate_tree}/pipelines/gate_job.py")
+    assert store.read(plan.sources.training_code) == plan.training.module_zip()
+    assert store.read(plan.sources.gate_code) == plan.gate.module_zip()
     assert store.exists(f"{plan.sources.data}/train.csv")
-    stored = store.path(f"{plan.sources.gate_tree}/gate.json").read_text(encoding="utf-8")
-    experiment = Experiment.model_validate_json(stored)
+    experiment = Experiment.model_validate_json(store.read(plan.sources.experiment))
     assert experiment.seeds == [7, 8]
     assert experiment.arms["compiled"].precision == "bf16"
 
