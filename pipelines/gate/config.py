@@ -31,6 +31,8 @@ DottedName = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$", max_length=200)
 ]
 Direction = Literal["higher", "lower"]
+SliceColumn = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f]+$", max_length=60)]
+"""The name of a categorical column of the validation data."""
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 ArmName = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9](?:[-_.]?[A-Za-z0-9])*$", max_length=63)
@@ -92,7 +94,7 @@ def _check_margin(margin: float | None, *, relative: bool, watched: bool) -> Non
 class SliceGuard(_Strict):
     """One metric on a part of the validation data: those examples whose `column` is `value`."""
 
-    column: Annotated[str, StringConstraints(min_length=1, max_length=60)]
+    column: SliceColumn
     """A categorical column of the examples, `slice:COLUMN` in examples.npz."""
     value: Annotated[str, StringConstraints(min_length=1, max_length=100)] | None = None
     """One category; each that occurs when it is not given."""
