@@ -15,10 +15,11 @@ training script of a user's own can write the same record::
 
     write_evidence(os.environ["SM_OUTPUT_DATA_DIR"], evidence, steps, examples)
 
-`record` holds the types, `writing` and `reading` the two sides.
+`record` holds the types, `writing` and `reading` the two sides, `digests` what shows that columns
+are those that were written.
 """
 
-from training.evidence.digests import examples_digest
+from training.evidence.digests import column_digests, examples_digest
 from training.evidence.layout import FOLDER
 from training.evidence.reading import read_evidence
 from training.evidence.record import (
@@ -53,6 +54,7 @@ __all__ = [
     "Scalar",
     "SpeedRecord",
     "Steps",
+    "column_digests",
     "examples_digest",
     "read_evidence",
     "write_evidence",

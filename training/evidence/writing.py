@@ -12,6 +12,7 @@ from typing import Any, Dict, Mapping, Optional, Union
 import numpy as np
 import numpy.typing as npt
 
+from training.evidence.digests import column_digests
 from training.evidence.layout import EVIDENCE, EXAMPLES, FOLDER, PARITY, SLICE, STEPS, has_parity
 from training.evidence.record import Evidence, EvidenceError, Examples, ParityErrors, Steps
 
@@ -25,8 +26,10 @@ def write_evidence(
 ) -> Path:
     """Write the evidence folder; `evidence.json` comes last, so a folder that has it is whole.
 
-    Raises EvidenceError when a job that did not fail lacks steps or examples, or when `parity` and
-    `evidence.parity` do not belong together. Returns the folder.
+    Raises EvidenceError when a job that did not fail lacks steps or examples, when `parity` and
+    `evidence.parity` do not belong together, or when an example id is no valid text. Digests of
+    the columns are added to the evidence's own, where it does not name them itself. Returns the
+    folder.
     """
     if evidence.failure is None and (steps is None or examples is None or evidence.speed is None):
         raise EvidenceError(
@@ -36,6 +39,7 @@ def write_evidence(
         raise EvidenceError(
             "parity errors go with a parity record that names no obstacle, and with no other"
         )
+    evidence = _with_digests(evidence, steps, examples, parity)
     folder = Path(output_data_dir) / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     if steps is not None:
@@ -47,6 +51,19 @@ def write_evidence(
     text = json.dumps(dataclasses.asdict(evidence), indent=2, sort_keys=True)
     _replace(folder / EVIDENCE, (text + "\n").encode())
     return folder
+
+
+def _with_digests(
+    evidence: Evidence,
+    steps: Optional[Steps],
+    examples: Optional[Examples],
+    parity: Optional[ParityErrors],
+) -> Evidence:
+    try:
+        digests = column_digests(steps, examples, parity)
+    except UnicodeEncodeError as error:
+        raise EvidenceError(f"an example id is no valid text: {error}") from error
+    return dataclasses.replace(evidence, digests={**digests, **evidence.digests})
 
 
 def _parity_columns(parity: ParityErrors) -> Dict[str, npt.NDArray[Any]]:
