@@ -14,6 +14,8 @@ import transformers
 
 from training.evidence import Scalar
 
+IMAGE_VARIABLE = "COMPILEGATE_IMAGE"
+
 
 def describe(device: torch.device) -> Dict[str, Scalar]:
     """Versions of what decides the arithmetic, and the hardware it ran on."""
@@ -27,8 +29,17 @@ def describe(device: torch.device) -> Dict[str, Scalar]:
         "cores_available": _cores_available(),
         "threads": torch.get_num_threads(),
         "instance_type": _instance_type(os.environ),
+        "image": image(os.environ),
         "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
     }
+
+
+def image(variables: Mapping[str, str]) -> Optional[str]:
+    """The URI of the image that this runs in; None where nobody told.
+
+    No container knows its own, so whoever requests the job says it once more, to the job.
+    """
+    return variables.get(IMAGE_VARIABLE) or None
 
 
 def peak_memory_bytes(device: torch.device) -> int:

@@ -27,6 +27,7 @@ def evaluate(model: Any, split: PreparedSplit, device: torch.device, batch_size:
         labels=split.labels,
         scores=np.exp(log_scores),
         losses=-log_scores[np.arange(len(split.labels)), split.labels],
+        slices=split.slices,
     )
 
 

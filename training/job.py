@@ -30,7 +30,6 @@ from training.evidence import (
     ParityRecord,
     Scalar,
     SpeedRecord,
-    examples_digest,
     write_evidence,
 )
 from training.failure import ArmError, InputError, one_sentence, report_failure
@@ -188,7 +187,6 @@ def _evidence(
             "data": setting.data.digest,
             "config": settings_digest(job.declared()),
             "model": file_digest(job.folders.model / WEIGHTS),
-            "examples": examples_digest(examples),
         },
     )
 

@@ -10,6 +10,7 @@ train on the output, so what they saw is the same by construction, and its diges
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import hashlib
 import os
 import shutil
@@ -17,9 +18,10 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import Callable, Dict, List, NoReturn, Optional, Sequence
+from typing import Callable, Dict, List, Mapping, NoReturn, Optional, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from training.failure import InputError, report_failure
 from training.prepared import (
@@ -45,7 +47,12 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         prepare(
             data_dir=options.data_dir,
             output_dir=options.output_dir,
-            columns=Columns(options.text_column, options.label_column, options.id_column),
+            columns=Columns(
+                options.text_column,
+                options.label_column,
+                options.id_column,
+                tuple(options.slice_column),
+            ),
             sequence_length=options.sequence_length,
             vocabulary=options.vocabulary,
             model_id=options.model_id,
@@ -70,9 +77,11 @@ def prepare(
     """Write the prepared data set into `output_dir`, replacing what is there.
 
     The tokenizer is trained on the training split, or taken from `model_id`. With `max_train`
-    that many training documents are kept, chosen by their identifiers. Raises InputError.
+    that many training documents are kept, chosen by their identifiers. Only the validation split
+    needs the columns of categories, since models are compared on it. Raises InputError.
     """
-    rows = {split: read_split(data_dir, split, columns) for split in SPLITS}
+    wanted = {"train": dataclasses.replace(columns, slices=()), "validation": columns}
+    rows = {split: read_split(data_dir, split, wanted[split]) for split in SPLITS}
     ids = {split: identifiers(rows[split], split) for split in SPLITS}
     if max_train is not None:
         kept = sorted(np.argsort(ids["train"], kind="stable")[:max_train].tolist())
@@ -93,7 +102,8 @@ def prepare(
     with tempfile.TemporaryDirectory(dir=output_dir, prefix=".prepare-") as name:
         folder = Path(name)
         for split in SPLITS:
-            write_split(folder, split, _encode(rows[split], ids[split], labels, encoder))
+            slices = _slices(rows[split], wanted[split])
+            write_split(folder, split, _encode(rows[split], ids[split], labels, encoder, slices))
         encoder.save(folder / TOKENIZER)
         manifest = Manifest(
             labels=tuple(labels),
@@ -156,7 +166,11 @@ def label_names(train: Sequence[Row], validation: Sequence[Row]) -> List[str]:
 
 
 def _encode(
-    rows: Sequence[Row], ids: Sequence[str], labels: Sequence[str], encoder: TextEncoder
+    rows: Sequence[Row],
+    ids: Sequence[str],
+    labels: Sequence[str],
+    encoder: TextEncoder,
+    slices: Mapping[str, npt.NDArray[np.str_]],
 ) -> PreparedSplit:
     input_ids, attention_mask = encoder.encode([row.text for row in rows])
     indices: Dict[str, int] = {label: index for index, label in enumerate(labels)}
@@ -165,7 +179,15 @@ def _encode(
         attention_mask=attention_mask,
         labels=np.array([indices[row.label] for row in rows], dtype=np.int64),
         ids=np.array(ids, dtype=np.str_),
+        slices=slices,
     )
+
+
+def _slices(rows: Sequence[Row], columns: Columns) -> Dict[str, npt.NDArray[np.str_]]:
+    return {
+        name: np.array([row.categories[index] for row in rows], dtype=np.str_)
+        for index, name in enumerate(columns.slices)
+    }
 
 
 def _publish(folder: Path, output_dir: Path) -> None:
@@ -195,6 +217,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--text-column", default="text", help="default: text")
     parser.add_argument("--label-column", default="label", help="default: label")
     parser.add_argument("--id-column", help="unique identifiers; default: a hash of each row")
+    parser.add_argument(
+        "--slice-column",
+        action="append",
+        default=[],
+        help="column of the validation data that holds categories; may be given several times",
+    )
     parser.add_argument(
         "--sequence-length",
         type=_at_least(MINIMUM_SEQUENCE_LENGTH),

@@ -16,7 +16,7 @@ import io
 import json
 import os
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Mapping, Tuple
 
@@ -30,6 +30,10 @@ SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
 TOKENIZER = "tokenizer"
 SPLITS = ("train", "validation")
+_COLUMNS = ("input_ids", "attention_mask", "labels", "ids")
+"""Of every split's file, by the names of PreparedSplit's fields."""
+_SLICE = "slice:"
+"""Prefix of a split's columns that hold categories."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,8 @@ class PreparedSplit:
     """(documents,) index into the manifest's labels."""
     ids: npt.NDArray[np.str_]
     """(documents,) unique identifiers that do not depend on the order of the rows."""
+    slices: Mapping[str, npt.NDArray[np.str_]] = field(default_factory=dict)
+    """By column name, (documents,) the category of each document."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +83,17 @@ class PreparedData:
 def write_split(folder: Path, split: str, rows: PreparedSplit) -> None:
     """Write ``SPLIT.npz``."""
     with zipfile.ZipFile(folder / f"{split}.npz", "w", zipfile.ZIP_STORED) as archive:
-        for name, array in vars(rows).items():
+        for name, array in _columns(rows).items():
             column = io.BytesIO()
             np.save(column, array, allow_pickle=False)
             # np.savez would write the time of day into the archive.
             entry = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
             archive.writestr(entry, column.getvalue())
+
+
+def _columns(rows: PreparedSplit) -> Dict[str, npt.NDArray[Any]]:
+    columns = {name: getattr(rows, name) for name in _COLUMNS}
+    return {**columns, **{_SLICE + name: column for name, column in rows.slices.items()}}
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -153,8 +164,13 @@ def _read_split(folder: Path, split: str, manifest: Manifest) -> PreparedSplit:
     columns: Dict[str, Any] = {}
     try:
         with np.load(path, allow_pickle=False) as stored:
-            for field in dataclasses.fields(PreparedSplit):
-                columns[field.name] = stored[field.name]
+            for name in _COLUMNS:
+                columns[name] = stored[name]
+            columns["slices"] = {
+                name[len(_SLICE) :]: stored[name]
+                for name in stored.files
+                if name.startswith(_SLICE)
+            }
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
     rows = PreparedSplit(**columns)

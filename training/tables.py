@@ -1,4 +1,7 @@
-"""Reads the split files that users bring: csv, jsonl or parquet with a text and a label column."""
+"""Reads the split files that users bring: csv, jsonl or parquet with a text and a label column.
+
+Further columns may hold categories, by which the validation data can be cut into slices.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,8 @@ class Columns:
     text: str
     label: str
     identifier: Optional[str] = None
+    slices: Tuple[str, ...] = ()
+    """Columns of categories."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +37,16 @@ class Row:
     identifier: Optional[str]
     place: str
     """Where the row stood in its file, for messages: "line 7" or "row 7"."""
+    categories: Tuple[str, ...] = ()
+    """One for each of the columns' `slices`."""
 
 
 def read_split(folder: Path, split: str, columns: Columns) -> List[Row]:
     """Read the one file ``SPLIT.csv``, ``SPLIT.jsonl`` or ``SPLIT.parquet`` of a folder.
 
-    Labels and identifiers are read as text, whether the file holds strings or whole numbers.
-    Raises InputError for no file or several, a missing column, a row that cannot be read, an
-    empty text or label, or no rows at all.
+    Labels, identifiers and categories are read as text, whether the file holds strings or whole
+    numbers; a category may be true or false as well. Raises InputError for no file or several, a
+    missing column, a row that cannot be read, an empty text or label, or no rows at all.
     """
     path = _only_file(folder, split)
     rows = [_row(path, place, record, columns) for place, record in _READERS[path.suffix](path)]
@@ -70,7 +77,7 @@ def _only_file(folder: Path, split: str) -> Path:
 
 
 def _row(path: Path, place: str, record: Mapping[str, Any], columns: Columns) -> Row:
-    wanted = [columns.text, columns.label]
+    wanted = [columns.text, columns.label, *columns.slices]
     if columns.identifier is not None:
         wanted.append(columns.identifier)
     for column in wanted:
@@ -90,11 +97,18 @@ def _row(path: Path, place: str, record: Mapping[str, Any], columns: Columns) ->
         if identifier is None
         else _name(path, place, identifier, record[identifier]),
         place=place,
+        categories=tuple(_category(path, place, name, record[name]) for name in columns.slices),
     )
 
 
+def _category(path: Path, place: str, column: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return _name(path, place, column, value)
+
+
 def _name(path: Path, place: str, column: str, value: Any) -> str:
-    """A label or identifier as text."""
+    """A label, identifier or category as text."""
     # bool is an int in Python, but a true among the labels is more likely a slip than a class.
     if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
         raise InputError(

@@ -59,4 +59,6 @@ def _arguments(workload: Workload) -> list[str]:
         "--vocabulary": str(data.vocabulary),
         "--model-id": workload.model.id if isinstance(workload.model, HubModel) else None,
     }
-    return [word for key, value in arguments.items() if value is not None for word in (key, value)]
+    given = [(key, value) for key, value in arguments.items() if value is not None]
+    given += [("--slice-column", column) for column in data.slice_columns]
+    return [word for pair in given for word in pair]

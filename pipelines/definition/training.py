@@ -53,7 +53,12 @@ def training_step(blueprint: Blueprint, prepared: Uri, *, arm_name: str, seed: i
         },
         # The resources are no part of the step cache's key, but a timing taken on one instance
         # type says nothing about another: naming the type here makes the cache tell them apart.
-        "Environment": {"COMPILEGATE_INSTANCE_TYPE": instance_type, "PYTHONUNBUFFERED": "1"},
+        "Environment": {
+            "COMPILEGATE_INSTANCE_TYPE": instance_type,
+            # For the evidence: no container knows what it was started from.
+            "COMPILEGATE_IMAGE": deployment.images["training"],
+            "PYTHONUNBUFFERED": "1",
+        },
         "InputDataConfig": [
             {
                 "ChannelName": "prepared",
@@ -124,6 +129,7 @@ def _hyperparameters(workload: Workload, name: str, arm: Arm, seed: int) -> dict
         "gradient_clip": repr(workload.recipe.gradient_clip),
         "averaging": repr(workload.recipe.averaging),
         **_model_hyperparameters(workload),
+        **_parity_hyperparameters(workload, arm),
         # A candidate that cannot train is evidence against it, not an outage: the baseline still
         # has to be released. Without a baseline there is nothing to release.
         "on_failure": "stop" if name == BASELINE else "record",
@@ -141,6 +147,11 @@ def _model_hyperparameters(workload: Workload) -> dict[str, str]:
         "intermediate_size": str(model.intermediate_size),
         "dropout": repr(model.dropout),
     }
+
+
+def _parity_hyperparameters(workload: Workload, arm: Arm) -> dict[str, str]:
+    """Only where there is something to compare: other steps then train no baseline again."""
+    return {} if arm.compiler == "eager" else {"parity_steps": str(workload.gate.parity.steps)}
 
 
 def _toolkit_parameters(blueprint: Blueprint) -> dict[str, str]:

@@ -31,6 +31,8 @@ DottedName = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$", max_length=200)
 ]
 Direction = Literal["higher", "lower"]
+SliceColumn = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f]+$", max_length=60)]
+"""The name of a categorical column of the validation data."""
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 ArmName = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9](?:[-_.]?[A-Za-z0-9])*$", max_length=63)
@@ -92,7 +94,7 @@ def _check_margin(margin: float | None, *, relative: bool, watched: bool) -> Non
 class SliceGuard(_Strict):
     """One metric on a part of the validation data: those examples whose `column` is `value`."""
 
-    column: Annotated[str, StringConstraints(min_length=1, max_length=60)]
+    column: SliceColumn
     """A categorical column of the examples, `slice:COLUMN` in examples.npz."""
     value: Annotated[str, StringConstraints(min_length=1, max_length=100)] | None = None
     """One category; each that occurs when it is not given."""
@@ -113,6 +115,9 @@ class SliceGuard(_Strict):
 class ParitySettings(_Strict):
     """The `[gate.parity]` table: is the compiled graph the same arithmetic as eager?"""
 
+    steps: int = Field(default=4, ge=0, le=1000)
+    """Training steps that the built-in training program compares in each compiled job; zero leaves
+    the comparison out. Not the gate's to judge: a run may have fewer steps."""
     enabled: bool = True
     """False: what the jobs recorded is not looked at."""
     required: bool = False
@@ -120,6 +125,13 @@ class ParitySettings(_Strict):
     fp32_limit: float = Field(default=20.0, gt=1.0, allow_inf_nan=False)
     """How many times what eager's rounding explains a compiled tensor may err."""
     bf16_limit: float = Field(default=4.0, gt=1.0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _what_is_required_is_measured(self) -> Self:
+        if self.required and not (self.steps and self.enabled):
+            found = "steps is 0" if self.enabled else "enabled is false"
+            raise ValueError(f"{found} but required is true, allowed: one of them")
+        return self
 
     def limit(self, precision: str) -> float:
         """The limit of a precision, fp32 or bf16."""
@@ -186,6 +198,9 @@ class ArmDeclaration(_Strict):
     """Where its jobs are to run. What they cost is told only where their evidence says so too."""
     usd_per_hour: float | None = Field(default=None, ge=1e-4, le=1e5)
     """Price of that instance; None when it is not known."""
+    image: Annotated[str, StringConstraints(min_length=1, max_length=250)] | None = None
+    """The image its jobs are to run in, where arms have different ones; then other versions of what
+    an image holds are intended too."""
     price_note: Annotated[str, StringConstraints(max_length=200)] | None = None
     """When and where that was the price, or why there is none."""
 

@@ -25,6 +25,9 @@ FOLLOWS_FROM_INSTANCE_TYPE = frozenset(
 """Environment values that may change with the instance an arm declares; library versions may not:
 they are the image's."""
 
+FOLLOWS_FROM_IMAGE = frozenset({"image", "python", "torch", "transformers", "numpy", "platform"})
+"""Environment values that may change with the image an arm declares."""
+
 DECLARED = ("batch_size", "learning_rate", "precision")
 
 NOT_COMPARED = frozenset({"arm", "seed", "compiler", "on_failure"})
@@ -55,9 +58,9 @@ def find_confounds(
     environments = _differences(
         [item.environment for item in baseline], [item.environment for item in candidate]
     )
-    other_instance = baseline_declaration.instance_type != candidate_declaration.instance_type
+    consequences = _consequences(baseline_declaration, candidate_declaration)
     found += [
-        _environment_confound(key, before, after, other_instance=other_instance)
+        _environment_confound(key, before, after, consequences)
         for key, before, after in environments
     ]
     return tuple(found)
@@ -87,9 +90,25 @@ def _recipe_confound(key: str, before: str, after: str, declared: set[str]) -> C
     return Confound(key, before, after, intended=False, why="recipe, not declared")
 
 
-def _environment_confound(key: str, before: str, after: str, *, other_instance: bool) -> Confound:
-    if other_instance and key in FOLLOWS_FROM_INSTANCE_TYPE:
-        return Confound(key, before, after, intended=True, why="follows from instance_type")
+def _consequences(baseline: ArmDeclaration, candidate: ArmDeclaration) -> dict[str, str]:
+    """By environment value that may differ, the declared key that it follows from."""
+    return {
+        key: declared
+        for declared, following in (
+            ("image", FOLLOWS_FROM_IMAGE),
+            ("instance_type", FOLLOWS_FROM_INSTANCE_TYPE),
+        )
+        if getattr(baseline, declared) != getattr(candidate, declared)
+        for key in following
+    }
+
+
+def _environment_confound(
+    key: str, before: str, after: str, consequences: Mapping[str, str]
+) -> Confound:
+    if key in consequences:
+        why = f"follows from {consequences[key]}"
+        return Confound(key, before, after, intended=True, why=why)
     return Confound(key, before, after, intended=False, why="environment, not declared")
 
 

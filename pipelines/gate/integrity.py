@@ -17,9 +17,16 @@ from pipelines.gate.examples_integrity import MOST_LOSS, check_examples
 from pipelines.gate.expectation import Expectation
 from pipelines.gate.foreign_text import clipped
 from pipelines.gate.reasons import Code, Reason, failure
-from training.evidence import Evidence, EvidenceError, EvidenceRecord, Steps
+from training.evidence import (
+    Evidence,
+    EvidenceError,
+    EvidenceRecord,
+    ParityErrors,
+    Steps,
+    column_digests,
+)
 
-REQUIRED_DIGESTS = ("data", "model", "examples")
+REQUIRED_DIGESTS = ("data", "model", "examples", "steps")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 MOST_SECONDS = 1e8
@@ -60,6 +67,7 @@ def check_record(record: EvidenceRecord, expected: Expectation) -> tuple[Reason,
     return (
         *identity,
         *_check_scalars(evidence, expected),
+        *_check_digests(evidence, record.steps, record.parity, expected.seed),
         *_check_compiler(evidence, expected),
         *_check_recipe(evidence, expected),
         *_check_steps(evidence, record.steps, expected.seed),
@@ -93,19 +101,36 @@ def _check_scalars(evidence: Evidence, expected: Expectation) -> Iterator[Reason
                 f"Seed {seed}: the job reported {clipped(name)} as {value}.",
                 seed=seed,
             )
-    for name in REQUIRED_DIGESTS:
-        if not SHA256.fullmatch(evidence.digests.get(name, "")):
-            yield failure(
-                Code.DIGEST_MISSING,
-                f"Seed {seed}: evidence.json has no sha256 of {name!r} among its digests.",
-                seed=seed,
-            )
     for name, value, most in _magnitudes(evidence):
         if value > most:
             yield failure(
                 Code.EVIDENCE_IMPLAUSIBLE,
                 f"Seed {seed}: {name} is {clipped(str(value))}, which no job measures "
                 f"({most:.0e} at most).",
+                seed=seed,
+            )
+
+
+def _check_digests(
+    evidence: Evidence, steps: Steps, parity: ParityErrors | None, seed: int
+) -> Iterator[Reason]:
+    """That of the examples is checked with them, since it takes readable ids."""
+    required = (*REQUIRED_DIGESTS, *(() if parity is None else ("parity",)))
+    for name in required:
+        if not SHA256.fullmatch(evidence.digests.get(name, "")):
+            yield failure(
+                Code.DIGEST_MISSING,
+                f"Seed {seed}: evidence.json has no sha256 of {name!r} among its digests.",
+                seed=seed,
+            )
+    found = column_digests(steps, None, parity)
+    for name in ("steps", "parity"):
+        # A digest of parity errors that are not there is one that differs as well.
+        if name in evidence.digests and evidence.digests[name] != found.get(name):
+            yield failure(
+                Code.DIGEST_DIFFERS,
+                f"Seed {seed}: the columns of {name}.npz are not those whose digest evidence.json "
+                "holds.",
                 seed=seed,
             )
 

@@ -81,7 +81,7 @@ def gate_tree() -> SourceTree:
                 "pipelines/gate",
                 "pipelines/report",
                 "training/__init__.py",
-                "training/evidence.py",
+                "training/evidence",
             ]
         )
     )

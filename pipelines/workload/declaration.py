@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from pipelines.gate.config import NO_ARM, GateSettings, Seed
+from pipelines.gate.config import NO_ARM, GateSettings, Seed, SliceColumn
 
 BASELINE = "baseline"
 
@@ -34,12 +34,39 @@ class _TextClassificationData(_Table):
     vocabulary: int = Field(default=4096, ge=64, le=1_000_000)
     """Size of the tokenizer that is trained; not used when the model brings its own."""
 
+    @property
+    def slice_columns(self) -> tuple[str, ...]:
+        """The categorical columns that the validation data carries into the evidence."""
+        return ()
+
 
 class _ColumnData(_TextClassificationData):
     text: Text = "text"
     label: Text = "label"
     id: Text | None = None
     """Column that identifies an example; without one the text itself does."""
+    slices: list[SliceColumn] = Field(default=[], max_length=20)
+    """Categorical columns of the validation data, for `[[gate.slices]]`."""
+
+    @property
+    def slice_columns(self) -> tuple[str, ...]:
+        return tuple(self.slices)
+
+    @model_validator(mode="after")
+    def _slices_are_columns_of_categories(self) -> Self:
+        repeated = sorted({name for name in self.slices if self.slices.count(name) > 1})
+        if repeated:
+            raise ValueError(
+                f"slices holds {repeated[0]!r} more than once, allowed: each column once"
+            )
+        for name in self.slices:
+            if name in (self.text, self.id):
+                raise ValueError(
+                    f"slices holds {name!r}, which is the column of "
+                    f"{'texts' if name == self.text else 'identifiers'}, allowed: columns of "
+                    "categories"
+                )
+        return self
 
 
 class ReutersData(_TextClassificationData):
@@ -219,6 +246,18 @@ class Workload(_Table):
                 f"arms.{NO_ARM} is not allowed: "
                 f"{NO_ARM!r} is how a verdict says that no arm is sound"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _slices_are_carried_by_the_data(self) -> Self:
+        carried = self.data.slice_columns
+        for index, part in enumerate(self.gate.slices):
+            if part.column not in carried:
+                there = ", ".join(repr(name) for name in carried) or "none"
+                raise ValueError(
+                    f"gate.slices[{index}].column is {part.column!r}, allowed: a column that "
+                    f"data.slices names (now: {there}), since only those reach the evidence"
+                )
         return self
 
     @model_validator(mode="after")

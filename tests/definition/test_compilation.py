@@ -17,6 +17,7 @@ from pipelines.definition.compilation import compile_definition
 from pipelines.definition.deployment import Sources, local_deployment
 from pipelines.definition.processing import MOST_INPUTS
 from pipelines.definition.requests import RequestError, check_requests
+from pipelines.gate.config import ParitySettings
 from pipelines.workload import Workload, read_workload
 from pipelines.workload.declaration import LARGEST_EXPERIMENT
 
@@ -155,6 +156,23 @@ def test_a_candidate_records_its_failure_and_the_baseline_stops() -> None:
     steps = steps_of(definition_of(workload()))
     assert steps["Train-compiled-7"]["Arguments"]["HyperParameters"]["on_failure"] == "record"
     assert steps["Train-baseline-7"]["Arguments"]["HyperParameters"]["on_failure"] == "stop"
+
+
+def test_parity_steps_go_to_the_jobs_that_compile() -> None:
+    """A baseline has nothing to compare: other steps shall not train it again."""
+    gate = workload().gate.model_copy(update={"parity": ParitySettings(steps=9)})
+    steps = steps_of(definition_of(workload(gate=gate)))
+    told = {
+        name: steps[name]["Arguments"]["HyperParameters"].get("parity_steps")
+        for name in ("Train-baseline-7", "Train-compiled-7")
+    }
+    assert told == {"Train-baseline-7": None, "Train-compiled-7": "9"}
+
+
+def test_each_training_job_is_told_its_image_since_no_container_knows_its_own() -> None:
+    step = steps_of(definition_of(workload()))["Train-compiled-7"]["Arguments"]
+    image = step["AlgorithmSpecification"]["TrainingImage"]
+    assert step["Environment"]["COMPILEGATE_IMAGE"] == image
 
 
 def test_more_evidence_than_one_job_can_take_is_gathered_first() -> None:

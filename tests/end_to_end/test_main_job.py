@@ -256,6 +256,27 @@ def test_a_compiled_candidate_proves_that_its_compiler_ran(tmp_path: Path) -> No
     assert 0 < candidate["parity"]["worst"]["ratio"] < candidate["parity"]["limit"]
 
 
+@pytest.mark.slow
+def test_a_category_of_the_validation_data_is_judged_as_a_slice(folder: Folder) -> None:
+    declared = folder.path / "tiny.toml"
+    text = declared.read_text().replace("sequence_length", 'slices = ["region"]\nsequence_length')
+    part = '[[gate.slices]]\ncolumn = "region"\nmetric = "accuracy"\nmargin = 0.6\nmin_examples = 9'
+    declared.write_text(f"{text}\n{part}\n")
+    data = folder.path / "validation.csv"
+    head, *rows = data.read_text().splitlines()
+    regions = ["north", "south", "north"]
+    marked = [f"{row},{regions[number % 3]}" for number, row in enumerate(rows)]
+    data.write_text("\n".join([f"{head},region", *marked]) + "\n")
+    done = folder.run()
+    assert done.returncode == 0, done.stdout + done.stderr
+    (report,) = folder.reports()
+    verdict = json.loads((report.parent / "verdict.json").read_text(encoding="utf-8"))
+    (candidate,) = verdict["candidates"]
+    parts = {metric["part"]: metric["examples"] for metric in candidate["metrics"]}
+    assert parts == {None: 40, "region = north": 27, "region = south": 13}
+    assert "region = south" in report.read_text(encoding="utf-8")
+
+
 def _made(path: Path) -> Path:
     path.mkdir()
     return path

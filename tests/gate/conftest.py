@@ -26,7 +26,7 @@ from training.evidence import (
     ParityRecord,
     SpeedRecord,
     Steps,
-    examples_digest,
+    column_digests,
     write_evidence,
 )
 
@@ -80,21 +80,23 @@ class SyntheticExecution:
     def change_parity(self, arm: str, seed: int, /, **columns: Any) -> None:
         record = self.record(arm, seed)
         assert record.parity is not None
-        self.records[arm, seed] = dataclasses.replace(
-            record, parity=dataclasses.replace(record.parity, **columns)
+        self.records[arm, seed] = with_digests(
+            dataclasses.replace(record, parity=dataclasses.replace(record.parity, **columns))
         )
 
     def without_parity(self, arm: str, seed: int, obstacle: str | None = None) -> None:
         """Take the parity record away, or put in its place why there is none."""
         instead = None if obstacle is None else ParityRecord("fp32", 0, 0.1, obstacle)
         self.change_evidence(arm, seed, parity=instead)
-        self.records[arm, seed] = dataclasses.replace(self.record(arm, seed), parity=None)
+        self.records[arm, seed] = with_digests(
+            dataclasses.replace(self.record(arm, seed), parity=None)
+        )
 
     def change_steps(self, arm: str, seed: int, /, **columns: Any) -> None:
         record = self.record(arm, seed)
         assert record.steps is not None
-        self.records[arm, seed] = dataclasses.replace(
-            record, steps=dataclasses.replace(record.steps, **columns)
+        self.records[arm, seed] = with_digests(
+            dataclasses.replace(record, steps=dataclasses.replace(record.steps, **columns))
         )
 
     def jobs(self) -> dict[tuple[str, int], str]:
@@ -119,9 +121,16 @@ class SyntheticExecution:
 def with_examples(record: EvidenceRecord, examples: Examples) -> EvidenceRecord:
     """The record with other examples, and with the metrics and digest that follow from them."""
     metrics = {name: metric_value(name, examples) for name in METRICS}
-    digests = {**record.evidence.digests, "examples": examples_digest(examples)}
-    evidence = dataclasses.replace(record.evidence, metrics=metrics, digests=digests)
-    return dataclasses.replace(record, evidence=evidence, examples=examples)
+    evidence = dataclasses.replace(record.evidence, metrics=metrics)
+    return with_digests(dataclasses.replace(record, evidence=evidence, examples=examples))
+
+
+def with_digests(record: EvidenceRecord) -> EvidenceRecord:
+    """The record as its job would have written it: with the digests of its own columns."""
+    kept = {name: record.evidence.digests[name] for name in ("data", "model")}
+    columns = column_digests(record.steps, record.examples, record.parity)
+    evidence = dataclasses.replace(record.evidence, digests={**kept, **columns})
+    return dataclasses.replace(record, evidence=evidence)
 
 
 def build_record(

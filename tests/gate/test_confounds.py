@@ -129,6 +129,37 @@ def test_other_hardware_follows_from_a_declared_instance_type_and_from_nothing_e
     assert found["instance_type"].why == "follows from instance_type"
 
 
+def declare_image(execution, image):
+    arms = dict(execution.experiment.arms)
+    arms["fast"] = arms["fast"].model_copy(update={"image": image})
+    execution.experiment = execution.experiment.model_copy(update={"arms": arms})
+
+
+def test_another_image_fails_unless_the_arm_declares_one(execution):
+    for arm, seed in execution.records:
+        change_environment(execution, arm, seed, image=f"registry/{arm}:1")
+    (reason,) = execution.judge().candidates[0].reasons[:1]
+    assert reason.sentence == (
+        "image differs from the baseline without being declared: registry/fast:1 instead of "
+        "registry/baseline:1."
+    )
+    declare_image(execution, "registry/fast:1")
+    candidate = execution.judge().candidates[0]
+    assert candidate.outcome is Outcome.PASS
+    assert [(item.name, item.why) for item in candidate.confounds] == [
+        ("image", "follows from image")
+    ]
+
+
+def test_what_an_image_holds_may_differ_with_it_and_the_machine_may_not(execution):
+    declare_image(execution, "registry/another:1")
+    for seed in execution.experiment.seeds:
+        change_environment(execution, "fast", seed, torch="1.13.1", cpu="another")
+    found = confounds(execution)
+    assert found["torch"].intended
+    assert not found["cpu"].intended
+
+
 def test_another_library_version_does_not_follow_from_another_instance_type(execution):
     arms = dict(execution.experiment.arms)
     arms["fast"] = arms["fast"].model_copy(update={"instance_type": "ml.g5.xlarge"})

@@ -111,6 +111,8 @@ DECISIVE = [
     ("digests", "data"),
     ("digests", "model"),
     ("digests", "examples"),
+    ("digests", "steps"),
+    ("digests", "parity"),
     ("parity", "precision"),
     ("parity", "steps"),
 ]

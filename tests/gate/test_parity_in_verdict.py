@@ -129,6 +129,27 @@ def test_the_declared_limit_is_the_one_that_is_judged_by(new_execution):
     assert execution.judge().candidates[0].outcome is Outcome.FAIL
 
 
+def test_parity_errors_that_were_taken_away_or_changed_fail_the_replicate(execution):
+    """Else whoever drops the record of a miscompile turns a fail into "cannot tell"."""
+    execution.change_evidence("fast", 1, parity=None)
+    execution.records["fast", 1] = dataclasses.replace(execution.record("fast", 1), parity=None)
+    record = execution.record("fast", 2)
+    changed = dataclasses.replace(record.parity, compiled=record.parity.eager)
+    execution.records["fast", 2] = dataclasses.replace(record, parity=changed)
+    reasons = execution.judge().candidates[0].reasons
+    assert [(each.code, each.numbers["seed"]) for each in reasons] == [
+        (Code.DIGEST_DIFFERS, 1),
+        (Code.DIGEST_DIFFERS, 2),
+        (Code.PARITY_ALIKE, 3),
+    ]
+
+
+@pytest.mark.parametrize("silent", [{"steps": 0}, {"enabled": False}])
+def test_what_is_not_measured_cannot_be_required(silent):
+    with pytest.raises(ValueError, match="but required is true, allowed: one of them"):
+        ParitySettings(required=True, **silent)
+
+
 def test_the_verdict_on_parity_is_read_back(execution):
     execution.change_parity("fast", 2, compiled=np.full((2, 3), np.nan))
     verdict = execution.judge()

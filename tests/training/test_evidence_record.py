@@ -24,6 +24,7 @@ from training.evidence import (
     ParityRecord,
     SpeedRecord,
     Steps,
+    column_digests,
     examples_digest,
     read_evidence,
     write_evidence,
@@ -54,7 +55,7 @@ EVIDENCE = Evidence(
     metrics={"accuracy": 0.67, "log_loss": 0.41},
     peak_memory_bytes=123,
     environment={"torch": "2.13.0", "gpu": None},
-    digests={"examples": examples_digest(EXAMPLES)},
+    digests={"model": "0" * 64, **column_digests(STEPS, EXAMPLES, PARITY)},
     parity=ParityRecord(precision="fp32", steps=2, seconds=0.2),
 )
 ARRAYS = ["steps.npz", "examples.npz", "parity.npz"]
@@ -167,6 +168,37 @@ def test_a_job_that_did_not_fail_cannot_leave_its_measurements_out(tmp_path: Pat
     with pytest.raises(EvidenceError, match="needs steps, examples and a speed record"):
         write_evidence(tmp_path, EVIDENCE, STEPS)
     assert not (tmp_path / "evidence").exists()
+
+
+def test_digests_of_the_columns_are_added_by_the_writer(tmp_path: Path) -> None:
+    without = dataclasses.replace(EVIDENCE, digests={"model": "0" * 64})
+    folder = write_evidence(tmp_path, without, STEPS, EXAMPLES, PARITY)
+    assert read_evidence(folder).evidence == EVIDENCE
+
+
+def test_ids_that_are_no_text_are_not_written(tmp_path: Path) -> None:
+    broken = dataclasses.replace(EXAMPLES, ids=np.array(["a", "\ud800", "c"]))
+    with pytest.raises(EvidenceError, match="an example id is no valid text"):
+        write_evidence(tmp_path, EVIDENCE, STEPS, broken, PARITY)
+    assert not (tmp_path / "evidence").exists()
+
+
+@given(row=st.integers(0, 1), column=st.integers(0, 2), factor=st.floats(1.001, 1e6))
+def test_each_number_of_steps_and_parity_is_in_their_digests(
+    row: int, column: int, factor: float
+) -> None:
+    seconds = STEPS.seconds.copy()
+    seconds[row] *= factor
+    eager = PARITY.eager.copy()
+    eager[row, column] *= factor
+    before = column_digests(STEPS, None, PARITY)
+    after = column_digests(
+        dataclasses.replace(STEPS, seconds=seconds),
+        None,
+        dataclasses.replace(PARITY, eager=eager),
+    )
+    assert before["steps"] != after["steps"]
+    assert before["parity"] != after["parity"]
 
 
 def test_the_examples_digest_depends_on_ids_and_labels_only() -> None:

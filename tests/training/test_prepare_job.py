@@ -50,13 +50,16 @@ def run(data: Path, tmp_path: Path) -> Prepare:
     """Prepares `data` into `tmp_path / "prepared"`; options are keyword arguments."""
 
     def call(
-        output: str = "prepared", identifier: str | None = None, **options: object
+        output: str = "prepared",
+        identifier: str | None = None,
+        columns: Columns | None = None,
+        **options: object,
     ) -> Manifest:
         settings = {"sequence_length": 8, "vocabulary": 64, **options}
         return prepare(
             data_dir=data,
             output_dir=tmp_path / output,
-            columns=Columns("text", "label", identifier),
+            columns=columns or Columns("text", "label", identifier),
             **settings,  # type: ignore[arg-type]
         )
 
@@ -140,6 +143,42 @@ def test_identifiers_come_from_the_id_column(data: Path, run: Prepare, tmp_path:
     write_jsonl(data / "validation.jsonl", [{**row, "key": f"v{n}"} for n, row in enumerate(ROWS)])
     run(identifier="key")
     assert read_prepared(tmp_path / "prepared").validation.ids.tolist() == ["v0", "v1", "v2", "v3"]
+
+
+def with_categories(data: Path, *categories: object) -> Columns:
+    rows = [{**row, "language": each} for row, each in zip(ROWS, categories, strict=False)]
+    write_jsonl(data / "validation.jsonl", rows)
+    return Columns("text", "label", slices=("language",))
+
+
+def test_columns_of_categories_go_with_the_validation_documents(
+    data: Path, run: Prepare, tmp_path: Path
+) -> None:
+    run(columns=with_categories(data, "de", 7, True))  # the training split needs no such column
+    prepared = read_prepared(tmp_path / "prepared")
+    assert prepared.train.slices == {}
+    assert {name: column.tolist() for name, column in prepared.validation.slices.items()} == {
+        "language": ["de", "7", "true"]
+    }
+
+
+@pytest.mark.parametrize("category", [None, "", 0.5])
+def test_what_is_no_category_is_named_with_its_line(
+    data: Path, run: Prepare, category: object
+) -> None:
+    columns = with_categories(data, "de", category)
+    with pytest.raises(InputError, match=r"validation\.jsonl line 2: column 'language' holds"):
+        run(columns=columns)
+
+
+def test_a_missing_column_of_categories_is_one_sentence(
+    data: Path, prepare_process: PrepareProcess, tmp_path: Path
+) -> None:
+    result = prepare_process(data, tmp_path / "prepared", "--slice-column", "language")
+    assert result.returncode == 1
+    assert result.stderr == (
+        "error: validation.jsonl line 1: no column 'language'; there are: text, label\n"
+    )
 
 
 def test_csv_jsonl_and_parquet_give_the_same_data(data: Path, run: Prepare, tmp_path: Path) -> None:

@@ -26,3 +26,13 @@ def test_a_job_on_sagemaker_says_which_instance_it_ran_on(monkeypatch):
 def test_a_job_anywhere_else_does_not_pass_for_the_instance_it_declares(monkeypatch, arn):
     """Or the price of that instance would be put on the seconds of this machine."""
     assert instance_type(monkeypatch, arn) is None
+
+
+@pytest.mark.parametrize(
+    ("told", "recorded"), [("registry/training:1", "registry/training:1"), ("", None), (None, None)]
+)
+def test_a_job_records_the_image_that_it_was_told_it_runs_in(monkeypatch, told, recorded):
+    monkeypatch.delenv("COMPILEGATE_IMAGE", raising=False)
+    if told is not None:
+        monkeypatch.setenv("COMPILEGATE_IMAGE", told)
+    assert describe(torch.device("cpu"))["image"] == recorded

@@ -154,6 +154,17 @@ def test_a_model_of_the_hub_takes_the_place_of_the_random_one(tmp_path: Path) ->
             "margin = -0.01",
             "gate.metrics.accuracy.margin: found -0.01, allowed: a number greater than 0.0",
         ),
+        (
+            'train = "train.csv"',
+            'slices = ["language", "language"]\ntrain = "train.csv"',
+            "data: slices holds 'language' more than once, allowed: each column once",
+        ),
+        (
+            'train = "train.csv"',
+            'slices = ["text"]\ntrain = "train.csv"',
+            "data: slices holds 'text', which is the column of texts, allowed: columns of "
+            "categories",
+        ),
         ('name = "topics"', 'name = "other"', "name: found 'other', allowed: 'topics', as the file "
          "is called"),
     ],
@@ -162,6 +173,37 @@ def test_a_wrong_value_is_one_sentence_with_key_finding_and_what_is_allowed(
     tmp_path: Path, old: str, new: str, expected: str
 ) -> None:
     assert problems(tmp_path, changed(old, new)) == (expected,)
+
+
+SLICE = """
+[[gate.slices]]
+column = "language"
+metric = "accuracy"
+margin = 0.02
+"""
+
+
+@pytest.mark.parametrize(("declared", "there"), [("", "none"), ('slices = ["region"]', "'region'")])
+def test_a_slice_of_a_column_that_the_data_do_not_carry_is_refused(
+    tmp_path: Path, declared: str, there: str
+) -> None:
+    text = changed('train = "train.csv"', f'{declared}\ntrain = "train.csv"') + SLICE
+    assert problems(tmp_path, text) == (
+        "gate.slices[0].column is 'language', allowed: a column that data.slices names "
+        f"(now: {there}), since only those reach the evidence",
+    )
+
+
+def test_a_slice_of_a_column_that_the_data_carry_is_valid(tmp_path: Path) -> None:
+    text = changed('train = "train.csv"', 'slices = ["language"]\ntrain = "train.csv"') + SLICE
+    workload = read_workload(write(tmp_path, text))
+    assert workload.gate.slices[0].column == "language"
+
+
+def test_reuters_has_no_column_to_slice_by(tmp_path: Path) -> None:
+    text = changed('train = "train.csv"\nvalidation = "validation.csv"', 'slices = ["language"]')
+    (problem,) = problems(tmp_path, text.replace('"files"', '"reuters-r8"'))
+    assert problem.startswith("data.slices is not a known key")
 
 
 def test_two_arms_of_one_name_are_refused_with_their_line(tmp_path: Path) -> None:

@@ -1,0 +1,70 @@
+"""Digests of an evidence record's columns: what shows that they are those that the job wrote.
+
+sha256 in hexadecimal. `column_digests` gives all that belong to a record, by the names under which
+``evidence.json`` keeps them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Dict, Mapping, Optional
+
+import numpy as np
+import numpy.typing as npt
+
+from training.evidence.record import Examples, FloatArray, ParityErrors, Steps
+
+_ROWS_PER_UPDATE = 65_536
+
+
+def column_digests(
+    steps: Optional[Steps], examples: Optional[Examples], parity: Optional[ParityErrors]
+) -> Dict[str, str]:
+    """The digests of what there is: `steps`, `examples`, `parity`."""
+    digests = {}
+    if steps is not None:
+        digests["steps"] = steps_digest(steps)
+    if examples is not None:
+        digests["examples"] = examples_digest(examples)
+    if parity is not None:
+        digests["parity"] = parity_digest(parity)
+    return digests
+
+
+def examples_digest(examples: Examples) -> str:
+    """Of the example ids and labels in order: two jobs that agree saw the same examples.
+
+    Where there are targets, each follows its label.
+    """
+    digest = hashlib.sha256()
+    columns = [examples.ids, examples.labels]
+    if examples.targets is not None:
+        columns.append(examples.targets)
+    row = "\t".join(["%s"] * len(columns)) + "\n"
+    for start in range(0, len(examples.ids), _ROWS_PER_UPDATE):
+        rows = [column[start : start + _ROWS_PER_UPDATE].tolist() for column in columns]
+        digest.update("".join(map(row.__mod__, zip(*rows))).encode())
+    return digest.hexdigest()
+
+
+def steps_digest(steps: Steps) -> str:
+    """Of each step's loss and seconds, in order."""
+    return _digest({"loss": steps.loss, "seconds": steps.seconds})
+
+
+def parity_digest(parity: ParityErrors) -> str:
+    """Of the tensors' names and all errors."""
+    errors = {"eager": parity.eager, "repeated": parity.repeated, "compiled": parity.compiled}
+    return _digest(errors, names=parity.tensors)
+
+
+def _digest(columns: Mapping[str, FloatArray], names: Optional[npt.NDArray[np.str_]] = None) -> str:
+    digest = hashlib.sha256()
+    for text in [] if names is None else names.tolist():
+        # Names may hold anything that a damaged file can, halves of surrogate pairs too.
+        encoded = text.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:%s" % (len(encoded), encoded))
+    for name, column in columns.items():
+        digest.update(f"{name} {column.shape}\n".encode())
+        digest.update(np.ascontiguousarray(column, dtype="<f8").tobytes())
+    return digest.hexdigest()
