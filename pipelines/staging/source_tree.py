@@ -67,7 +67,7 @@ def gate_tree(experiment: Experiment) -> SourceTree:
             "pipelines/gate",
             "pipelines/report",
             "training/__init__.py",
-            "training/evidence.py",
+            "training/evidence",
         ]
     )
     files["gate.json"] = (experiment.model_dump_json(indent=2) + "\n").encode()

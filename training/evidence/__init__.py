@@ -1,0 +1,59 @@
+"""The evidence record: what one training job measured, and can prove.
+
+A training job writes one evidence folder into ``SM_OUTPUT_DATA_DIR``::
+
+    evidence/
+      evidence.json   the scalars: who ran, what was measured, what proves it   (Evidence)
+      steps.npz       one row per optimizer step                                (Steps)
+      examples.npz    one row per validation example                            (Examples)
+      parity.npz      how far a compiled step is from an eager one; optional    (ParityErrors)
+
+The gate reads it back. Only the standard library and numpy are needed on either side, so a
+training script of a user's own can write the same record::
+
+    from training.evidence import Evidence, Examples, Steps, write_evidence
+
+    write_evidence(os.environ["SM_OUTPUT_DATA_DIR"], evidence, steps, examples)
+
+`record` holds the types, `writing` and `reading` the two sides.
+"""
+
+from training.evidence.digests import examples_digest
+from training.evidence.layout import FOLDER
+from training.evidence.reading import read_evidence
+from training.evidence.record import (
+    SCHEMA_VERSION,
+    CompilerRecord,
+    Evidence,
+    EvidenceError,
+    EvidenceRecord,
+    Examples,
+    FloatArray,
+    IntArray,
+    ParityErrors,
+    ParityRecord,
+    Scalar,
+    SpeedRecord,
+    Steps,
+)
+from training.evidence.writing import write_evidence
+
+__all__ = [
+    "FOLDER",
+    "SCHEMA_VERSION",
+    "CompilerRecord",
+    "Evidence",
+    "EvidenceError",
+    "EvidenceRecord",
+    "Examples",
+    "FloatArray",
+    "IntArray",
+    "ParityErrors",
+    "ParityRecord",
+    "Scalar",
+    "SpeedRecord",
+    "Steps",
+    "examples_digest",
+    "read_evidence",
+    "write_evidence",
+]

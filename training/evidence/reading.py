@@ -1,0 +1,166 @@
+"""Reads an evidence folder back: types, shapes and finiteness are checked, values not judged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Mapping, Optional, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from training.evidence.columns import read_columns
+from training.evidence.json_object import JsonObject
+from training.evidence.layout import EVIDENCE, EXAMPLES, PARITY, SLICE, STEPS, has_parity
+from training.evidence.record import (
+    SCHEMA_VERSION,
+    CompilerRecord,
+    Evidence,
+    EvidenceError,
+    EvidenceRecord,
+    Examples,
+    FloatArray,
+    ParityErrors,
+    ParityRecord,
+    SpeedRecord,
+    Steps,
+)
+
+
+def read_evidence(folder: Union[str, Path]) -> EvidenceRecord:
+    """Read one evidence folder back, checking types, shapes and finiteness of the scalars.
+
+    Raises EvidenceError for anything missing, truncated, of a wrong type or of another schema
+    version. It does not judge the values: that the losses are finite is the gate's question.
+    """
+    folder = Path(folder)
+    evidence = _evidence_from_json(folder / EVIDENCE)
+    if evidence.failure is not None:
+        return EvidenceRecord(evidence, None, None)
+    return EvidenceRecord(
+        evidence,
+        _read_steps(folder / STEPS),
+        _read_examples(folder / EXAMPLES),
+        _read_parity(folder / PARITY, evidence.parity.steps)
+        if evidence.parity is not None and has_parity(evidence)
+        else None,
+    )
+
+
+def _evidence_from_json(path: Path) -> Evidence:
+    try:
+        raw = json.loads(path.read_bytes().decode("utf-8"))
+    except FileNotFoundError as error:
+        raise EvidenceError(f"{path.name} is missing") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise EvidenceError(f"{path.name} is not readable JSON: {error}") from error
+    if not isinstance(raw, dict):
+        raise EvidenceError(f"{path.name} holds {type(raw).__name__}, expected an object")
+    version = raw.get("schema_version")
+    if version != SCHEMA_VERSION or isinstance(version, bool):
+        raise EvidenceError(
+            f"{path.name}: schema_version is {version!r}, this gate reads {SCHEMA_VERSION}"
+        )
+    reader = JsonObject(path.name, raw)
+    compiler = reader.section("compiler")
+    speed = None if raw.get("speed") is None else reader.section("speed")
+    evidence = Evidence(
+        job=reader.text("job"),
+        arm=reader.text("arm"),
+        seed=reader.integer("seed"),
+        recipe=reader.scalars("recipe"),
+        compiler=CompilerRecord(
+            name=compiler.text("name"),
+            ran=compiler.boolean("ran"),
+            proof=compiler.scalars("proof"),
+            compile_seconds=compiler.number("compile_seconds"),
+            graphs=compiler.integer("graphs"),
+            graph_breaks=compiler.integer("graph_breaks"),
+            recompilations=compiler.integer("recompilations"),
+        ),
+        speed=None
+        if speed is None
+        else SpeedRecord(
+            samples_per_second=speed.number("samples_per_second"),
+            steady_from=speed.integer("steady_from"),
+            train_seconds=speed.number("train_seconds"),
+            total_seconds=speed.number("total_seconds"),
+        ),
+        metrics=reader.numbers("metrics"),
+        peak_memory_bytes=reader.integer("peak_memory_bytes"),
+        environment=reader.scalars("environment"),
+        digests=reader.texts("digests"),
+        failure=None if raw.get("failure") is None else reader.text("failure"),
+        parity=None if raw.get("parity") is None else _parity_record(reader.section("parity")),
+    )
+    if evidence.failure is None and evidence.speed is None:
+        raise EvidenceError(f"{path.name}: speed is missing")
+    return evidence
+
+
+def _parity_record(section: JsonObject) -> ParityRecord:
+    return ParityRecord(
+        precision=section.text("precision"),
+        steps=section.integer("steps"),
+        seconds=section.number("seconds"),
+        obstacle=section.optional_text("obstacle"),
+    )
+
+
+def _read_steps(path: Path) -> Steps:
+    arrays = read_columns(path, {"loss": ("f", 1), "seconds": ("f", 1)})
+    if len(arrays["loss"]) != len(arrays["seconds"]):
+        raise EvidenceError(
+            f"{path.name}: {len(arrays['loss'])} losses but {len(arrays['seconds'])} step times"
+        )
+    return Steps(
+        loss=arrays["loss"].astype(np.float64), seconds=arrays["seconds"].astype(np.float64)
+    )
+
+
+def _read_examples(path: Path) -> Examples:
+    arrays = read_columns(
+        path,
+        {"ids": ("U", 1), "labels": ("i", 1), "scores": ("f", 2), "losses": ("f", 1)},
+        optional={"targets": ("f", 1), "predictions": ("f", 1), SLICE: ("U", 1)},
+    )
+    if ("targets" in arrays) != ("predictions" in arrays):
+        raise EvidenceError(f"{path.name}: of targets and predictions only one column is there")
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) != 1:
+        raise EvidenceError(f"{path.name}: columns of different lengths: {lengths}")
+    return Examples(
+        ids=arrays["ids"],
+        labels=arrays["labels"].astype(np.int64),
+        scores=arrays["scores"].astype(np.float64),
+        losses=arrays["losses"].astype(np.float64),
+        targets=_floats(arrays, "targets"),
+        predictions=_floats(arrays, "predictions"),
+        slices={
+            name[len(SLICE) :]: column for name, column in arrays.items() if name.startswith(SLICE)
+        },
+    )
+
+
+def _read_parity(path: Path, steps: int) -> ParityErrors:
+    kinds = dict.fromkeys(("eager", "repeated", "compiled"), ("f", 2))
+    arrays = read_columns(path, {"tensors": ("U", 1), **kinds})
+    tensors = arrays["tensors"]
+    if len(np.unique(tensors)) != len(tensors):
+        raise EvidenceError(f"{path.name}: column tensors names a tensor twice")
+    for name in kinds:
+        if arrays[name].shape != (steps, len(tensors)) or not arrays[name].size:
+            raise EvidenceError(
+                f"{path.name}: column {name} has shape {arrays[name].shape}, expected one row for "
+                f"each of the {steps} steps (parity.steps in evidence.json) and one column for "
+                f"each of the {len(tensors)} tensors, one or more of either"
+            )
+        if (arrays[name] < 0).any():
+            raise EvidenceError(f"{path.name}: column {name} holds a negative error")
+    return ParityErrors(
+        tensors=tensors, **{name: arrays[name].astype(np.float64) for name in kinds}
+    )
+
+
+def _floats(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> Optional[FloatArray]:
+    return arrays[name].astype(np.float64) if name in arrays else None

@@ -1,0 +1,151 @@
+"""The evidence record as types: what one training job measured, and what proves it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Mapping, Optional, Union
+
+import numpy as np
+import numpy.typing as npt
+
+SCHEMA_VERSION = 1
+
+Scalar = Union[str, int, float, bool, None]
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+class EvidenceError(Exception):
+    """The evidence cannot be used. The message names the file, the key and what was found."""
+
+
+@dataclass(frozen=True)
+class CompilerRecord:
+    """Which compiler the job was told to use, and what shows that it ran (or did not)."""
+
+    name: str
+    """The compiler's name in the design's words: eager, inductor, xla, ..."""
+    ran: bool
+    """Whether graphs were compiled in this process; False is right for eager only."""
+    proof: Mapping[str, Scalar] = field(default_factory=dict)
+    """The observations behind `ran`, by name (counters, versions, log lines)."""
+    compile_seconds: float = 0.0
+    """Wall-clock seconds that compilation added to the job."""
+    graphs: int = 0
+    graph_breaks: int = 0
+    recompilations: int = 0
+
+
+@dataclass(frozen=True)
+class SpeedRecord:
+    """How fast the job trained. Times are wall-clock seconds of this job's own clock."""
+
+    samples_per_second: float
+    """Training samples per second over the steady steps."""
+    steady_from: int
+    """Index of the first step that counts as steady: compilation and warm-up lie before it."""
+    train_seconds: float
+    """From before the first step to after the last, compilation included, evaluation not."""
+    total_seconds: float
+    """From the start of the process to the evaluation's end; the parity probe comes later."""
+
+
+@dataclass(frozen=True)
+class ParityRecord:
+    """Whether compiled and eager steps were compared at equal weights, and under what terms."""
+
+    precision: str
+    """Of the compiled and the eager steps; the reference is in float64."""
+    steps: int
+    """How many steps were compared; the rows of parity.npz. Zero where there is an obstacle."""
+    seconds: float
+    """Wall-clock seconds that the comparison took; no part of the job's other times."""
+    obstacle: Optional[str] = None
+    """Why there is nothing to compare, in one sentence; None when there is."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The scalars of one training job: one arm, one seed."""
+
+    job: str
+    """The training job's name. With `arm` and `seed` it says whose evidence this is."""
+    arm: str
+    seed: int
+    recipe: Mapping[str, Scalar]
+    """What the job was told and did: batch_size, learning_rate, precision, epochs, steps, ..."""
+    compiler: CompilerRecord
+    speed: Optional[SpeedRecord]
+    """None only when the job failed before it could be measured."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Validation metrics by name, as fractions, not per cent."""
+    peak_memory_bytes: int = 0
+    environment: Mapping[str, Scalar] = field(default_factory=dict)
+    """Library versions and hardware, by name."""
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """sha256 of `data`, `config`, `model` and `examples`, in hexadecimal."""
+    failure: Optional[str] = None
+    """Why the arm could not be trained, in one sentence; None when it was."""
+    parity: Optional[ParityRecord] = None
+    """None when parity was not asked for, as with the eager compiler."""
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True)
+class Steps:
+    """One row per optimizer step, in the order the steps were taken."""
+
+    loss: FloatArray
+    """(steps,) training loss of the step's batch, before the update."""
+    seconds: FloatArray
+    """(steps,) wall-clock seconds of the step, batch loading included."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """One row per validation example. Rows of two jobs are matched by `ids`, not by position."""
+
+    ids: npt.NDArray[np.str_]
+    """(examples,) stable identifiers, unique."""
+    labels: IntArray
+    """(examples,) index of the true class."""
+    scores: FloatArray
+    """(examples, classes) predicted probabilities; each row sums to one."""
+    losses: FloatArray
+    """(examples,) loss of each example, in nats."""
+    targets: Optional[FloatArray] = None
+    """(examples,) true values, when the model predicts a number; `scores` then has no columns and
+    every label is 0."""
+    predictions: Optional[FloatArray] = None
+    """(examples,) predicted values; there exactly when `targets` is."""
+    slices: Mapping[str, npt.NDArray[np.str_]] = field(default_factory=dict)
+    """By column name, (examples,) the category of each example: language, region, ..."""
+
+
+@dataclass(frozen=True)
+class ParityErrors:
+    """How far steps are from float64, at equal weights: one row per step, one column per tensor.
+
+    An error is the norm of the difference over the norm of the float64 tensor; training.parity says
+    what holds for gradients that are next to zero. None is negative; one may be NaN or infinite.
+    """
+
+    tensors: npt.NDArray[np.str_]
+    """(tensors,) names: loss, logits, "gradient of PARAMETER"; unique."""
+    eager: FloatArray
+    """(steps, tensors) eager against float64."""
+    repeated: FloatArray
+    """(steps, tensors) eager once more against eager, on the scale of the other two."""
+    compiled: FloatArray
+    """(steps, tensors) the compiled step against float64."""
+
+
+@dataclass(frozen=True)
+class EvidenceRecord:
+    """All of one evidence folder. `steps` and `examples` are None only for a failed job."""
+
+    evidence: Evidence
+    steps: Optional[Steps]
+    examples: Optional[Examples]
+    parity: Optional[ParityErrors] = None
+    """There exactly when `evidence.parity` is and names no obstacle."""

@@ -1,0 +1,92 @@
+"""Writes an evidence folder, file by file, each whole or not at all."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from training.evidence.layout import EVIDENCE, EXAMPLES, FOLDER, PARITY, SLICE, STEPS, has_parity
+from training.evidence.record import Evidence, EvidenceError, Examples, ParityErrors, Steps
+
+
+def write_evidence(
+    output_data_dir: Union[str, Path],
+    evidence: Evidence,
+    steps: Optional[Steps] = None,
+    examples: Optional[Examples] = None,
+    parity: Optional[ParityErrors] = None,
+) -> Path:
+    """Write the evidence folder; `evidence.json` comes last, so a folder that has it is whole.
+
+    Raises EvidenceError when a job that did not fail lacks steps or examples, or when `parity` and
+    `evidence.parity` do not belong together. Returns the folder.
+    """
+    if evidence.failure is None and (steps is None or examples is None or evidence.speed is None):
+        raise EvidenceError(
+            "evidence of a job that did not fail needs steps, examples and a speed record"
+        )
+    if (parity is not None) != has_parity(evidence):
+        raise EvidenceError(
+            "parity errors go with a parity record that names no obstacle, and with no other"
+        )
+    folder = Path(output_data_dir) / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    if steps is not None:
+        _write_arrays(folder / STEPS, {"loss": steps.loss, "seconds": steps.seconds})
+    if examples is not None:
+        _write_arrays(folder / EXAMPLES, _columns(examples))
+    if parity is not None:
+        _write_arrays(folder / PARITY, _parity_columns(parity))
+    text = json.dumps(dataclasses.asdict(evidence), indent=2, sort_keys=True)
+    _replace(folder / EVIDENCE, (text + "\n").encode())
+    return folder
+
+
+def _parity_columns(parity: ParityErrors) -> Dict[str, npt.NDArray[Any]]:
+    return {
+        "tensors": np.asarray(parity.tensors, dtype=np.str_),
+        "eager": parity.eager,
+        "repeated": parity.repeated,
+        "compiled": parity.compiled,
+    }
+
+
+def _columns(examples: Examples) -> Dict[str, npt.NDArray[Any]]:
+    columns: Dict[str, npt.NDArray[Any]] = {
+        "ids": np.asarray(examples.ids, dtype=np.str_),
+        "labels": examples.labels,
+        "scores": examples.scores,
+        "losses": examples.losses,
+    }
+    if examples.targets is not None and examples.predictions is not None:
+        columns["targets"] = examples.targets
+        columns["predictions"] = examples.predictions
+    for name, categories in examples.slices.items():
+        columns[SLICE + name] = np.asarray(categories, dtype=np.str_)
+    return columns
+
+
+def _replace(path: Path, content: bytes) -> None:
+    handle, temporary = tempfile.mkstemp(dir=str(path.parent), prefix=path.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
+
+
+def _write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    temporary = path.with_name(path.name + ".part")
+    with open(temporary, "wb") as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+    os.replace(temporary, path)
