@@ -163,6 +163,7 @@ def _candidate_cost(
             if speed is None or speed.break_even_steps is None
             else speed.break_even_steps / speed.candidate_steps
         ),
+        compile_state=None if speed is None else speed.compile_state,
         more_seeds=_more_seeds(candidate, _sum([baseline.job, cost.job])),
     )
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pipelines.gate.compile_time import CompileState
+
 
 @dataclass(frozen=True)
 class Amount:
@@ -62,6 +64,8 @@ class CandidateCost:
     """"dollars" where they are known, else "seconds": what the retrainings are counted by."""
     break_even_runs: float | None
     """Trainings of this length until compilation has paid for itself; None means never."""
+    compile_state: CompileState | None
+    """What compilation counts there: cold or warm; None when speed was not measured."""
     more_seeds: MoreSeeds | None
     """None when nothing is undecided, or more seeds would not settle it."""
 

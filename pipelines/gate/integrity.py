@@ -143,6 +143,12 @@ def _magnitudes(evidence: Evidence) -> Iterator[tuple[str, float, float]]:
         yield "speed.total_seconds", evidence.speed.total_seconds, MOST_SECONDS
     if evidence.parity is not None:
         yield "parity.seconds", evidence.parity.seconds, MOST_SECONDS
+    cache = evidence.compile_cache
+    if cache is not None:
+        for name in ("load_seconds", "cold_compile_seconds", "cold_first_step_seconds"):
+            yield f"compile_cache.{name}", getattr(cache, name) or 0.0, MOST_SECONDS
+        for name in ("hits", "misses", "loaded_bytes", "saved_bytes"):
+            yield f"compile_cache.{name}", getattr(cache, name), MOST_BYTES
     for name in ("graphs", "graph_breaks", "recompilations"):
         yield f"compiler.{name}", getattr(evidence.compiler, name), MOST_BYTES
 

@@ -65,6 +65,8 @@ class ReplicateObservation:
     """The QUANTILES of the steady step times."""
     samples_per_second: float | None
     compile_seconds: float | None
+    compile_cache: str | None
+    """``warm``, ``cold`` or ``ignored``; None where no cache was declared."""
     train_seconds: float | None
     total_seconds: float | None
     peak_memory_bytes: int | None
@@ -201,6 +203,7 @@ def _replicate(
             batch_size * len(seconds) / float(seconds.sum()) if measurable else None
         ),
         compile_seconds=evidence.compiler.compile_seconds,
+        compile_cache=None if evidence.compile_cache is None else evidence.compile_cache.state,
         train_seconds=speed.train_seconds,
         total_seconds=speed.total_seconds,
         peak_memory_bytes=_plausible(evidence.peak_memory_bytes),
@@ -223,6 +226,7 @@ def _nothing(arm: str, seed: int, job: str | None, problem: str) -> ReplicateObs
         step_seconds=(),
         samples_per_second=None,
         compile_seconds=None,
+        compile_cache=None,
         train_seconds=None,
         total_seconds=None,
         peak_memory_bytes=None,

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
+from pipelines.gate.compile_time import CompileTimes, compile_times
 from pipelines.gate.reasons import Code, Number, Outcome, Reason
 from pipelines.gate.verdict import Interval, SpeedJudgement
 from training.evidence import Evidence, EvidenceRecord, FloatArray, Steps
@@ -37,9 +38,9 @@ class ArmSpeed:
     """Steady-state samples per second of each replicate."""
     steady_seconds: tuple[FloatArray, ...]
     """The steady step times of each replicate."""
-    compile_seconds: float
+    compilation: CompileTimes
     train_seconds: float
-    """Means over the replicates."""
+    """Mean over the replicates."""
     peak_memory_bytes: int
     steps: int
     """Of the longest replicate."""
@@ -71,7 +72,7 @@ def measure_arm(batch_size: int, records: Sequence[EvidenceRecord]) -> ArmSpeed 
         batch_size=batch_size,
         rates=tuple(batch_size * len(seconds) / float(seconds.sum()) for _, _, seconds in measured),
         steady_seconds=tuple(seconds for _, _, seconds in measured),
-        compile_seconds=_mean(evidence.compiler.compile_seconds for evidence, _, _ in measured),
+        compilation=compile_times(records),
         train_seconds=_mean(speed.train_seconds for _, speed, _ in measured),
         peak_memory_bytes=max(evidence.peak_memory_bytes for evidence, _, _ in measured),
         steps=max(len(record.steps.loss) for record in records if record.steps is not None),
@@ -94,8 +95,11 @@ def judge_speed(
         conditional_on_run=one_run,
         baseline_samples_per_second=baseline.rate,
         candidate_samples_per_second=candidate.rate,
-        baseline_compile_seconds=baseline.compile_seconds,
-        candidate_compile_seconds=candidate.compile_seconds,
+        baseline_compile_seconds=baseline.compilation.seconds,
+        candidate_compile_seconds=candidate.compilation.seconds,
+        compile_state=candidate.compilation.state,
+        compile_cold=candidate.compilation.cold,
+        compile_warm=candidate.compilation.warm,
         candidate_batch_size=candidate.batch_size,
         candidate_steps=candidate.steps,
         break_even_steps=(
@@ -104,7 +108,7 @@ def judge_speed(
         break_even_minutes=(
             None
             if break_even is None
-            else (baseline.compile_seconds + break_even / baseline.rate) / 60.0
+            else (baseline.compilation.seconds + break_even / baseline.rate) / 60.0
         ),
         train_time_ratio=(
             baseline.train_seconds / candidate.train_seconds if candidate.train_seconds else None
@@ -132,7 +136,7 @@ def break_even_samples(baseline: ArmSpeed, candidate: ArmSpeed) -> float | None:
     saved_per_sample = 1.0 / baseline.rate - 1.0 / candidate.rate
     if saved_per_sample <= 0.0:
         return None
-    overhead = max(candidate.compile_seconds - baseline.compile_seconds, 0.0)
+    overhead = max(candidate.compilation.seconds - baseline.compilation.seconds, 0.0)
     samples = overhead / saved_per_sample
     return samples if math.isfinite(samples) else None
 
@@ -209,7 +213,7 @@ def _reason(judgement: SpeedJudgement, confidence: float) -> Reason:
         f"Speed-up {speedup.estimate:.2f} times, between {speedup.lower:.2f} and "
         f"{speedup.upper:.2f} ({confidence * 100:g}% bounds){scope}; "
         f"at least {judgement.min_speedup:.2f} is asked for: {judgement.advice}."
-        f"{_when_paid_for(judgement)}"
+        f"{_compilation(judgement)}{_when_paid_for(judgement)}"
     )
     numbers: dict[str, Number] = {
         "speedup": speedup.estimate,
@@ -221,14 +225,23 @@ def _reason(judgement: SpeedJudgement, confidence: float) -> Reason:
     return Reason(_CODES[judgement.outcome], judgement.outcome, sentence, numbers)
 
 
+def _compilation(judgement: SpeedJudgement) -> str:
+    """What compiling took in each state that was measured; nothing where nothing was compiled."""
+    if not judgement.candidate_compile_seconds:
+        return ""
+    states = ((judgement.compile_cold, "cold"), (judgement.compile_warm, "warm"))
+    told = [f"{time.seconds:.1f} s {state}" for time, state in states if time is not None]
+    return f" Compiling took {', '.join(told)}."
+
+
 def _when_paid_for(judgement: SpeedJudgement) -> str:
     """A warning where faster steps do not make this run end earlier."""
     needed = judgement.break_even_steps
     if needed is None or needed <= judgement.candidate_steps:
         return ""
     return (
-        f" In runs of {judgement.candidate_steps:,} steps compilation costs more than it saves: "
-        f"it takes {needed:,} to break even."
+        f" In runs of {judgement.candidate_steps:,} steps a {judgement.compile_state} compilation "
+        f"costs more than it saves: it takes {needed:,} to break even."
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from pipelines.gate.compile_time import CompileState, CompileTime
 from pipelines.gate.cost_figures import CostFigures
 from pipelines.gate.reasons import Note, Outcome, Reason
 
@@ -105,6 +106,12 @@ class SpeedJudgement:
     candidate_samples_per_second: float
     baseline_compile_seconds: float
     candidate_compile_seconds: float
+    """In the state that this execution's jobs started from; what break-even counts."""
+    compile_state: CompileState
+    """What the candidate's jobs started from: warm when all found their graphs in the cache."""
+    compile_cold: CompileTime | None
+    compile_warm: CompileTime | None
+    """The candidate's; None where that state was not measured."""
     candidate_batch_size: int
     candidate_steps: int
     break_even_steps: int | None

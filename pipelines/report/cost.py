@@ -45,7 +45,7 @@ def candidate_rows(candidate: CandidateCost) -> list[tuple[str, str]]:
     rows = [
         ("Saved by each retraining", _saved(candidate.saved)),
         ("Retrainings that repay the gate", _repaid(candidate)),
-        ("Break-even, in runs", _runs(candidate.break_even_runs)),
+        (_break_even_label(candidate), _runs(candidate.break_even_runs)),
     ]
     if candidate.more_seeds is not None:
         rows.append(("To settle its undecided metrics", more_seeds(candidate)))
@@ -103,6 +103,11 @@ def _repaid(candidate: CandidateCost) -> str:
     if count is None:
         return "never"
     return f"{count:,}, counted in {candidate.repaid_in}"
+
+
+def _break_even_label(candidate: CandidateCost) -> str:
+    state = candidate.compile_state
+    return "Break-even, in runs" + ("" if state is None else f", counting {state} compilation")
 
 
 def _runs(runs: float | None) -> str:

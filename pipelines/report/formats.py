@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pipelines.gate.compile_time import CompileState, CompileTime
+from pipelines.gate.observations import ReplicateObservation
 from pipelines.gate.reasons import Outcome
 from pipelines.gate.units import NATS, OWN, unit_of
-from pipelines.gate.verdict import MetricJudgement, ParityAnswer, ParityJudgement
+from pipelines.gate.verdict import MetricJudgement, ParityAnswer, ParityJudgement, SpeedJudgement
 
 WATCHED = "watched"
 """In the place of an outcome, for what decides nothing."""
@@ -54,6 +56,28 @@ def break_even(steps: int | None, minutes: float | None) -> str:
     if steps == 0:
         return "from the first step"
     return f"{steps:,} steps, {seconds(minutes * 60)}"
+
+
+def compilation(time: CompileTime | None, state: CompileState) -> str:
+    """Compile seconds in one state: ``25.1 s cold (first step 25.3 s)``."""
+    if time is None:
+        return f"{state} not measured"
+    whose = ", of the jobs that filled the cache" if time.earlier else ""
+    return f"{seconds(time.seconds)} {state} (first step {seconds(time.first_step_seconds)}{whose})"
+
+
+def compilations(speed: SpeedJudgement) -> str:
+    """Cold and warm compile seconds of a candidate, in one line."""
+    states = ((speed.compile_cold, CompileState.COLD), (speed.compile_warm, CompileState.WARM))
+    return ", ".join(compilation(time, state) for time, state in states)
+
+
+def replicate_compilation(replicate: ReplicateObservation) -> str:
+    """Compile seconds of one job, with the state of its compile cache; a dash without graphs."""
+    if not replicate.graphs:
+        return NOTHING
+    cache = f" ({replicate.compile_cache})" if replicate.compile_cache else ""
+    return f"{seconds(replicate.compile_seconds)}{cache}"
 
 
 def metric_name(metric: str) -> str:

@@ -149,8 +149,11 @@ def _speed(speed: SpeedJudgement) -> str:
             f"{formats.rate(speed.candidate_samples_per_second)} against "
             f"{formats.rate(speed.baseline_samples_per_second)}",
         ),
-        ("Compilation, mean", formats.seconds(speed.candidate_compile_seconds)),
-        ("Break-even", formats.break_even(speed.break_even_steps, speed.break_even_minutes)),
+        ("Compilation, mean", formats.compilations(speed)),
+        (
+            f"Break-even, counting {speed.compile_state} compilation",
+            formats.break_even(speed.break_even_steps, speed.break_even_minutes),
+        ),
         (
             "Whole training, compilation included",
             f"{formats.times(speed.train_time_ratio)} as fast: "
@@ -204,7 +207,7 @@ def _replicates(replicates: Sequence[ReplicateObservation]) -> str:
                 *(formats.metric_value(name, item.metrics.get(name)) for name in names),
                 formats.rate(item.samples_per_second),
                 formats.count(item.steps),
-                formats.seconds(item.compile_seconds) if item.graphs else formats.NOTHING,
+                formats.replicate_compilation(item),
                 formats.seconds(item.train_seconds),
                 formats.memory(item.peak_memory_bytes),
                 _text(item.problem or item.job or formats.NOTHING),

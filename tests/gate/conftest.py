@@ -17,6 +17,7 @@ from pipelines.gate.judge import judge
 from pipelines.gate.metrics import metric_value
 from pipelines.gate.verdict import Verdict
 from training.evidence import (
+    CompileCacheRecord,
     CompilerRecord,
     Evidence,
     EvidenceError,
@@ -175,7 +176,10 @@ def build_record(
     )
     parity = None
     if compiled:
-        evidence = dataclasses.replace(evidence, parity=ParityRecord("fp32", 2, 0.2))
+        cache = CompileCacheRecord("cold", "There was none.", "f" * 64, 0, 2, 0, 570_000)
+        evidence = dataclasses.replace(
+            evidence, parity=ParityRecord("fp32", 2, 0.2), compile_cache=cache
+        )
         eager = generator.uniform(2e-7, 6e-7, (2, 3))
         tensors = np.array(["loss", "logits", "gradient of classifier.weight"])
         parity = ParityErrors(tensors, eager, np.zeros((2, 3)), compiled=1.1 * eager)

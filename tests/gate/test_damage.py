@@ -129,6 +129,10 @@ INDIFFERENT = [
     ("peak_memory_bytes",),
     ("failure",),
     ("parity",),
+    ("compile_cache",),
+    ("compile_cache", "state"),
+    ("compile_cache", "hits"),
+    ("compile_cache", "cold_compile_seconds"),
     ("parity", "seconds"),
     ("parity", "obstacle"),
 ]

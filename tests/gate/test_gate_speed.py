@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from pipelines.gate.compile_time import CompileTime, CompileTimes
 from pipelines.gate.reasons import Code, Outcome
 from pipelines.gate.speed import ArmSpeed, judge_speed, measure_arm, speedup_interval
 
@@ -23,7 +24,7 @@ def arm_speed(
         steady_seconds=tuple(
             batch_size / rate * generator.lognormal(0.0, noise, 500) for rate in rates
         ),
-        compile_seconds=compile_seconds,
+        compilation=CompileTimes(CompileTime(compile_seconds, compile_seconds, 3), None),
         train_seconds=100.0,
         peak_memory_bytes=0,
         steps=1000,

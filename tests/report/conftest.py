@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pipelines.gate.compile_time import CompileState, CompileTime
 from pipelines.gate.cost_figures import Amount, ArmCost, CandidateCost, CostFigures, MoreSeeds
 from pipelines.gate.observations import (
     ArmObservation,
@@ -114,6 +115,9 @@ SPEED = SpeedJudgement(
     candidate_samples_per_second=657.9,
     baseline_compile_seconds=0.0,
     candidate_compile_seconds=21.5,
+    compile_state=CompileState.COLD,
+    compile_cold=CompileTime(21.5, 21.6, jobs=2),
+    compile_warm=None,
     candidate_batch_size=48,
     candidate_steps=684,
     break_even_steps=797,
@@ -167,6 +171,7 @@ COST = CostFigures(
             retrainings_to_repay=11,
             repaid_in="seconds",
             break_even_runs=1.165,
+            compile_state=CompileState.COLD,
             more_seeds=MoreSeeds(3, Amount(19_980.0, None)),
         ),
     ),
@@ -187,6 +192,7 @@ def replicate(arm: str, seed: int, **fields: object) -> ReplicateObservation:
         "step_seconds": (0.05, 0.06, 0.065, 0.07, 0.075, 0.09, 0.3),
         "samples_per_second": 470.0 + seed,
         "compile_seconds": 0.0 if arm == "baseline" else 21.5,
+        "compile_cache": None if arm == "baseline" else "cold",
         "train_seconds": 68.4,
         "total_seconds": 80.1,
         "peak_memory_bytes": 612_000_000,
@@ -203,6 +209,7 @@ def lost(arm: str, seed: int, problem: str) -> ReplicateObservation:
         (
             "samples_per_second",
             "compile_seconds",
+            "compile_cache",
             "train_seconds",
             "total_seconds",
             "peak_memory_bytes",

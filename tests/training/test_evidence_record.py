@@ -15,6 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from training.evidence import (
+    CompileCacheRecord,
     CompilerRecord,
     Evidence,
     EvidenceError,
@@ -57,6 +58,7 @@ EVIDENCE = Evidence(
     environment={"torch": "2.13.0", "gpu": None},
     digests={"model": "0" * 64, **column_digests(STEPS, EXAMPLES, PARITY)},
     parity=ParityRecord(precision="fp32", steps=2, seconds=0.2),
+    compile_cache=CompileCacheRecord("warm", "All were there.", "ab" * 32, 2, 0, 900, 0, 0.1, 25.0),
 )
 ARRAYS = ["steps.npz", "examples.npz", "parity.npz"]
 FILES = ["evidence.json", *ARRAYS]
@@ -115,6 +117,21 @@ def test_evidence_from_before_there_was_parity_is_read(intact: dict[str, bytes])
     older = {name: intact[name] for name in ("steps.npz", "examples.npz")}
     found = read_files({**older, "evidence.json": json.dumps(raw).encode()})
     assert (found.evidence.parity, found.parity) == (None, None)
+
+
+def test_evidence_without_a_compile_cache_is_read(intact: dict[str, bytes]) -> None:
+    raw = json.loads(intact["evidence.json"])
+    del raw["compile_cache"]
+    older = {**intact, "evidence.json": json.dumps(raw).encode()}
+    assert read_files(older).evidence.compile_cache is None
+
+
+def test_a_compile_cache_of_an_unknown_state_is_told(intact: dict[str, bytes]) -> None:
+    raw = json.loads(intact["evidence.json"])
+    raw["compile_cache"]["state"] = "lukewarm"
+    odd = {**intact, "evidence.json": json.dumps(raw).encode()}
+    with pytest.raises(EvidenceError, match=r"state is 'lukewarm', expected 'warm' or 'cold' or"):
+        read_files(odd)
 
 
 def test_an_obstacle_stands_in_place_of_parity_errors(tmp_path: Path) -> None:
@@ -229,7 +246,7 @@ def paths_into(value: Any, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, 
 ALL_PATHS = sorted(paths_into(dataclasses.asdict(EVIDENCE)))
 OPEN_SECTIONS = [("recipe",), ("metrics",), ("environment",), ("digests",), ("compiler", "proof")]
 """Objects whose names are the writer's choice."""
-OPTIONAL = [("failure",), ("parity",)]
+OPTIONAL = [("failure",), ("parity",), ("compile_cache",)]
 REQUIRED_PATHS = [
     path for path in ALL_PATHS if path[:-1] not in OPEN_SECTIONS and path not in OPTIONAL
 ]

@@ -23,7 +23,9 @@ from training.evidence.digests import column_digests, examples_digest
 from training.evidence.layout import FOLDER
 from training.evidence.reading import read_evidence
 from training.evidence.record import (
+    CACHE_STATES,
     SCHEMA_VERSION,
+    CompileCacheRecord,
     CompilerRecord,
     Evidence,
     EvidenceError,
@@ -40,8 +42,10 @@ from training.evidence.record import (
 from training.evidence.writing import write_evidence
 
 __all__ = [
+    "CACHE_STATES",
     "FOLDER",
     "SCHEMA_VERSION",
+    "CompileCacheRecord",
     "CompilerRecord",
     "Evidence",
     "EvidenceError",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional, Sequence
 
 from training.evidence.record import EvidenceError, Scalar
 
@@ -21,6 +21,12 @@ class JsonObject:
     def optional_text(self, key: str) -> Optional[str]:
         return None if self._value(key) is None else self.text(key)
 
+    def one_of(self, key: str, allowed: Sequence[str]) -> str:
+        value = self.text(key)
+        if value not in allowed:
+            raise self._wrong(key, value, " or ".join(map(repr, allowed)))
+        return value
+
     def boolean(self, key: str) -> bool:
         return self._typed(key, bool, "true or false")  # type: ignore[no-any-return]
 
@@ -32,6 +38,9 @@ class JsonObject:
 
     def number(self, key: str) -> float:
         return self._finite(key, self._value(key))
+
+    def optional_number(self, key: str) -> Optional[float]:
+        return None if self._value(key) is None else self.number(key)
 
     def section(self, key: str) -> JsonObject:
         return JsonObject(f"{self._where}: {key}", self._typed(key, dict, "an object"))

@@ -13,7 +13,9 @@ from training.evidence.columns import read_columns
 from training.evidence.json_object import JsonObject
 from training.evidence.layout import EVIDENCE, EXAMPLES, PARITY, SLICE, STEPS, has_parity
 from training.evidence.record import (
+    CACHE_STATES,
     SCHEMA_VERSION,
+    CompileCacheRecord,
     CompilerRecord,
     Evidence,
     EvidenceError,
@@ -92,6 +94,9 @@ def _evidence_from_json(path: Path) -> Evidence:
         digests=reader.texts("digests"),
         failure=None if raw.get("failure") is None else reader.text("failure"),
         parity=None if raw.get("parity") is None else _parity_record(reader.section("parity")),
+        compile_cache=None
+        if raw.get("compile_cache") is None
+        else _compile_cache_record(reader.section("compile_cache")),
     )
     if evidence.failure is None and evidence.speed is None:
         raise EvidenceError(f"{path.name}: speed is missing")
@@ -104,6 +109,21 @@ def _parity_record(section: JsonObject) -> ParityRecord:
         steps=section.integer("steps"),
         seconds=section.number("seconds"),
         obstacle=section.optional_text("obstacle"),
+    )
+
+
+def _compile_cache_record(section: JsonObject) -> CompileCacheRecord:
+    return CompileCacheRecord(
+        state=section.one_of("state", CACHE_STATES),
+        reason=section.text("reason"),
+        key=section.text("key"),
+        hits=section.integer("hits"),
+        misses=section.integer("misses"),
+        loaded_bytes=section.integer("loaded_bytes"),
+        saved_bytes=section.integer("saved_bytes"),
+        load_seconds=section.number("load_seconds"),
+        cold_compile_seconds=section.optional_number("cold_compile_seconds"),
+        cold_first_step_seconds=section.optional_number("cold_first_step_seconds"),
     )
 
 

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 SCHEMA_VERSION = 1
+CACHE_STATES = ("warm", "cold", "ignored")
+"""Of a compile cache, see `CompileCacheRecord`."""
 
 Scalar = Union[str, int, float, bool, None]
 FloatArray = npt.NDArray[np.float64]
@@ -65,6 +67,33 @@ class ParityRecord:
 
 
 @dataclass(frozen=True)
+class CompileCacheRecord:
+    """Whether the compiler started from what an earlier job had compiled."""
+
+    state: str
+    """``warm``: every graph came from the cache. ``cold``: there was none, or it lacked some.
+    ``ignored``: there was one, and it was not used."""
+    reason: str
+    """Why the state is what it is, and what was kept for the next job, in sentences."""
+    key: str
+    """sha256 of all that decides whether a cache fits: graph, libraries and hardware."""
+    hits: int
+    """Compiled graphs, forward and backward counted apart, that were found in the cache."""
+    misses: int
+    """Those that were not, and so were compiled in this job."""
+    loaded_bytes: int
+    """Size of the archive that was loaded; zero where none was."""
+    saved_bytes: int
+    """Size of the archive that was kept for the next job; zero where none was."""
+    load_seconds: float = 0.0
+    """Wall-clock seconds to check and unpack the archive; part of ``compile_seconds``."""
+    cold_compile_seconds: Optional[float] = None
+    """``compile_seconds`` of the job that filled the cache that was loaded."""
+    cold_first_step_seconds: Optional[float] = None
+    """First step of that job."""
+
+
+@dataclass(frozen=True)
 class Evidence:
     """The scalars of one training job: one arm, one seed."""
 
@@ -89,6 +118,8 @@ class Evidence:
     """Why the arm could not be trained, in one sentence; None when it was."""
     parity: Optional[ParityRecord] = None
     """None when parity was not asked for, as with the eager compiler."""
+    compile_cache: Optional[CompileCacheRecord] = None
+    """None when no compile cache was declared, or the compiler keeps none."""
     schema_version: int = SCHEMA_VERSION
 
 

@@ -1,0 +1,91 @@
+"""Compile time: cold and warm are told apart, and break-even counts what the jobs started from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pipelines.gate.compile_time import CompileState, CompileTime, CompileTimes, compile_times
+from pipelines.gate.judge import judge
+from pipelines.report.formats import compilations
+from training.evidence import CompileCacheRecord, EvidenceRecord
+
+COLD = CompileCacheRecord("cold", "There was none.", "f" * 64, 0, 2, 0, 570_000)
+WARM = CompileCacheRecord(
+    "warm",
+    "All 2 graphs were in the cache.",
+    "f" * 64,
+    2,
+    0,
+    570_000,
+    0,
+    load_seconds=0.1,
+    cold_compile_seconds=25.0,
+    cold_first_step_seconds=25.2,
+)
+
+
+def replicate(record: EvidenceRecord, cache: CompileCacheRecord | None, seconds: float) -> Any:
+    """The record with a first step and a compile time of so many seconds."""
+    assert record.steps is not None
+    times = record.steps.seconds.copy()
+    times[0] = seconds + 0.25
+    evidence = dataclasses.replace(
+        record.evidence,
+        compile_cache=cache,
+        compiler=dataclasses.replace(record.evidence.compiler, compile_seconds=seconds),
+    )
+    return dataclasses.replace(
+        record, evidence=evidence, steps=dataclasses.replace(record.steps, seconds=times)
+    )
+
+
+def times_of(execution: Any, *replicates: tuple[CompileCacheRecord | None, float]) -> CompileTimes:
+    record = execution.records["fast", 1]
+    return compile_times([replicate(record, cache, seconds) for cache, seconds in replicates])
+
+
+def test_each_state_has_its_own_mean_and_one_cold_job_makes_cold_what_counts(execution):
+    times = times_of(execution, (COLD, 20.0), (COLD, 30.0), (WARM, 3.0))
+    assert times.cold == CompileTime(25.0, 25.25, jobs=2)
+    assert times.warm == CompileTime(3.0, 3.25, jobs=1)
+    assert (times.state, times.seconds) == (CompileState.COLD, 25.0)
+
+
+def test_warm_jobs_bring_the_cold_figures_of_the_job_that_filled_the_cache(execution):
+    times = times_of(execution, (WARM, 2.0), (WARM, 4.0))
+    assert times.cold == CompileTime(25.0, 25.2, jobs=2, earlier=True)
+    assert (times.state, times.seconds) == (CompileState.WARM, 3.0)
+
+
+@pytest.mark.parametrize("state", ["cold", "ignored", None])
+def test_a_job_that_did_not_find_its_graphs_started_cold(execution, state):
+    cache = None if state is None else dataclasses.replace(COLD, state=state)
+    times = times_of(execution, (cache, 21.0))
+    assert (times.cold, times.warm) == (CompileTime(21.0, 21.25, jobs=1), None)
+
+
+def test_the_verdict_counts_warm_compilation_in_a_warm_execution(
+    new_execution: Callable[..., Any],
+) -> None:
+    cold, warm = new_execution(), new_execution()
+    for key, record in warm.records.items():
+        if key[0] == "fast":
+            warm.records[key] = replicate(record, WARM, 0.5)
+    candidates = [judge(each.experiment, each.records, None).candidates[0] for each in (cold, warm)]
+    speeds = [candidate.speed for candidate in candidates]
+    assert [speed.compile_state for speed in speeds] == ["cold", "warm"]
+    few = speeds[1].break_even_steps  # whole steps: rounded up from a tenth of the cold ones
+    assert 10 * (few - 1) < speeds[0].break_even_steps <= 10 * few
+    assert speeds[0].speedup == speeds[1].speedup  # the first step is never a steady one
+    sentences = " ".join(reason.sentence for each in candidates for reason in each.reasons)
+    assert "Compiling took 5.0 s cold. " in sentences
+    assert "Compiling took 25.0 s cold, 0.5 s warm." in sentences
+    assert compilations(speeds[0]) == "5.0 s cold (first step 5.0 s), warm not measured"
+    assert compilations(speeds[1]) == (
+        "25.0 s cold (first step 25.2 s, of the jobs that filled the cache), "
+        "500 ms warm (first step 750 ms)"
+    )
