@@ -10,6 +10,7 @@ Pure but for `evidence_folders` and `experiment_file`, which read files. The pat
     confounds           candidate, baseline   -> what differs beside the compiler
     quality             columns of examples   -> comparisons       (metrics, slices, crossed)
     noninferiority      a comparison          -> is the model as good?
+    settling            an undecided one      -> how many seeds or examples would decide it
     resolution          a comparison, or plan -> could the margin be shown at all?
     effects             candidate, control    -> the compiler's share, and the rest's
     speed               step times            -> does it train faster?

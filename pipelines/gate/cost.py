@@ -14,12 +14,20 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from pipelines.gate.config import ArmDeclaration, Experiment
-from pipelines.gate.cost_figures import Amount, ArmCost, CandidateCost, CostFigures, MoreSeeds
+from pipelines.gate.cost_figures import (
+    Amount,
+    ArmCost,
+    CandidateCost,
+    CostFigures,
+    MoreExamples,
+    MoreSeeds,
+)
 from pipelines.gate.examination import Examined
 from pipelines.gate.foreign_text import clipped
-from pipelines.gate.reasons import Outcome
+from pipelines.gate.reasons import Code, Outcome
+from pipelines.gate.settling import rounded_up
 from pipelines.gate.speed import measure_arm
-from pipelines.gate.verdict import CandidateVerdict
+from pipelines.gate.verdict import CandidateVerdict, MetricJudgement, SpeedJudgement
 from training.evidence import Evidence, EvidenceRecord
 
 INSTANCE_TYPE = "instance_type"
@@ -165,18 +173,55 @@ def _candidate_cost(
         ),
         compile_state=None if speed is None else speed.compile_state,
         more_seeds=_more_seeds(candidate, _sum([baseline.job, cost.job])),
+        more_examples=_more_examples(
+            candidate,
+            _sum([_times_over(arm.job, arm.jobs) for arm in (baseline, cost)]),
+        ),
     )
+
+
+_QUALITY = frozenset({Code.QUALITY_UNDECIDED})
+_QUALITY_AND_SPEED = _QUALITY | {Code.SPEED_UNDECIDED}
 
 
 def _more_seeds(candidate: CandidateVerdict, one_seed: Amount) -> MoreSeeds | None:
     """`one_seed` is what a seed costs in all arms that need it: the candidate and the baseline."""
-    undecided = [metric for metric in candidate.metrics if metric.outcome is Outcome.INCONCLUSIVE]
-    needed = [metric.seeds_needed for metric in undecided if metric.seeds_needed is not None]
-    # A fail stays one, and one metric that seeds cannot settle leaves the candidate undecided.
-    if candidate.outcome is not Outcome.INCONCLUSIVE or len(needed) < len(undecided) or not needed:
+    if not _undecided_by(candidate, _QUALITY_AND_SPEED):
+        return None
+    judged: list[MetricJudgement | SpeedJudgement] = [*candidate.metrics]
+    judged += [] if candidate.speed is None else [candidate.speed]
+    undecided = [item for item in judged if item.outcome is Outcome.INCONCLUSIVE]
+    needed = [item.seeds_needed for item in undecided if item.seeds_needed is not None]
+    if len(needed) < len(undecided):
         return None
     more = max(needed) - undecided[0].seeds
     return MoreSeeds(more, _times_over(one_seed, more))
+
+
+def _more_examples(candidate: CandidateVerdict, all_jobs: Amount) -> MoreExamples | None:
+    """`all_jobs` is what all jobs of the candidate and the baseline cost: each scores them all."""
+    if not _undecided_by(candidate, _QUALITY):
+        return None
+    undecided = [item for item in candidate.metrics if item.outcome is Outcome.INCONCLUSIVE]
+    needed = [
+        item.examples_needed / item.examples
+        for item in undecided
+        if item.examples_needed is not None
+    ]
+    if len(needed) < len(undecided):
+        return None
+    growth = max(needed)
+    whole = max(item.examples for item in candidate.metrics)
+    return MoreExamples(growth, rounded_up(whole * growth), all_jobs)
+
+
+def _undecided_by(candidate: CandidateVerdict, codes: frozenset[Code]) -> bool:
+    """Whether these are all that keeps an undecided candidate from being decided.
+
+    A fail stays one, and so does a doubt that neither seeds nor examples would lift.
+    """
+    doubts = {reason.code for reason in candidate.reasons if reason.outcome is Outcome.INCONCLUSIVE}
+    return candidate.outcome is Outcome.INCONCLUSIVE and doubts <= codes
 
 
 def _times(cost: float, saved: float) -> int | None:

@@ -44,11 +44,24 @@ class ArmCost:
 
 @dataclass(frozen=True)
 class MoreSeeds:
-    """What it takes to settle the undecided metrics of a candidate."""
+    """Seeds that would settle all that is undecided about a candidate: quality and speed."""
 
     seeds: int
     """More than were run; each is trained in the baseline and in the candidate."""
     amount: Amount
+
+
+@dataclass(frozen=True)
+class MoreExamples:
+    """Validation examples that would settle all that is undecided about a candidate's quality."""
+
+    growth: float
+    """Times as many as there were, in every slice that is undecided."""
+    examples: int
+    """In all, with the slices as large a part as they are; to two digits."""
+    amount: Amount
+    """Of running the candidate's and the baseline's jobs again, as each scores all examples. What
+    the examples themselves cost is not known here."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +81,8 @@ class CandidateCost:
     """What compilation counts there: cold or warm; None when speed was not measured."""
     more_seeds: MoreSeeds | None
     """None when nothing is undecided, or more seeds would not settle it."""
+    more_examples: MoreExamples | None
+    """None when nothing is undecided, or more examples would not settle it."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ where the exact "rule of three" says 3.0/n.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import stdtrit
@@ -64,23 +64,41 @@ class CrossedMean:
     """Standard deviation over seeds of the table's row means."""
     example_skewness: float = 0.0
     """Of the examples' mean differences; zero where flips are counted instead."""
+    rest_variance: float = 0.0
+    """The part of `seed_variance` that more examples would make smaller."""
 
-    def half_width(self, confidence: float, seeds: int | None = None) -> float:
+    def expected(self, seeds: int, growth: float = 1.0) -> CrossedMean:
+        """What to expect of that many seeds, and of `growth` times as many examples.
+
+        Two or more seeds must have been measured. The spread is taken to stay what it is.
+        """
+        if self.seed_variance is None:
+            raise ValueError("with one seed nothing is known of the spread between seeds")
+        ratio = self.seeds / seeds
+        between_seeds = self.seed_variance - self.rest_variance
+        return replace(
+            self,
+            seeds=seeds,
+            examples=round(self.examples * growth),
+            seed_variance=(between_seeds + self.rest_variance / growth) * ratio,
+            rest_variance=self.rest_variance / growth * ratio,
+            example_variance=self.example_variance / growth,
+            example_freedom=self.example_freedom * growth,
+        )
+
+    def half_width(self, confidence: float) -> float:
         """Distance from the mean to a one-sided bound at `confidence`.
 
-        With `seeds`, the distance to expect from that many seeds if the spread stays what it is.
         With one seed measured, the bound covers the choice of examples only.
         """
         example_t = self._example_quantile(confidence)
         if self.seed_variance is None:
             return example_t * math.sqrt(self.example_variance)
-        planned = self.seeds if seeds is None else seeds
-        seed_variance = self.seed_variance * self.seeds / planned
-        seed_t = float(stdtrit(planned - 1, confidence))
-        total = seed_variance + self.example_variance
+        seed_t = float(stdtrit(self.seeds - 1, confidence))
+        total = self.seed_variance + self.example_variance
         if total == 0.0:
             return 0.0
-        quantile = (seed_variance * seed_t + self.example_variance * example_t) / total
+        quantile = (self.seed_variance * seed_t + self.example_variance * example_t) / total
         return quantile * math.sqrt(total)
 
     def _example_quantile(self, confidence: float) -> float:
@@ -109,6 +127,7 @@ def crossed_mean(table: FloatArray, one_flip: float = 0.0) -> CrossedMean:
     resolution = (one_flip / examples) ** 2
     if seeds == 1:
         seed_variance = seed_sd = None
+        rest_variance = 0.0
         example_variance = variance_between_examples / examples
     else:
         rest = table - by_seed[:, None] - by_example[None, :] + mean
@@ -116,7 +135,8 @@ def crossed_mean(table: FloatArray, one_flip: float = 0.0) -> CrossedMean:
         seed_sd = float(by_seed.std(ddof=1))
         # The rows' spread holds the rest's share too. Where it comes out smaller than the rest
         # alone explains, chance made it so: the rest is the better estimate.
-        seed_variance = max(seed_sd**2 / seeds, rest_square / (seeds * examples))
+        rest_variance = rest_square / (seeds * examples)
+        seed_variance = max(seed_sd**2 / seeds, rest_variance)
         example_variance = max(variance_between_examples - rest_square / seeds, 0.0) / examples
     return CrossedMean(
         mean=mean,
@@ -127,6 +147,7 @@ def crossed_mean(table: FloatArray, one_flip: float = 0.0) -> CrossedMean:
         example_freedom=_freedom(deviations, one_flip),
         example_skewness=_skewness(deviations) if one_flip == 0.0 else 0.0,
         seed_sd=seed_sd,
+        rest_variance=rest_variance,
     )
 
 

@@ -35,11 +35,10 @@ from pipelines.gate.config import MetricGuard
 from pipelines.gate.crossed import NO_EXAMPLES, CrossedMean, crossed_mean, seeds_mean
 from pipelines.gate.metrics import one_flip, per_example
 from pipelines.gate.reasons import Code, Note, Number, Outcome, Reason
+from pipelines.gate.settling import MOST_SEEDS, Settling, has_no_spread, settling
 from pipelines.gate.units import unit_of
 from pipelines.gate.verdict import Interval, MetricJudgement, NoiseFloor
 from training.evidence import Examples, FloatArray
-
-MOST_SEEDS_PLANNED = 100
 
 
 @dataclass(frozen=True)
@@ -56,6 +55,8 @@ class Comparison:
     """In the metric's units; None when only watched."""
     slack: CrossedMean
     """Of what must stay above zero: margin minus harm; without a margin, minus harm alone."""
+    rows: int
+    """Validation examples behind it; NO_EXAMPLES for a scalar that was only reported."""
 
 
 def judge_metric(
@@ -77,6 +78,7 @@ def judge_metric(
         metric_table(measure, baseline),
         metric_table(measure, candidate),
         flip=one_flip(measure, baseline[0]),
+        rows=len(baseline[0].ids),
     )
     return conclude(comparison, confidence)
 
@@ -93,11 +95,13 @@ def compare_tables(
     candidate: FloatArray,
     *,
     flip: float,
+    rows: int,
     part: str | None = None,
 ) -> Comparison:
     """Compare two (seeds, examples) tables, or two (seeds,) rows of reported scalars.
 
-    `flip` is the change of one cell that the metric can resolve (`metrics.one_flip`).
+    `flip` is the change of one cell that the metric can resolve (`metrics.one_flip`). `rows` counts
+    the examples behind the tables, whose columns may be groups of them.
     """
     sign = 1.0 if guard.direction == "higher" else -1.0
     allowed: FloatArray | float = guard.margin or 0.0
@@ -112,6 +116,7 @@ def compare_tables(
         candidate=float(candidate.mean()),
         margin=None if guard.margin is None else float(np.mean(allowed)),
         slack=seeds_mean(slack) if slack.ndim == 1 else crossed_mean(slack, flip),
+        rows=rows,
     )
 
 
@@ -135,6 +140,8 @@ def conclude(comparison: Comparison, confidence: float) -> tuple[MetricJudgement
     slack = comparison.slack
     half_width = slack.half_width(confidence)
     delta = comparison.candidate - comparison.baseline
+    undecided = outcome is Outcome.INCONCLUSIVE
+    needed = settling(slack, comparison.rows, confidence) if undecided else Settling()
     judgement = MetricJudgement(
         metric=comparison.metric,
         direction=comparison.guard.direction,
@@ -145,19 +152,18 @@ def conclude(comparison: Comparison, confidence: float) -> tuple[MetricJudgement
         delta=Interval(delta, delta - half_width, delta + half_width),
         outcome=outcome,
         seeds=slack.seeds,
-        examples=slack.examples,
+        examples=comparison.rows,
         seed_sd=slack.seed_sd,
         seed_standard_error=None if slack.seed_variance is None else math.sqrt(slack.seed_variance),
         example_standard_error=math.sqrt(slack.example_variance),
-        seeds_needed=(
-            _seeds_needed(slack, confidence) if outcome is Outcome.INCONCLUSIVE else None
-        ),
+        seeds_needed=needed.seeds,
+        examples_needed=needed.examples,
         part=comparison.part,
     )
     found = _found(judgement, confidence)
     if outcome is None:
         return judgement, Note(Code.QUALITY_WATCHED, found, _numbers(judgement))
-    sentence = f"{found} {_meaning(judgement, slack)}"
+    sentence = f"{found} {_meaning(judgement, slack, needed)}"
     return judgement, Reason(_code(judgement), outcome, sentence, _numbers(judgement))
 
 
@@ -169,19 +175,6 @@ def noise_floor(metric: str, values: Sequence[float]) -> NoiseFloor:
         seed_sd=float(np.std(values, ddof=1)),
         seeds=len(values),
     )
-
-
-def _seeds_needed(slack: CrossedMean, confidence: float) -> int | None:
-    if slack.seed_variance is None or _has_no_spread(slack):
-        return None
-    for seeds in range(slack.seeds + 1, MOST_SEEDS_PLANNED + 1):
-        if slack.half_width(confidence, seeds) < abs(slack.mean):
-            return seeds
-    return None
-
-
-def _has_no_spread(slack: CrossedMean) -> bool:
-    return not slack.seed_variance and slack.example_variance == 0.0
 
 
 def _code(judgement: MetricJudgement) -> Code:
@@ -211,7 +204,7 @@ def _found(judgement: MetricJudgement, confidence: float) -> str:
     )
 
 
-def _meaning(judgement: MetricJudgement, slack: CrossedMean) -> str:
+def _meaning(judgement: MetricJudgement, slack: CrossedMean, needed: Settling) -> str:
     if judgement.outcome is Outcome.PASS:
         return "It is no worse than the margin allows."
     if judgement.outcome is Outcome.FAIL:
@@ -220,17 +213,12 @@ def _meaning(judgement: MetricJudgement, slack: CrossedMean) -> str:
         return beyond + (only_one if judgement.seeds == 1 else "")
     if judgement.seeds == 1:
         return _why_one_seed_is_too_few(slack)
-    if _has_no_spread(slack):
+    if has_no_spread(slack):
         return (
             "The difference is the same in every seed, so nothing shows how uncertain it is: "
             "report it with more digits, or as a value for each example."
         )
-    if judgement.seeds_needed is not None:
-        return (
-            f"The interval reaches across the margin: about {judgement.seeds_needed} seeds "
-            f"instead of {judgement.seeds} would settle it."
-        )
-    return f"The interval reaches across the margin, and {_why_seeds_do_not_help(slack)}."
+    return f"The interval reaches across the margin: {_what_settles_it(judgement, needed)}."
 
 
 def _why_one_seed_is_too_few(slack: CrossedMean) -> str:
@@ -245,10 +233,27 @@ def _why_one_seed_is_too_few(slack: CrossedMean) -> str:
     )
 
 
-def _why_seeds_do_not_help(slack: CrossedMean) -> str:
-    if slack.seed_variance is not None and slack.example_variance > slack.seed_variance:
-        return "more seeds alone would not settle it: it takes a larger validation set"
-    return f"even {MOST_SEEDS_PLANNED} seeds would not settle it: the difference is at the margin"
+def _what_settles_it(judgement: MetricJudgement, needed: Settling) -> str:
+    seeds = f"about {needed.seeds} seeds instead of {judgement.seeds}"
+    examples = (
+        f"about {needed.examples or 0:,} validation examples instead of {judgement.examples:,}"
+    )
+    if needed.seeds is not None and needed.examples is not None:
+        return f"{seeds} would settle it, or {examples}"
+    if needed.seeds is not None:
+        only = judgement.examples == NO_EXAMPLES
+        return f"{seeds} would settle it" + ("" if only else f"; {_NO_EXAMPLES_WOULD}")
+    if needed.examples is not None:
+        return f"more seeds alone would not settle it, {examples} would"
+    if needed.both is not None:
+        return (
+            f"neither more seeds nor more examples alone would settle it, about {needed.both[0]} "
+            f"seeds with {needed.both[1]:,} validation examples would"
+        )
+    return f"even {MOST_SEEDS} seeds would not settle it: the difference is at the margin"
+
+
+_NO_EXAMPLES_WOULD = "no number of examples would, since the seeds differ too much"
 
 
 def _numbers(judgement: MetricJudgement) -> dict[str, Number]:
@@ -262,4 +267,5 @@ def _numbers(judgement: MetricJudgement) -> dict[str, Number]:
         "seeds": judgement.seeds,
         "examples": judgement.examples,
         "seeds_needed": judgement.seeds_needed,
+        "examples_needed": judgement.examples_needed,
     }

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pipelines.gate.config import GateSettings, MetricGuard
-from pipelines.gate.crossed import CrossedMean, crossed_mean, seeds_mean
+from pipelines.gate.crossed import NO_EXAMPLES, CrossedMean, crossed_mean, seeds_mean
 from pipelines.gate.metrics import MetricUndefinedError, MetricValues, one_flip
 from pipelines.gate.noninferiority import Comparison, compare_tables, metric_table
 from pipelines.gate.reasons import Code, Note, Reason
@@ -94,8 +94,11 @@ def _compare_metric(
     before = _table(metric, guard, baseline)
     after = {name: _table(metric, guard, arm) for name, arm in candidates.items()}
     flip = 0.0 if guard.reported else one_flip(guard.measure(metric), baseline.examples[0])
+    rows = NO_EXAMPLES if guard.reported else len(baseline.examples[0].ids)
     for name, table in after.items():
-        found[name].comparisons.append(compare_tables(metric, guard, before, table, flip=flip))
+        found[name].comparisons.append(
+            compare_tables(metric, guard, before, table, flip=flip, rows=rows)
+        )
         if name in controls:
             difference = _mean(table - after[controls[name]], flip)
             found[name].contrasts.append(Contrast(metric, difference))
@@ -151,5 +154,13 @@ def _compare_part(
             continue
         flip = one_flip(measure, take_rows(baseline.examples[0], part.rows))
         found[name].comparisons.append(
-            compare_tables(part.guard.metric, guard, before, after, flip=flip, part=part.name)
+            compare_tables(
+                part.guard.metric,
+                guard,
+                before,
+                after,
+                flip=flip,
+                rows=len(part.rows),
+                part=part.name,
+            )
         )

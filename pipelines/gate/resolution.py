@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from pipelines.gate.config import GateSettings, MetricGuard
 from pipelines.gate.crossed import NO_EXAMPLES, CrossedMean
 from pipelines.gate.multiplicity import level_for
-from pipelines.gate.noninferiority import MOST_SEEDS_PLANNED, Comparison, outcome_of
+from pipelines.gate.noninferiority import Comparison, outcome_of
 from pipelines.gate.reasons import Code, Note, Number, Outcome
+from pipelines.gate.settling import MOST_SEEDS
 from pipelines.gate.units import unit_of
 
 POWER = 0.8
@@ -148,7 +149,7 @@ def _of_examples(design: Design) -> str:
 
 
 def _remedy(seed_sd: float, margin: float, design: Design, confidence: float) -> str:
-    for seeds in range(design.seeds + 1, MOST_SEEDS_PLANNED + 1):
+    for seeds in range(design.seeds + 1, MOST_SEEDS + 1):
         if smallest_margin(_expected(seed_sd, seeds, design), confidence) <= margin:
             return f"declare about {seeds} seeds, or a larger margin"
-    return f"not even {MOST_SEEDS_PLANNED} seeds would do: declare a larger margin"
+    return f"not even {MOST_SEEDS} seeds would do: declare a larger margin"

@@ -20,6 +20,7 @@ from scipy.special import stdtrit
 
 from pipelines.gate.compile_time import CompileTimes, compile_times
 from pipelines.gate.reasons import Code, Number, Outcome, Reason
+from pipelines.gate.settling import MOST_SEEDS
 from pipelines.gate.verdict import Interval, SpeedJudgement
 from training.evidence import Evidence, EvidenceRecord, FloatArray, Steps
 
@@ -87,6 +88,11 @@ def judge_speed(
         return None, _unmeasured("baseline" if baseline is None else "candidate")
     speedup, one_run = speedup_interval(baseline, candidate, confidence)
     outcome = _outcome(speedup, min_speedup)
+    seeds_needed = (
+        seeds_to_settle(baseline, candidate, min_speedup, confidence)
+        if outcome is Outcome.INCONCLUSIVE
+        else None
+    )
     break_even = break_even_samples(baseline, candidate)
     judgement = SpeedJudgement(
         outcome=outcome,
@@ -118,6 +124,8 @@ def judge_speed(
         baseline_peak_memory_bytes=baseline.peak_memory_bytes,
         candidate_peak_memory_bytes=candidate.peak_memory_bytes,
         advice=_advice(speedup.estimate, outcome, min_speedup),
+        seeds=min(len(baseline.rates), len(candidate.rates)),
+        seeds_needed=seeds_needed,
     )
     return judgement, _reason(judgement, confidence)
 
@@ -129,6 +137,25 @@ def speedup_interval(
     if min(len(baseline.rates), len(candidate.rates)) < 2:
         return _bootstrap_over_steps(baseline, candidate, confidence), True
     return _welch(np.log(baseline.rates), np.log(candidate.rates), confidence), False
+
+
+def seeds_to_settle(
+    baseline: ArmSpeed, candidate: ArmSpeed, min_speedup: float, confidence: float
+) -> int | None:
+    """Seeds of each arm at which the bounds would lie to one side of `min_speedup`.
+
+    The estimate and the jobs' spread are taken as they are. None where that spread is not known,
+    or MOST_SEEDS would not do.
+    """
+    logs = [np.log(arm.rates) for arm in (baseline, candidate)]
+    if min(len(rates) for rates in logs) < 2:
+        return None
+    variances = [float(rates.var(ddof=1)) for rates in logs]
+    distance = abs(math.log(candidate.rate / baseline.rate / min_speedup))
+    for seeds in range(max(len(rates) for rates in logs) + 1, MOST_SEEDS + 1):
+        if _welch_half_width(variances, [seeds, seeds], confidence) < distance:
+            return seeds
+    return None
 
 
 def break_even_samples(baseline: ArmSpeed, candidate: ArmSpeed) -> float | None:
@@ -143,19 +170,27 @@ def break_even_samples(baseline: ArmSpeed, candidate: ArmSpeed) -> float | None:
 
 def _welch(baseline: FloatArray, candidate: FloatArray, confidence: float) -> Interval:
     difference = float(candidate.mean() - baseline.mean())
-    parts = [float(rates.var(ddof=1)) / len(rates) for rates in (baseline, candidate)]
-    variance = sum(parts)
-    if variance == 0.0:
-        return Interval(math.exp(difference), math.exp(difference), math.exp(difference))
-    shares = [part / variance for part in parts]
-    freedom = 1.0 / sum(
-        share**2 / (len(rates) - 1)
-        for share, rates in zip(shares, (baseline, candidate), strict=True)
+    half_width = _welch_half_width(
+        [float(rates.var(ddof=1)) for rates in (baseline, candidate)],
+        [len(rates) for rates in (baseline, candidate)],
+        confidence,
     )
-    half_width = float(stdtrit(freedom, confidence)) * math.sqrt(variance)
     return Interval(
         math.exp(difference), math.exp(difference - half_width), math.exp(difference + half_width)
     )
+
+
+def _welch_half_width(
+    variances: Sequence[float], counts: Sequence[int], confidence: float
+) -> float:
+    parts = [variance / count for variance, count in zip(variances, counts, strict=True)]
+    total = sum(parts)
+    if total == 0.0:
+        return 0.0
+    freedom = 1.0 / sum(
+        (part / total) ** 2 / (count - 1) for part, count in zip(parts, counts, strict=True)
+    )
+    return float(stdtrit(freedom, confidence)) * math.sqrt(total)
 
 
 def _bootstrap_over_steps(baseline: ArmSpeed, candidate: ArmSpeed, confidence: float) -> Interval:
@@ -213,7 +248,7 @@ def _reason(judgement: SpeedJudgement, confidence: float) -> Reason:
         f"Speed-up {speedup.estimate:.2f} times, between {speedup.lower:.2f} and "
         f"{speedup.upper:.2f} ({confidence * 100:g}% bounds){scope}; "
         f"at least {judgement.min_speedup:.2f} is asked for: {judgement.advice}."
-        f"{_compilation(judgement)}{_when_paid_for(judgement)}"
+        f"{_what_settles_it(judgement)}{_compilation(judgement)}{_when_paid_for(judgement)}"
     )
     numbers: dict[str, Number] = {
         "speedup": speedup.estimate,
@@ -221,6 +256,7 @@ def _reason(judgement: SpeedJudgement, confidence: float) -> Reason:
         "upper": speedup.upper,
         "min_speedup": judgement.min_speedup,
         "break_even_steps": judgement.break_even_steps,
+        "seeds_needed": judgement.seeds_needed,
     }
     return Reason(_CODES[judgement.outcome], judgement.outcome, sentence, numbers)
 
@@ -232,6 +268,18 @@ def _compilation(judgement: SpeedJudgement) -> str:
     states = ((judgement.compile_cold, "cold"), (judgement.compile_warm, "warm"))
     told = [f"{time.seconds:.1f} s {state}" for time, state in states if time is not None]
     return f" Compiling took {', '.join(told)}."
+
+
+def _what_settles_it(judgement: SpeedJudgement) -> str:
+    if judgement.outcome is not Outcome.INCONCLUSIVE:
+        return ""
+    if judgement.seeds_needed is not None:
+        return (
+            f" About {judgement.seeds_needed} seeds instead of {judgement.seeds} would settle it."
+        )
+    if judgement.conditional_on_run:
+        return " With two seeds or more the spread between jobs can be seen."
+    return f" Even {MOST_SEEDS} seeds would not settle it: the speed-up is at the minimum."
 
 
 def _when_paid_for(judgement: SpeedJudgement) -> str:

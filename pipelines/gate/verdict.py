@@ -53,8 +53,7 @@ class MetricJudgement:
     """None when only watched."""
     seeds: int
     examples: int
-    """Zero for a scalar that was only reported; the groups of a jackknife for a user's function
-    that returns one number."""
+    """Validation examples that it was measured on; zero for a scalar that was only reported."""
     seed_sd: float | None
     """Standard deviation over seeds of the paired difference; None with one seed."""
     seed_standard_error: float | None
@@ -64,6 +63,9 @@ class MetricJudgement:
     seeds_needed: int | None
     """Seeds that would settle an undecided metric if the spread stays what it is; None when it is
     settled, cannot be estimated, or more seeds would not help."""
+    examples_needed: int | None
+    """Validation examples (of the slice, where it is one) that would settle it with the same
+    seeds, to two digits; None as for the seeds."""
     part: str | None = None
     """The slice that it was measured on, as `column = value`; None for all examples."""
 
@@ -126,6 +128,11 @@ class SpeedJudgement:
     """The largest of the replicates; zero when the jobs did not record it."""
     advice: str
     """What to do about the speed, in words."""
+    seeds: int
+    """Jobs of each arm that the interval is over."""
+    seeds_needed: int | None
+    """Seeds that would settle an undecided speed-up if the jobs spread as they do; None when it is
+    settled, the spread is not known, or more seeds would not help."""
 
 
 class ParityAnswer(StrEnum):

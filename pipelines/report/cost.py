@@ -47,20 +47,25 @@ def candidate_rows(candidate: CandidateCost) -> list[tuple[str, str]]:
         ("Retrainings that repay the gate", _repaid(candidate)),
         (_break_even_label(candidate), _runs(candidate.break_even_runs)),
     ]
-    if candidate.more_seeds is not None:
-        rows.append(("To settle its undecided metrics", more_seeds(candidate)))
-    return rows
+    settles = what_settles_it(candidate)
+    return [*rows, ("To settle what is undecided", settles)] if settles else rows
 
 
-def more_seeds(candidate: CandidateCost) -> str:
-    """What it takes to settle the undecided metrics; empty where seeds would not."""
-    more = candidate.more_seeds
-    if more is None:
-        return ""
-    return (
-        f"about {more.seeds} more seed{'' if more.seeds == 1 else 's'}, "
-        f"{_jobs(2 * more.seeds)}: {amount(more.amount)} of machine time"
-    )
+def what_settles_it(candidate: CandidateCost) -> str:
+    """What it takes to settle what is undecided, and its cost; empty where nothing would."""
+    ways = []
+    if (seeds := candidate.more_seeds) is not None:
+        ways.append(
+            f"about {seeds.seeds} more seed{'' if seeds.seeds == 1 else 's'}, "
+            f"{_jobs(2 * seeds.seeds)}: {amount(seeds.amount)} of machine time"
+        )
+    if (examples := candidate.more_examples) is not None:
+        ways.append(
+            f"about {examples.examples:,} validation examples ({examples.growth:.1f} times as "
+            f"many), on which all its jobs and the baseline's run again: {amount(examples.amount)} "
+            "of machine time, and what the examples cost"
+        )
+    return "; or ".join(ways)
 
 
 def amount(value: Amount) -> str:

@@ -35,12 +35,12 @@ def _candidate(candidate: CandidateVerdict) -> list[str]:
 
 
 def _to_settle(arm: str, figures: CostFigures | None) -> list[str]:
-    """What more seeds would cost, where they would settle what is undecided."""
+    """What more seeds or examples would cost, where they would settle what is undecided."""
     known = () if figures is None else figures.candidates
     return [
-        f"  To settle its metrics: {cost.more_seeds(item)}."
+        f"  To settle it: {settles}."
         for item in known
-        if item.arm == arm and item.more_seeds is not None
+        if item.arm == arm and (settles := cost.what_settles_it(item))
     ]
 
 

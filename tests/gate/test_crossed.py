@@ -93,9 +93,9 @@ def test_a_variance_known_from_few_flips_has_few_degrees_of_freedom():
 
 def test_more_seeds_and_higher_confidence_move_the_bound_the_right_way():
     analysed = crossed_mean(table(np.random.default_rng(14), 3, 200, seed_sd=0.2))
-    widths = [analysed.half_width(0.95, seeds) for seeds in (2, 3, 5, 20)]
+    widths = [analysed.expected(seeds).half_width(0.95) for seeds in (2, 3, 5, 20)]
     assert widths == sorted(widths, reverse=True)
-    assert analysed.half_width(0.95, 3) == analysed.half_width(0.95)
+    assert analysed.expected(3).half_width(0.95) == analysed.half_width(0.95)
     assert analysed.half_width(0.99) > analysed.half_width(0.95) > analysed.half_width(0.6)
 
 

@@ -86,7 +86,8 @@ def test_the_number_of_seeds_that_is_named_is_the_least_that_would_settle_it():
         one_flip=1.0,
     )
     slack = judgement.delta.estimate + 0.01
-    assert differences.half_width(0.95, needed) < slack <= differences.half_width(0.95, needed - 1)
+    widths = [differences.expected(seeds).half_width(0.95) for seeds in (needed, needed - 1)]
+    assert widths[0] < slack <= widths[1]
 
 
 def test_where_examples_are_too_few_no_number_of_seeds_is_named():
@@ -95,7 +96,9 @@ def test_where_examples_are_too_few_no_number_of_seeds_is_named():
     )
     assert judgement.outcome is Outcome.INCONCLUSIVE
     assert judgement.seeds_needed is None
-    assert "larger validation set" in reason.sentence
+    assert judgement.examples_needed > 60
+    told = f"about {judgement.examples_needed:,} validation examples instead of 60 would"
+    assert f"more seeds alone would not settle it, {told}" in reason.sentence
 
 
 def test_total_agreement_on_a_handful_of_examples_is_no_pass():

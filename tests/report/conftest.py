@@ -43,6 +43,7 @@ ACCURACY = MetricJudgement(
     seed_standard_error=0.0012,
     example_standard_error=0.0009,
     seeds_needed=None,
+    examples_needed=None,
 )
 LOG_LOSS = MetricJudgement(
     metric="log_loss",
@@ -59,6 +60,7 @@ LOG_LOSS = MetricJudgement(
     seed_standard_error=0.0083,
     example_standard_error=0.0021,
     seeds_needed=5,
+    examples_needed=4_300,
 )
 WATCHED = MetricJudgement(
     metric="perplexity",
@@ -75,6 +77,7 @@ WATCHED = MetricJudgement(
     seed_standard_error=0.0102,
     example_standard_error=0.0026,
     seeds_needed=None,
+    examples_needed=None,
 )
 IN_ONE_LANGUAGE = MetricJudgement(
     metric="accuracy",
@@ -91,6 +94,7 @@ IN_ONE_LANGUAGE = MetricJudgement(
     seed_standard_error=0.0024,
     example_standard_error=0.0033,
     seeds_needed=None,
+    examples_needed=None,
     part="language = <de>",
 )
 PARITY = ParityJudgement(
