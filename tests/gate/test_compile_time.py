@@ -11,7 +11,7 @@ import pytest
 from pipelines.gate.compile_time import CompileState, CompileTime, CompileTimes, compile_times
 from pipelines.gate.judge import judge
 from pipelines.report.formats import compilations
-from training.evidence import CompileCacheRecord, EvidenceRecord
+from training.evidence import CompileCacheRecord, EvidenceRecord, column_digests
 
 COLD = CompileCacheRecord("cold", "There was none.", "f" * 64, 0, 2, 0, 570_000)
 WARM = CompileCacheRecord(
@@ -33,14 +33,14 @@ def replicate(record: EvidenceRecord, cache: CompileCacheRecord | None, seconds:
     assert record.steps is not None
     times = record.steps.seconds.copy()
     times[0] = seconds + 0.25
+    steps = dataclasses.replace(record.steps, seconds=times)
     evidence = dataclasses.replace(
         record.evidence,
         compile_cache=cache,
         compiler=dataclasses.replace(record.evidence.compiler, compile_seconds=seconds),
+        digests={**record.evidence.digests, **column_digests(steps, None, None)},
     )
-    return dataclasses.replace(
-        record, evidence=evidence, steps=dataclasses.replace(record.steps, seconds=times)
-    )
+    return dataclasses.replace(record, evidence=evidence, steps=steps)
 
 
 def times_of(execution: Any, *replicates: tuple[CompileCacheRecord | None, float]) -> CompileTimes:

@@ -8,10 +8,18 @@ import math
 import numpy as np
 import pytest
 import scipy.stats
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from pipelines.gate.compile_time import CompileTime, CompileTimes
 from pipelines.gate.reasons import Code, Outcome
-from pipelines.gate.speed import ArmSpeed, judge_speed, measure_arm, speedup_interval
+from pipelines.gate.speed import (
+    ArmSpeed,
+    judge_speed,
+    measure_arm,
+    seeds_to_settle,
+    speedup_interval,
+)
 
 
 def arm_speed(
@@ -151,3 +159,45 @@ def test_too_few_steady_steps_leave_the_speed_undecided(execution):
     assert candidate.outcome is Outcome.INCONCLUSIVE
     assert candidate.speed is None
     assert Code.SPEED_UNMEASURED in {reason.code for reason in candidate.reasons}
+
+
+def test_an_undecided_speed_up_names_the_seeds_that_would_settle_it():
+    judgement, reason = judged(arm_speed([120.0, 150.0, 135.0]))
+    assert judgement.outcome is Outcome.INCONCLUSIVE
+    assert judgement.seeds_needed > judgement.seeds == 3
+    assert f"About {judgement.seeds_needed} seeds instead of 3 would settle it." in reason.sentence
+
+
+@given(
+    rates=st.lists(st.floats(110.0, 160.0), min_size=2, max_size=6),
+    others=st.lists(st.floats(90.0, 110.0), min_size=2, max_size=6),
+)
+def test_that_many_seeds_of_the_same_spread_do_settle_it(rates, others):
+    """Held against Welch's interval of so many jobs that lie as these do."""
+    candidate, baseline = arm_speed(rates), arm_speed(others)
+    needed = seeds_to_settle(baseline, candidate, 1.2, 0.95)
+    assume(needed is not None and min(np.ptp(rates), np.ptp(others)) > 1e-3)
+    many = [_spread_like(np.log(arm.rates), needed) for arm in (candidate, baseline)]
+    interval = scipy.stats.ttest_ind(*many, equal_var=False).confidence_interval(0.90)
+    assert not interval.low < math.log(1.2) < interval.high
+
+
+def _spread_like(values: np.ndarray, count: int) -> np.ndarray:
+    """So many values with the same mean and standard deviation."""
+    line = np.linspace(-1.0, 1.0, count)
+    return values.mean() + values.std(ddof=1) * line / line.std(ddof=1)
+
+
+def test_what_more_seeds_for_the_speed_cost_is_part_of_the_verdict(new_execution):
+    execution = new_execution(seeds=(1, 2, 3))
+    for seed, factor in ((1, 0.9), (2, 1.0), (3, 1.2)):
+        record = execution.record("fast", seed)
+        execution.change_steps("fast", seed, seconds=record.steps.seconds * factor)
+    verdict = execution.judge()
+    (candidate,) = verdict.candidates
+    assert {item.code for item in candidate.reasons if item.outcome is Outcome.INCONCLUSIVE} == {
+        Code.SPEED_UNDECIDED
+    }
+    cost = verdict.cost.candidates[0]
+    assert cost.more_seeds.seeds == candidate.speed.seeds_needed - 3
+    assert cost.more_examples is None

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from pipelines.gate.compile_time import CompileState, CompileTime
-from pipelines.gate.cost_figures import Amount, ArmCost, CandidateCost, CostFigures, MoreSeeds
+from pipelines.gate.cost_figures import (
+    Amount,
+    ArmCost,
+    CandidateCost,
+    CostFigures,
+    MoreExamples,
+    MoreSeeds,
+)
 from pipelines.gate.observations import (
     ArmObservation,
     Curve,
@@ -132,6 +139,8 @@ SPEED = SpeedJudgement(
     baseline_peak_memory_bytes=612_000_000,
     candidate_peak_memory_bytes=1_210_000_000,
     advice="fast enough to turn on",
+    seeds=2,
+    seeds_needed=None,
 )
 UNDECIDED = Reason(
     Code.QUALITY_UNDECIDED,
@@ -177,6 +186,7 @@ COST = CostFigures(
             break_even_runs=1.165,
             compile_state=CompileState.COLD,
             more_seeds=MoreSeeds(3, Amount(19_980.0, None)),
+            more_examples=MoreExamples(1.96, 4_300, Amount(13_320.0, None)),
         ),
     ),
 )

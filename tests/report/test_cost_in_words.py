@@ -24,6 +24,7 @@ def candidate(**fields: object) -> dict[str, str]:
         break_even_runs=0.42,
         compile_state=CompileState.WARM,
         more_seeds=None,
+        more_examples=None,
     )
     return dict(candidate_rows(dataclasses.replace(cost, **fields)))
 
@@ -68,7 +69,11 @@ def test_an_amount_without_dollars_shows_none():
 
 def test_the_terminal_says_what_the_gate_took_and_what_would_settle_it(verdict):
     lines = summary_lines(verdict)
-    assert "  To settle its metrics: about 3 more seeds, 6 jobs: 5.5 h of machine time." in lines
+    assert (
+        "  To settle it: about 3 more seeds, 6 jobs: 5.5 h of machine time; or about 4,300 "
+        "validation examples (2.0 times as many), on which all its jobs and the baseline's run "
+        "again: 3.7 h of machine time, and what the examples cost."
+    ) in lines
     assert lines[-1] == (
         "The gate took at least 2.6 h of machine time for training: 4 jobs, less one of the "
         "baseline; 2 jobs without sound evidence left out. Dollars are unknown. "
