@@ -21,8 +21,11 @@ PRECISIONS = ("fp32", "bf16")
 ON_FAILURE = ("stop", "record")
 SEED_LIMIT = 2**31
 DEFAULT_PARITY_STEPS = 4
+DEFAULT_COMPILE_CACHE_MEGABYTES = 1024
 MOST_PARITY_STEPS = 1000
+MOST_COMPILE_CACHE_MEGABYTES = 100_000
 
+COMPILE_CACHE_VARIABLE = "COMPILEGATE_COMPILE_CACHE"
 _FOLDER_VARIABLES = ("SM_CHANNEL_PREPARED", "SM_MODEL_DIR", "SM_OUTPUT_DATA_DIR")
 
 
@@ -80,14 +83,19 @@ class Folders:
     prepared: Path
     model: Path
     output_data: Path
+    compile_cache: Optional[Path] = None
+    """Where the archives of the compile cache lie; None without one."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Folders:
-        """Read ``SM_CHANNEL_PREPARED``, ``SM_MODEL_DIR`` and ``SM_OUTPUT_DATA_DIR``."""
+        """Read ``SM_CHANNEL_PREPARED``, ``SM_MODEL_DIR`` and ``SM_OUTPUT_DATA_DIR``, and
+        ``COMPILEGATE_COMPILE_CACHE`` where it is set."""
         for name in _FOLDER_VARIABLES:
             if not environment.get(name):
                 raise InputError(f"the environment variable {name} must name a folder")
-        return cls(*(Path(environment[name]) for name in _FOLDER_VARIABLES))
+        prepared, model, output_data = (Path(environment[name]) for name in _FOLDER_VARIABLES)
+        archives = environment.get(COMPILE_CACHE_VARIABLE)
+        return cls(prepared, model, output_data, Path(archives) if archives else None)
 
 
 @dataclass(frozen=True)
@@ -101,6 +109,8 @@ class Job:
     on_failure: str
     parity_steps: int
     """Steps that the parity probe compares; zero leaves it out."""
+    compile_cache_megabytes: int
+    """Of all archives of the compile cache together; zero turns it off."""
     recipe: Recipe
     folders: Folders
 
@@ -152,6 +162,13 @@ def _parser() -> argparse.ArgumentParser:
         help="steps in which compiled and eager arithmetic are compared after training; 0 is "
         f"off; default: {DEFAULT_PARITY_STEPS}",
     )
+    parser.add_argument(
+        "--compile_cache_megabytes",
+        type=_megabytes,
+        default=DEFAULT_COMPILE_CACHE_MEGABYTES,
+        help=f"largest size of the archives in the folder that {COMPILE_CACHE_VARIABLE} names; 0 "
+        f"is off; default: {DEFAULT_COMPILE_CACHE_MEGABYTES}",
+    )
     kinds: Dict[str, Callable[[str], Any]] = {"int": int, "float": float, "str": str}
     for each in dataclasses.fields(Recipe):
         parser.add_argument(
@@ -175,6 +192,13 @@ def _parity_steps(text: str) -> int:
     value = int(text)
     if not 0 <= value <= MOST_PARITY_STEPS:
         raise argparse.ArgumentTypeError(f"{value} is not from 0 to {MOST_PARITY_STEPS}")
+    return value
+
+
+def _megabytes(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= MOST_COMPILE_CACHE_MEGABYTES:
+        raise argparse.ArgumentTypeError(f"{value} is not from 0 to {MOST_COMPILE_CACHE_MEGABYTES}")
     return value
 
 

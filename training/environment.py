@@ -6,7 +6,7 @@ import os
 import platform
 import resource
 import sys
-from typing import Dict, Mapping, Optional
+from typing import Dict, List, Mapping, Optional
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ def describe(device: torch.device) -> Dict[str, Scalar]:
         "transformers": transformers.__version__,
         "numpy": np.__version__,
         "platform": platform.platform(),
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "cores_available": _cores_available(),
         "threads": torch.get_num_threads(),
         "instance_type": _instance_type(os.environ),
@@ -66,13 +66,24 @@ def _cores_available() -> int:
     return os.cpu_count() or 1
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
+    """The processor's name."""
+    return _cpu_entry("model name") or platform.processor() or platform.machine()
+
+
+def cpu_features() -> List[str]:
+    """The instruction sets that the processor names, sorted; empty where it is not Linux."""
+    return sorted((_cpu_entry("flags") or _cpu_entry("Features") or "").split())
+
+
+def _cpu_entry(name: str) -> Optional[str]:
+    """What the kernel says of the first processor under that name."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             for line in file:
-                name, _, value = line.partition(":")
-                if name.strip() == "model name":
+                found, _, value = line.partition(":")
+                if found.strip() == name:
                     return value.strip()
     except OSError:
         pass  # not Linux: the platform module knows a little
-    return platform.processor() or platform.machine()
+    return None

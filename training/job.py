@@ -20,10 +20,13 @@ import transformers
 from training import environment, speed
 from training.arguments import Job, read_job
 from training.batches import BatchSource, order_digest
+from training.compile_cache import ColdFigures, CompileCache
+from training.compile_cache.this_job import key_of
 from training.compilers import Compiler, load_compiler
 from training.digests import file_digest, settings_digest
 from training.evaluation import evaluate, metrics
 from training.evidence import (
+    CompileCacheRecord,
     Evidence,
     Examples,
     ParityErrors,
@@ -99,9 +102,13 @@ def run(job: Job) -> None:
             environment=environment.describe(setting.device),
         )
         return
-    evidence = _evidence(setting, compiler, trained.run, examples)
+    evidence = _evidence(setting, compiler, trained, examples)
     parity, errors = _compare_arithmetic(setting, compiler, trained)
-    evidence = dataclasses.replace(evidence, parity=parity)
+    evidence = dataclasses.replace(
+        evidence,
+        parity=parity,
+        compile_cache=_keep_compiled(trained, compiler, evidence),
+    )
     write_evidence(job.folders.output_data, evidence, trained.run.steps, examples, errors)
     _print_metrics(evidence)
 
@@ -114,6 +121,7 @@ class _Trained:
     initial: Optional[Weights]
     """What it was trained from, kept when the parity probe will ask for it."""
     run: TrainingRun
+    cache: Optional[CompileCache]
 
 
 def _train_and_save(setting: Setting, compiler: Compiler) -> _Trained:
@@ -122,6 +130,7 @@ def _train_and_save(setting: Setting, compiler: Compiler) -> _Trained:
     model = build_model(job.recipe, data.manifest).to(setting.device)
     probed = job.parity_steps > 0 and job.compiler != "eager"
     initial = keep_weights(model) if probed else None
+    cache = _loaded_cache(setting, compiler, model)
     run = train(
         model,
         compiler=compiler,
@@ -131,7 +140,40 @@ def _train_and_save(setting: Setting, compiler: Compiler) -> _Trained:
         seed=job.seed,
     )
     save_model(model, data, job.folders.model)
-    return _Trained(model, initial, run)
+    return _Trained(model, initial, run, cache)
+
+
+def _loaded_cache(setting: Setting, compiler: Compiler, model: Any) -> Optional[CompileCache]:
+    """The declared compile cache, loaded; None where none is declared or the compiler has none."""
+    job = setting.job
+    if job.folders.compile_cache is None or not job.compile_cache_megabytes:
+        return None
+    folder = compiler.cache_folder()
+    if folder is None:
+        return None
+    key = key_of(
+        job,
+        model,
+        sequence_length=setting.data.manifest.sequence_length,
+        device=setting.device,
+    )
+    most_bytes = job.compile_cache_megabytes * 1_000_000
+    cache = CompileCache(job.folders.compile_cache, most_bytes, key, folder)
+    cache.load()
+    return cache
+
+
+def _keep_compiled(
+    trained: _Trained, compiler: Compiler, evidence: Evidence
+) -> Optional[CompileCacheRecord]:
+    """Leave what was compiled to the next job, now that everything has succeeded."""
+    if trained.cache is None:
+        return None
+    figures = ColdFigures(
+        compile_seconds=evidence.compiler.compile_seconds,
+        first_step_seconds=float(trained.run.steps.seconds[0]),
+    )
+    return trained.cache.keep(compiler.cache_lookups(), figures, evidence.job)
 
 
 def _evaluate_saved(setting: Setting) -> Examples:
@@ -162,17 +204,19 @@ def _compare_arithmetic(
 
 
 def _evidence(
-    setting: Setting, compiler: Compiler, run: TrainingRun, examples: Examples
+    setting: Setting, compiler: Compiler, trained: _Trained, examples: Examples
 ) -> Evidence:
-    job, seconds = setting.job, run.steps.seconds
+    job, run = setting.job, trained.run
+    seconds = run.steps.seconds
     first = speed.steady_from(run.graphs)
+    loading = 0.0 if trained.cache is None else trained.cache.load_seconds
     return Evidence(
         job=job.name,
         arm=job.arm,
         seed=job.seed,
         recipe={**job.declared(), **_performed(setting)},
         compiler=compiler.record(
-            speed.compile_seconds(seconds, first), speed.recompilations(run.graphs)
+            speed.compile_seconds(seconds, first) + loading, speed.recompilations(run.graphs)
         ),
         speed=SpeedRecord(
             samples_per_second=speed.samples_per_second(seconds, first, job.recipe.batch_size),

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Dict, List, Mapping, Optional, Sequence
 
 from training.arguments import Job
+from training.compile_cache import discard
 from training.evidence import FOLDER
 from training.failure import report_failure
 from training.unfinished import record_failure
@@ -26,6 +27,9 @@ STARTED_VARIABLE = "COMPILEGATE_JOB_STARTED"
 
 REPORTED_FAILURE = 3
 """Exit status of a child that said itself why it failed."""
+
+_BAD_CODE = (signal.SIGILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE)
+"""Signals by which machine code ends a process that is wrong, or made for another processor."""
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -43,6 +47,8 @@ def supervise(job: Job, module: str, arguments: Sequence[str]) -> int:
     reason = _unexplained_end(status, job)
     if reason is None:
         return 0
+    if -status in _BAD_CODE:
+        _distrust_compile_cache(job)
     if job.on_failure == "record":
         record_failure(job, reason)
         return 0
@@ -66,6 +72,13 @@ def _unexplained_end(status: int, job: Job) -> Optional[str]:
     if not (job.folders.output_data / FOLDER / "evidence.json").is_file():
         return "the training process ended without writing its evidence"
     return None
+
+
+def _distrust_compile_cache(job: Job) -> None:
+    """Remove what the child may have loaded, so that the next job compiles anew."""
+    if job.folders.compile_cache is not None:
+        for archive in discard(job.folders.compile_cache):
+            print(f"compile cache: {archive} was removed: its code may be why", flush=True)
 
 
 def _forward_stop_signals(child: subprocess.Popen[bytes]) -> List[int]:

@@ -9,6 +9,11 @@ from sagemaker.core.workflow.functions import Join
 from sagemaker.mlops.workflow.steps import StepTypeEnum
 
 from pipelines.definition.blueprint import Blueprint
+from pipelines.definition.compile_cache import (
+    compile_cache_environment,
+    compile_cache_hyperparameters,
+    compile_cache_members,
+)
 from pipelines.definition.processing import Uri
 from pipelines.definition.request_step import RequestStep
 from pipelines.workload import Arm, HubModel, Workload
@@ -58,6 +63,7 @@ def training_step(blueprint: Blueprint, prepared: Uri, *, arm_name: str, seed: i
             # For the evidence: no container knows what it was started from.
             "COMPILEGATE_IMAGE": deployment.images["training"],
             "PYTHONUNBUFFERED": "1",
+            **compile_cache_environment(workload, arm),
         },
         "InputDataConfig": [
             {
@@ -81,6 +87,7 @@ def training_step(blueprint: Blueprint, prepared: Uri, *, arm_name: str, seed: i
         },
         "RoleArn": deployment.training_role_arn,
         "StoppingCondition": {"MaxRuntimeInSeconds": parameters.max_runtime_seconds},
+        **compile_cache_members(deployment, workload, arm_name, arm),
         # A profiler would slow the very steps that are timed.
         "ProfilerConfig": {"DisableProfiler": True},
         "Tags": [
@@ -129,6 +136,7 @@ def _hyperparameters(workload: Workload, name: str, arm: Arm, seed: int) -> dict
         "gradient_clip": repr(workload.recipe.gradient_clip),
         "averaging": repr(workload.recipe.averaging),
         **_model_hyperparameters(workload),
+        **compile_cache_hyperparameters(workload, arm),
         **_parity_hyperparameters(workload, arm),
         # A candidate that cannot train is evidence against it, not an outage: the baseline still
         # has to be released. Without a baseline there is nothing to release.

@@ -81,6 +81,10 @@ class ObjectStore:
         for path in _files_below(folder):
             self.upload(path, f"{uri.rstrip('/')}/{path.relative_to(folder)}")
 
+    def remove(self, uri: str) -> None:
+        """Remove one object; nothing happens when there is none."""
+        self.path(uri).unlink(missing_ok=True)
+
     def fingerprints(self, uri: str) -> list[Fingerprint]:
         """What identifies the objects at and below `uri`, in order; empty when there are none."""
         path = self.path(uri)
@@ -113,6 +117,8 @@ def _place(source: Path, target: Path, *, protect: bool = False) -> Path:
             shutil.copyfile(source, temporary)
             temporary.chmod(0o444 if protect else 0o644 | (source.stat().st_mode & 0o111))
         temporary.replace(target)
+        # Where both were links to one file already, renaming does nothing and leaves both.
+        temporary.unlink(missing_ok=True)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:

@@ -16,7 +16,7 @@ from pipelines.local.metrics import MetricDefinition
 from pipelines.local.object_store import ObjectStore
 from pipelines.local.sandbox import ML, Sandbox
 from pipelines.local.toolkit import TrainingContainer, command_line, toolkit_environment
-from pipelines.local.training_request import TrainingRequest
+from pipelines.local.training_request import Checkpoints, TrainingRequest
 
 _HOST = "algo-1"
 _GROUP = "homogeneousCluster"
@@ -35,6 +35,8 @@ class TrainingJob:
         self.max_seconds = request.max_seconds
         self._request = request
         self._store = store
+        self._restored: Sequence[Path] = ()
+        """The checkpoints that were there when the job started."""
 
     @property
     def arn(self) -> str:
@@ -52,7 +54,7 @@ class TrainingJob:
         if checkpoints is not None:
             folder = self.sandbox.make(checkpoints.local_path)
             if self._store.exists(checkpoints.uri):
-                self._store.download(checkpoints.uri, folder)
+                self._restored = self._store.download(checkpoints.uri, folder)
         if self._request.source_uri is not None and not self._request.entrypoint:
             self._unpack(self._request.source_uri, environment)
         self._write_config("hyperparameters", self._hyperparameters())
@@ -150,9 +152,16 @@ class TrainingJob:
         self._store_archive("output/data", "output.tar.gz")
         if end.succeeded or end.reason == "timeout":
             self._store_archive("model", "model.tar.gz")
-        checkpoints = self._request.checkpoints
-        if checkpoints is not None:
-            self._store.upload_folder(self.sandbox.path(checkpoints.local_path), checkpoints.uri)
+        if self._request.checkpoints is not None:
+            self._store_checkpoints(self._request.checkpoints)
+
+    def _store_checkpoints(self, checkpoints: Checkpoints) -> None:
+        """As the service does: what the job deleted in its folder is deleted in the store too."""
+        folder = self.sandbox.path(checkpoints.local_path)
+        self._store.upload_folder(folder, checkpoints.uri)
+        for path in self._restored:
+            if not path.exists():
+                self._store.remove(f"{checkpoints.uri.rstrip('/')}/{path.relative_to(folder)}")
 
     def _store_archive(self, folder: str, name: str) -> None:
         archive = self.sandbox.folder / name

@@ -192,6 +192,14 @@ class Cache(_Table):
     """An ISO 8601 duration such as P30D, P1DT12H or PT6H."""
 
 
+class CompileCache(_Table):
+    """Whether a job starts from what an earlier one of its arm compiled."""
+
+    enabled: bool = True
+    max_megabytes: int = Field(default=1024, ge=1, le=100_000)
+    """Of an arm's archives together; a larger one is neither kept nor loaded."""
+
+
 class Workload(_Table):
     """One file `workloads/NAME.toml`."""
 
@@ -207,6 +215,7 @@ class Workload(_Table):
     compute: Compute = Compute()
     registry: Registry = Registry()
     cache: Cache = Cache()
+    compile_cache: CompileCache = CompileCache()
 
     @property
     def candidates(self) -> dict[str, Arm]:

@@ -247,6 +247,20 @@ def test_checkpoints_are_restored_and_stored(bench: Any) -> None:
         assert bench.store.read("s3://bucket/checkpoints/count") == expected
 
 
+def test_a_checkpoint_that_the_job_deletes_is_deleted_in_the_store(bench: Any) -> None:
+    bench.put("s3://bucket/checkpoints/old", b"x")
+    bench.put("s3://bucket/checkpoints/kept", b"y")
+    code = """
+        import os, pathlib
+        folder = pathlib.Path(os.environ["SM_MODEL_DIR"]).parent / "checkpoints"
+        (folder / "old").unlink()
+    """
+    request = {"CheckpointConfig": {"S3Uri": "s3://bucket/checkpoints"}}
+    assert bench.run(bench.training("train", code, request=request)).failure is None
+    assert not bench.store.exists("s3://bucket/checkpoints/old")
+    assert bench.store.read("s3://bucket/checkpoints/kept") == b"y"
+
+
 @pytest.mark.parametrize("name", ["../evil.py", "/tmp/evil.py", "link/evil.py"])
 def test_a_source_archive_cannot_write_outside_its_folder(bench: Any, name: str) -> None:
     buffer = io.BytesIO()

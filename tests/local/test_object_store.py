@@ -127,3 +127,13 @@ def test_only_container_paths_are_rewritten(text: str, rewritten: str) -> None:
 def test_a_container_path_must_be_absolute_and_plain(path: str) -> None:
     with pytest.raises(RequestError, match="must be absolute and without"):
         Sandbox(Path("/job")).path(path)
+
+
+def test_a_large_object_that_is_stored_again_unchanged_leaves_nothing_behind(
+    store: ObjectStore, tmp_path: Path
+) -> None:
+    store.upload(write(tmp_path / "made" / "big", "x" * 2_000_000), "s3://b/big")
+    store.download("s3://b/big", tmp_path / "job")
+    store.upload(tmp_path / "job" / "big", "s3://b/big")
+    assert [path.name for path in store.path("s3://b").iterdir()] == ["big"]
+    assert store.read("s3://b/big") == b"x" * 2_000_000

@@ -6,8 +6,9 @@ Nothing here imports torch at the top, so that the names can be read without it.
 from __future__ import annotations
 
 import importlib
-from typing import Any, Callable, Dict, Protocol
+from typing import Any, Callable, Dict, Optional, Protocol
 
+from training.compile_cache import CacheFolder, Lookups
 from training.evidence import CompilerRecord
 
 COMPILERS: Dict[str, str] = {
@@ -22,6 +23,16 @@ class Compiler(Protocol):
 
     shares_random_numbers: bool
     """Whether a compiled step draws the random numbers that the eager one draws at that seed."""
+
+    def cache_folder(self) -> Optional[CacheFolder]:
+        """An empty folder in which this compiler will keep what it compiles, to be filled first.
+
+        None when it keeps nothing that another process could use. Asked before `compile`, and only
+        where a compile cache is declared.
+        """
+
+    def cache_lookups(self) -> Lookups:
+        """What the compiler found in that folder so far."""
 
     def compile(self, model: Any) -> Callable[..., Any]:
         """The function to call for a training step's forward pass, on the model's own weights.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Optional
 
 import torch
 
+from training.compile_cache import CacheFolder, Lookups
 from training.compilers import Compiler
 from training.evidence import CompilerRecord, Scalar
 
@@ -15,6 +16,14 @@ class Eager:
     """Runs the model as it is."""
 
     shares_random_numbers = True
+
+    def cache_folder(self) -> Optional[CacheFolder]:
+        """None: nothing is compiled."""
+        return None
+
+    def cache_lookups(self) -> Lookups:
+        """None were made."""
+        return Lookups(0, 0)
 
     def compile(self, model: Any) -> Callable[..., Any]:
         """Returns the model."""

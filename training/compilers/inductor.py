@@ -6,10 +6,12 @@ import atexit
 import os
 import shutil
 import tempfile
-from typing import Any, Callable, Dict, List
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional
 
 import torch
 
+from training.compile_cache import CacheFolder, Lookups
 from training.compilers import Compiler
 from training.evidence import CompilerRecord, Scalar
 from training.failure import CompilerError
@@ -31,6 +33,34 @@ class Inductor:
         self._graphs = 0
         self._graph_calls = 0
         self._cache = "given" if _names_a_cache() else "fresh"
+
+    def cache_folder(self) -> Optional[CacheFolder]:
+        """Inductor's own folder: graphs, their wrappers, C++ kernels.
+
+        `torch.compiler.save_cache_artifacts` bundles the same graphs without the C++ kernels, which
+        are what takes the time on a CPU; on a GPU the graphs hold the Triton kernels.
+        """
+        import torch._inductor.config as inductor  # noqa: PLC0415
+
+        if not hasattr(inductor, "fx_graph_cache"):
+            return None  # torch 2.0 and 2.1 keep no graphs
+        inductor.fx_graph_cache = True
+        self._cache = "kept"
+        # Left out of it are locks, and Triton's own folder: it holds absolute paths, and where it
+        # is there inductor does not unpack the kernels that the graphs bring along.
+        return CacheFolder(
+            _use_fresh_cache(), left_out=("locks", "triton"), binaries=(".so", ".dll", ".dylib")
+        )
+
+    def cache_lookups(self) -> Lookups:
+        """Lookups of compiled graphs; forward and backward are counted apart."""
+        from torch._dynamo.utils import counters  # noqa: PLC0415
+
+        counted = counters["inductor"]
+        return Lookups(
+            hits=int(counted["fxgraph_cache_hit"]),
+            misses=int(counted["fxgraph_cache_miss"] + counted["fxgraph_cache_bypass"]),
+        )
 
     def compile(self, model: Any) -> Callable[..., Any]:
         """Returns the compiled forward pass; compilation itself happens in the first step."""
@@ -108,15 +138,16 @@ def _names_a_cache() -> bool:
     return os.environ.get(CACHE_VARIABLE, default_cache_dir()) != default_cache_dir()
 
 
-def _use_fresh_cache() -> None:
+def _use_fresh_cache() -> Path:
     """Give the process an empty compile cache of its own, removed at its end.
 
     The default is one folder per user, which makes the compile time of a job depend on the jobs
-    before it, and grows without end. A cache that should be kept is named by the variable.
+    before it, and grows without end. What should be kept is kept by training.compile_cache.
     """
     folder = tempfile.mkdtemp(prefix="inductor-")
     os.environ[CACHE_VARIABLE] = folder
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def _require_cpp_compiler() -> None:
