@@ -19,16 +19,18 @@ from pipelines.definition.deployment import Deployment, Sources
 from pipelines.definition.judgement import gate_steps
 from pipelines.definition.preparation import prepare_step, prepared_uri
 from pipelines.definition.registration import decide_step
-from pipelines.definition.requests import check_requests
+from pipelines.definition.requests import RequestError, check_requests
 from pipelines.definition.training import training_step
-from pipelines.workload import Workload
+from pipelines.workload import HubModel, Workload
 
 
 def compile_definition(workload: Workload, deployment: Deployment, sources: Sources) -> str:
     """The pipeline definition, as indented JSON that ends in a line feed.
 
-    Raises RequestError when a step's request is not one that the service would take.
+    Raises RequestError when a step's request is not one that the service would take, or cannot
+    work in the deployment's network.
     """
+    _check_reach(workload, deployment)
     blueprint = blueprint_of(workload, deployment, sources)
     pipeline = Pipeline(
         name=deployment.pipeline_name(workload),
@@ -43,6 +45,20 @@ def compile_definition(workload: Workload, deployment: Deployment, sources: Sour
     definition = {key: value for key, value in definition.items() if value is not None}
     check_requests(definition)
     return json.dumps(definition, indent=2) + "\n"
+
+
+def compact(definition: str) -> str:
+    """The same definition without the space that is there for people, as CloudFormation gets it."""
+    return json.dumps(json.loads(definition), separators=(",", ":"))
+
+
+def _check_reach(workload: Workload, deployment: Deployment) -> None:
+    model = workload.model
+    if deployment.isolated and isinstance(model, HubModel) and not model.id.startswith("/"):
+        raise RequestError(
+            f"model.id is {model.id!r}, which jobs in network isolation cannot fetch, allowed: "
+            "the folder of a model in the image, or a network without isolation"
+        )
 
 
 def _steps(blueprint: Blueprint) -> list[Step]:

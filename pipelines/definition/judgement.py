@@ -19,6 +19,7 @@ from pipelines.definition.processing import (
     processing_request,
 )
 from pipelines.definition.request_step import RequestStep
+from pipelines.definition.retries import job_retries
 from pipelines.definition.training import evidence_uri
 
 STEP = "Gate"
@@ -59,6 +60,7 @@ def gate_steps(blueprint: Blueprint, trained: Mapping[Replicate, RequestStep]) -
             inputs={"experiment": blueprint.sources.experiment, **evidence},
             output=VERDICT.output_name,
         ),
+        retries=job_retries(blueprint.workload.compute),
         property_files=[VERDICT],
         description="Evidence in, verdict out",
     )
@@ -102,6 +104,7 @@ def _gathering_steps(blueprint: Blueprint, evidence: Mapping[str, Uri]) -> list[
                 output=_gathered(number),
             ),
             cache=blueprint.cache,
+            retries=job_retries(blueprint.workload.compute),
             description=f"Evidence of {len(keys)} training jobs under one key",
         )
         for number, keys in enumerate(_batches(list(evidence), EVIDENCE_PER_GATHERING), start=1)

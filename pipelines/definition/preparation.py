@@ -7,6 +7,7 @@ from sagemaker.mlops.workflow.steps import StepTypeEnum
 from pipelines.definition.blueprint import Blueprint
 from pipelines.definition.processing import INPUT, OUTPUT, Uri, processing_request
 from pipelines.definition.request_step import RequestStep
+from pipelines.definition.retries import job_retries
 from pipelines.workload import HubModel, ReutersData, Workload
 
 STEP = "Prepare"
@@ -28,6 +29,7 @@ def prepare_step(blueprint: Blueprint) -> RequestStep:
             output=PREPARED,
         ),
         cache=blueprint.cache,
+        retries=job_retries(blueprint.workload.compute),
         description="One prepared data set, static shapes, digests",
     )
 

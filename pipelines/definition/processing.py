@@ -10,6 +10,8 @@ from sagemaker.core.workflow.functions import Join
 
 from pipelines.definition.blueprint import Blueprint
 from pipelines.definition.deployment import object_name
+from pipelines.definition.protection import output_key, processing_network, volume_key
+from pipelines.definition.tags import shared_tags
 
 INPUT = "/opt/ml/processing/input"
 OUTPUT = "/opt/ml/processing/output"
@@ -36,9 +38,10 @@ def processing_request(
     folder below INPUT, to where its content lies. What the program leaves in OUTPUT/`output` is
     kept under a key of this execution's own.
     """
+    deployment, compute = blueprint.deployment, blueprint.workload.compute
     return {
         "AppSpecification": {
-            "ImageUri": blueprint.deployment.images[image],
+            "ImageUri": deployment.images[image],
             "ContainerEntrypoint": ["python3", "-m", module],
             "ContainerArguments": list(arguments),
         },
@@ -61,6 +64,7 @@ def processing_request(
             for name, uri in {"code": code, **inputs}.items()
         ],
         "ProcessingOutputConfig": {
+            **output_key(deployment),
             "Outputs": [
                 {
                     "OutputName": output,
@@ -70,17 +74,20 @@ def processing_request(
                         "S3UploadMode": "EndOfJob",
                     },
                 }
-            ]
+            ],
         },
         "ProcessingResources": {
             "ClusterConfig": {
-                "InstanceType": blueprint.workload.compute.processing_instance_type,
+                "InstanceType": compute.processing_instance_type,
                 "InstanceCount": 1,
-                "VolumeSizeInGB": blueprint.workload.compute.volume_gb,
+                "VolumeSizeInGB": compute.volume_gb,
+                **volume_key(deployment, compute.processing_instance_type),
             }
         },
-        "RoleArn": blueprint.deployment.processing_role_arn,
-        "Tags": [{"Key": "compilegate:workload", "Value": blueprint.workload.name}],
+        "RoleArn": deployment.processing_role_arn,
+        "StoppingCondition": {"MaxRuntimeInSeconds": compute.processing_max_runtime_seconds},
+        **processing_network(deployment),
+        "Tags": shared_tags(blueprint.workload),
     }
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sagemaker.core.workflow.properties import Properties, PropertyFile
+from sagemaker.mlops.workflow.retry import RetryPolicy
 from sagemaker.mlops.workflow.steps import CacheConfig, ConfigurableRetryStep, StepTypeEnum
 
 _DESCRIPTION_OF = {
@@ -30,10 +31,11 @@ class RequestStep(ConfigurableRetryStep):  # type: ignore[misc]  # the SDK has n
         request: Mapping[str, Any],
         *,
         cache: CacheConfig | None = None,
+        retries: Sequence[RetryPolicy] = (),
         property_files: Sequence[PropertyFile] = (),
         description: str | None = None,
     ) -> None:
-        super().__init__(name, step_type, description=description)
+        super().__init__(name, step_type, description=description, retry_policies=list(retries))
         self._request = dict(request)
         self._property_files = list(property_files)
         self._properties = Properties(

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from sagemaker.core.workflow.functions import Join
 from sagemaker.mlops.workflow.steps import StepTypeEnum
 
 from pipelines.definition.blueprint import Blueprint
+from pipelines.definition.checkpoint_folder import checkpoint_members
 from pipelines.definition.compile_cache import (
     compile_cache_environment,
     compile_cache_hyperparameters,
-    compile_cache_members,
 )
 from pipelines.definition.processing import Uri
+from pipelines.definition.protection import output_key, training_network, volume_key
 from pipelines.definition.request_step import RequestStep
+from pipelines.definition.retries import job_retries
+from pipelines.definition.source_code import channel, code_channels, toolkit_parameters
+from pipelines.definition.spot import spot_environment, spot_limits, spot_members
+from pipelines.definition.tags import training_tags
 from pipelines.workload import Arm, HubModel, Workload
 from pipelines.workload.declaration import BASELINE
 
@@ -54,7 +58,7 @@ def training_step(blueprint: Blueprint, prepared: Uri, *, arm_name: str, seed: i
         },
         "HyperParameters": {
             **_hyperparameters(workload, arm_name, arm, seed),
-            **_toolkit_parameters(blueprint),
+            **toolkit_parameters(deployment, blueprint.sources),
         },
         # The resources are no part of the step cache's key, but a timing taken on one instance
         # type says nothing about another: naming the type here makes the cache tell them apart.
@@ -64,43 +68,42 @@ def training_step(blueprint: Blueprint, prepared: Uri, *, arm_name: str, seed: i
             "COMPILEGATE_IMAGE": deployment.images["training"],
             "PYTHONUNBUFFERED": "1",
             **compile_cache_environment(workload, arm),
+            **spot_environment(workload, arm),
         },
         "InputDataConfig": [
-            {
-                "ChannelName": "prepared",
-                "DataSource": {
-                    "S3DataSource": {
-                        "S3DataType": "S3Prefix",
-                        "S3Uri": prepared,
-                        "S3DataDistributionType": "FullyReplicated",
-                    }
-                },
-            }
+            channel("prepared", prepared),
+            *code_channels(deployment, blueprint.sources),
         ],
         "OutputDataConfig": {
-            "S3OutputPath": deployment.uri("workloads", workload.name, "training")
+            "S3OutputPath": deployment.uri("workloads", workload.name, "training"),
+            **output_key(deployment),
         },
         "ResourceConfig": {
             "InstanceType": instance_type,
             "InstanceCount": 1,
             "VolumeSizeInGB": workload.compute.volume_gb,
+            # Of the declared type; an execution whose parameter names a type of the other kind
+            # (with local disks, or without) does as the service says then.
+            **volume_key(deployment, arm.instance_type or workload.compute.instance_type),
         },
         "RoleArn": deployment.training_role_arn,
-        "StoppingCondition": {"MaxRuntimeInSeconds": parameters.max_runtime_seconds},
-        **compile_cache_members(deployment, workload, arm_name, arm),
+        "StoppingCondition": {
+            "MaxRuntimeInSeconds": parameters.max_runtime_seconds,
+            **spot_limits(workload, arm),
+        },
+        **spot_members(arm),
+        **checkpoint_members(deployment, workload, arm_name, arm),
+        **training_network(deployment),
         # A profiler would slow the very steps that are timed.
         "ProfilerConfig": {"DisableProfiler": True},
-        "Tags": [
-            {"Key": "compilegate:workload", "Value": workload.name},
-            {"Key": "compilegate:arm", "Value": arm_name},
-            {"Key": "compilegate:compiler", "Value": str(arm.compiler != "eager").lower()},
-        ],
+        "Tags": training_tags(workload, arm_name, arm),
     }
     return RequestStep(
         step_name(arm_name, seed),
         StepTypeEnum.TRAINING,
         request,
         cache=blueprint.cache,
+        retries=job_retries(workload.compute),
         description=f"Arm {arm_name} ({arm.compiler}, batch {arm.batch_size}), seed {seed}",
     )
 
@@ -160,13 +163,3 @@ def _model_hyperparameters(workload: Workload) -> dict[str, str]:
 def _parity_hyperparameters(workload: Workload, arm: Arm) -> dict[str, str]:
     """Only where there is something to compare: other steps then train no baseline again."""
     return {} if arm.compiler == "eager" else {"parity_steps": str(workload.gate.parity.steps)}
-
-
-def _toolkit_parameters(blueprint: Blueprint) -> dict[str, str]:
-    """What SageMaker's training toolkit reads; it expects strings quoted as JSON."""
-    return {
-        "sagemaker_program": json.dumps("training/train.py"),
-        "sagemaker_submit_directory": json.dumps(blueprint.sources.training_archive),
-        "sagemaker_region": json.dumps(blueprint.deployment.region),
-        "sagemaker_container_log_level": "20",
-    }

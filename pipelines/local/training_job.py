@@ -16,7 +16,7 @@ from pipelines.local.metrics import MetricDefinition
 from pipelines.local.object_store import ObjectStore
 from pipelines.local.sandbox import ML, Sandbox
 from pipelines.local.toolkit import TrainingContainer, command_line, toolkit_environment
-from pipelines.local.training_request import Checkpoints, TrainingRequest
+from pipelines.local.training_request import Checkpoints, TrainingRequest, in_container
 
 _HOST = "algo-1"
 _GROUP = "homogeneousCluster"
@@ -64,9 +64,10 @@ class TrainingJob:
 
     def _unpack(self, uri: str, environment: Environment) -> None:
         code = self.sandbox.path(ML / "code")
-        archive = self._store.path(uri)
+        archive = self.sandbox.path(uri) if in_container(uri) else self._store.path(uri)
         if not archive.is_file():
-            raise StepError(f"source archive {uri} is absent: put it at {archive}")
+            remedy = "let a channel bring it" if in_container(uri) else f"put it at {archive}"
+            raise StepError(f"source archive {uri} is absent: {remedy}")
         unpack_source(archive, code)
         program = str(self._request.program)
         if not (code / program).is_file():

@@ -53,7 +53,8 @@ class TrainingRequest:
 
     @property
     def source_uri(self) -> str | None:
-        """The source archive, from the sagemaker_submit_directory hyperparameter."""
+        """The source archive, from the sagemaker_submit_directory hyperparameter: an object, or a
+        path in the container, where a channel brings it (as in network isolation)."""
         return self._text_hyperparameter("sagemaker_submit_directory")
 
     @property
@@ -73,7 +74,12 @@ class TrainingRequest:
         """Every object or prefix that must exist when the job starts."""
         source = self.source_uri
         channels = tuple(channel.uri for channel in self.channels)
-        return channels if source is None else (*channels, source)
+        return channels if source is None or in_container(source) else (*channels, source)
+
+
+def in_container(source: str) -> bool:
+    """Whether a source archive is a path in the container."""
+    return not isinstance(source, Unresolved) and source.startswith("/")
 
 
 def read_training_request(raw: Mapping[str, Any]) -> TrainingRequest:

@@ -10,6 +10,9 @@ from pipelines.gate.config import NO_ARM, GateSettings, Seed, SliceColumn
 
 BASELINE = "baseline"
 
+LONGEST_JOB_SECONDS = 2_419_200
+"""28 days, the service's limit."""
+
 LARGEST_EXPERIMENT = 72
 """Training jobs of one execution: evidence travels through inputs of a processing job, of which
 the service allows ten. The gate takes eight (the others are its program and the experiment), each
@@ -160,6 +163,10 @@ class Arm(_Table):
     precision: Literal["fp32", "bf16"] = "fp32"
     instance_type: InstanceType | None = None
     """Overrides `[compute] instance_type`, and then the execution's parameter, for this arm."""
+    spot: bool = False
+    """Train on managed spot capacity, which may be taken back and is gone on with later."""
+    max_wait_seconds: int | None = Field(default=None, ge=60, le=LONGEST_JOB_SECONDS)
+    """Of a spot arm: how long a job may take in all, waiting for machines included."""
 
 
 class Compute(_Table):
@@ -168,8 +175,19 @@ class Compute(_Table):
     instance_type: InstanceType = "ml.g5.xlarge"
     processing_instance_type: InstanceType = "ml.m5.xlarge"
     volume_gb: int = Field(default=50, ge=1, le=16384)
-    max_runtime_seconds: int = Field(default=86400, ge=60, le=2_419_200)
+    max_runtime_seconds: int = Field(default=86400, ge=60, le=LONGEST_JOB_SECONDS)
     """Of each training job; the service's own limit is 28 days."""
+    processing_max_runtime_seconds: int = Field(default=14400, ge=60, le=432_000)
+    """Of the prepare, gather and gate jobs each; the service's own limit is 5 days."""
+    max_parallel_steps: int | None = Field(default=None, ge=1, le=200)
+    """Steps that one execution runs at a time; without it the service's own default holds."""
+    retry_attempts: int = Field(default=5, ge=0, le=20)
+    """How often a throttled or failed call of the service is tried again; 0 leaves that to it."""
+    capacity_wait_minutes: int = Field(default=240, ge=0, le=14400)
+    """How long a job keeps asking for an instance that AWS has none of, or that the account's quota
+    forbids just now; 0 fails at once."""
+    checkpoint_seconds: int = Field(default=300, ge=10, le=86400)
+    """Of a spot arm: at most so much training is lost with a machine."""
 
 
 class Registry(_Table):
@@ -225,6 +243,28 @@ class Workload(_Table):
     @property
     def model_package_group(self) -> str:
         return self.registry.group or self.name
+
+    def max_wait_seconds(self, arm: Arm) -> int:
+        """How long a job of a spot arm may take in all: twice its runtime, if nothing is said."""
+        return arm.max_wait_seconds or min(
+            2 * self.compute.max_runtime_seconds, LONGEST_JOB_SECONDS
+        )
+
+    @model_validator(mode="after")
+    def _waits_belong_to_spot_arms(self) -> Self:
+        runtime = self.compute.max_runtime_seconds
+        for name, arm in self.arms.items():
+            if arm.max_wait_seconds is None:
+                continue
+            key = f"arms.{name}.max_wait_seconds"
+            if not arm.spot:
+                raise ValueError(f"{key} is {arm.max_wait_seconds}, allowed: only with spot = true")
+            if arm.max_wait_seconds < runtime:
+                raise ValueError(
+                    f"{key} is {arm.max_wait_seconds}, allowed: compute.max_runtime_seconds "
+                    f"({runtime}) or more, since the wait includes the run"
+                )
+        return self
 
     @model_validator(mode="after")
     def _seeds_differ(self) -> Self:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pipelines.definition.checkpoint_folder import checkpoint_members
 from pipelines.definition.compile_cache import (
     compile_cache_environment,
     compile_cache_hyperparameters,
-    compile_cache_members,
 )
 from pipelines.definition.deployment import local_deployment
 from pipelines.workload import read_workload
@@ -21,7 +21,7 @@ def additions(arm: str, **cache: object) -> tuple[object, ...]:
     workload = WORKLOAD.model_copy(update={"compile_cache": CompileCache.model_validate(cache)})
     declared = workload.arms[arm]
     return (
-        compile_cache_members(DEPLOYMENT, workload, arm, declared),
+        checkpoint_members(DEPLOYMENT, workload, arm, declared),
         compile_cache_environment(workload, declared),
         compile_cache_hyperparameters(workload, declared),
     )
@@ -31,11 +31,11 @@ def test_an_arm_that_compiles_has_a_folder_that_no_execution_changes() -> None:
     members, environment, hyperparameters = additions("compiled", max_megabytes=7)
     assert members == {
         "CheckpointConfig": {
-            "S3Uri": "s3://compilegate-local/compilegate/workloads/topics/compile-cache/compiled",
-            "LocalPath": "/opt/ml/compile-cache",
+            "S3Uri": "s3://compilegate-local/compilegate/workloads/topics/checkpoints/compiled",
+            "LocalPath": "/opt/ml/checkpoints",
         }
     }
-    assert environment == {"COMPILEGATE_COMPILE_CACHE": "/opt/ml/compile-cache"}
+    assert environment == {"COMPILEGATE_COMPILE_CACHE": "/opt/ml/checkpoints/compile-cache"}
     assert hyperparameters == {"compile_cache_megabytes": "7"}
 
 

@@ -261,6 +261,22 @@ def test_a_checkpoint_that_the_job_deletes_is_deleted_in_the_store(bench: Any) -
     assert bench.store.read("s3://bucket/checkpoints/kept") == b"y"
 
 
+def test_in_network_isolation_a_channel_brings_the_source_archive(bench: Any) -> None:
+    step = bench.training("train", SHOW)
+    hyperparameters = step["Arguments"]["HyperParameters"]
+    uri = json.loads(hyperparameters["sagemaker_submit_directory"])
+    archive = f"/opt/ml/input/data/code/{uri.rpartition('/')[2]}"
+    hyperparameters["sagemaker_submit_directory"] = json.dumps(archive)
+    step["Arguments"]["EnableNetworkIsolation"] = True
+    absent = bench.run(step)
+    assert f"source archive {archive} is absent: let a channel bring it" in absent.failure
+    source = {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": uri}}
+    step["Arguments"]["InputDataConfig"] = [{"ChannelName": "code", "DataSource": source}]
+    result = bench.run(step)
+    assert result.failure is None
+    assert seen(bench, result)["argv"] == ["train.py"]
+
+
 @pytest.mark.parametrize("name", ["../evil.py", "/tmp/evil.py", "link/evil.py"])
 def test_a_source_archive_cannot_write_outside_its_folder(bench: Any, name: str) -> None:
     buffer = io.BytesIO()

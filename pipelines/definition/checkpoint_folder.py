@@ -1,0 +1,42 @@
+"""The folder that SageMaker keeps for a training job: its checkpoints, and the compile cache.
+
+What lies under a checkpoint URI is put into the container before the job and stored again while it
+runs, so one member of the request is the whole transport, both ways, in network isolation too. A
+job has one such folder; two things live in it, each in a folder of its own:
+
+    compile-cache/    archives that fit a graph, for whichever job trains that graph next
+    checkpoints/      of spot arms, by the name of the job that can go on from them
+
+The URI is part of the step cache's key, so it holds nothing of one execution. It is one for each
+arm, because that is what a graph belongs to; the seeds of an arm share it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipelines.definition.deployment import Deployment
+from pipelines.workload import Arm, Workload
+
+_FOLDER = "/opt/ml/checkpoints"
+COMPILE_CACHE = f"{_FOLDER}/compile-cache"
+CHECKPOINTS = f"{_FOLDER}/checkpoints"
+
+
+def checkpoint_members(
+    deployment: Deployment, workload: Workload, arm_name: str, arm: Arm
+) -> dict[str, Any]:
+    """What a CreateTrainingJob request adds for an arm that keeps anything; nothing for another."""
+    if not (arm.spot or has_compile_cache(workload, arm)):
+        return {}
+    return {
+        "CheckpointConfig": {
+            "S3Uri": deployment.uri("workloads", workload.name, "checkpoints", arm_name),
+            "LocalPath": _FOLDER,
+        }
+    }
+
+
+def has_compile_cache(workload: Workload, arm: Arm) -> bool:
+    """Whether what the arm compiles is kept for the next job."""
+    return workload.compile_cache.enabled and arm.compiler != "eager"
