@@ -1,0 +1,71 @@
+"""What is deployed: the settings, the workloads and the images, read from their files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pipelines.settings import Names, Settings, SettingsError, read_settings
+from pipelines.staging import image_tags
+from pipelines.workload import Workload, find_workload, read_workload
+
+ROOT = Path(__file__).resolve().parents[1]
+"""The folder that holds `infra/`, `workloads/` and `containers/`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """Everything that the stacks are made from."""
+
+    settings: Settings
+    workloads: Sequence[Workload]
+    image_tags: Mapping[str, str]
+    """Tag by image folder: what the content of each is called."""
+    folder: Path = ROOT
+
+    @cached_property
+    def names(self) -> Names:
+        return Names(self.settings)
+
+    @property
+    def containers(self) -> Path:
+        return self.folder / "containers"
+
+
+def read_project(folder: Path = ROOT) -> Project:
+    """Read `infra/settings.toml` and the workloads that it names, or all there are.
+
+    Raises SettingsError and WorkloadError, with one sentence for each thing that is wrong.
+    """
+    settings = read_settings(folder / "infra" / "settings.toml")
+    declared = folder / "workloads"
+    paths = (
+        [find_workload(name, declared) for name in settings.workloads]
+        if settings.workloads
+        else sorted(declared.glob("*.toml"))
+    )
+    workloads = [read_workload(path) for path in paths]
+    _groups_differ(workloads)
+    return Project(
+        settings=settings,
+        workloads=workloads,
+        image_tags=image_tags(folder / "containers"),
+        folder=folder,
+    )
+
+
+def _groups_differ(workloads: Sequence[Workload]) -> None:
+    """Each stack makes its workload's model package group, so two cannot share one."""
+    owners: dict[str, str] = {}
+    for workload in workloads:
+        group = workload.model_package_group
+        if group in owners:
+            raise SettingsError(
+                [
+                    f"workloads/{workload.name}.toml: registry.group: found {group!r}, which "
+                    f"{owners[group]} has too, allowed: one group for each workload"
+                ]
+            )
+        owners[group] = workload.name
