@@ -8,7 +8,10 @@ import sys
 import aws_cdk as cdk
 
 from infra.foundation import FoundationStack
+from infra.images import ImagesStack
+from infra.images.base_images import base_images
 from infra.project import Project, read_project
+from infra.workload import WorkloadStack
 from pipelines.settings import SettingsError
 from pipelines.workload import WorkloadError
 
@@ -17,8 +20,34 @@ BAD_INPUT = 2
 
 
 def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
-    """Make every stack of the project in the app."""
-    FoundationStack(app, project.names.foundation_stack, project=project, env=environment)
+    """Make every stack of the project in the app: the foundation first, the workloads last."""
+    names = project.names
+    foundation = FoundationStack(
+        app, names.foundation_stack, project=project, env=environment
+    )
+    images = ImagesStack(
+        app,
+        names.images_stack,
+        project=project,
+        foundation=foundation,
+        base_images=base_images(project, environment),
+        env=environment,
+    )
+    images.add_stack_dependency(foundation)
+    for declared in project.workloads:
+        stack = WorkloadStack(
+            app,
+            names.workload_stack(declared.workload.name),
+            project=project,
+            declared=declared,
+            foundation=foundation,
+            images=images,
+            env=environment,
+        )
+        stack.add_stack_dependency(images)
+    cdk.Tags.of(app).add("compilegate:project", project.settings.project)
+    for key, value in project.settings.tags.items():
+        cdk.Tags.of(app).add(key, value)
 
 
 def main() -> None:

@@ -19,3 +19,8 @@ def executions_prefix(workload: str) -> str:
 def data_prefix() -> str:
     """Raw data, staged before an execution."""
     return f"{PREFIX}/data/"
+
+
+def notices_prefix(workload: str) -> str:
+    """What the notifier said, so that nothing is said twice."""
+    return f"{PREFIX}/workloads/{workload}/notices/"

@@ -16,11 +16,19 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True, kw_only=True)
+class DeclaredWorkload:
+    """A workload and its file, which its data may lie beside."""
+
+    workload: Workload
+    path: Path
+
+
+@dataclass(frozen=True, kw_only=True)
 class Project:
     """Everything that the stacks are made from."""
 
     settings: Settings
-    workloads: Sequence[Workload]
+    workloads: Sequence[DeclaredWorkload]
     image_tags: Mapping[str, str]
     """Tag by image folder: what the content of each is called."""
     folder: Path = ROOT
@@ -32,6 +40,11 @@ class Project:
     @property
     def containers(self) -> Path:
         return self.folder / "containers"
+
+    @property
+    def definitions(self) -> Path:
+        """Where compiled definitions are kept between one synth and the next."""
+        return self.folder / ".cache" / "definitions"
 
 
 def read_project(folder: Path = ROOT) -> Project:
@@ -46,7 +59,7 @@ def read_project(folder: Path = ROOT) -> Project:
         if settings.workloads
         else sorted(declared.glob("*.toml"))
     )
-    workloads = [read_workload(path) for path in paths]
+    workloads = [DeclaredWorkload(workload=read_workload(path), path=path) for path in paths]
     _groups_differ(workloads)
     return Project(
         settings=settings,
@@ -56,15 +69,16 @@ def read_project(folder: Path = ROOT) -> Project:
     )
 
 
-def _groups_differ(workloads: Sequence[Workload]) -> None:
+def _groups_differ(workloads: Sequence[DeclaredWorkload]) -> None:
     """Each stack makes its workload's model package group, so two cannot share one."""
     owners: dict[str, str] = {}
-    for workload in workloads:
+    for declared in workloads:
+        workload = declared.workload
         group = workload.model_package_group
         if group in owners:
             raise SettingsError(
                 [
-                    f"workloads/{workload.name}.toml: registry.group: found {group!r}, which "
+                    f"{declared.path}: registry.group: found {group!r}, which "
                     f"{owners[group]} has too, allowed: one group for each workload"
                 ]
             )

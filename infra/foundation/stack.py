@@ -47,7 +47,7 @@ class FoundationStack(cdk.Stack):
             name=names.bucket(self.account, self.region),
             key=self.key,
             storage=settings.storage,
-            workloads=[workload.name for workload in project.workloads],
+            workloads=[declared.workload.name for declared in project.workloads],
             removal=removal,
         ).bucket
         self.repositories = ImageRegistry(
