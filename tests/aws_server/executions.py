@@ -110,23 +110,19 @@ class Executions:
         pipeline = self._pipeline(request["PipelineName"], region)
         mine = [e for e in self.started.values() if e.pipeline == pipeline.pipeline_name]
         mine.sort(key=lambda e: (e.created, e.arn), reverse=request.get("SortOrder") != "Ascending")
-        return {
-            "PipelineExecutionSummaries": [
-                {
-                    "PipelineExecutionArn": execution.arn,
-                    "StartTime": execution.created,
-                    "PipelineExecutionStatus": execution.frame.get("status", "Failed"),
-                }
-                for execution in mine[: request.get("MaxResults", 100)]
-            ]
-        }
+        summaries = [
+            {
+                "PipelineExecutionArn": execution.arn,
+                "StartTime": execution.created,
+                "PipelineExecutionStatus": execution.frame.get("status", "Failed"),
+            }
+            for execution in mine
+        ]
+        return _page("PipelineExecutionSummaries", summaries, request)
 
     def list_steps(self, request: Request, _region: str) -> dict[str, Any]:
         steps = self._present(self._execution(request)).steps()
-        start = int(request.get("NextToken", 0))
-        end = start + request.get("MaxResults", 10)
-        more = {"NextToken": str(end)} if end < len(steps) else {}
-        return {"PipelineExecutionSteps": steps[start:end], **more}
+        return _page("PipelineExecutionSteps", steps, request)
 
     def stop(self, request: Request, _region: str) -> dict[str, Any]:
         execution = self._present(self._execution(request))
@@ -168,3 +164,10 @@ class Executions:
                 "ResourceNotFound", f"Pipeline execution '{execution.arn}' does not exist."
             )
         return execution
+
+
+def _page(key: str, items: list[dict[str, Any]], request: Request) -> dict[str, Any]:
+    """One page of a list, and the token of the next one where there is one."""
+    start = int(request.get("NextToken", 0))
+    end = start + request.get("MaxResults", 10)
+    return {key: items[start:end], **({"NextToken": str(end)} if end < len(items) else {})}
