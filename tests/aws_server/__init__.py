@@ -12,5 +12,7 @@ made to fail, and every operation that was asked for is on a list.
     POST /stand-in/quotas     {NAME: VALUE}: the account's quotas of SageMaker
     GET  /stand-in/calls      [{"operation": NAME, "request": {...}}, ...], oldest first
 
-`executions.py` says what a frame is, `faults.py` what a fault is, `client.py` starts the server.
+Stacks are deployed by moto's CloudFormation, with the resource types and the repairs of
+`cloudformation/`. `executions.py` says what a frame is, `faults.py` what a fault is, `client.py`
+starts the server.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from moto.moto_server.werkzeug_app import MotoRequestHandler
 from werkzeug.serving import make_server
 
+from tests.aws_server import cloudformation
 from tests.aws_server.application import Application
 
 
@@ -17,6 +18,7 @@ class QuietHandler(MotoRequestHandler):
 
 def main() -> None:
     server = make_server("127.0.0.1", 0, Application(), threaded=True, request_handler=QuietHandler)
+    cloudformation.install(f"http://localhost:{server.server_port}")
     print(server.server_port, flush=True)
     server.serve_forever()
 
