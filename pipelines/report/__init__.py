@@ -1,4 +1,4 @@
-"""The report: a verdict and what was observed, as a page, Markdown, JUnit XML and a few lines.
+"""The report: a verdict and what was observed, as a page, Markdown, JUnit XML, lines and a notice.
 
 An execution that came to no verdict has a page of its own (`execution`).
 """
@@ -12,11 +12,14 @@ from pipelines.report.execution import (
 from pipelines.report.html import render_html
 from pipelines.report.junit import render_junit
 from pipelines.report.markdown import render_markdown
+from pipelines.report.notice import Notice, notice_of
 from pipelines.report.summary import summary_lines
 
 __all__ = [
     "ExecutionFacts",
+    "Notice",
     "StepFacts",
+    "notice_of",
     "render_execution_html",
     "render_execution_markdown",
     "render_html",

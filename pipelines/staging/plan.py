@@ -61,7 +61,9 @@ def plan_staging(workload: Workload, deployment: Deployment, data: RawData) -> S
     }
     return StagingPlan(
         sources=Sources(
-            training_archive=deployment.uri("source", f"{digests['training']}.tgz"),
+            # Another name than the zip's, and not only another ending: the CDK's asset manifest
+            # goes by the name without its ending.
+            training_archive=deployment.uri("source", f"{digests['training']}-toolkit.tgz"),
             training_code=deployment.uri("source", f"{digests['training']}.zip"),
             gate_code=deployment.uri("source", f"{digests['gate']}.zip"),
             experiment=deployment.uri("source", f"{digests['experiment']}.json"),

@@ -44,6 +44,7 @@ def test_the_job_writes_a_verdict_and_its_report(execution, tmp_path, archives):
     result = run_gate(tmp_path)
     assert result.returncode == 0, result.stderr
     assert sorted(file.name for file in (tmp_path / "output").iterdir()) == [
+        "notice.json",
         "observations.json",
         "report.html",
         "report.md",

@@ -18,6 +18,7 @@ ROOMS = {
     "pipelines/report": {"pipelines.gate", "training.evidence", *GATE_IMAGE},
     "pipelines/gate_job.py": {"pipelines.gate", "pipelines.report", *GATE_IMAGE},
     "pipelines/gather_job.py": set(),
+    "infra/notifier": {"boto3", "botocore", "notifier"},
     "pipelines/catalog": set(),
     "pipelines/local": {"packaging"},
     "pipelines/workload": {"pipelines.gate.config", "pydantic", "pydantic_core"},

@@ -1,0 +1,1 @@
+"""The CDK app: what a project is in an AWS account. Nothing imports this room."""

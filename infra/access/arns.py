@@ -1,0 +1,41 @@
+"""ARNs of one account and region. Pure: each part may be a CloudFormation token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import aws_cdk as cdk
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arns:
+    """Makes ARNs as text, so that a statement reads like the policy it becomes."""
+
+    partition: str
+    region: str
+    account: str
+
+    @classmethod
+    def of(cls, stack: cdk.Stack) -> Arns:
+        return cls(partition=stack.partition, region=stack.region, account=stack.account)
+
+    def of_service(self, service: str, resource: str) -> str:
+        """An ARN in this account and region: `sagemaker`, `pipeline/news`."""
+        return f"arn:{self.partition}:{service}:{self.region}:{self.account}:{resource}"
+
+    def sagemaker(self, resource: str) -> str:
+        return self.of_service("sagemaker", resource)
+
+    def log_group(self, name: str) -> str:
+        return self.of_service("logs", f"log-group:{name}")
+
+    def repository(self, name: str, account: str | None = None) -> str:
+        """An ECR repository of this region, in another account when one is given."""
+        owner = account or self.account
+        return f"arn:{self.partition}:ecr:{self.region}:{owner}:repository/{name}"
+
+    def bucket(self, name: str) -> str:
+        return f"arn:{self.partition}:s3:::{name}"
+
+    def role(self, name: str) -> str:
+        return f"arn:{self.partition}:iam::{self.account}:role/{name}"

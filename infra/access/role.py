@@ -1,0 +1,81 @@
+"""Roles of services: whom they trust and what they may do, in one resource."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from infra.access.statement import Statement
+
+
+def service_principal(
+    scope: Construct, service: str, *, source_arn: str | None = None
+) -> iam.IPrincipal:
+    """The service, acting for this account only (and for that resource, when one is given)."""
+    conditions: dict[str, Any] = {"StringEquals": {"aws:SourceAccount": cdk.Stack.of(scope).account}}
+    if source_arn is not None:
+        conditions["ArnLike"] = {"aws:SourceArn": source_arn}
+    return iam.ServicePrincipal(f"{service}.amazonaws.com", conditions=conditions)
+
+
+def service_role(
+    scope: Construct,
+    id: str,
+    *,
+    trusted: iam.IPrincipal,
+    description: str,
+    statements: Sequence[Statement],
+) -> iam.IRole:
+    """A role whose statements are all inline, so that it never exists without them.
+
+    What is returned cannot be given more: a construct that wants to add its own grants does not.
+    """
+    role = iam.Role(
+        scope,
+        id,
+        assumed_by=trusted,
+        description=description,
+        inline_policies={
+            "Permissions": iam.PolicyDocument.from_json(
+                {
+                    "Version": "2012-10-17",
+                    "Statement": [statement.document() for statement in statements],
+                }
+            )
+        },
+    )
+    acknowledge_wildcards(role, statements)
+    return role.without_policy_updates()
+
+
+def acknowledge_wildcards(role: iam.Role, statements: Sequence[Statement]) -> None:
+    """Put each wildcard's reason where cdk-nag and a reader of the assembly look for it."""
+    stack = cdk.Stack.of(role)
+    for statement in statements:
+        if statement.because is None:
+            continue
+        for resource in statement.resources:
+            if "*" in resource:
+                cdk.Validations.of(role).acknowledge(
+                    cdk.Acknowledgment(
+                        id=f"AwsSolutions-IAM5[Resource::{_flat(stack.resolve(resource))}]",
+                        reason=statement.because,
+                    )
+                )
+
+
+def _flat(value: Any) -> str:
+    """A resolved token the way cdk-nag writes it in the name of a finding."""
+    if isinstance(value, str):
+        return value
+    function, argument = next(iter(value.items()))
+    if function == "Fn::Join":
+        separator, parts = argument
+        return str(separator).join(_flat(part) for part in parts)
+    if function == "Fn::GetAtt":
+        return f"<{'.'.join(argument)}>"
+    return f"<{_flat(argument)}>"

@@ -1,0 +1,73 @@
+"""The CDK app: reads what is declared, and makes the stacks. Run by the CDK CLI (`cdk.json`)."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import aws_cdk as cdk
+
+from infra.foundation import FoundationStack
+from infra.images import ImagesStack
+from infra.images.base_images import base_images
+from infra.project import Project, read_project
+from infra.workload import WorkloadStack
+from pipelines.settings import SettingsError
+from pipelines.workload import WorkloadError
+
+BAD_INPUT = 2
+"""Exit code, as of the command line."""
+
+
+def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
+    """Make every stack of the project in the app: the foundation first, the workloads last."""
+    names = project.names
+    foundation = FoundationStack(
+        app, names.foundation_stack, project=project, env=environment
+    )
+    images = ImagesStack(
+        app,
+        names.images_stack,
+        project=project,
+        foundation=foundation,
+        base_images=base_images(project, environment),
+        env=environment,
+    )
+    images.add_stack_dependency(foundation)
+    for declared in project.workloads:
+        stack = WorkloadStack(
+            app,
+            names.workload_stack(declared.workload.name),
+            project=project,
+            declared=declared,
+            foundation=foundation,
+            images=images,
+            env=environment,
+        )
+        stack.add_stack_dependency(images)
+    cdk.Tags.of(app).add("compilegate:project", project.settings.project)
+    for key, value in project.settings.tags.items():
+        cdk.Tags.of(app).add(key, value)
+
+
+def main() -> None:
+    try:
+        project = read_project()
+    except (SettingsError, WorkloadError) as error:
+        print("\n".join(error.problems), file=sys.stderr)
+        sys.exit(BAD_INPUT)
+    app = cdk.App()
+    build(app, project, environment_of(project))
+    app.synth()
+
+
+def environment_of(project: Project) -> cdk.Environment:
+    """The account and region of the settings, else those of the credentials."""
+    return cdk.Environment(
+        account=project.settings.account or os.environ.get("CDK_DEFAULT_ACCOUNT"),
+        region=project.settings.region or os.environ.get("CDK_DEFAULT_REGION"),
+    )
+
+
+if __name__ == "__main__":
+    main()

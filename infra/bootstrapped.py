@@ -1,0 +1,51 @@
+"""Has `cdk bootstrap` been run in the account and region that the project is deployed to?
+
+Exit code 0: yes, or these credentials may not look (the role of a CI deploys and never bootstraps).
+Exit code 1: no. Exit code 2: AWS could not be asked; standard error says why.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+from infra.project import ROOT
+from pipelines.settings import SettingsError, read_settings
+
+YES, NO, UNKNOWN = 0, 1, 2
+DEFAULT_QUALIFIER = "hnb659fds"
+"""The CDK's own."""
+
+
+def main() -> int:
+    try:
+        region = read_settings(ROOT / "infra" / "settings.toml").region
+        ssm = boto3.client("ssm", region_name=region)
+        ssm.get_parameter(Name=f"/cdk-bootstrap/{_qualifier()}/version")
+    except ClientError as error:
+        match error.response["Error"]["Code"]:
+            case "ParameterNotFound":
+                return NO
+            case "AccessDeniedException":
+                return YES
+        return _unknown(error)
+    except (BotoCoreError, SettingsError) as error:
+        return _unknown(error)
+    return YES
+
+
+def _qualifier() -> str:
+    context = json.loads((ROOT / "cdk.json").read_text(encoding="utf-8"))["context"]
+    return str(context.get("@aws-cdk/core:bootstrapQualifier", DEFAULT_QUALIFIER))
+
+
+def _unknown(error: Exception) -> int:
+    print(f"Whether `cdk bootstrap` has been run cannot be seen: {error}", file=sys.stderr)
+    return UNKNOWN
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,5 @@
+"""What all workloads share: key, bucket, repositories, roles, topic."""
+
+from infra.foundation.stack import FoundationStack
+
+__all__ = ["FoundationStack"]

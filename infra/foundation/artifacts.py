@@ -1,0 +1,81 @@
+"""The bucket: raw data, outputs of executions, models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import aws_cdk as cdk
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from infra.layout import executions_prefix
+from pipelines.settings.declaration import Storage
+
+
+class ArtifactBucket(Construct):
+    """Encrypted, versioned, closed to the public; what is written there is known to EventBridge."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        name: str,
+        key: kms.IKey,
+        storage: Storage,
+        workloads: Sequence[str],
+        removal: cdk.RemovalPolicy,
+    ) -> None:
+        super().__init__(scope, id)
+        self.bucket = s3.Bucket(
+            self,
+            "Bucket",
+            bucket_name=name,
+            encryption=s3.BucketEncryption.KMS,
+            encryption_key=key,
+            bucket_key_enabled=True,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            enforce_ssl=True,
+            versioned=True,
+            removal_policy=removal,
+            lifecycle_rules=_lifecycle(storage, workloads),
+        )
+        # The L2 property would add a custom resource and its function to say the same.
+        resource = cast(s3.CfnBucket, self.bucket.node.default_child)
+        resource.notification_configuration = (
+            s3.CfnBucket.NotificationConfigurationProperty(
+                event_bridge_configuration=s3.CfnBucket.EventBridgeConfigurationProperty(
+                    event_bridge_enabled=True
+                )
+            )
+        )
+        cdk.Validations.of(self.bucket).acknowledge(
+            cdk.Acknowledgment(
+                id="AwsSolutions-S1",
+                reason="Who read what is a matter of CloudTrail's data events, which an account "
+                "keeps for all of its buckets; access logs would need a bucket without this key.",
+            )
+        )
+
+
+def _lifecycle(storage: Storage, workloads: Sequence[str]) -> list[s3.LifecycleRule]:
+    """Outputs of executions expire, by workload. What training jobs wrote does not: a registered
+    model is one of these files."""
+    return [
+        s3.LifecycleRule(
+            id="overwritten-and-unfinished",
+            noncurrent_version_expiration=cdk.Duration.days(storage.noncurrent_days),
+            abort_incomplete_multipart_upload_after=cdk.Duration.days(7),
+        ),
+        *(
+            s3.LifecycleRule(
+                id=f"executions-of-{workload}",
+                prefix=executions_prefix(workload),
+                expiration=cdk.Duration.days(storage.execution_days),
+            )
+            for workload in workloads
+        ),
+    ]

@@ -1,0 +1,62 @@
+"""The one key that everything at rest is encrypted with."""
+
+from __future__ import annotations
+
+from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from infra.access import Arns, service_principal
+
+
+class EncryptionKey(Construct):
+    """A key that rotates, and that two services may use: logs and alarms."""
+
+    def __init__(
+        self, scope: Construct, id: str, *, alias: str, project: str, removal: RemovalPolicy
+    ) -> None:
+        super().__init__(scope, id)
+        arns = Arns.of(Stack.of(self))
+        self.key = kms.Key(
+            self,
+            "Key",
+            alias=alias,
+            description=f"Everything that {project} keeps",
+            enable_key_rotation=True,
+            removal_policy=removal,
+        )
+        self.key.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="EncryptLogGroups",
+                principals=[iam.ServicePrincipal(f"logs.{arns.region}.amazonaws.com")],
+                actions=["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", *GENERATE, *RE_ENCRYPT],
+                resources=["*"],
+                conditions={
+                    "ArnLike": {
+                        "kms:EncryptionContext:aws:logs:arn": [
+                            arns.log_group(f"/aws/codebuild/{project}-*"),
+                            arns.log_group(f"/aws/lambda/{project}-*"),
+                        ]
+                    }
+                },
+            )
+        )
+        self.key.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="SendAlarmsToTheTopic",
+                principals=[
+                    service_principal(
+                        self,
+                        "cloudwatch",
+                        source_arn=arns.of_service("cloudwatch", f"alarm:{project}-*"),
+                    )
+                ],
+                actions=["kms:Decrypt", *GENERATE],
+                resources=["*"],
+            )
+        )
+
+
+GENERATE = ["kms:GenerateDataKey", "kms:GenerateDataKeyWithoutPlaintext"]
+RE_ENCRYPT = ["kms:ReEncryptFrom", "kms:ReEncryptTo"]

@@ -1,0 +1,223 @@
+"""What jobs and pipelines may do. Pure: ARNs in, statements out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from infra.access import Arns, Statement
+from infra.layout import PREFIX, executions_prefix, training_prefix
+
+ANY = "*"
+NO_RESOURCE = "The action knows no resources"
+JOB_NAMES = "SageMaker names the jobs and streams of a pipeline, when they start"
+MANY_OBJECTS = "Objects are named by digests and executions, and this is their common prefix"
+IN_A_VPC = "SageMaker refuses a job in a VPC whose role limits these actions to resources"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """What the statements are about."""
+
+    arns: Arns
+    bucket_arn: str
+    assets_arn: str
+    """Of the bucket that `cdk bootstrap` made, which code is uploaded to."""
+    key_arn: str
+    repository_arns: Sequence[str]
+    """Of the images that the role's jobs run in."""
+    in_vpc: bool
+
+
+def training_statements(place: Place) -> list[Statement]:
+    """A training job: reads code and prepared data, writes its model, evidence and checkpoints."""
+    return [
+        _read(place, ["*"]),
+        _write(place, [training_prefix("*")], checkpoints=True),
+        *_job_statements(place, "TrainingJobs"),
+    ]
+
+
+def processing_statements(place: Place) -> list[Statement]:
+    """A prepare, gather or gate job: reads code, raw data and evidence, writes to its execution."""
+    return [
+        _read(place, ["*"]),
+        _write(place, [executions_prefix("*")]),
+        *_job_statements(place, "ProcessingJobs"),
+    ]
+
+
+def pipeline_statements(
+    place: Place, *, project: str, training_role_arn: str, processing_role_arn: str
+) -> list[Statement]:
+    """A pipeline: starts, follows and stops its jobs, reads the verdict, registers a model."""
+    sagemaker = place.arns.sagemaker
+    return [
+        Statement(
+            sid="RunTrainingJobs",
+            actions=[
+                "sagemaker:AddTags",
+                "sagemaker:CreateTrainingJob",
+                "sagemaker:DescribeTrainingJob",
+                "sagemaker:StopTrainingJob",
+            ],
+            resources=[sagemaker("training-job/pipelines-*")],
+            because=JOB_NAMES,
+        ),
+        Statement(
+            sid="RunProcessingJobs",
+            actions=[
+                "sagemaker:AddTags",
+                "sagemaker:CreateProcessingJob",
+                "sagemaker:DescribeProcessingJob",
+                "sagemaker:StopProcessingJob",
+            ],
+            resources=[sagemaker("processing-job/pipelines-*")],
+            because=JOB_NAMES,
+        ),
+        _pass_role("PassTrainingRole", training_role_arn),
+        _pass_role("PassProcessingRole", processing_role_arn),
+        Statement(
+            sid="RegisterModels",
+            actions=[
+                "sagemaker:AddTags",
+                "sagemaker:CreateModelPackage",
+                "sagemaker:DescribeModelPackage",
+                "sagemaker:DescribeModelPackageGroup",
+                "sagemaker:ListModelPackages",
+            ],
+            resources=[
+                sagemaker(f"model-package-group/{project}-*"),
+                sagemaker(f"model-package/{project}-*"),
+            ],
+            because="One role runs the pipelines of all workloads, and versions are numbered",
+        ),
+        _read(place, ["workloads/*"], code=False),
+        _use_key(place, "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"),
+    ]
+
+
+def _job_statements(place: Place, kind: str) -> list[Statement]:
+    """What every job of that kind needs, whatever it does."""
+    return [
+        _list(place),
+        _use_key(
+            place,
+            "kms:CreateGrant",
+            "kms:Decrypt",
+            "kms:DescribeKey",
+            "kms:Encrypt",
+            "kms:GenerateDataKey",
+        ),
+        *pull_images(place.repository_arns),
+        Statement(
+            sid="WriteLogs",
+            actions=[
+                "logs:CreateLogGroup",
+                "logs:CreateLogStream",
+                "logs:DescribeLogStreams",
+                "logs:PutLogEvents",
+            ],
+            resources=[
+                place.arns.log_group(f"/aws/sagemaker/{kind}"),
+                place.arns.log_group(f"/aws/sagemaker/{kind}:log-stream:*"),
+            ],
+            because=JOB_NAMES,
+        ),
+        Statement(
+            sid="PublishMetrics",
+            actions=["cloudwatch:PutMetricData"],
+            resources=[ANY],
+            conditions={"StringEquals": {"cloudwatch:namespace": f"/aws/sagemaker/{kind}"}},
+            because=NO_RESOURCE,
+        ),
+        *([_join_vpc()] if place.in_vpc else []),
+    ]
+
+
+def _read(place: Place, keys: Sequence[str], *, code: bool = True) -> Statement:
+    """The keys are below the project's prefix."""
+    return Statement(
+        sid="ReadObjects",
+        actions=["s3:GetObject"],
+        resources=[
+            *(f"{place.bucket_arn}/{PREFIX}/{key}" for key in keys),
+            *([f"{place.assets_arn}/*"] if code else []),
+        ],
+        because=MANY_OBJECTS,
+    )
+
+
+def _write(place: Place, prefixes: Sequence[str], *, checkpoints: bool = False) -> Statement:
+    """Checkpoints are pruned by the job that writes them, so such a job deletes too."""
+    return Statement(
+        sid="WriteObjects",
+        actions=[
+            "s3:AbortMultipartUpload",
+            *(["s3:DeleteObject"] if checkpoints else []),
+            "s3:PutObject",
+        ],
+        resources=[f"{place.bucket_arn}/{prefix}*" for prefix in prefixes],
+        because=MANY_OBJECTS,
+    )
+
+
+def _list(place: Place) -> Statement:
+    return Statement(
+        sid="ListObjects",
+        actions=["s3:GetBucketLocation", "s3:ListBucket"],
+        resources=[place.bucket_arn, place.assets_arn],
+    )
+
+
+def _use_key(place: Place, *actions: str) -> Statement:
+    return Statement(sid="UseKey", actions=actions, resources=[place.key_arn])
+
+
+def pull_images(repository_arns: Sequence[str]) -> list[Statement]:
+    """Pull from these repositories, and no others."""
+    return [
+        Statement(
+            sid="LogInToRegistry",
+            actions=["ecr:GetAuthorizationToken"],
+            resources=[ANY],
+            because=NO_RESOURCE,
+        ),
+        Statement(
+            sid="PullImages",
+            actions=[
+                "ecr:BatchCheckLayerAvailability",
+                "ecr:BatchGetImage",
+                "ecr:GetDownloadUrlForLayer",
+            ],
+            resources=repository_arns,
+        ),
+    ]
+
+
+def _pass_role(sid: str, role_arn: str) -> Statement:
+    return Statement(
+        sid=sid,
+        actions=["iam:PassRole"],
+        resources=[role_arn],
+        conditions={"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
+    )
+
+
+def _join_vpc() -> Statement:
+    return Statement(
+        sid="JoinVpc",
+        actions=[
+            "ec2:CreateNetworkInterface",
+            "ec2:CreateNetworkInterfacePermission",
+            "ec2:DeleteNetworkInterface",
+            "ec2:DeleteNetworkInterfacePermission",
+            "ec2:DescribeDhcpOptions",
+            "ec2:DescribeNetworkInterfaces",
+            "ec2:DescribeSecurityGroups",
+            "ec2:DescribeSubnets",
+            "ec2:DescribeVpcs",
+        ],
+        resources=[ANY],
+        because=IN_A_VPC,
+    )

@@ -1,0 +1,149 @@
+"""The foundation: what outlives any one workload, and what most of it is kept in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import aws_cdk as cdk
+from aws_cdk import aws_scheduler as scheduler
+from constructs import Construct
+
+from infra.access import Arns, service_principal, service_role
+from infra.foundation.artifacts import ArtifactBucket
+from infra.foundation.encryption import EncryptionKey
+from infra.foundation.notifications import Notifications
+from infra.foundation.permissions import (
+    Place,
+    pipeline_statements,
+    processing_statements,
+    training_statements,
+)
+from infra.foundation.registry import ImageRegistry
+from infra.project import Project
+from pipelines.settings.names import output_suffix
+
+GATE = "gate"
+"""The image folder that the gate runs in; every other one is for training."""
+PREPARE = "training"
+"""The image folder that the prepare step runs in."""
+
+
+class FoundationStack(cdk.Stack):
+    """Key, bucket, repositories, topic, schedule group, and the roles of jobs and pipelines."""
+
+    def __init__(
+        self, scope: Construct, id: str, *, project: Project, env: cdk.Environment
+    ) -> None:
+        super().__init__(scope, id, env=env, description="Compilegate: what all workloads share")
+        settings, names = project.settings, project.names
+        removal = cdk.RemovalPolicy.RETAIN if settings.storage.retain else cdk.RemovalPolicy.DESTROY
+        self.key = EncryptionKey(
+            self, "Encryption", alias=names.key_alias, project=settings.project, removal=removal
+        ).key
+        self.bucket = ArtifactBucket(
+            self,
+            "Artifacts",
+            name=names.bucket(self.account, self.region),
+            key=self.key,
+            storage=settings.storage,
+            workloads=[declared.workload.name for declared in project.workloads],
+            removal=removal,
+        ).bucket
+        self.repositories = ImageRegistry(
+            self,
+            "Images",
+            names=names,
+            images=list(project.image_tags),
+            key=self.key,
+            keep=settings.images.keep,
+            removal=removal,
+        ).repositories
+        self.topic = Notifications(
+            self,
+            "Notifications",
+            name=names.topic,
+            project=settings.project,
+            key=self.key,
+            email=settings.notifications.email,
+        ).topic
+        scheduler.CfnScheduleGroup(self, "Schedules", name=names.schedule_group)
+        self._roles(project)
+        self._outputs()
+
+    @property
+    def assets_bucket_name(self) -> str:
+        """Of the bucket that `cdk bootstrap` made."""
+        return assets_bucket_name(self)
+
+    def _roles(self, project: Project) -> None:
+        arns = Arns.of(self)
+        place = Place(
+            arns=arns,
+            bucket_arn=self.bucket.bucket_arn,
+            assets_arn=arns.bucket(self.assets_bucket_name),
+            key_arn=self.key.key_arn,
+            repository_arns=(),
+            in_vpc=bool(project.settings.network.subnets),
+        )
+        trusted = service_principal(self, "sagemaker")
+        self.training_role = service_role(
+            self,
+            "TrainingRole",
+            trusted=trusted,
+            description="Training jobs",
+            statements=training_statements(
+                replace(
+                    place,
+                    repository_arns=self._repository_arns(
+                        [image for image in self.repositories if image != GATE]
+                    ),
+                )
+            ),
+        )
+        self.processing_role = service_role(
+            self,
+            "ProcessingRole",
+            trusted=trusted,
+            description="Prepare, gather and gate jobs",
+            statements=processing_statements(
+                replace(place, repository_arns=self._repository_arns([PREPARE, GATE]))
+            ),
+        )
+        self.pipeline_role = service_role(
+            self,
+            "PipelineRole",
+            trusted=trusted,
+            description="Pipelines: start jobs, register models",
+            statements=pipeline_statements(
+                place,
+                project=project.settings.project,
+                training_role_arn=self.training_role.role_arn,
+                processing_role_arn=self.processing_role.role_arn,
+            ),
+        )
+
+    def _repository_arns(self, images: Sequence[str]) -> list[str]:
+        return [self.repositories[image].repository_arn for image in images]
+
+    def _outputs(self) -> None:
+        outputs = {
+            "BucketName": self.bucket.bucket_name,
+            "KeyArn": self.key.key_arn,
+            "TrainingRoleArn": self.training_role.role_arn,
+            "ProcessingRoleArn": self.processing_role.role_arn,
+            "PipelineRoleArn": self.pipeline_role.role_arn,
+            "NotificationTopicArn": self.topic.topic_arn,
+            **{
+                f"RepositoryUri{output_suffix(image)}": repository.repository_uri
+                for image, repository in self.repositories.items()
+            },
+        }
+        for name, value in outputs.items():
+            cdk.CfnOutput(self, name, value=value)
+
+
+def assets_bucket_name(stack: cdk.Stack) -> str:
+    """The bucket that `cdk bootstrap` made in the stack's account and region."""
+    qualifier = stack.synthesizer.bootstrap_qualifier
+    return f"cdk-{qualifier}-assets-{stack.account}-{stack.region}"

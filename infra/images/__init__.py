@@ -1,0 +1,5 @@
+"""How each folder of `containers/` becomes an image."""
+
+from infra.images.stack import ImagesStack
+
+__all__ = ["ImagesStack"]

@@ -1,0 +1,192 @@
+"""The build of one image: a CodeBuild project that does nothing where the image is there already.
+
+It has no custom resource and no function. A rule starts it when its own stack has been created or
+updated; `compilegate images --build` starts it at any other time.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+from aws_cdk import aws_codebuild as codebuild
+from aws_cdk import aws_events as events
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3_assets as assets
+from constructs import Construct
+
+from infra.access import Arns, Statement, service_principal, service_role
+from infra.foundation import FoundationStack
+from infra.images.permissions import build_statements
+from infra.log_group import log_group
+from infra.project import Project
+
+ECR_IMAGE = re.compile(
+    r"(?P<registry>(?P<account>\d{12})\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(?:\.cn)?)"
+    r"/(?P<repository>[^:@]+)[:@].+"
+)
+"""An image in somebody's private registry, which takes a login and a permission to pull."""
+
+BUILD_IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:5.0"
+COMPUTE = "BUILD_GENERAL1_MEDIUM"
+"""The smallest whose disk (128 GB) holds a Deep Learning Container and the layers above it."""
+
+
+class ImageBuild(Construct):
+    """Builds one image folder on its base image and pushes it under its content's tag."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        project: Project,
+        foundation: FoundationStack,
+        image: str,
+        base_image: str,
+    ) -> None:
+        super().__init__(scope, id)
+        stack = cdk.Stack.of(self)
+        names, network = project.names, project.settings.network
+        repository = foundation.repositories[image]
+        context = assets.Asset(
+            self, "Folder", path=str(project.containers / image), exclude=["__pycache__"]
+        )
+        self.log_group = log_group(
+            self,
+            "Logs",
+            name=f"/aws/codebuild/{names.build_project(image)}",
+            key=foundation.key,
+            days=project.settings.storage.log_days,
+        )
+        base = ECR_IMAGE.fullmatch(base_image)
+        role = service_role(
+            self,
+            "Role",
+            trusted=service_principal(self, "codebuild"),
+            description=f"Build the image {image}",
+            statements=build_statements(
+                arns=Arns.of(stack),
+                log_group=f"/aws/codebuild/{names.build_project(image)}",
+                source_arn=f"{Arns.of(stack).bucket(context.s3_bucket_name)}/{context.s3_object_key}",
+                repository_arn=repository.repository_arn,
+                base_repository_arn=Arns.of(stack).repository(base["repository"], base["account"])
+                if base
+                else None,
+                key_arn=foundation.key.key_arn,
+                subnets=network.subnets if network.vpc_id else (),
+            ),
+        )
+        self.project = codebuild.CfnProject(
+            self,
+            "Project",
+            name=names.build_project(image),
+            description=f"Builds {image} on {base_image}, unless it is there",
+            service_role=role.role_arn,
+            encryption_key=foundation.key.key_arn,
+            source={
+                "type": "S3",
+                "location": f"{context.s3_bucket_name}/{context.s3_object_key}",
+                "buildSpec": json.dumps(_build_specification(logs_in_to_base=base is not None)),
+            },
+            artifacts={"type": "NO_ARTIFACTS"},
+            environment={
+                "type": "LINUX_CONTAINER",
+                "computeType": COMPUTE,
+                "image": BUILD_IMAGE,
+                "privilegedMode": True,
+                "environmentVariables": [
+                    {"name": name, "value": value}
+                    for name, value in {
+                        "REPOSITORY": names.repository(image),
+                        "REGISTRY": registry_of(stack),
+                        "TAG": project.image_tags[image],
+                        "BASE_IMAGE": base_image,
+                        "BASE_REGISTRY": base["registry"] if base else "",
+                    }.items()
+                ],
+            },
+            logs_config={
+                "cloudWatchLogs": {
+                    "status": "ENABLED",
+                    "groupName": self.log_group.log_group_name,
+                }
+            },
+            timeout_in_minutes=project.settings.images.build_timeout_minutes,
+            concurrent_build_limit=1,
+            vpc_config={
+                "vpcId": network.vpc_id,
+                "subnets": network.subnets,
+                "securityGroupIds": network.security_groups,
+            }
+            if network.vpc_id
+            else None,
+        )
+        cdk.Validations.of(self.project).acknowledge(
+            cdk.Acknowledgment(
+                id="AwsSolutions-CB3",
+                reason="`docker build` needs a privileged container; nothing else is run in it.",
+            )
+        )
+        self._start_when_deployed()
+
+    def _start_when_deployed(self) -> None:
+        """Start the build when CloudFormation is done with this very stack."""
+        role = service_role(
+            self,
+            "StartRole",
+            trusted=service_principal(self, "events"),
+            description="Start the build of an image when its stack is deployed",
+            statements=[
+                Statement(
+                    sid="StartBuild",
+                    actions=["codebuild:StartBuild"],
+                    resources=[self.project.attr_arn],
+                )
+            ],
+        )
+        events.CfnRule(
+            self,
+            "Deployed",
+            description="Builds the image, unless it is there, when its stack was deployed",
+            event_pattern={
+                "source": ["aws.cloudformation"],
+                "detail-type": ["CloudFormation Stack Status Change"],
+                "detail": {
+                    "stack-id": [cdk.Stack.of(self).stack_id],
+                    "status-details": {"status": ["CREATE_COMPLETE", "UPDATE_COMPLETE"]},
+                },
+            },
+            targets=[{"id": "Build", "arn": self.project.attr_arn, "roleArn": role.role_arn}],
+        )
+
+
+def registry_of(stack: cdk.Stack) -> str:
+    """The host of this account's registry."""
+    return f"{stack.account}.dkr.ecr.{stack.region}.{stack.url_suffix}"
+
+
+def _build_specification(*, logs_in_to_base: bool) -> dict[str, Any]:
+    """What CodeBuild runs. `set -e` makes a phase end with the first command that fails."""
+    log_in = 'aws ecr get-login-password | docker login --username AWS --password-stdin "{}"'
+    build = [
+        "set -e",
+        'if aws ecr describe-images --repository-name "$REPOSITORY" --image-ids imageTag="$TAG"'
+        " > /dev/null; then",
+        '  echo "$REPOSITORY:$TAG is there already: nothing to build"',
+        "  exit 0",
+        "fi",
+        log_in.format("$REGISTRY"),
+        *([log_in.format("$BASE_REGISTRY")] if logs_in_to_base else []),
+        'docker build --pull --build-arg BASE_IMAGE="$BASE_IMAGE"'
+        ' --tag "$REGISTRY/$REPOSITORY:$TAG" .',
+        'docker push "$REGISTRY/$REPOSITORY:$TAG"',
+    ]
+    return {
+        "version": "0.2",
+        "env": {"shell": "bash"},
+        "phases": {"build": {"on-failure": "ABORT", "commands": ["\n".join(build)]}},
+    }

@@ -1,0 +1,79 @@
+"""What the build of an image may do. Pure: ARNs in, statements out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from infra.access import Arns, Statement
+from infra.foundation.permissions import ANY, NO_RESOURCE, pull_images
+
+
+def build_statements(
+    *,
+    arns: Arns,
+    log_group: str,
+    source_arn: str,
+    repository_arn: str,
+    base_repository_arn: str | None,
+    key_arn: str,
+    subnets: Sequence[str],
+) -> list[Statement]:
+    """Read one folder, pull one base image, push to one repository."""
+    return [
+        Statement(sid="ReadFolder", actions=["s3:GetObject"], resources=[source_arn]),
+        *pull_images([repository_arn, *([base_repository_arn] if base_repository_arn else [])]),
+        Statement(
+            sid="PushImage",
+            actions=[
+                "ecr:CompleteLayerUpload",
+                "ecr:DescribeImages",
+                "ecr:InitiateLayerUpload",
+                "ecr:PutImage",
+                "ecr:UploadLayerPart",
+            ],
+            resources=[repository_arn],
+        ),
+        Statement(
+            sid="UseKey",
+            actions=["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"],
+            resources=[key_arn],
+        ),
+        Statement(
+            sid="WriteLogs",
+            actions=["logs:CreateLogStream", "logs:PutLogEvents"],
+            resources=[arns.log_group(f"{log_group}:log-stream:*")],
+            because="CodeBuild names the stream after the build",
+        ),
+        *(_join_vpc(arns, subnets) if subnets else []),
+    ]
+
+
+def _join_vpc(arns: Arns, subnets: Sequence[str]) -> list[Statement]:
+    return [
+        Statement(
+            sid="JoinVpc",
+            actions=[
+                "ec2:CreateNetworkInterface",
+                "ec2:DeleteNetworkInterface",
+                "ec2:DescribeDhcpOptions",
+                "ec2:DescribeNetworkInterfaces",
+                "ec2:DescribeSecurityGroups",
+                "ec2:DescribeSubnets",
+                "ec2:DescribeVpcs",
+            ],
+            resources=[ANY],
+            because=f"{NO_RESOURCE}, or one that is not there yet",
+        ),
+        Statement(
+            sid="LendInterface",
+            actions=["ec2:CreateNetworkInterfacePermission"],
+            resources=[arns.of_service("ec2", "network-interface/*")],
+            conditions={
+                "StringEquals": {
+                    "ec2:AuthorizedService": "codebuild.amazonaws.com",
+                    "ec2:Subnet": [arns.of_service("ec2", f"subnet/{subnet}") for subnet in subnets],
+                }
+            },
+            because="CodeBuild makes the interface when a build starts",
+        ),
+    ]

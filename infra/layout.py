@@ -1,0 +1,26 @@
+"""Where things lie in the bucket, as roles and lifecycle rules have to know it. Pure."""
+
+from __future__ import annotations
+
+PREFIX = "compilegate"
+"""Of every key; the default of a deployment."""
+
+
+def training_prefix(workload: str) -> str:
+    """What training jobs write: models and evidence."""
+    return f"{PREFIX}/workloads/{workload}/training/"
+
+
+def executions_prefix(workload: str) -> str:
+    """What processing jobs write: prepared data, gathered evidence, verdicts."""
+    return f"{PREFIX}/workloads/{workload}/executions/"
+
+
+def data_prefix() -> str:
+    """Raw data, staged before an execution."""
+    return f"{PREFIX}/data/"
+
+
+def notices_prefix(workload: str) -> str:
+    """What the notifier said, so that nothing is said twice."""
+    return f"{PREFIX}/workloads/{workload}/notices/"

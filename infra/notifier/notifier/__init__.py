@@ -1,0 +1,21 @@
+"""The notifier: a Lambda function that keeps executions from overlapping and tells people.
+
+It runs on Python 3.13 with the runtime's own boto3 and imports nothing else. The function's code is
+the folder above this package; its handler is `notifier.handler`. Rules of EventBridge send it the
+status changes of one pipeline's executions and of its gate's step (`events` has the patterns).
+
+Environment: TOPIC_ARN, PIPELINE_ARN, BUCKET, WORKLOAD, and PREFIX where it is not "compilegate".
+
+Its role must allow, and nothing more:
+
+- sagemaker:ListPipelineExecutions on the pipeline; sagemaker:DescribePipelineExecution,
+  sagemaker:ListPipelineExecutionSteps and sagemaker:StopPipelineExecution on its executions
+- sagemaker:DescribeProcessingJob on the pipeline's processing jobs
+- s3:GetObject below PREFIX/workloads/WORKLOAD/executions/, and s3:PutObject and s3:DeleteObject
+  below PREFIX/workloads/WORKLOAD/notices/; kms:Decrypt and kms:GenerateDataKey on the bucket's key
+- sns:Publish on the topic
+"""
+
+from notifier.entry import handler
+
+__all__ = ["handler"]

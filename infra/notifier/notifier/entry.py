@@ -1,0 +1,99 @@
+"""The handler: one event in; what follows from it is done, and said once.
+
+An error is raised, never swallowed: Lambda then delivers the event again, and its alarm rings.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+from notifier.events import ExecutionFailed, ExecutionStarted, GateFinished, read_event
+from notifier.messages import Message, failure_message, gate_message, overlap_message
+from notifier.outbox import Occasion, Outbox
+from notifier.overlap import overlap_of
+from notifier.pipeline import Pipeline
+from notifier.settings import Settings, read_settings
+
+# A function has a minute; a call that hangs is better tried again.
+_CONFIG = Config(
+    connect_timeout=5, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 5}
+)
+
+
+def handler(event: Mapping[str, Any], _context: object) -> dict[str, list[str]]:
+    """Handle one event of EventBridge; returns the subjects of what was said."""
+    notifier = connect(read_settings(os.environ))
+    return {"said": notifier.handle(event)}
+
+
+@cache
+def connect(settings: Settings) -> Notifier:
+    """The notifier of one pipeline, with clients that a warm function uses again."""
+    s3, sns, sagemaker = (boto3.client(name, config=_CONFIG) for name in ("s3", "sns", "sagemaker"))
+    outbox = Outbox(s3, sns, settings.bucket, settings.notices_prefix, settings.topic_arn)
+    return Notifier(settings.workload, Pipeline(sagemaker, settings.pipeline_arn), outbox)
+
+
+@dataclass(frozen=True)
+class Notifier:
+    """What is done about each thing that happens to one pipeline."""
+
+    workload: str
+    pipeline: Pipeline
+    outbox: Outbox
+
+    def handle(self, event: Mapping[str, Any]) -> list[str]:
+        """Do what follows from an event; returns the subjects of what was said."""
+        match read_event(event, self.pipeline.arn):
+            case ExecutionStarted():
+                return self._end_overlap()
+            case ExecutionFailed(execution_arn):
+                return self._tell_failure(execution_arn)
+            case GateFinished(execution_arn, job_arn):
+                return self._forward_notice(execution_arn, job_arn)
+            case None:
+                return []
+
+    def _end_overlap(self) -> list[str]:
+        overlap = overlap_of(self.pipeline.executions())
+        if overlap is None:
+            return []
+        said = []
+        for execution in overlap.newer:
+            message = overlap_message(self.workload, execution, overlap.oldest)
+            occasion = Occasion(execution.arn, "overlap", occurrence=overlap.oldest.arn)
+            # Said first: what is stopped is no overlap any more, so that nobody would say it later.
+            said += self._say(occasion, message)
+            self.pipeline.stop(execution.arn)
+        return said
+
+    def _tell_failure(self, execution_arn: str) -> list[str]:
+        ending = self.pipeline.ending(execution_arn)
+        failed = self.pipeline.failed_steps(execution_arn)
+        message = failure_message(self.workload, execution_arn, ending.reason, failed)
+        occasion = Occasion(execution_arn, "failure", occurrence=ending.at)
+        return self._say(occasion, message)
+
+    def _forward_notice(self, execution_arn: str, job_arn: str) -> list[str]:
+        output = self.pipeline.gate_output(job_arn)
+        message = gate_message(self._notice(output), execution_arn, output)
+        if message is None:
+            return []
+        occasion = Occasion(execution_arn, "gate", occurrence=job_arn)
+        return self._say(occasion, message)
+
+    def _say(self, occasion: Occasion, message: Message) -> list[str]:
+        return [message.subject] if self.outbox.say(occasion, message) else []
+
+    def _notice(self, output_uri: str) -> bytes:
+        bucket, _, key = output_uri.removeprefix("s3://").partition("/")
+        body = self.outbox.s3.get_object(Bucket=bucket, Key=f"{key}/notice.json")["Body"]
+        content: bytes = body.read()
+        return content

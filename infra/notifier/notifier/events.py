@@ -1,0 +1,85 @@
+"""What EventBridge tells: an event as one of three things that happened, or as nothing. Pure.
+
+SageMaker may send several events for one change of state, and EventBridge may deliver each of them
+several times; so an event says where to look, and what is done follows from what is found there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+EXECUTION_CHANGED = "SageMaker Model Building Pipeline Execution Status Change"
+STEP_CHANGED = "SageMaker Model Building Pipeline Execution Step Status Change"
+GATE_STEP = "Gate"
+
+
+class EventError(Exception):
+    """An event without what its kind always has. The message names the key."""
+
+
+@dataclass(frozen=True)
+class ExecutionStarted:
+    """An execution began, or was retried."""
+
+    execution_arn: str
+
+
+@dataclass(frozen=True)
+class ExecutionFailed:
+    """An execution ended without success."""
+
+    execution_arn: str
+
+
+@dataclass(frozen=True)
+class GateFinished:
+    """The gate came to a verdict."""
+
+    execution_arn: str
+    processing_job_arn: str
+
+
+Happening = ExecutionStarted | ExecutionFailed | GateFinished
+
+
+def read_event(event: Mapping[str, Any], pipeline_arn: str) -> Happening | None:
+    """What happened to this pipeline; None for all that is nobody's business here.
+
+    Raises EventError when the event lacks a key that its kind has.
+    """
+    detail = event.get("detail") or {}
+    # The service has written resource names in ARNs in lower case and as given.
+    if str(detail.get("pipelineArn", "")).lower() != pipeline_arn.lower():
+        return None
+    if event.get("detail-type") == EXECUTION_CHANGED:
+        return _of_execution(detail)
+    if event.get("detail-type") == STEP_CHANGED:
+        return _of_step(detail)
+    return None
+
+
+def _of_execution(detail: Mapping[str, Any]) -> Happening | None:
+    execution = _text(detail, "pipelineExecutionArn")
+    match _text(detail, "currentPipelineExecutionStatus"):
+        case "Executing":
+            return ExecutionStarted(execution)
+        case "Failed":
+            return ExecutionFailed(execution)
+        case _:
+            return None
+
+
+def _of_step(detail: Mapping[str, Any]) -> Happening | None:
+    if (detail.get("stepName"), detail.get("currentStepStatus")) != (GATE_STEP, "Succeeded"):
+        return None
+    job = (detail.get("metadata") or {}).get("processingJob") or {}
+    return GateFinished(_text(detail, "pipelineExecutionArn"), _text(job, "arn"))
+
+
+def _text(source: Mapping[str, Any], key: str) -> str:
+    value = source.get(key)
+    if not isinstance(value, str) or not value:
+        raise EventError(f"the event has no {key}: found {value!r}")
+    return value

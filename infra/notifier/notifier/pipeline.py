@@ -1,0 +1,122 @@
+"""SageMaker as the notifier needs it: executions of one pipeline, their steps, the gate's job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from botocore.exceptions import ClientError
+
+from notifier.links import short_name
+from notifier.messages import FailedStep
+from notifier.overlap import EXECUTING, Execution
+
+_JOBS = ("TrainingJob", "ProcessingJob")
+_NOT_RUNNING = ("ConflictException", "ResourceNotFound", "ValidationException")
+"""What stopping an execution that has ended in the meantime is answered with."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How an execution ended."""
+
+    reason: str
+    """As the service says; empty when it says nothing."""
+    at: str
+    """When, as it was last changed: an execution that is retried and fails again ends again."""
+
+
+class GateJobError(Exception):
+    """The gate's job has no output to read the notice from. The message names the job."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """One pipeline, through a boto3 client for SageMaker."""
+
+    client: Any
+    arn: str
+
+    def executions(self) -> list[Execution]:
+        """All executions that the service still lists."""
+        pages = self.client.get_paginator("list_pipeline_executions").paginate(
+            PipelineName=short_name(self.arn), SortBy="CreationTime", SortOrder="Descending"
+        )
+        return [
+            Execution(
+                started=summary["StartTime"],
+                arn=summary["PipelineExecutionArn"],
+                status=summary["PipelineExecutionStatus"],
+            )
+            for page in pages
+            for summary in page["PipelineExecutionSummaries"]
+        ]
+
+    def stop(self, execution_arn: str) -> None:
+        """Stop an execution; nothing happens to one that has ended by itself."""
+        try:
+            self.client.stop_pipeline_execution(
+                PipelineExecutionArn=execution_arn, ClientRequestToken=uuid4().hex
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] not in _NOT_RUNNING or self._runs(execution_arn):
+                raise
+
+    def ending(self, execution_arn: str) -> Ending:
+        """How an execution ended."""
+        described = self._describe(execution_arn)
+        return Ending(
+            reason=described.get("FailureReason") or "",
+            at=described["LastModifiedTime"].isoformat(),
+        )
+
+    def failed_steps(self, execution_arn: str) -> list[FailedStep]:
+        """The steps that failed, in the order they began."""
+        pages = self.client.get_paginator("list_pipeline_execution_steps").paginate(
+            PipelineExecutionArn=execution_arn, SortOrder="Ascending"
+        )
+        return [
+            _failed_step(step)
+            for page in pages
+            for step in page["PipelineExecutionSteps"]
+            if step.get("StepStatus") == "Failed"
+        ]
+
+    def gate_output(self, job_arn: str) -> str:
+        """The S3 URI of what the gate's job wrote. Raises GateJobError when it has no output."""
+        job = self.client.describe_processing_job(ProcessingJobName=short_name(job_arn))
+        outputs = (job.get("ProcessingOutputConfig") or {}).get("Outputs") or []
+        if not outputs or "S3Output" not in outputs[0]:
+            raise GateJobError(f"{job_arn} has no output in S3")
+        return str(outputs[0]["S3Output"]["S3Uri"]).rstrip("/")
+
+    def _runs(self, execution_arn: str) -> bool:
+        try:
+            status = self._describe(execution_arn)["PipelineExecutionStatus"]
+        except self.client.exceptions.ResourceNotFound:
+            return False
+        return bool(status == EXECUTING)
+
+    def _describe(self, execution_arn: str) -> Mapping[str, Any]:
+        described: Mapping[str, Any] = self.client.describe_pipeline_execution(
+            PipelineExecutionArn=execution_arn
+        )
+        return described
+
+
+def _failed_step(step: Mapping[str, Any]) -> FailedStep:
+    metadata = step.get("Metadata") or {}
+    arns = [metadata[kind]["Arn"] for kind in _JOBS if "Arn" in metadata.get(kind, {})]
+    return FailedStep(
+        name=step["StepName"],
+        type=_step_type(metadata),
+        reason=step.get("FailureReason") or (metadata.get("Fail") or {}).get("ErrorMessage") or "",
+        job_arn=arns[0] if arns else None,
+    )
+
+
+def _step_type(metadata: Mapping[str, Any]) -> str:
+    """A step says its type only by what its metadata is about."""
+    return next(iter(metadata), "step")

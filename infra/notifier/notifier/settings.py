@@ -1,0 +1,42 @@
+"""What the function is told by its environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+class SettingsError(Exception):
+    """The function's environment lacks a variable. The message names it."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Whom it notifies, and of which pipeline."""
+
+    topic_arn: str
+    pipeline_arn: str
+    bucket: str
+    workload: str
+    prefix: str = "compilegate"
+    """Of every key in the bucket."""
+
+    @property
+    def notices_prefix(self) -> str:
+        """Where it keeps what it said, so that nothing is said twice."""
+        return f"{self.prefix}/workloads/{self.workload}/notices"
+
+
+def read_settings(environment: Mapping[str, str]) -> Settings:
+    """Read the environment. Raises SettingsError for what is missing or empty."""
+    required = ("TOPIC_ARN", "PIPELINE_ARN", "BUCKET", "WORKLOAD")
+    missing = [name for name in required if not environment.get(name)]
+    if missing:
+        raise SettingsError(f"the environment lacks {', '.join(missing)}")
+    return Settings(
+        topic_arn=environment["TOPIC_ARN"],
+        pipeline_arn=environment["PIPELINE_ARN"],
+        bucket=environment["BUCKET"],
+        workload=environment["WORKLOAD"],
+        prefix=environment.get("PREFIX") or "compilegate",
+    )

@@ -1,0 +1,85 @@
+"""What is deployed: the settings, the workloads and the images, read from their files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pipelines.settings import Names, Settings, SettingsError, read_settings
+from pipelines.staging import image_tags
+from pipelines.workload import Workload, find_workload, read_workload
+
+ROOT = Path(__file__).resolve().parents[1]
+"""The folder that holds `infra/`, `workloads/` and `containers/`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredWorkload:
+    """A workload and its file, which its data may lie beside."""
+
+    workload: Workload
+    path: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """Everything that the stacks are made from."""
+
+    settings: Settings
+    workloads: Sequence[DeclaredWorkload]
+    image_tags: Mapping[str, str]
+    """Tag by image folder: what the content of each is called."""
+    folder: Path = ROOT
+
+    @cached_property
+    def names(self) -> Names:
+        return Names(self.settings)
+
+    @property
+    def containers(self) -> Path:
+        return self.folder / "containers"
+
+    @property
+    def definitions(self) -> Path:
+        """Where compiled definitions are kept between one synth and the next."""
+        return self.folder / ".cache" / "definitions"
+
+
+def read_project(folder: Path = ROOT) -> Project:
+    """Read `infra/settings.toml` and the workloads that it names, or all there are.
+
+    Raises SettingsError and WorkloadError, with one sentence for each thing that is wrong.
+    """
+    settings = read_settings(folder / "infra" / "settings.toml")
+    declared = folder / "workloads"
+    paths = (
+        [find_workload(name, declared) for name in settings.workloads]
+        if settings.workloads
+        else sorted(declared.glob("*.toml"))
+    )
+    workloads = [DeclaredWorkload(workload=read_workload(path), path=path) for path in paths]
+    _groups_differ(workloads)
+    return Project(
+        settings=settings,
+        workloads=workloads,
+        image_tags=image_tags(folder / "containers"),
+        folder=folder,
+    )
+
+
+def _groups_differ(workloads: Sequence[DeclaredWorkload]) -> None:
+    """Each stack makes its workload's model package group, so two cannot share one."""
+    owners: dict[str, str] = {}
+    for declared in workloads:
+        workload = declared.workload
+        group = workload.model_package_group
+        if group in owners:
+            raise SettingsError(
+                [
+                    f"{declared.path}: registry.group: found {group!r}, which "
+                    f"{owners[group]} has too, allowed: one group for each workload"
+                ]
+            )
+        owners[group] = workload.name

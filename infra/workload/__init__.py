@@ -1,0 +1,5 @@
+"""What one workload is in the account: pipeline, registry, schedule, alarms, notifier."""
+
+from infra.workload.stack import WorkloadStack
+
+__all__ = ["WorkloadStack"]

@@ -1,0 +1,53 @@
+"""The code and the experiment of a workload as assets: objects that are called by their digest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import aws_cdk as cdk
+
+from pipelines.definition.deployment import object_name
+from pipelines.staging import StagingPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeAssets:
+    """Where the assets will be, as URIs in CloudFormation."""
+
+    training_archive: str
+    training_code: str
+    gate_code: str
+    experiment: str
+
+
+def add_code_assets(stack: cdk.Stack, plan: StagingPlan) -> CodeAssets:
+    """Write the files into the cloud assembly, for the CDK CLI to upload what is not there yet."""
+    return CodeAssets(
+        training_archive=_add(stack, plan.sources.training_archive, plan.training.archive),
+        training_code=_add(stack, plan.sources.training_code, plan.training.module_zip),
+        gate_code=_add(stack, plan.sources.gate_code, plan.gate.module_zip),
+        experiment=_add(stack, plan.sources.experiment, lambda: plan.experiment),
+    )
+
+
+def _add(stack: cdk.Stack, uri: str, content: Callable[[], bytes]) -> str:
+    name = PurePosixPath(object_name(uri))
+    stage = cdk.Stage.of(stack)
+    assert stage is not None, "every stack is in an app"
+    file = Path(stage.outdir) / f"asset.{name}"
+    if not file.exists():
+        part = file.with_name(f".{file.name}.part")
+        part.write_bytes(content())
+        part.replace(file)
+    location = stack.synthesizer.add_file_asset(
+        # The object is called by its hash and ending, which is how the definition names it. The
+        # manifest goes by the hash alone, so no two assets may share one.
+        source_hash=name.stem,
+        file_name=file.name,
+        packaging=cdk.FileAssetPackaging.FILE,
+        display_name=f"{stack.stack_name} {name}",
+    )
+    assert location.object_key == str(name), location.object_key
+    return f"s3://{location.bucket_name}/{location.object_key}"

@@ -1,0 +1,94 @@
+"""A workload's definition with stand-ins, compiled once and then kept.
+
+Compiling costs the import of the SageMaker SDK, which takes longer than the rest of a synth. What
+the definition depends on is digested; the same digest finds the same text, so a synth that changes
+nothing imports nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from pipelines.definition.deployment import Network, Sources
+from pipelines.definition.standin import standin_deployment
+from pipelines.workload import Workload
+
+CODE = ("pipelines/definition", "pipelines/workload", "pipelines/gate/config.py")
+"""What turns a workload into a definition."""
+PACKAGES = ("sagemaker", "sagemaker-core", "sagemaker-mlops", "botocore", "pydantic")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Everything that the text depends on, beside the code that makes it."""
+
+    workload: Workload
+    sources: Sources
+    """With the assets as stand-ins."""
+    images: Sequence[str]
+    network: Network | None
+    name_prefix: str
+
+    def digest(self, code: str) -> str:
+        """sha256 in hexadecimal, together with the digest of the code."""
+        parts = [code, self.workload.model_dump_json(), *self._rest()]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    def _rest(self) -> Iterable[str]:
+        return (repr(self.sources), repr(list(self.images)), repr(self.network), self.name_prefix)
+
+
+def compiled_definition(recipe: Recipe, *, project: Path, cache: Path) -> str:
+    """The definition in compact JSON, with stand-ins for what only CloudFormation knows.
+
+    Raises RequestError when a step's request is not one that the service would take.
+    """
+    kept = cache / f"{recipe.digest(code_digest(project))}.json"
+    try:
+        return kept.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        text = _compile(recipe)
+        _keep(kept, text)
+        return text
+
+
+def code_digest(project: Path) -> str:
+    """Of the code that compiles, and of the packages that it calls."""
+    digest = hashlib.sha256()
+    for place in CODE:
+        root = project / place
+        for path in [root] if root.is_file() else sorted(root.rglob("*.py")):
+            content = path.read_bytes()
+            digest.update(f"{path.relative_to(project)}:{len(content)}:".encode())
+            digest.update(content)
+    for package in PACKAGES:
+        digest.update(f"{package}=={version(package)}\0".encode())
+    return digest.hexdigest()
+
+
+def _compile(recipe: Recipe) -> str:
+    from pipelines.definition.compilation import (  # noqa: PLC0415  takes seconds to import
+        compile_definition,
+    )
+
+    deployment = standin_deployment(
+        images=recipe.images, network=recipe.network, name_prefix=recipe.name_prefix
+    )
+    text = compile_definition(recipe.workload, deployment, recipe.sources)
+    return json.dumps(json.loads(text), separators=(",", ":"))
+
+
+def _keep(path: Path, text: str) -> None:
+    """Whole or not at all: another synth may be reading, or writing the same."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+    Path(part).replace(path)

@@ -1,0 +1,41 @@
+"""The queue of what could not be delivered: starts of the pipeline, and events for the notifier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+
+class DeadLetters(Construct):
+    """An encrypted queue that keeps what it is given for as long as a queue can."""
+
+    def __init__(self, scope: Construct, id: str) -> None:
+        super().__init__(scope, id)
+        self.queue = sqs.Queue(
+            self,
+            "Queue",
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            retention_period=cdk.Duration.days(14),
+        )
+        cdk.Validations.of(self.queue).acknowledge(
+            cdk.Acknowledgment(
+                id="AwsSolutions-SQS3", reason="This is the dead-letter queue of the others."
+            )
+        )
+
+    def accept_from_rules(self, rule_arns: Sequence[str]) -> None:
+        """Let these rules of EventBridge put here what they could not deliver."""
+        self.queue.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="KeepWhatRulesCouldNotDeliver",
+                principals=[iam.ServicePrincipal("events.amazonaws.com")],
+                actions=["sqs:SendMessage"],
+                resources=[self.queue.queue_arn],
+                conditions={"ArnEquals": {"aws:SourceArn": list(rule_arns)}},
+            )
+        )

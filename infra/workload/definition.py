@@ -1,0 +1,59 @@
+"""A workload's definition, whole but for what only CloudFormation knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from infra.project import ROOT, DeclaredWorkload, Project
+from infra.workload.compiled import Recipe, compiled_definition
+from infra.workload.substitution import check_size
+from pipelines.datasets import raw_data
+from pipelines.definition.deployment import Network
+from pipelines.definition.standin import standin_deployment, standin_sources
+from pipelines.staging import StagingPlan, plan_staging
+
+
+@dataclass(frozen=True, kw_only=True)
+class IncompleteDefinition:
+    """The text, with stand-ins, and what has to lie in the object store before it runs."""
+
+    text: str
+    plan: StagingPlan
+
+
+def incomplete_definition(project: Project, declared: DeclaredWorkload) -> IncompleteDefinition:
+    """Compile it, or take it from the synth before.
+
+    Raises DatasetError when declared data files are not there, RequestError when the service would
+    not take a step's request, and DefinitionSizeError when it would not take the whole.
+    """
+    images = list(project.image_tags)
+    plan = plan_staging(
+        declared.workload,
+        standin_deployment(images=images),
+        raw_data(declared.workload.data, declared.path.parent),
+    )
+    text = compiled_definition(
+        Recipe(
+            workload=declared.workload,
+            sources=standin_sources(plan.sources),
+            images=images,
+            network=_network(project),
+            name_prefix=project.names.pipeline(""),
+        ),
+        project=ROOT,
+        cache=project.definitions,
+    )
+    check_size(declared.workload.name, text)
+    return IncompleteDefinition(text=text, plan=plan)
+
+
+def _network(project: Project) -> Network | None:
+    declared = project.settings.network
+    if not declared.subnets and not declared.isolation:
+        return None
+    return Network(
+        subnets=declared.subnets,
+        security_group_ids=declared.security_groups,
+        isolation=declared.isolation,
+    )

@@ -1,0 +1,83 @@
+"""What a workload's notifier and its starters may do. Pure: ARNs in, statements out."""
+
+from __future__ import annotations
+
+from infra.access import Arns, Statement
+from infra.foundation.permissions import JOB_NAMES, MANY_OBJECTS
+from infra.layout import executions_prefix, notices_prefix
+
+EXECUTION_NAMES = "SageMaker names an execution when it starts"
+
+
+def start_statements(*, pipeline_arn: str, dead_letter_arn: str) -> list[Statement]:
+    """The scheduler: start this pipeline, and put what failed into the queue."""
+    return [
+        Statement(
+            sid="StartPipeline",
+            actions=["sagemaker:StartPipelineExecution"],
+            resources=[pipeline_arn],
+        ),
+        Statement(sid="KeepWhatFailed", actions=["sqs:SendMessage"], resources=[dead_letter_arn]),
+    ]
+
+
+def notifier_statements(
+    *,
+    arns: Arns,
+    workload: str,
+    pipeline_arn: str,
+    bucket_arn: str,
+    key_arn: str,
+    topic_arn: str,
+    dead_letter_arn: str,
+    log_group: str,
+) -> list[Statement]:
+    """The notifier: look at this pipeline's executions, stop one, say so."""
+    return [
+        Statement(
+            sid="ListExecutions",
+            actions=["sagemaker:ListPipelineExecutions"],
+            resources=[pipeline_arn],
+        ),
+        Statement(
+            sid="FollowAndStopExecutions",
+            actions=[
+                "sagemaker:DescribePipelineExecution",
+                "sagemaker:ListPipelineExecutionSteps",
+                "sagemaker:StopPipelineExecution",
+            ],
+            resources=[f"{pipeline_arn}/execution/*"],
+            because=EXECUTION_NAMES,
+        ),
+        Statement(
+            sid="FindTheGatesOutput",
+            actions=["sagemaker:DescribeProcessingJob"],
+            resources=[arns.sagemaker("processing-job/pipelines-*")],
+            because=JOB_NAMES,
+        ),
+        Statement(
+            sid="ReadTheGatesNotice",
+            actions=["s3:GetObject"],
+            resources=[f"{bucket_arn}/{executions_prefix(workload)}*"],
+            because=MANY_OBJECTS,
+        ),
+        Statement(
+            sid="RememberWhatWasSaid",
+            actions=["s3:DeleteObject", "s3:PutObject"],
+            resources=[f"{bucket_arn}/{notices_prefix(workload)}*"],
+            because=MANY_OBJECTS,
+        ),
+        Statement(
+            sid="UseKey",
+            actions=["kms:Decrypt", "kms:GenerateDataKey"],
+            resources=[key_arn],
+        ),
+        Statement(sid="Notify", actions=["sns:Publish"], resources=[topic_arn]),
+        Statement(sid="KeepWhatFailed", actions=["sqs:SendMessage"], resources=[dead_letter_arn]),
+        Statement(
+            sid="WriteLogs",
+            actions=["logs:CreateLogStream", "logs:PutLogEvents"],
+            resources=[arns.log_group(f"{log_group}:log-stream:*")],
+            because="Lambda names the stream after the instance of the function",
+        ),
+    ]

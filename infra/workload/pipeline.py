@@ -1,0 +1,75 @@
+"""The SageMaker pipeline and the registry of the models that it makes."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from aws_cdk import aws_sagemaker as sagemaker
+from constructs import Construct
+
+from infra.access import Arns
+from infra.foundation import FoundationStack
+from infra.images import ImagesStack
+from infra.project import DeclaredWorkload, Project
+from infra.workload.code_assets import add_code_assets
+from infra.workload.definition import incomplete_definition
+from infra.workload.substitution import completed_by_cloudformation
+from pipelines.definition.standin import BUCKET, stand_ins
+
+
+class TrainingPipeline(Construct):
+    """A model package group, and the pipeline that registers in it."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        project: Project,
+        declared: DeclaredWorkload,
+        foundation: FoundationStack,
+        images: ImagesStack,
+    ) -> None:
+        super().__init__(scope, id)
+        stack = cdk.Stack.of(self)
+        workload, names = declared.workload, project.names
+        self.name = names.pipeline(workload.name)
+        self.arn = Arns.of(stack).sagemaker(f"pipeline/{self.name}")
+        """Made from the name, so that who needs it need not wait for the pipeline."""
+        self.models = sagemaker.CfnModelPackageGroup(
+            self,
+            "Models",
+            model_package_group_name=names.model_package_group(workload),
+            model_package_group_description=workload.description,
+        )
+        self.models.apply_removal_policy(
+            cdk.RemovalPolicy.RETAIN
+            if project.settings.storage.retain
+            else cdk.RemovalPolicy.DESTROY
+        )
+        definition = incomplete_definition(project, declared)
+        self.assets = add_code_assets(stack, definition.plan)
+        self.data_uri = definition.plan.sources.data.replace(
+            BUCKET, foundation.bucket.bucket_name
+        )
+        values = {
+            "region": stack.region,
+            "bucket": foundation.bucket.bucket_name,
+            "assets_bucket": foundation.assets_bucket_name,
+            "kms_key": foundation.key.key_arn,
+            "training_role_arn": foundation.training_role.role_arn,
+            "processing_role_arn": foundation.processing_role.role_arn,
+            **{f"images.{image}": uri for image, uri in images.image_uris.items()},
+        }
+        self.pipeline = sagemaker.CfnPipeline(
+            self,
+            "Pipeline",
+            pipeline_name=self.name,
+            pipeline_description=workload.description,
+            role_arn=foundation.pipeline_role.role_arn,
+            pipeline_definition={
+                "PipelineDefinitionBody": completed_by_cloudformation(
+                    definition.text, stand_ins=stand_ins(images.image_uris), values=values
+                )
+            },
+        )
+        self.pipeline.node.add_dependency(self.models)

@@ -1,0 +1,71 @@
+"""One workload's stack."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from infra.foundation import FoundationStack
+from infra.images import ImagesStack
+from infra.project import DeclaredWorkload, Project
+from infra.workload.alarms import Alarms
+from infra.workload.dead_letters import DeadLetters
+from infra.workload.notifier import Notifier
+from infra.workload.pipeline import TrainingPipeline
+
+
+class WorkloadStack(cdk.Stack):
+    """Pipeline, registry, schedule, notifier and alarms of one workload."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        project: Project,
+        declared: DeclaredWorkload,
+        foundation: FoundationStack,
+        images: ImagesStack,
+        env: cdk.Environment,
+    ) -> None:
+        name = declared.workload.name
+        super().__init__(scope, id, env=env, description=f"Compilegate: the workload {name}")
+        training = TrainingPipeline(
+            self,
+            "Training",
+            project=project,
+            declared=declared,
+            foundation=foundation,
+            images=images,
+        )
+        dead_letters = DeadLetters(self, "DeadLetters")
+        notifier = Notifier(
+            self,
+            "Notifier",
+            project=project,
+            workload=name,
+            pipeline_arn=training.arn,
+            foundation=foundation,
+            dead_letters=dead_letters,
+        )
+        dead_letters.accept_from_rules([rule.attr_arn for rule in notifier.rules])
+        Alarms(
+            self,
+            "Alarms",
+            pipeline_name=training.name,
+            queue_name=dead_letters.queue.queue_name,
+            function_name=notifier.function.ref,
+            topic_arn=foundation.topic.topic_arn,
+        )
+        outputs = {
+            "PipelineArn": training.arn,
+            "PipelineName": training.name,
+            "ModelPackageGroupName": project.names.model_package_group(declared.workload),
+            "TrainingArchiveUri": training.assets.training_archive,
+            "TrainingCodeUri": training.assets.training_code,
+            "GateCodeUri": training.assets.gate_code,
+            "ExperimentUri": training.assets.experiment,
+            "DataUri": training.data_uri,
+        }
+        for key, value in outputs.items():
+            cdk.CfnOutput(self, key, value=value)

@@ -1,0 +1,72 @@
+"""SageMaker's pipelines and model package groups."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import uuid4
+
+from moto.sagemaker.models import sagemaker_backends
+
+from tests.aws_server.cloudformation.bridge import Bridge, Made, Properties
+
+
+class Pipeline(Bridge):
+    type = "AWS::SageMaker::Pipeline"
+    service = "sagemaker"
+    name_property = "PipelineName"
+
+    @classmethod
+    def create(cls, client: Any, name: str, properties: Properties) -> Made:
+        request = _pipeline_request(name, properties)
+        client.create_pipeline(ClientRequestToken=uuid4().hex, **request)
+        return Made(name)
+
+    @classmethod
+    def update(cls, client: Any, made: Made, properties: Properties) -> Made:
+        request = _pipeline_request(made.ref, properties)
+        request.pop("Tags", None)
+        client.update_pipeline(**request)
+        return made
+
+    @classmethod
+    def delete(cls, client: Any, ref: str) -> None:
+        client.delete_pipeline(PipelineName=ref, ClientRequestToken=uuid4().hex)
+
+
+class ModelPackageGroup(Bridge):
+    type = "AWS::SageMaker::ModelPackageGroup"
+    service = "sagemaker"
+    name_property = "ModelPackageGroupName"
+
+    @classmethod
+    def create(cls, client: Any, name: str, properties: Properties) -> Made:
+        request = {**properties, "ModelPackageGroupName": name}
+        arn = client.create_model_package_group(**request)["ModelPackageGroupArn"]
+        return Made(arn, {"ModelPackageGroupArn": arn, "ModelPackageGroupStatus": "Completed"})
+
+    @classmethod
+    def update(cls, client: Any, made: Made, properties: Properties) -> Made:
+        return made
+
+    @classmethod
+    def delete(cls, client: Any, ref: str) -> None:
+        # moto has no DeleteModelPackageGroup.
+        _, _, _, region, account, resource = ref.split(":", 5)
+        groups = sagemaker_backends[account][region].model_package_groups
+        groups.pop(resource.rpartition("/")[2], None)
+
+
+def _pipeline_request(name: str, properties: Properties) -> dict[str, Any]:
+    request = {**properties, "PipelineName": name}
+    definition = request.pop("PipelineDefinition")
+    if "PipelineDefinitionBody" in definition:
+        request["PipelineDefinition"] = definition["PipelineDefinitionBody"]
+        json.loads(request["PipelineDefinition"])  # the service refuses what is no JSON
+    else:
+        location = definition["PipelineDefinitionS3Location"]
+        request["PipelineDefinitionS3Location"] = {
+            "Bucket": location["Bucket"],
+            "ObjectKey": location["Key"],
+        }
+    return request

@@ -1,0 +1,198 @@
+"""What moto 5.2 gets wrong about stacks, change sets and the resources that it does know.
+
+Each function repairs one thing and says which. They reach into moto, so an update of it may make
+one of them unnecessary or wrong; the deployment test then says so.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import boto3
+from moto.cloudformation import models as stacks
+from moto.cloudformation.exceptions import ValidationError
+from moto.cloudformation.models import CloudFormationBackend
+from moto.cloudformation.parsing import ResourceMap
+from moto.cloudformation.responses import CloudFormationResponse
+from moto.core.responses import ActionResult, EmptyResult
+from moto.iam.access_control import IAMPolicy, PermissionResult
+from moto.kms.models import KmsBackend
+from moto.s3.models import FakeBucket
+
+
+def repair_moto() -> None:
+    """Make all repairs."""
+    change_sets_belong_to_their_stack()
+    change_sets_keep_outputs()
+    updates_keep_parameters()
+    deletion_makes_nothing_anew()
+    bucket_policies_have_conditions()
+    buckets_get_their_settings()
+    key_policies_are_text()
+
+
+def change_sets_belong_to_their_stack() -> None:
+    """moto looks change sets up by their bare name; the CDK gives those of all stacks one name."""
+
+    def found(response: Any) -> str | None:
+        name, stack = response._get_param("ChangeSetName"), response._get_param("StackName")
+        sets = response.cloudformation_backend.change_sets
+        if name in sets:
+            return str(name)
+        ids = [
+            id
+            for id, item in sets.items()
+            if item.change_set_name == name and stack in (item.stack.name, item.stack_id)
+        ]
+        return ids[-1] if ids else None
+
+    def required(response: Any) -> str:
+        id = found(response)
+        if id is None:
+            name = response._get_param("ChangeSetName")
+            error = ValidationError(message=f"ChangeSet [{name}] does not exist")
+            error.code = error.error_type = "ChangeSetNotFound"
+            raise error
+        return id
+
+    def describe_change_set(self: Any) -> ActionResult:
+        backend = self.cloudformation_backend
+        return ActionResult(backend.describe_change_set(change_set_name=required(self)))
+
+    def execute_change_set(self: Any) -> EmptyResult:
+        self.cloudformation_backend.execute_change_set(
+            change_set_name=required(self), stack_name=self._get_param("StackName")
+        )
+        return EmptyResult()
+
+    def delete_change_set(self: Any) -> EmptyResult:
+        while (id := found(self)) is not None:
+            del self.cloudformation_backend.change_sets[id]
+        return EmptyResult()
+
+    CloudFormationResponse.describe_change_set = describe_change_set  # type: ignore[method-assign]
+    CloudFormationResponse.execute_change_set = execute_change_set  # type: ignore[method-assign]
+    CloudFormationResponse.delete_change_set = delete_change_set  # type: ignore[method-assign]
+
+
+def change_sets_keep_outputs() -> None:
+    """moto forgets outputs, exports and imports of stacks that a change set made or updated."""
+    original = CloudFormationBackend.execute_change_set
+
+    def execute_change_set(self: Any, change_set_name: str, stack_name: str | None = None) -> None:
+        stack = self.stacks[self.describe_change_set(change_set_name).stack_id]
+        stack.cross_stack_resources = self.exports
+        stack.resource_map.cross_stack_resources = self.exports
+        original(self, change_set_name, stack_name)
+        stack._parse_template()
+        stack.output_map = stack._create_output_map()
+        mine = [
+            name for name, item in self.exports.items() if item.exporting_stack_id == stack.stack_id
+        ]
+        for name in mine:
+            self.exports.pop(name)
+        for export in stack.exports:
+            self.exports[export.name] = export
+
+    CloudFormationBackend.execute_change_set = execute_change_set  # type: ignore[method-assign]
+
+
+def updates_keep_parameters() -> None:
+    """An update that keeps the value of a parameter hands moto the value that was looked up in SSM
+    before, and moto looks it up again; one that only has a default is a KeyError."""
+    look_up = ResourceMap.parse_ssm_parameter
+    resolve = CloudFormationBackend._resolve_update_parameters
+
+    def parse_ssm_parameter(self: Any, value: str, value_type: str) -> str:
+        try:
+            return look_up(self, value, value_type)
+        except AttributeError:
+            return value
+
+    def resolve_update_parameters(self: Any, instance: Any, incoming_params: Any) -> Any:
+        known = [
+            item
+            for item in incoming_params
+            if not item.get("UsePreviousValue") or item["ParameterKey"] in instance.parameters
+        ]
+        return resolve(self, instance=instance, incoming_params=known)
+
+    ResourceMap.parse_ssm_parameter = parse_ssm_parameter  # type: ignore[method-assign]
+    CloudFormationBackend._resolve_update_parameters = resolve_update_parameters  # type: ignore[method-assign]
+
+
+def deletion_makes_nothing_anew() -> None:
+    """moto's exports are lazy: those of a deleted stack make again what they mention."""
+    original = stacks.Stack.delete
+
+    def delete(self: Any) -> None:
+        list(self.exports)
+        original(self)
+        self.output_map = type("NoOutputs", (dict,), {"exports": []})()
+
+    stacks.Stack.delete = delete  # type: ignore[method-assign]
+
+
+def bucket_policies_have_conditions() -> None:
+    """moto evaluates bucket policies without their conditions, so that "deny what is not TLS"
+    denies everything. The stored policy stays whole; only unconditional statements are evaluated.
+    """
+
+    def get_permission(self: Any, action: str, resource: str) -> PermissionResult:
+        if self.policy is None:
+            return PermissionResult.NEUTRAL
+        document = json.loads(self.policy.decode())
+        document["Statement"] = [
+            statement for statement in document["Statement"] if "Condition" not in statement
+        ]
+        if not document["Statement"]:
+            return PermissionResult.NEUTRAL
+        return IAMPolicy(json.dumps(document)).is_action_permitted(action, resource)
+
+    FakeBucket.get_permission = get_permission  # type: ignore[method-assign]
+
+
+def buckets_get_their_settings() -> None:
+    """moto makes buckets with encryption and tags alone, and leaves the other properties out."""
+    original = FakeBucket.create_from_cloudformation_json.__func__
+
+    def create(
+        cls: Any,
+        resource_name: str,
+        cloudformation_json: dict[str, Any],
+        account_id: str,
+        region_name: str,
+        **options: Any,
+    ) -> Any:
+        bucket = original(
+            cls, resource_name, cloudformation_json, account_id, region_name, **options
+        )
+        properties = cloudformation_json.get("Properties", {})
+        client = boto3.client("s3", region_name=region_name)
+        if "VersioningConfiguration" in properties:
+            client.put_bucket_versioning(
+                Bucket=bucket.name, VersioningConfiguration=properties["VersioningConfiguration"]
+            )
+        if "PublicAccessBlockConfiguration" in properties:
+            client.put_public_access_block(
+                Bucket=bucket.name,
+                PublicAccessBlockConfiguration={
+                    key: str(value).lower() == "true"
+                    for key, value in properties["PublicAccessBlockConfiguration"].items()
+                },
+            )
+        return bucket
+
+    FakeBucket.create_from_cloudformation_json = classmethod(create)  # type: ignore[method-assign]
+
+
+def key_policies_are_text() -> None:
+    """moto keeps a key's policy from a template as it is, and DescribeKey fails to parse it."""
+    original = KmsBackend.create_key
+
+    def create_key(self: Any, policy: Any, *args: Any, **kwargs: Any) -> Any:
+        text = policy if isinstance(policy, str) or not policy else json.dumps(policy)
+        return original(self, text, *args, **kwargs)
+
+    KmsBackend.create_key = create_key  # type: ignore[method-assign]

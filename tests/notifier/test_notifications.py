@@ -1,0 +1,168 @@
+"""Failures and the gate's notices reach people once, in words they can act on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.notifier.conftest import BUCKET, EXECUTION_CHANGED, Account
+
+JOB = "arn:aws:sagemaker:us-east-1:123456789012:training-job/pipelines-abc-Train-fast-1"
+FAILED = {
+    "status": "Failed",
+    "failure": "Step failure: One or multiple steps failed.",
+    "at": 60,
+    "steps": [
+        {"StepName": "Prepare", "StepStatus": "Succeeded", "Metadata": {"ProcessingJob": {}}},
+        {
+            "StepName": "Train-fast-1",
+            "StepStatus": "Failed",
+            "FailureReason": "ClientError: Job failed: AlgorithmError: ExecuteUserScriptError:\n"
+            "ValueError: the label mystery is unknown",
+            "Metadata": {"TrainingJob": {"Arn": JOB}},
+        },
+        {"StepName": "Train-fast-2", "StepStatus": "Stopped"},
+    ],
+}
+NOTICE = {
+    "schema_version": 1,
+    "workload": "topics",
+    "send": True,
+    "subject": "topics: baseline released, fast refused",
+    "message": "Release baseline, seed 1.\n\nfast was refused.\n",
+}
+
+
+def gate_job(account: Account, notice: object) -> str:
+    """A gate's job that has ended, with what it wrote in the bucket; returns its ARN."""
+    key = "compilegate/workloads/topics/executions/abc/verdict"
+    account.aws.client("s3").put_object(
+        Bucket=BUCKET, Key=f"{key}/notice.json", Body=json.dumps(notice).encode()
+    )
+    arn: str = account.aws.client("sagemaker").create_processing_job(
+        ProcessingJobName="pipelines-abc-Gate-1",
+        RoleArn="arn:aws:iam::123456789012:role/processing",
+        AppSpecification={"ImageUri": "gate"},
+        ProcessingResources={
+            "ClusterConfig": {
+                "InstanceCount": 1,
+                "InstanceType": "ml.m5.xlarge",
+                "VolumeSizeInGB": 10,
+            }
+        },
+        ProcessingOutputConfig={
+            "Outputs": [
+                {
+                    "OutputName": "verdict",
+                    "S3Output": {
+                        "S3Uri": f"s3://{BUCKET}/{key}",
+                        "LocalPath": "/opt/ml/processing/output/verdict",
+                        "S3UploadMode": "EndOfJob",
+                    },
+                }
+            ]
+        },
+    )["ProcessingJobArn"]
+    return arn
+
+
+def test_a_failure_names_the_step_its_last_words_its_log_and_what_to_do(account):
+    arn = account.start([FAILED])
+    account.becomes(arn, "Failed")
+    (said,) = account.messages()
+    assert said["Subject"] == f"topics: execution {arn[-12:]} failed at Train-fast-1"
+    text = said["Message"]
+    assert "Train-fast-1 (TrainingJob)" in text
+    assert "    ValueError: the label mystery is unknown" in text
+    assert "/jobs/pipelines-abc-Train-fast-1" in text
+    assert "log-group/$252Faws$252Fsagemaker$252FTrainingJobs" in text
+    assert f"compilegate watch {arn}" in text
+    assert "Train-fast-2" not in text
+    assert "Prepare" not in text
+
+
+def test_a_failure_is_said_once_and_that_of_a_retry_again(account):
+    arn = account.start([FAILED, FAILED, {**FAILED, "at": 900}])
+    for _ in range(3):
+        account.becomes(arn, "Failed")
+    assert len(account.messages()) == 2
+
+
+def test_a_failure_without_a_failed_step_tells_what_the_service_says(account):
+    arn = account.start([{"status": "Failed", "failure": "Role cannot be assumed."}])
+    account.becomes(arn, "Failed")
+    assert "The service says: Role cannot be assumed." in account.messages()[0]["Message"]
+
+
+def test_a_decision_that_nothing_is_sound_is_told_as_a_decision(account):
+    fail_step = {
+        "StepName": "Reject",
+        "StepStatus": "Failed",
+        "Metadata": {"Fail": {"ErrorMessage": "No model is sound."}},
+    }
+    account.becomes(account.start([{"status": "Failed", "steps": [fail_step]}]), "Failed")
+    text = account.messages()[0]["Message"]
+    assert "    No model is sound." in text
+    assert "The execution's own decision ended it" in text
+
+
+def test_a_failure_that_could_not_be_published_is_said_when_it_is_delivered_again(account):
+    arn = account.start([FAILED])
+    account.aws.fail("Publish", "InternalError", times=1)
+    with pytest.raises(Exception, match="InternalError"):
+        account.becomes(arn, "Failed")
+    assert account.messages() == []
+    account.becomes(arn, "Failed")
+    assert len(account.messages()) == 1
+
+
+def test_the_gates_notice_is_forwarded_once_with_where_the_report_is(account):
+    arn = account.start()
+    job = gate_job(account, NOTICE)
+    for _ in range(2):
+        account.gate_succeeds(arn, job)
+    (said,) = account.messages()
+    assert said["Subject"] == "topics: baseline released, fast refused"
+    assert said["Message"].startswith("Release baseline, seed 1.\n\nfast was refused.\n")
+    report = f"s3://{BUCKET}/compilegate/workloads/topics/executions/abc/verdict/report.html"
+    assert f"aws s3 cp {report} ." in said["Message"]
+
+
+def test_a_notice_of_a_pass_stays_in_the_bucket(account):
+    account.gate_succeeds(account.start(), gate_job(account, {**NOTICE, "send": False}))
+    assert account.messages() == []
+
+
+def test_what_was_said_is_kept_under_the_workloads_notices(account):
+    account.gate_succeeds(account.start(), gate_job(account, NOTICE))
+    objects = account.aws.client("s3").list_objects_v2(
+        Bucket=BUCKET, Prefix="compilegate/workloads/topics/notices/"
+    )["Contents"]
+    (key,) = [item["Key"] for item in objects]
+    kept = json.load(account.aws.client("s3").get_object(Bucket=BUCKET, Key=key)["Body"])
+    assert kept["subject"] == account.messages()[0]["Subject"]
+
+
+@pytest.mark.parametrize("broken", [{}, [], {**NOTICE, "send": "yes"}])
+def test_a_notice_that_cannot_be_read_is_an_error_that_names_it(account, broken):
+    job = gate_job(account, broken)
+    with pytest.raises(Exception, match=r"s3://models/.*/verdict/notice\.json is not a notice"):
+        account.gate_succeeds(account.start(), job)
+
+
+def test_events_of_other_pipelines_steps_and_states_are_nobodys_business(account):
+    arn = account.start([FAILED])
+    other = "arn:aws:sagemaker:us-east-1:123456789012:pipeline/other"
+    failed = {"pipelineExecutionArn": arn, "currentPipelineExecutionStatus": "Failed"}
+    assert account.deliver(EXECUTION_CHANGED, {**failed, "pipelineArn": other}) == []
+    assert account.becomes(arn, "Succeeded") == []
+    assert account.gate_succeeds(arn, "arn:of:nothing", step="Prepare") == []
+    assert account.deliver("SageMaker Training Job State Change", failed) == []
+    assert account.messages() == []
+
+
+def test_an_environment_without_its_variables_is_named(account, monkeypatch):
+    monkeypatch.delenv("TOPIC_ARN")
+    with pytest.raises(Exception, match="the environment lacks TOPIC_ARN"):
+        account.becomes(account.start(), "Failed")
