@@ -15,6 +15,14 @@ from pipelines.aws.executions import STEP_ENDED, ExecutionState, StepState
 
 
 @dataclass(frozen=True)
+class ExecutionStarted:
+    """The execution is there."""
+
+    arn: str
+    at: datetime
+
+
+@dataclass(frozen=True)
 class JobStarted:
     """A step's job is there; an attempt above 1 is the service's own retry."""
 
@@ -44,7 +52,7 @@ class ExecutionEnded:
     status: str
 
 
-Event = JobStarted | StepEnded | ExecutionEnded
+Event = ExecutionStarted | JobStarted | StepEnded | ExecutionEnded
 
 
 def events_between(before: ExecutionState | None, after: ExecutionState) -> list[Event]:
@@ -57,6 +65,8 @@ def events_between(before: ExecutionState | None, after: ExecutionState) -> list
     for step in after.steps:
         events += _step_events(earlier.get(step.name), step, after)
     events.sort(key=lambda event: event.at)
+    if before is None:
+        events.insert(0, ExecutionStarted(after.arn, after.created))
     if after.ended and (before is None or not before.ended):
         events.append(ExecutionEnded(after.changed, after.status))
     return events

@@ -104,7 +104,7 @@ def start_execution(
 
     Raises NotDeployedError when there is no such pipeline, else AwsError.
     """
-    with asking(f"start an execution of {pipeline}"), absent_is(_no_pipeline(pipeline, session)):
+    with asking(f"start an execution of {pipeline}"), absent_is(no_pipeline(pipeline, session)):
         answer = session.client("sagemaker").start_pipeline_execution(
             PipelineName=pipeline,
             PipelineParameters=[
@@ -125,7 +125,7 @@ def stop_execution(session: AwsSession, arn: str) -> None:
 
 def latest_executions(session: AwsSession, pipeline: str, most: int) -> list[str]:
     """ARNs of a pipeline's executions, newest first. Raises NotDeployedError, AwsError."""
-    with asking(f"list the executions of {pipeline}"), absent_is(_no_pipeline(pipeline, session)):
+    with asking(f"list the executions of {pipeline}"), absent_is(no_pipeline(pipeline, session)):
         answer = session.client("sagemaker").list_pipeline_executions(
             PipelineName=pipeline, SortBy="CreationTime", SortOrder="Descending", MaxResults=most
         )
@@ -190,7 +190,8 @@ def _vanished(arn: str) -> VanishedError:
     )
 
 
-def _no_pipeline(pipeline: str, session: AwsSession) -> NotDeployedError:
+def no_pipeline(pipeline: str, session: AwsSession) -> NotDeployedError:
+    """The sentence for a pipeline that is not there."""
     return NotDeployedError(
         f"there is no pipeline {pipeline} in {session.region}; deploy it with: make deploy"
     )

@@ -22,7 +22,7 @@ class S3ObjectStore:
 
     def exists(self, uri: str) -> bool:
         """Whether there is an object at this URI. Raises AwsError."""
-        bucket, key = _parts(uri)
+        bucket, key = parts_of(uri)
         with asking(f"look for {uri}"):
             try:
                 self.client.head_object(Bucket=bucket, Key=key)
@@ -35,7 +35,7 @@ class S3ObjectStore:
     def upload(self, source: Path, uri: str) -> None:
         """Write one object, whole or not at all: large files in parts that count once all are
         there. Raises AwsError."""
-        bucket, key = _parts(uri)
+        bucket, key = parts_of(uri)
         with asking(f"write {uri}"):
             try:
                 self.client.upload_file(str(source), bucket, key)
@@ -47,7 +47,7 @@ class S3ObjectStore:
 
     def download(self, uri: str, target: Path) -> None:
         """Write an object's content to a file, whole or not at all. Raises AwsError."""
-        bucket, key = _parts(uri)
+        bucket, key = parts_of(uri)
         part = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -58,7 +58,7 @@ class S3ObjectStore:
             part.unlink(missing_ok=True)
 
 
-def _parts(uri: str) -> tuple[str, str]:
+def parts_of(uri: str) -> tuple[str, str]:
     """Bucket and key. Raises AwsError for anything but `s3://BUCKET/KEY`."""
     scheme, separator, rest = uri.partition("://")
     bucket, _, key = rest.partition("/")

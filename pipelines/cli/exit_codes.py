@@ -15,8 +15,12 @@ STEP_FAILED = 3
 GATE_FAILED = 4
 """The execution reached a Fail step: neither a candidate nor the baseline is sound."""
 
+LOST = 5
+"""An execution on SageMaker cannot be followed to its end; it goes on, and can be watched again."""
+
 INTERRUPTED = 130
-"""Stopped by Ctrl-C or a termination signal; the execution can be resumed."""
+"""Stopped by Ctrl-C or a termination signal. An execution here can be resumed; one on SageMaker
+goes on, unless it was stopped itself."""
 
 TABLE = (
     (DECIDED, "done; an execution ended with a registered model"),
@@ -24,6 +28,7 @@ TABLE = (
     (REFUSED, "the input was refused before anything started"),
     (STEP_FAILED, "a step of the execution failed"),
     (GATE_FAILED, "the gate failed the execution: no arm is sound, no model was registered"),
-    (INTERRUPTED, "interrupted; `compilegate run --resume` goes on"),
+    (LOST, "an execution on SageMaker cannot be followed; `compilegate watch` re-attaches"),
+    (INTERRUPTED, "interrupted; `compilegate run --resume` or `compilegate watch` goes on"),
 )
 """For `--help` and the README."""

@@ -21,6 +21,10 @@ class LazyGroup(click.Group):
         "run": ("pipelines.cli.run", "Execute a workload or a definition on this machine."),
         "gate": ("pipelines.cli.gate", "Judge evidence that lies in a folder."),
         "executions": ("pipelines.cli.executions", "List executions, or show one."),
+        "stage": ("pipelines.cli.stage", "Put a workload's raw data into the bucket."),
+        "submit": ("pipelines.cli.submit", "Start an execution on SageMaker."),
+        "watch": ("pipelines.cli.watch", "Follow an execution on SageMaker to its verdict."),
+        "stop": ("pipelines.cli.stop", "Stop an execution on SageMaker."),
         "models": ("pipelines.cli.models", "List registered models; approve or reject one."),
     }
 

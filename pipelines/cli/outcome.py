@@ -29,10 +29,10 @@ def show_outcome(result: ExecutionResult, home: Path) -> int:
     """Print what came out of the execution; returns the exit status that says it."""
     verdict = verdict_folder(result, home)
     if verdict is not None:
-        _show_verdict(verdict)
+        show_verdict(verdict)
         _keep_reports(verdict, result.folder)
     if verdict is None or not (verdict / REPORT).is_file():
-        _write_reports(result)
+        write_reports(_facts(result), result.folder)
     click.echo(f"\nreport: {result.folder / REPORT}")
     for model in _registered(result, home):
         click.echo(f"model:  {model}")
@@ -51,7 +51,8 @@ def verdict_folder(result: ExecutionResult, home: Path) -> Path | None:
     return None
 
 
-def _show_verdict(folder: Path) -> None:
+def show_verdict(folder: Path) -> None:
+    """Print the lines of the verdict.json in a folder."""
     from pipelines.gate.verdict import Verdict, VerdictError  # noqa: PLC0415  scipy takes time
     from pipelines.report import summary_lines  # noqa: PLC0415
 
@@ -77,21 +78,21 @@ def _keep_reports(verdict: Path, folder: Path) -> None:
             part.replace(folder / name)
 
 
-def _write_reports(result: ExecutionResult) -> None:
-    """The page of an execution that came to no verdict of this program's own."""
+def write_reports(facts: ExecutionFacts, folder: Path) -> None:
+    """Write the page of an execution that came to no verdict of this program's own."""
     from pipelines.report.execution import (  # noqa: PLC0415  jinja2 takes time
         render_execution_html,
         render_execution_markdown,
     )
 
-    facts = _facts(result)
+    folder.mkdir(parents=True, exist_ok=True)
     for name, text in (
         (REPORT, render_execution_html(facts)),
         (REPORT_MARKDOWN, render_execution_markdown(facts)),
     ):
-        part = result.folder / f".{name}.part"
+        part = folder / f".{name}.part"
         part.write_text(text, encoding="utf-8")
-        part.replace(result.folder / name)
+        part.replace(folder / name)
 
 
 def _facts(result: ExecutionResult) -> ExecutionFacts:

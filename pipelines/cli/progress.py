@@ -8,6 +8,7 @@ from typing import assert_never
 
 import click
 
+from pipelines.cli.step_lines import StepLines
 from pipelines.local import (
     EnvironmentBuilding,
     Event,
@@ -33,7 +34,7 @@ class ProgressLines:
         self._clock = clock
         self._began = clock()
         self._shown: dict[str, float] = {}
-        self._width = 0
+        self._lines = StepLines()
 
     def __call__(self, event: Event) -> None:
         match event:
@@ -87,6 +88,4 @@ class ProgressLines:
                 self._line(event.step, click.style(event.status.lower(), fg="red"))
 
     def _line(self, step: str, text: str) -> None:
-        minutes, seconds = divmod(int(self._clock() - self._began), 60)
-        self._width = max(self._width, len(step))
-        click.echo(f"{minutes:4d}:{seconds:02d}  {step:<{self._width}}  {text}")
+        self._lines.show(self._clock() - self._began, step, text)

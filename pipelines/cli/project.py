@@ -26,20 +26,27 @@ class Project:
     containers: Path
 
 
+def workloads_option(command: Command) -> Command:
+    """Add `--workloads` to a command."""
+    return click.option(
+        "--workloads",
+        type=click.Path(path_type=Path),
+        default="workloads",
+        show_default=True,
+        help="Folder in which a NAME is looked up as NAME.toml.",
+    )(command)
+
+
 def project_options(command: Command) -> Command:
-    """`--workloads` and `--containers`, for the commands that read them."""
-    for name, words in (
-        ("containers", "Folder with one folder an image."),
-        ("workloads", "Folder in which a NAME is looked up as NAME.toml."),
-    ):
-        command = click.option(
-            f"--{name}",
-            type=click.Path(path_type=Path),
-            default=name,
-            show_default=True,
-            help=words,
-        )(command)
-    return command
+    """Add `--workloads` and `--containers` to a command."""
+    with_containers = click.option(
+        "--containers",
+        type=click.Path(path_type=Path),
+        default="containers",
+        show_default=True,
+        help="Folder with one folder an image.",
+    )(command)
+    return workloads_option(with_containers)
 
 
 def load_workload(name_or_path: str, workloads: Path) -> tuple[Workload, Path]:

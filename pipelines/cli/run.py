@@ -12,6 +12,7 @@ import click
 
 from pipelines.cli.home import home_option
 from pipelines.cli.outcome import show_outcome
+from pipelines.cli.parameters import name_value_pairs, parameter_option, parameter_pairs
 from pipelines.cli.progress import ProgressLines
 from pipelines.cli.project import Project, load_workload, plan_locally, project_options
 from pipelines.cli.refusal import Refusal, refusing
@@ -44,14 +45,7 @@ class _Pipeline:
 )
 @click.option("--resume", is_flag=True, help="Go on with the latest execution that did not end.")
 @click.option("--execution", metavar="ID", help="With --resume: go on with this one.")
-@click.option(
-    "--parameter",
-    "-p",
-    "parameters",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Set a pipeline parameter; may be given several times.",
-)
+@parameter_option
 @click.option(
     "--image",
     "images",
@@ -114,10 +108,10 @@ def command(  # noqa: PLR0917  one argument for each option
             pipeline.definition,
             home=home,
             pipeline_name=pipeline.name,
-            parameters=_pairs("--parameter", parameters),
+            parameters=parameter_pairs(parameters),
             images=ImageSources(
                 root=containers if containers.is_dir() else None,
-                patterns=tuple(_pairs("--image", images).items()),
+                patterns=tuple(name_value_pairs("--image", images).items()),
             ),
             resume=execution_id,
             listener=ProgressLines(),
@@ -182,14 +176,3 @@ def _refusing_each_reason() -> Iterator[None]:
         yield
     except RefusedDefinitionError as error:
         raise Refusal("\n".join(error.reasons)) from error
-
-
-def _pairs(option: str, given: tuple[str, ...]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for item in given:
-        # The pattern of an image may hold no `=`, and no parameter's name does.
-        name, separator, value = item.partition("=")
-        if not separator or not name:
-            raise click.UsageError(f"{option}: found {item!r}, allowed: NAME=VALUE")
-        pairs[name] = value
-    return pairs

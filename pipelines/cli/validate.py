@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.cli.project import load_workload
+from pipelines.cli.project import load_workload, workloads_option
 from pipelines.workload import Workload
 
 if TYPE_CHECKING:
@@ -16,13 +16,7 @@ if TYPE_CHECKING:
 
 @click.command("validate")
 @click.argument("workload", metavar="NAME|FILE")
-@click.option(
-    "--workloads",
-    type=click.Path(path_type=Path),
-    default="workloads",
-    show_default=True,
-    help="Folder in which a NAME is looked up as NAME.toml.",
-)
+@workloads_option
 def command(workload: str, workloads: Path) -> None:
     """Check a workload file, and do nothing else.
 

@@ -9,6 +9,7 @@ from pipelines.workload import Workload
 
 LOCAL_ACCOUNT = "000000000000"
 LOCAL_REGION = "us-east-1"
+PREFIX = "compilegate"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,7 @@ class Deployment:
     """Of the prepare, gather and gate jobs."""
     images: Mapping[str, str]
     """Image URI by the name of its folder in `containers/`."""
-    prefix: str = "compilegate"
+    prefix: str = PREFIX
     """Of every key in the bucket."""
     kms_key: str | None = None
     """ARN of the key for volumes and outputs; without one the service's own keys are used."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from pipelines.catalog import Price, price_of
 from pipelines.datasets import RawData
 from pipelines.datasets.raw_data import Announce
-from pipelines.definition.deployment import Deployment, Sources
+from pipelines.definition.deployment import PREFIX, Deployment, Sources
 from pipelines.gate.config import ArmDeclaration, Experiment
 from pipelines.staging.object_store import ObjectStore
 from pipelines.staging.source_tree import SourceTree, gate_tree, training_tree
@@ -67,13 +67,18 @@ def plan_staging(workload: Workload, deployment: Deployment, data: RawData) -> S
             training_code=deployment.uri("source", f"{digests['training']}.zip"),
             gate_code=deployment.uri("source", f"{digests['gate']}.zip"),
             experiment=deployment.uri("source", f"{digests['experiment']}.json"),
-            data=deployment.uri("data", workload.name, data.identity[:DIGEST_LENGTH]),
+            data=raw_data_uri(workload, data, deployment.bucket, deployment.prefix),
         ),
         training=training,
         gate=gate,
         experiment=experiment,
         data=data,
     )
+
+
+def raw_data_uri(workload: Workload, data: RawData, bucket: str, prefix: str = PREFIX) -> str:
+    """The prefix of a workload's raw data in a bucket; its last part is the data's digest."""
+    return f"s3://{bucket}/{prefix}/data/{workload.name}/{data.identity[:DIGEST_LENGTH]}"
 
 
 def experiment_file(workload: Workload) -> bytes:

@@ -23,6 +23,17 @@ ROOMS = {
     "pipelines/local": {"packaging"},
     "pipelines/workload": {"pipelines.gate.config", "pydantic", "pydantic_core"},
     "pipelines/settings": {"pipelines.workload", "pydantic"},
+    "pipelines/aws": {
+        "pipelines.catalog",
+        "pipelines.datasets",
+        "pipelines.definition.deployment",
+        "pipelines.local",
+        "pipelines.settings",
+        "pipelines.staging",
+        "pipelines.workload",
+        "boto3",
+        "botocore",
+    },
     "pipelines/datasets": {"pipelines.workload", "datasets"},
     "pipelines/definition": {"pipelines.workload", "boto3", "botocore", "regex", "sagemaker"},
     "pipelines/staging": {

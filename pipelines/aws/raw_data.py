@@ -1,0 +1,45 @@
+"""Raw data in the bucket: put there once, and found again by its digest.
+
+It is no asset of the deployment, because it may be large, and may change without one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pipelines.aws.errors import asking
+from pipelines.aws.object_store import S3ObjectStore, parts_of
+from pipelines.aws.session import AwsSession
+from pipelines.datasets import RawData
+from pipelines.datasets.raw_data import Announce
+
+FILES = frozenset({"train", "validation"})
+"""What raw data consists of, by the names' first parts."""
+
+
+def stage_raw_data(
+    session: AwsSession, data: RawData, uri: str, cache: Path, announce: Announce
+) -> bool:
+    """Put the raw data under the prefix `uri`, whose last part is its digest, unless it is there.
+
+    Returns whether anything was put. Raises DatasetError when the data cannot be had, AwsError.
+    """
+    client = session.client("s3")
+    present = _present(client, uri)
+    if {name.partition(".")[0] for name in present} >= FILES:
+        return False
+    store = S3ObjectStore(client)
+    for name, path in data.fetch(cache, announce).items():
+        if name not in present:
+            announce(f"writing {uri}/{name} ({path.stat().st_size:,} bytes)")
+            store.upload(path, f"{uri}/{name}")
+    return True
+
+
+def _present(client: Any, uri: str) -> set[str]:
+    """Names of the objects under a prefix. An object is whole or not there at all."""
+    bucket, key = parts_of(uri)
+    with asking(f"list {uri}/"):
+        answer = client.list_objects_v2(Bucket=bucket, Prefix=f"{key}/")
+    return {entry["Key"].removeprefix(f"{key}/") for entry in answer.get("Contents", [])}

@@ -1,0 +1,44 @@
+"""The account that a command speaks to: the settings, the names made from them, the session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from pipelines.aws.errors import AwsError
+from pipelines.aws.session import AwsSession, open_session
+from pipelines.cli.refusal import refusing
+from pipelines.settings import Names, SettingsError, read_settings
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Account:
+    """Where a project is deployed."""
+
+    names: Names
+    session: AwsSession
+
+
+def settings_option(command: Command) -> Command:
+    """Add `--settings` to a command."""
+    return click.option(
+        "--settings",
+        type=click.Path(dir_okay=False, path_type=Path),
+        default="infra/settings.toml",
+        show_default=True,
+        help="The account that the project is deployed to, and the names in it.",
+    )(command)
+
+
+def open_account(settings: Path) -> Account:
+    """Read the settings and open a session; refuses what is wrong with either."""
+    with refusing(SettingsError, AwsError):
+        declared = read_settings(settings)
+        session = open_session(declared.region, declared.account)
+    return Account(Names(declared), session)

@@ -1,0 +1,28 @@
+"""`compilegate stop`: stop an execution on SageMaker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pipelines.aws.errors import AwsError
+from pipelines.aws.executions import stop_execution
+from pipelines.cli.account import settings_option
+from pipelines.cli.refusal import refusing
+from pipelines.cli.watch import find_execution
+
+
+@click.command("stop")
+@click.argument("execution", metavar="ARN|NAME")
+@settings_option
+def command(execution: str, settings: Path) -> None:
+    """Stop an execution on SageMaker, with the jobs that it runs.
+
+    NAME is a workload, and stands for the latest execution of its pipeline. Steps that have
+    succeeded stay in the step cache.
+    """
+    session, arn = find_execution(execution, settings)
+    with refusing(AwsError):
+        stop_execution(session, arn)
+    click.echo(f"stopping {arn}; watch it end with: compilegate watch {arn}")

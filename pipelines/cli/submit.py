@@ -1,0 +1,88 @@
+"""`compilegate submit`: start an execution of a deployed workload on SageMaker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from pipelines.aws.errors import AwsError
+from pipelines.aws.executions import request_token, start_execution
+from pipelines.aws.pipelines import read_pipeline
+from pipelines.aws.stacks import read_outputs
+from pipelines.cli.account import open_account, settings_option
+from pipelines.cli.following import poll_option, show_execution
+from pipelines.cli.home import home_option
+from pipelines.cli.parameters import parameter_option, parameter_pairs
+from pipelines.cli.project import load_workload, workloads_option
+from pipelines.cli.refusal import Refusal, refusing
+from pipelines.cli.stage import stage_data
+from pipelines.local.definition import read_definition
+from pipelines.local.parameters import parameter_values
+
+DATA = "Data"
+"""The pipeline's parameter that says where the raw data lies."""
+
+
+@click.command("submit")
+@click.argument("workload", metavar="NAME|FILE")
+@click.option("--wait", is_flag=True, help="Follow the execution, as `compilegate watch` does.")
+@parameter_option
+@click.option(
+    "--token",
+    metavar="TEXT",
+    help="Two submits with one token start one execution; in CI, the run's own number.",
+)
+@poll_option
+@home_option
+@settings_option
+@workloads_option
+def command(  # noqa: PLR0917  one argument for each option
+    workload: str,
+    wait: bool,
+    parameters: tuple[str, ...],
+    token: str | None,
+    poll_seconds: float,
+    home: Path,
+    settings: Path,
+    workloads: Path,
+) -> None:
+    """Start an execution of a deployed workload on SageMaker.
+
+    \b
+      compilegate submit news-topics              start it, and say how to watch it
+      compilegate submit news-topics --wait       and follow it to its verdict
+      compilegate submit news-topics -p ModelApprovalStatus=Approved
+
+    The definition is the deployed one (`compilegate plan` says what this checkout would change).
+    The raw data is put into the bucket first, unless it is there. With --wait the exit status is
+    that of a local run; Ctrl-C leaves the execution to itself.
+    """
+    name = load_workload(workload, workloads)[0].name
+    given = parameter_pairs(parameters)
+    account = open_account(settings)
+    with refusing(AwsError):
+        stack = read_outputs(account.session, account.names.workload_stack(name))
+        pipeline = read_pipeline(account.session, stack["PipelineName"])
+    _check_parameters(pipeline.definition, given)
+    if DATA not in given:
+        data = stage_data(account, workload, workloads)
+        if data != stack["DataUri"]:
+            click.echo(f"the raw data is not what was deployed; {DATA}={data}", err=True)
+            given[DATA] = data
+    with refusing(AwsError):
+        arn = start_execution(
+            account.session, pipeline.name, given, request_token(pipeline.name, token)
+        )
+    if wait:
+        raise SystemExit(show_execution(account.session, arn, home, poll_seconds))
+    click.echo(arn)
+    click.echo(f"started; watch it with: compilegate watch {arn}", err=True)
+
+
+def _check_parameters(definition: str, given: Mapping[str, str]) -> None:
+    """Refuse what the deployed definition does not declare or allow, before anything starts."""
+    _, faults = parameter_values(read_definition(definition)[0].parameters, given)
+    if faults:
+        raise Refusal("\n".join(faults))

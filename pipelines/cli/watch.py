@@ -1,0 +1,51 @@
+"""`compilegate watch`: follow an execution on SageMaker that somebody has started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pipelines.aws.errors import AwsError
+from pipelines.aws.executions import is_execution_arn, latest_executions, region_of
+from pipelines.aws.session import AwsSession, open_session
+from pipelines.cli.account import open_account, settings_option
+from pipelines.cli.following import poll_option, show_execution
+from pipelines.cli.home import home_option
+from pipelines.cli.refusal import refusing
+
+
+@click.command("watch")
+@click.argument("execution", metavar="ARN|NAME")
+@poll_option
+@home_option
+@settings_option
+def command(execution: str, poll_seconds: float, home: Path, settings: Path) -> None:
+    """Follow an execution on SageMaker, running or ended, to its verdict.
+
+    NAME is a workload, and stands for the latest execution of its pipeline. The exit status is
+    that of a local run. Ctrl-C leaves the execution to itself.
+    """
+    session, arn = find_execution(execution, settings)
+    raise SystemExit(show_execution(session, arn, home, poll_seconds))
+
+
+def find_execution(arn_or_workload: str, settings: Path) -> tuple[AwsSession, str]:
+    """The execution that an argument names, and a session that reaches it."""
+    if is_execution_arn(arn_or_workload):
+        with refusing(AwsError):
+            return open_session(region_of(arn_or_workload)), arn_or_workload
+    if ":" in arn_or_workload or "/" in arn_or_workload:
+        raise click.UsageError(
+            f"found {arn_or_workload!r}, allowed: a workload's name, or the ARN of an execution "
+            "(arn:aws:sagemaker:REGION:ACCOUNT:pipeline/PIPELINE/execution/ID)"
+        )
+    account = open_account(settings)
+    pipeline = account.names.pipeline(arn_or_workload)
+    with refusing(AwsError):
+        latest = latest_executions(account.session, pipeline, most=1)
+    if not latest:
+        raise click.UsageError(
+            f"{pipeline} has no execution yet; start one with: compilegate submit {arn_or_workload}"
+        )
+    return account.session, latest[0]

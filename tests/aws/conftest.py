@@ -1,0 +1,44 @@
+"""A server that stands in for AWS, started once; every test finds it empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.aws import scripted
+from tests.aws.deployed import Deployed, deploy
+from tests.aws_server.client import PROJECT, AwsServer, running_server
+
+
+@pytest.fixture(scope="session")
+def _server() -> Iterator[AwsServer]:
+    with running_server() as server:
+        yield server
+
+
+@pytest.fixture
+def aws(_server: AwsServer) -> AwsServer:
+    """An account with nothing in it."""
+    _server.reset()
+    return _server
+
+
+@pytest.fixture
+def deployed(aws: AwsServer) -> Deployed:
+    """An account in which the workload `topics` is deployed and its data was prepared once."""
+    account = deploy(aws)
+    scripted.prepare_has_run(account)
+    return account
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A checkout with one workload and its data."""
+    (tmp_path / "workloads").mkdir()
+    declared = (PROJECT / "tests" / "definition" / "topics.toml").read_text()
+    (tmp_path / "workloads" / "topics.toml").write_text(declared)
+    for name in ("train", "validation"):
+        (tmp_path / "workloads" / f"{name}.csv").write_text("number,body,topic\n1,oil,crude\n")
+    return tmp_path
