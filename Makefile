@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 WORKLOAD ?= news-topics
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-quick check format constraints clean
+.PHONY: help setup run test test-quick check format constraints image-locks clean
 
 help: ## Show what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -51,6 +51,13 @@ constraints: $(INSTALLED) ## Write constraints.txt from the newest versions that
 	@.cache/constraints/bin/python -m pip install --quiet --quiet --editable '.[dev]'
 	@{ sed -n '/^#/p' constraints.txt; .cache/constraints/bin/python -m pip freeze --exclude-editable \
 	  | sed 's/+cpu//'; } > .cache/constraints.txt && mv .cache/constraints.txt constraints.txt
+
+image-locks: ## Write the digests of what the gate's image installs, at the versions of constraints.txt
+	@$(PYTHON) -m venv .cache/uv && .cache/uv/bin/python -m pip install --quiet --quiet 'uv>=0.9,<1'
+	@cd containers/gate && ../../.cache/uv/bin/uv pip compile --quiet --universal --python-version 3.11 \
+	  --no-build --generate-hashes --default-index https://pypi.org/simple \
+	  --custom-compile-command 'make image-locks' --constraint ../../constraints.txt \
+	  --output-file requirements.lock requirements.txt
 
 clean: ## Remove the virtual environment, caches and local executions
 	@rm -rf $(VENV) .cache .compilegate .mypy_cache .ruff_cache .pytest_cache .hypothesis

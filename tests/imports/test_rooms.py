@@ -30,6 +30,7 @@ ROOMS = {
         "pipelines.definition.deployment",
         "pipelines.gate.config",
         "pipelines.workload",
+        "pydantic",
     },
 }
 """By room, what its modules may import beside the standard library and the room itself."""
