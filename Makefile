@@ -15,7 +15,7 @@ CDK := $(WITH_NODE) CDK_DISABLE_CLI_TELEMETRY=true node_modules/.bin/cdk --no-no
 FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-quick check format constraints clean synth diff deploy destroy
+.PHONY: help setup run test test-quick check format constraints image-locks clean synth diff deploy destroy
 
 help: ## Show what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -78,6 +78,13 @@ constraints: $(INSTALLED) ## Write constraints.txt from the newest versions that
 	@.cache/constraints/bin/python -m pip install --quiet --quiet --editable '.[dev]'
 	@{ sed -n '/^#/p' constraints.txt; .cache/constraints/bin/python -m pip freeze --exclude-editable \
 	  | sed 's/+cpu//'; } > .cache/constraints.txt && mv .cache/constraints.txt constraints.txt
+
+image-locks: ## Write the digests of what the gate's image installs, at the versions of constraints.txt
+	@$(PYTHON) -m venv .cache/uv && .cache/uv/bin/python -m pip install --quiet --quiet 'uv>=0.9,<1'
+	@cd containers/gate && ../../.cache/uv/bin/uv pip compile --quiet --universal --python-version 3.11 \
+	  --no-build --generate-hashes --default-index https://pypi.org/simple \
+	  --custom-compile-command 'make image-locks' --constraint ../../constraints.txt \
+	  --output-file requirements.lock requirements.txt
 
 clean: ## Remove the virtual environment, caches and local executions
 	@rm -rf $(VENV) node_modules cdk.out .cache .compilegate .mypy_cache .ruff_cache .pytest_cache .hypothesis

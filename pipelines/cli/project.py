@@ -12,7 +12,7 @@ import click
 from pipelines.cli.refusal import refusing
 from pipelines.datasets import DatasetError, raw_data
 from pipelines.definition.deployment import Deployment, local_deployment
-from pipelines.staging import StagingPlan, image_tags, plan_staging
+from pipelines.staging import ImageFolderError, StagingPlan, image_tags, plan_staging
 from pipelines.workload import Workload, WorkloadError, find_workload, read_workload
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -65,7 +65,8 @@ def plan_locally(
             f"--containers: {project.containers} is not a folder; run this in a checkout, "
             "or name the folder that holds one folder for each image"
         )
-    deployment = local_deployment(image_tags(project.containers))
+    with refusing(ImageFolderError):
+        deployment = local_deployment(image_tags(project.containers))
     missing = {"training", "gate"} - deployment.images.keys()
     if missing:
         raise click.UsageError(

@@ -1,29 +1,93 @@
-"""The image folders, and the tag that the content of each gives its image."""
+"""The image folders: what each extends, and the tag that its content gives its image."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+
+from pipelines.catalog.images import BaseImage
+from pipelines.staging.image_file import FILE, CatalogBase, ImageFolderError, read_image_file
 
 TAG_LENGTH = 16
 
 
-def image_tags(containers: Path) -> dict[str, str]:
-    """Tag by image folder: a digest of the folder's files, so that the step cache notices when an
-    image changes."""
-    return {
-        folder.name: _digest(folder)[:TAG_LENGTH]
+@dataclass(frozen=True, kw_only=True)
+class ImageFolder:
+    """A folder that becomes a container image."""
+
+    name: str
+    folder: Path
+    base: BaseImage | str
+    """What it extends: an image of the catalog, or a URI that was named."""
+    tag: str
+
+    @property
+    def base_name(self) -> str:
+        """The base without its region's registry."""
+        return self.base if isinstance(self.base, str) else self.base.name
+
+    def base_uri(self, region: str) -> str:
+        """What `docker build` gets as BASE_IMAGE. Raises UnknownImageError for a region in which
+        AWS has no such image."""
+        return self.base if isinstance(self.base, str) else self.base.uri(region)
+
+
+def image_folders(
+    containers: Path, bases: Mapping[str, str] | None = None
+) -> dict[str, ImageFolder]:
+    """The folders with a Dockerfile, by name.
+
+    `bases` names another base by folder, as `[images] base` of the settings does.
+    Raises ImageFolderError when an image.toml is missing or wrong.
+    """
+    named = dict(bases or {})
+    found = {
+        folder.name: _image_folder(folder, named.pop(folder.name, None))
         for folder in sorted(containers.iterdir())
-        if (folder / "requirements.txt").is_file()
+        if (folder / "Dockerfile").is_file()
+    }
+    if named:
+        raise ImageFolderError(
+            f"infra/settings.toml: images.base names {min(named)!r}, and {containers} has no such "
+            f"folder with a Dockerfile; it has {', '.join(found) or 'none'}"
+        )
+    return found
+
+
+def image_tags(containers: Path, bases: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Tag by image folder, also of one that is only a local environment (no Dockerfile).
+
+    The tag is a digest of the folder's files and of the base they are built on, so that the step
+    cache notices when an image changes. It is the same in every region.
+    Raises ImageFolderError when an image.toml is missing or wrong.
+    """
+    built = image_folders(containers, bases)
+    return {
+        folder.name: built[folder.name].tag if folder.name in built else _tag(folder, "")
+        for folder in sorted(containers.iterdir())
+        if folder.name in built or (folder / "requirements.txt").is_file()
     }
 
 
-def _digest(folder: Path) -> str:
-    digest = hashlib.sha256()
+def _image_folder(folder: Path, named: str | None) -> ImageFolder:
+    base: BaseImage | str
+    if named is not None:
+        base = named
+    else:
+        declared = read_image_file(folder / FILE)
+        base = declared.image() if isinstance(declared, CatalogBase) else declared.image
+    name = base if isinstance(base, str) else base.name
+    return ImageFolder(name=folder.name, folder=folder, base=base, tag=_tag(folder, name))
+
+
+def _tag(folder: Path, base: str) -> str:
+    digest = hashlib.sha256(base.encode() + b"\0")
     for path in sorted(folder.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
             content = path.read_bytes()
             name = path.relative_to(folder).as_posix()
             digest.update(f"{len(name)}:{name}:{len(content)}:".encode())
             digest.update(content)
-    return digest.hexdigest()
+    return digest.hexdigest()[:TAG_LENGTH]

@@ -42,6 +42,7 @@ ROOMS = {
         "pipelines.definition.deployment",
         "pipelines.gate.config",
         "pipelines.workload",
+        "pydantic",
     },
 }
 """By room, what its modules may import beside the standard library and the room itself."""

@@ -1,7 +1,8 @@
 """The oldest training container: Python 3.9, torch 1.13.1 and transformers 4.28.1.
 
-The environment is built once, from python39/requirements.txt, below the folder that the variable
-COMPILEGATE_TEST_ENVIRONMENTS names (default: .cache/test-environments in the repository).
+The environment is built once, from containers/training-compiler/requirements.txt, below the folder
+that the variable COMPILEGATE_TEST_ENVIRONMENTS names (default: .cache/test-environments in the
+repository).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from training.prepared import read_prepared
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-REQUIREMENTS = Path(__file__).with_name("python39") / "requirements.txt"
+REQUIREMENTS = ROOT / "containers" / "training-compiler" / "requirements.txt"
 NO_INDEX = ("No matching distribution found", "connection", "Connection", "Network is unreachable")
 """What pip says when it reaches no package index, or one without these releases."""
 

@@ -1,0 +1,214 @@
+"""Write `pipelines/catalog/images.json` from the image table of the installed SageMaker SDK.
+
+    .venv/bin/python tools/export_base_images.py
+
+The SDK takes seconds to import and its table changes with every release. The catalog therefore
+keeps what is needed of it as data, and a test holds that data against the SDK. Run this after the
+SDK was renewed, and read the difference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+TABLE = Path(__file__).parents[1] / "pipelines" / "catalog" / "images.json"
+REGISTRIES = {"763104351884": "deep-learning-containers", "683313688378": "algorithms"}
+"""By the account that a registry has in us-east-1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lookup:
+    """One image of the catalog, and how the SDK is asked for it."""
+
+    framework: str
+    version: str
+    """Of the framework itself, also where the SDK counts by the version of Transformers."""
+    transformers: str | None = None
+    python: str | None
+    """None where the SDK does not say."""
+    processor: str
+    table: str
+    """Which of the SDK's tables has the image."""
+    sdk: dict[str, Any] = field(default_factory=dict)
+    """Arguments of `image_uris.retrieve`."""
+
+
+def lookups() -> Iterator[Lookup]:
+    """Every image that the catalog takes from the SDK."""
+    instances = {"gpu": "ml.g5.xlarge", "cpu": "ml.m5.xlarge"}
+    for processor, instance in instances.items():
+        for number in ("2.11", "2.12", "2.13", "2.14"):
+            yield Lookup(
+                framework="pytorch",
+                version=number,
+                python=None,
+                processor=processor,
+                table="pytorch-amzn2023",
+                sdk={"framework": "pytorch-amzn2023", "version": number, "instance_type": instance},
+            )
+        for number, python in (
+            ("2.6.0", "py312"),
+            ("2.7.1", "py312"),
+            ("2.8.0", "py312"),
+            ("2.9.0", "py312"),
+            ("2.10.0", "py313"),
+        ):
+            yield _plain("pytorch", number, python, processor, instance)
+    for number, python in (("1.12.0", "py38"), ("1.13.1", "py39")):
+        yield _plain("pytorch-training-compiler", number, python, "gpu", "ml.p3.2xlarge")
+    # 2.9.1 and 2.10.0, which AWS documents, are not in the SDK any more: documented_images.csv.
+    yield _plain("tensorflow", "2.11.0", "py39", "gpu", "ml.p3.2xlarge")
+    for base, number, transformers, python in (
+        ("pytorch", "1.11.0", "4.21.1", "py38"),
+        ("pytorch", "1.10.2", "4.17.0", "py38"),
+        ("pytorch", "1.9.0", "4.11.0", "py38"),
+        ("tensorflow", "2.6.3", "4.17.0", "py38"),
+        ("tensorflow", "2.5.1", "4.11.0", "py37"),
+    ):
+        yield _hugging_face_compiler(base, number, transformers, python)
+    yield Lookup(
+        framework="pytorch-neuronx",
+        version="2.1.2",
+        python="3.10",
+        processor="neuron",
+        table="hyperpod-recipes-neuron",
+        sdk={"framework": "hyperpod-recipes-neuron", "version": "2.1.2"},
+    )
+    yield Lookup(
+        framework="xgboost",
+        version="3.2-0",
+        python=None,
+        processor="cpu",
+        table="xgboost",
+        sdk={"framework": "xgboost", "version": "3.2-0", "instance_type": "ml.m5.xlarge"},
+    )
+
+
+def _plain(framework: str, number: str, python: str, processor: str, instance: str) -> Lookup:
+    return Lookup(
+        framework=framework,
+        version=number,
+        python=_dotted(python),
+        processor=processor,
+        table=framework,
+        sdk={
+            "framework": framework,
+            "version": number,
+            "py_version": python,
+            "instance_type": instance,
+        },
+    )
+
+
+def _hugging_face_compiler(base: str, number: str, transformers: str, python: str) -> Lookup:
+    return Lookup(
+        framework=f"huggingface-{base}-training-compiler",
+        version=number,
+        transformers=transformers,
+        python=_dotted(python),
+        processor="gpu",
+        table="huggingface-training-compiler",
+        sdk={
+            "framework": "huggingface",
+            "version": transformers,
+            "base_framework_version": f"{base}{number}",
+            "py_version": python,
+            "instance_type": "ml.p3.2xlarge",
+        },
+    )
+
+
+def _dotted(python: str) -> str:
+    return f"{python[2]}.{python[3:]}"
+
+
+def retrieve(lookup: Lookup, region: str) -> str:
+    """The image URI that the SDK gives for a region. Raises ValueError where there is none."""
+    os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")  # the import asks for one
+    from sagemaker.core import image_uris  # noqa: PLC0415  seconds, and needs the region above
+    from sagemaker.core.training_compiler.config import TrainingCompilerConfig  # noqa: PLC0415
+
+    compiler = TrainingCompilerConfig() if lookup.table == "huggingface-training-compiler" else None
+    uri: str = image_uris.retrieve(
+        region=region, image_scope="training", training_compiler_config=compiler, **lookup.sdk
+    )
+    return uri
+
+
+def regions_of(lookup: Lookup) -> list[str]:
+    """The regions that the SDK's table lists for an image."""
+    os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")
+    from sagemaker.core import image_uris  # noqa: PLC0415
+
+    table = image_uris.config_for_framework(lookup.table)
+    entry = table.get("training", table)["versions"][lookup.sdk["version"]]
+    entry = entry.get(lookup.sdk.get("base_framework_version"), entry)
+    return sorted(entry["registries"])
+
+
+def export(date: str) -> dict[str, Any]:
+    """The whole table: hosts by registry and region, and the images with their regions."""
+    registries: dict[str, dict[str, str]] = {}
+    images = []
+    for lookup in lookups():
+        hosts, places = {}, set()
+        for region in regions_of(lookup):
+            host, _, place = retrieve(lookup, region).partition("/")
+            hosts[region] = host
+            places.add(place)
+        (place,) = places
+        registry = REGISTRIES[hosts["us-east-1"].partition(".")[0]]
+        for region, host in hosts.items():
+            known = registries.setdefault(registry, {}).setdefault(region, host)
+            if known != host:
+                raise SystemExit(f"{lookup.framework} {lookup.version}: {host} is not {known}")
+        repository, tag = place.split(":")
+        images.append(
+            {
+                "framework": lookup.framework,
+                "version": lookup.version,
+                "transformers": lookup.transformers,
+                "python": lookup.python,
+                "processor": lookup.processor,
+                "registry": registry,
+                "repository": repository,
+                "tag": tag,
+                "regions": sorted(hosts),
+            }
+        )
+    return {
+        "date": date,
+        "source": f"sagemaker {version('sagemaker')}, sagemaker.core.image_uris.retrieve",
+        "registries": {name: dict(sorted(hosts.items())) for name, hosts in registries.items()},
+        "images": images,
+    }
+
+
+def as_text(table: dict[str, Any]) -> str:
+    """JSON with the lists of regions on one line each, so that a difference can be read."""
+    text = json.dumps(table, indent=1)
+    return re.sub(r"\[[^\[\]{}]*\]", lambda found: " ".join(found[0].split()), text) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    parser.add_argument("--date", default=today, help="the day of the export (default: today)")
+    text = as_text(export(parser.parse_args().date))
+    temporary = TABLE.with_suffix(".json.part")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(TABLE)
+    print(f"{TABLE.name}: {len(json.loads(text)['images'])} images")
+
+
+if __name__ == "__main__":
+    main()
