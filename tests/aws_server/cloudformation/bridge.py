@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import boto3
-from botocore.exceptions import ClientError
-from moto.cloudformation.exceptions import UnformattedGetAttTemplateException
+from botocore.exceptions import BotoCoreError, ClientError
+from moto.cloudformation.exceptions import UnformattedGetAttTemplateException, ValidationError
 from moto.core.common_models import CloudFormationModel
 
 Properties = Mapping[str, Any]
@@ -112,7 +113,8 @@ class _Resource:
         **_: Any,
     ) -> Self:
         properties = cloudformation_json.get("Properties") or {}
-        return cls(cls.bridge.create(cls._client(region_name), resource_name, properties))
+        with _refusing(resource_name):
+            return cls(cls.bridge.create(cls._client(region_name), resource_name, properties))
 
     @classmethod
     def update_from_cloudformation_json(
@@ -125,7 +127,8 @@ class _Resource:
     ) -> Self:
         properties = cloudformation_json.get("Properties") or {}
         made = original_resource.made
-        return cls(cls.bridge.update(cls._client(region_name), made, properties))
+        with _refusing(new_resource_name):
+            return cls(cls.bridge.update(cls._client(region_name), made, properties))
 
     @classmethod
     def delete_from_cloudformation_json(
@@ -145,6 +148,15 @@ class _Resource:
     @classmethod
     def _client(cls, region: str) -> Any:
         return boto3.client(cls.bridge.service, region_name=region)
+
+
+@contextmanager
+def _refusing(resource: str) -> Iterator[None]:
+    """What the service or boto3 refuses, CloudFormation refuses."""
+    try:
+        yield
+    except (BotoCoreError, ClientError, ValueError) as error:
+        raise ValidationError(message=f"{resource}: {error}") from error
 
 
 _RESOURCES: list[type] = []
