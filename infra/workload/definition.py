@@ -24,14 +24,15 @@ class IncompleteDefinition:
 def incomplete_definition(project: Project, declared: DeclaredWorkload) -> IncompleteDefinition:
     """Compile it, or take it from the synth before.
 
-    Raises DatasetError when declared data files are not there, RequestError when the service would
-    not take a step's request, and DefinitionSizeError when it would not take the whole.
+    Raises DatasetError when declared data files are not there, OwnCodeError when declared code is
+    not, RequestError when the service would not take a step's request, and DefinitionSizeError when it would not take the whole.
     """
     images = list(project.image_tags)
     plan = plan_staging(
         declared.workload,
         standin_deployment(images=images),
         raw_data(declared.workload.data, declared.path.parent),
+        declared.path.parent,
     )
     text = compiled_definition(
         Recipe(

@@ -25,6 +25,10 @@ _BY_CODE = {
     Code.SPEED_UNDECIDED: _BENCHMARK_LONGER,
     Code.SPEED_UNMEASURED: _BENCHMARK_LONGER,
     Code.SPEED_BELOW_MINIMUM: "Give it a larger `batch_size`, or accept less in `min_speedup`.",
+    Code.SPEED_NOT_REPAID: (
+        "Keep the compile cache on, train longer, or say in `repaid_within_runs` how many times as "
+        "long the real training is."
+    ),
     Code.ARM_FAILED: "Read the log of the job that failed, and correct the arm.",
 }
 _BY_SUBJECT = {

@@ -42,6 +42,7 @@ ROOMS = {
         "pipelines.definition.deployment",
         "pipelines.gate.config",
         "pipelines.workload",
+        "packaging",
         "pydantic",
     },
 }
