@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from infra.access import Arns, Statement
-from infra.layout import PREFIX, executions_prefix, training_prefix
+from infra.layout import PREFIX, checkpoints_prefix, executions_prefix, training_prefix
 
 ANY = "*"
 NO_RESOURCE = "The action knows no resources"
@@ -33,7 +33,7 @@ def training_statements(place: Place) -> list[Statement]:
     """A training job: reads code and prepared data, writes its model, evidence and checkpoints."""
     return [
         _read(place, ["*"]),
-        _write(place, [training_prefix("*")], checkpoints=True),
+        _write(place, [training_prefix("*"), checkpoints_prefix("*")], checkpoints=True),
         *_job_statements(place, "TrainingJobs"),
     ]
 

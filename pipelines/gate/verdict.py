@@ -117,9 +117,9 @@ class SpeedJudgement:
     candidate_samples_per_second: float
     baseline_compile_seconds: float
     candidate_compile_seconds: float
-    """In the state that this execution's jobs started from; what break-even counts."""
+    """In the state that `compile_state` names; what break-even counts."""
     compile_state: CompileState
-    """What the candidate's jobs started from: warm when all found their graphs in the cache."""
+    """What a retraining starts from: warm as soon as one job found its graphs in the cache."""
     compile_cold: CompileTime | None
     compile_warm: CompileTime | None
     """The candidate's; None where that state was not measured."""

@@ -255,6 +255,16 @@ def test_a_compiled_candidate_proves_that_its_compiler_ran(tmp_path: Path) -> No
     assert candidate["parity"]["answer"] == "pass"
     assert 0 < candidate["parity"]["worst"]["ratio"] < candidate["parity"]["limit"]
 
+    # The step cache left aside, the jobs run again, and start from what these compiled.
+    assert candidate["speed"]["compile_cold"]["earlier"] is False
+    again = folder.run("--no-cache")
+    assert again.returncode == 0, again.stdout + again.stderr
+    (report,) = set(folder.reports()) - {report}
+    (candidate,) = json.loads((report.parent / "verdict.json").read_text())["candidates"]
+    speed = candidate["speed"]
+    assert (speed["compile_state"], speed["compile_warm"]["jobs"]) == ("warm", 2)
+    assert speed["compile_cold"]["earlier"] is True
+
 
 OWN_METRIC = """
 def certain(examples):

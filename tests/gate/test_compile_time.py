@@ -48,11 +48,11 @@ def times_of(execution: Any, *replicates: tuple[CompileCacheRecord | None, float
     return compile_times([replicate(record, cache, seconds) for cache, seconds in replicates])
 
 
-def test_each_state_has_its_own_mean_and_one_cold_job_makes_cold_what_counts(execution):
+def test_each_state_has_its_own_mean_and_warm_counts_as_soon_as_it_was_measured(execution):
     times = times_of(execution, (COLD, 20.0), (COLD, 30.0), (WARM, 3.0))
     assert times.cold == CompileTime(25.0, 25.25, jobs=2)
     assert times.warm == CompileTime(3.0, 3.25, jobs=1)
-    assert (times.state, times.seconds) == (CompileState.COLD, 25.0)
+    assert (times.state, times.seconds) == (CompileState.WARM, 3.0)
 
 
 def test_warm_jobs_bring_the_cold_figures_of_the_job_that_filled_the_cache(execution):
@@ -66,6 +66,7 @@ def test_a_job_that_did_not_find_its_graphs_started_cold(execution, state):
     cache = None if state is None else dataclasses.replace(COLD, state=state)
     times = times_of(execution, (cache, 21.0))
     assert (times.cold, times.warm) == (CompileTime(21.0, 21.25, jobs=1), None)
+    assert (times.state, times.seconds) == (CompileState.COLD, 21.0)
 
 
 def test_the_verdict_counts_warm_compilation_in_a_warm_execution(
