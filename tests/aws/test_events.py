@@ -17,7 +17,8 @@ from pipelines.aws.events import (
     StepEnded,
     events_between,
 )
-from pipelines.aws.executions import ExecutionState, StepState, is_execution_arn, request_token
+from pipelines.aws.execution_state import ExecutionState, StepState, is_execution_arn
+from pipelines.aws.executions import request_token
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:pipeline/topics/execution/abcdef123456"
