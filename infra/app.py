@@ -7,6 +7,7 @@ import sys
 
 import aws_cdk as cdk
 
+from infra.ci import CiStack
 from infra.foundation import FoundationStack
 from infra.images import ImagesStack
 from infra.images.base_images import base_images
@@ -22,9 +23,7 @@ BAD_INPUT = 2
 def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
     """Make every stack of the project in the app: the foundation first, the workloads last."""
     names = project.names
-    foundation = FoundationStack(
-        app, names.foundation_stack, project=project, env=environment
-    )
+    foundation = FoundationStack(app, names.foundation_stack, project=project, env=environment)
     images = ImagesStack(
         app,
         names.images_stack,
@@ -45,6 +44,16 @@ def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
             env=environment,
         )
         stack.add_stack_dependency(images)
+    if project.settings.github is not None:
+        ci = CiStack(
+            app,
+            names.ci_stack,
+            project=project,
+            github=project.settings.github,
+            foundation=foundation,
+            env=environment,
+        )
+        ci.add_stack_dependency(foundation)
     cdk.Tags.of(app).add("compilegate:project", project.settings.project)
     for key, value in project.settings.tags.items():
         cdk.Tags.of(app).add(key, value)

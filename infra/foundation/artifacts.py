@@ -45,11 +45,9 @@ class ArtifactBucket(Construct):
         )
         # The L2 property would add a custom resource and its function to say the same.
         resource = cast(s3.CfnBucket, self.bucket.node.default_child)
-        resource.notification_configuration = (
-            s3.CfnBucket.NotificationConfigurationProperty(
-                event_bridge_configuration=s3.CfnBucket.EventBridgeConfigurationProperty(
-                    event_bridge_enabled=True
-                )
+        resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
+            event_bridge_configuration=s3.CfnBucket.EventBridgeConfigurationProperty(
+                event_bridge_enabled=True
             )
         )
         cdk.Validations.of(self.bucket).acknowledge(

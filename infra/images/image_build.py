@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_events as events
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from infra.access import Arns, Statement, service_principal, service_role
+from infra.access import Arns, Statement, service_principal, scoped_role
 from infra.foundation import FoundationStack
 from infra.images.permissions import build_statements
 from infra.log_group import log_group
@@ -63,7 +61,7 @@ class ImageBuild(Construct):
             days=project.settings.storage.log_days,
         )
         base = ECR_IMAGE.fullmatch(base_image)
-        role = service_role(
+        role = scoped_role(
             self,
             "Role",
             trusted=service_principal(self, "codebuild"),
@@ -135,7 +133,7 @@ class ImageBuild(Construct):
 
     def _start_when_deployed(self) -> None:
         """Start the build when CloudFormation is done with this very stack."""
-        role = service_role(
+        role = scoped_role(
             self,
             "StartRole",
             trusted=service_principal(self, "events"),
