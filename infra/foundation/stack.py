@@ -9,7 +9,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
-from infra.access import Arns, service_principal, scoped_role
+from infra.access import Arns, scoped_role, service_principal
 from infra.foundation.artifacts import ArtifactBucket
 from infra.foundation.encryption import EncryptionKey
 from infra.foundation.notifications import Notifications

@@ -16,7 +16,7 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from infra.access import Arns, Statement, service_principal, scoped_role
+from infra.access import Arns, Statement, scoped_role, service_principal
 from infra.foundation import FoundationStack
 from infra.images.permissions import build_statements
 from infra.log_group import log_group

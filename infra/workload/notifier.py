@@ -10,7 +10,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from infra.access import Arns, service_principal, scoped_role
+from infra.access import Arns, scoped_role, service_principal
 from infra.foundation import FoundationStack
 from infra.log_group import log_group
 from infra.project import ROOT, Project
