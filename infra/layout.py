@@ -16,6 +16,11 @@ def executions_prefix(workload: str) -> str:
     return f"{PREFIX}/workloads/{workload}/executions/"
 
 
+def checkpoints_prefix(workload: str) -> str:
+    """What SageMaker keeps for training jobs: checkpoints, and what their compilers made."""
+    return f"{PREFIX}/workloads/{workload}/checkpoints/"
+
+
 def data_prefix() -> str:
     """Raw data, staged before an execution."""
     return f"{PREFIX}/data/"

@@ -10,7 +10,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from infra.layout import executions_prefix
+from infra.layout import checkpoints_prefix, executions_prefix
 from pipelines.settings.declaration import Storage
 
 
@@ -59,6 +59,10 @@ class ArtifactBucket(Construct):
         )
 
 
+TEMPORARY = {"checkpoints": checkpoints_prefix, "executions": executions_prefix}
+"""What nobody needs for longer than the settings say, by what a rule about it is called."""
+
+
 def _lifecycle(storage: Storage, workloads: Sequence[str]) -> list[s3.LifecycleRule]:
     """Outputs of executions expire, by workload. What training jobs wrote does not: a registered
     model is one of these files."""
@@ -70,10 +74,11 @@ def _lifecycle(storage: Storage, workloads: Sequence[str]) -> list[s3.LifecycleR
         ),
         *(
             s3.LifecycleRule(
-                id=f"executions-of-{workload}",
-                prefix=executions_prefix(workload),
+                id=f"{kind}-of-{workload}",
+                prefix=prefix(workload),
                 expiration=cdk.Duration.days(storage.execution_days),
             )
             for workload in workloads
+            for kind, prefix in TEMPORARY.items()
         ),
     ]

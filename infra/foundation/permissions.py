@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from infra.access import Arns, Statement
-from infra.layout import PREFIX, executions_prefix, training_prefix
+from infra.layout import PREFIX, checkpoints_prefix, executions_prefix, training_prefix
 
 ANY = "*"
 NO_RESOURCE = "The action knows no resources"
@@ -33,7 +33,7 @@ def training_statements(place: Place) -> list[Statement]:
     """A training job: reads code and prepared data, writes its model, evidence and checkpoints."""
     return [
         _read(place, ["*"]),
-        _write(place, [training_prefix("*")], checkpoints=True),
+        _write(place, [training_prefix("*"), checkpoints_prefix("*")]),
         *_job_statements(place, "TrainingJobs"),
     ]
 
@@ -148,15 +148,10 @@ def _read(place: Place, keys: Sequence[str], *, code: bool = True) -> Statement:
     )
 
 
-def _write(place: Place, prefixes: Sequence[str], *, checkpoints: bool = False) -> Statement:
-    """Checkpoints are pruned by the job that writes them, so such a job deletes too."""
+def _write(place: Place, prefixes: Sequence[str]) -> Statement:
     return Statement(
         sid="WriteObjects",
-        actions=[
-            "s3:AbortMultipartUpload",
-            *(["s3:DeleteObject"] if checkpoints else []),
-            "s3:PutObject",
-        ],
+        actions=["s3:AbortMultipartUpload", "s3:PutObject"],
         resources=[f"{place.bucket_arn}/{prefix}*" for prefix in prefixes],
         because=MANY_OBJECTS,
     )

@@ -54,7 +54,7 @@ class FoundationStack(cdk.Stack):
             self,
             "Images",
             names=names,
-            images=list(project.image_tags),
+            images=list(project.images),
             key=self.key,
             keep=settings.images.keep,
             removal=removal,

@@ -64,6 +64,7 @@ class TrainingPipeline(Construct):
             pipeline_name=self.name,
             pipeline_description=workload.description,
             role_arn=foundation.pipeline_role.role_arn,
+            parallelism_configuration=_parallelism(declared.workload.compute.max_parallel_steps),
             pipeline_definition={
                 "PipelineDefinitionBody": completed_by_cloudformation(
                     definition.text, stand_ins=stand_ins(images.image_uris), values=values
@@ -71,3 +72,7 @@ class TrainingPipeline(Construct):
             },
         )
         self.pipeline.node.add_dependency(self.models)
+
+
+def _parallelism(most: int | None) -> dict[str, int] | None:
+    return None if most is None else {"maxParallelExecutionSteps": most}
