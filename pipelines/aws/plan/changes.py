@@ -95,7 +95,7 @@ def compare_values(before: Any, after: Any, path: str = "") -> Iterator[FieldCha
 
 
 def _compare_lists(before: list[Any], after: list[Any], path: str) -> Iterator[FieldChange]:
-    identity = _identity_of([*before, *after])
+    identity = _identity_of(before, after)
     if identity is not None:
         yield from compare_values(
             {f"[{item[identity]}]": item for item in before},
@@ -111,14 +111,18 @@ def _compare_lists(before: list[Any], after: list[Any], path: str) -> Iterator[F
             yield FieldChange(path, _joined(texts[0][i1:i2]), _joined(texts[1][j1:j2]))
 
 
-def _identity_of(items: Sequence[Any]) -> str | None:
-    """The member that tells all of these elements apart, if there is one."""
+def _identity_of(before: Sequence[Any], after: Sequence[Any]) -> str | None:
+    """The member that tells all elements of each list apart, if there is one."""
+    items = [*before, *after]
     if not items or not all(_is_object(item) for item in items):
         return None
-    return next(
-        (key for key in _IDENTITIES if all(isinstance(item.get(key), str) for item in items)),
-        None,
-    )
+    for key in _IDENTITIES:
+        names = [[item.get(key) for item in side] for side in (before, after)]
+        if all(isinstance(name, str) for side in names for name in side) and all(
+            len(set(side)) == len(side) for side in names
+        ):
+            return key
+    return None
 
 
 def _is_object(value: Any) -> bool:

@@ -44,6 +44,7 @@ def make_plan(
     session: AwsSession,
     pipeline: str,
     definition: str,
+    *,
     given: Mapping[str, str],
     max_parallel_steps: int | None,
     now: datetime,
@@ -89,4 +90,3 @@ def _quotas(session: AwsSession) -> tuple[Mapping[str, float] | None, str | None
         return read_quotas(session), None
     except AwsError as error:
         return None, str(error)
-

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from pipelines.aws.plan.changes import compare_values
@@ -121,10 +121,14 @@ class _Predictor:
         age = self._now - (found.ended or past.state.created)
         limit = None if step.cache is None else step.cache.expire_after
         if limit is not None and age > limit:
-            return Prediction(
-                step.name, False, f"its result is {age.days} days old, allowed: {limit.days}"
-            )
+            why = f"its result is {_length(age)} old, allowed: {_length(limit)}"
+            return Prediction(step.name, False, why)
         return Prediction(step.name, True, f"as in execution {execution}", found.job.arn)
+
+
+def _length(time: timedelta) -> str:
+    hours = time.total_seconds() / 3600
+    return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:.1f} days"
 
 
 def _members(step: Step) -> dict[str, Any]:

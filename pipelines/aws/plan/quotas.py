@@ -1,7 +1,7 @@
 """What the account's quotas say to the jobs of a definition. Pure.
 
-A job over its quota does not wait in a queue: the service refuses it, and its step fails once its
-retries are used up.
+A job over its quota does not wait in a queue: the service refuses it, and it is asked for again
+for as long as the step's retry policies say; then the step fails.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ def _instance_answer(quota: str, allowed: float | None, each: int, needed: int) 
         return QuotaAnswer(quota, "forbids", f"{said}; no such job can start, {_ASK}")
     if allowed < needed:
         return QuotaAnswer(
-            quota, "limits", f"{said}; jobs above it are refused, so run fewer at once or {_ASK}"
+            quota,
+            "limits",
+            f"{said}; those above it wait by trying again, so set max_parallel_steps, or {_ASK}",
         )
     return QuotaAnswer(quota, "allows", said)
 
