@@ -7,30 +7,42 @@ import sys
 
 import aws_cdk as cdk
 
+from infra.ci import CiStack
 from infra.foundation import FoundationStack
 from infra.images import ImagesStack
-from infra.images.base_images import base_images
 from infra.project import Project, read_project
 from infra.workload import WorkloadStack
+from infra.workload.compiled import CompilationError
+from infra.workload.substitution import DefinitionSizeError
+from pipelines.catalog.images import UnknownImageError
+from pipelines.datasets import DatasetError
 from pipelines.settings import SettingsError
+from pipelines.staging import ImageFolderError
 from pipelines.workload import WorkloadError
 
 BAD_INPUT = 2
 """Exit code, as of the command line."""
+REFUSALS = (
+    CompilationError,
+    DatasetError,
+    DefinitionSizeError,
+    ImageFolderError,
+    SettingsError,
+    UnknownImageError,
+    WorkloadError,
+)
+"""What is wrong with what people wrote; each says so in sentences."""
 
 
 def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
     """Make every stack of the project in the app: the foundation first, the workloads last."""
     names = project.names
-    foundation = FoundationStack(
-        app, names.foundation_stack, project=project, env=environment
-    )
+    foundation = FoundationStack(app, names.foundation_stack, project=project, env=environment)
     images = ImagesStack(
         app,
         names.images_stack,
         project=project,
         foundation=foundation,
-        base_images=base_images(project, environment),
         env=environment,
     )
     images.add_stack_dependency(foundation)
@@ -45,6 +57,16 @@ def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
             env=environment,
         )
         stack.add_stack_dependency(images)
+    if project.settings.github is not None:
+        ci = CiStack(
+            app,
+            names.ci_stack,
+            project=project,
+            github=project.settings.github,
+            foundation=foundation,
+            env=environment,
+        )
+        ci.add_stack_dependency(foundation)
     cdk.Tags.of(app).add("compilegate:project", project.settings.project)
     for key, value in project.settings.tags.items():
         cdk.Tags.of(app).add(key, value)
@@ -53,19 +75,27 @@ def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
 def main() -> None:
     try:
         project = read_project()
-    except (SettingsError, WorkloadError) as error:
-        print("\n".join(error.problems), file=sys.stderr)
+        app = cdk.App()
+        build(app, project, environment_of(project))
+    except REFUSALS as error:
+        print(error, file=sys.stderr)
         sys.exit(BAD_INPUT)
-    app = cdk.App()
-    build(app, project, environment_of(project))
     app.synth()
 
 
 def environment_of(project: Project) -> cdk.Environment:
-    """The account and region of the settings, else those of the credentials."""
+    """The account and region of the settings, else those of the credentials.
+
+    Without an account the templates are good for any; a region there must be, because it decides
+    which registry base images come from.
+    """
+    region = project.settings.region or os.environ.get("CDK_DEFAULT_REGION")
+    if region is None:
+        raise SettingsError(
+            ["infra/settings.toml: region: found none, here and in the environment; name one"]
+        )
     return cdk.Environment(
-        account=project.settings.account or os.environ.get("CDK_DEFAULT_ACCOUNT"),
-        region=project.settings.region or os.environ.get("CDK_DEFAULT_REGION"),
+        account=project.settings.account or os.environ.get("CDK_DEFAULT_ACCOUNT"), region=region
     )
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from pipelines.settings import Names, Settings, SettingsError, read_settings
-from pipelines.staging import image_tags
+from pipelines.staging import ImageFolder, image_folders
 from pipelines.workload import Workload, find_workload, read_workload
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,17 +29,13 @@ class Project:
 
     settings: Settings
     workloads: Sequence[DeclaredWorkload]
-    image_tags: Mapping[str, str]
-    """Tag by image folder: what the content of each is called."""
+    images: Mapping[str, ImageFolder]
+    """The folders that become images, by name."""
     folder: Path = ROOT
 
     @cached_property
     def names(self) -> Names:
         return Names(self.settings)
-
-    @property
-    def containers(self) -> Path:
-        return self.folder / "containers"
 
     @property
     def definitions(self) -> Path:
@@ -50,7 +46,8 @@ class Project:
 def read_project(folder: Path = ROOT) -> Project:
     """Read `infra/settings.toml` and the workloads that it names, or all there are.
 
-    Raises SettingsError and WorkloadError, with one sentence for each thing that is wrong.
+    Raises SettingsError, WorkloadError and ImageFolderError, with a sentence for each thing that is
+    wrong with them.
     """
     settings = read_settings(folder / "infra" / "settings.toml")
     declared = folder / "workloads"
@@ -64,7 +61,7 @@ def read_project(folder: Path = ROOT) -> Project:
     return Project(
         settings=settings,
         workloads=workloads,
-        image_tags=image_tags(folder / "containers"),
+        images=image_folders(folder / "containers", settings.images.base),
         folder=folder,
     )
 

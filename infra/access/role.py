@@ -1,4 +1,4 @@
-"""Roles of services: whom they trust and what they may do, in one resource."""
+"""Roles: whom they trust and what they may do, in one resource."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ def service_principal(
     scope: Construct, service: str, *, source_arn: str | None = None
 ) -> iam.IPrincipal:
     """The service, acting for this account only (and for that resource, when one is given)."""
-    conditions: dict[str, Any] = {"StringEquals": {"aws:SourceAccount": cdk.Stack.of(scope).account}}
+    conditions: dict[str, Any] = {
+        "StringEquals": {"aws:SourceAccount": cdk.Stack.of(scope).account}
+    }
     if source_arn is not None:
         conditions["ArnLike"] = {"aws:SourceArn": source_arn}
     return iam.ServicePrincipal(f"{service}.amazonaws.com", conditions=conditions)
 
 
-def service_role(
+def scoped_role(
     scope: Construct,
     id: str,
     *,

@@ -25,7 +25,9 @@ class Statement:
     def __post_init__(self) -> None:
         for action in self.actions:
             if "*" in action:
-                raise ValueError(f"{self.sid}: action {action}, allowed: actions by their full name")
+                raise ValueError(
+                    f"{self.sid}: action {action}, allowed: actions by their full name"
+                )
         if self.because is None:
             for resource in self.resources:
                 if "*" in resource:

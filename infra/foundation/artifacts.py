@@ -10,7 +10,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from infra.layout import executions_prefix
+from infra.layout import checkpoints_prefix, executions_prefix
 from pipelines.settings.declaration import Storage
 
 
@@ -45,11 +45,9 @@ class ArtifactBucket(Construct):
         )
         # The L2 property would add a custom resource and its function to say the same.
         resource = cast(s3.CfnBucket, self.bucket.node.default_child)
-        resource.notification_configuration = (
-            s3.CfnBucket.NotificationConfigurationProperty(
-                event_bridge_configuration=s3.CfnBucket.EventBridgeConfigurationProperty(
-                    event_bridge_enabled=True
-                )
+        resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
+            event_bridge_configuration=s3.CfnBucket.EventBridgeConfigurationProperty(
+                event_bridge_enabled=True
             )
         )
         cdk.Validations.of(self.bucket).acknowledge(
@@ -59,6 +57,10 @@ class ArtifactBucket(Construct):
                 "keeps for all of its buckets; access logs would need a bucket without this key.",
             )
         )
+
+
+TEMPORARY = {"checkpoints": checkpoints_prefix, "executions": executions_prefix}
+"""What nobody needs for longer than the settings say, by what a rule about it is called."""
 
 
 def _lifecycle(storage: Storage, workloads: Sequence[str]) -> list[s3.LifecycleRule]:
@@ -72,10 +74,11 @@ def _lifecycle(storage: Storage, workloads: Sequence[str]) -> list[s3.LifecycleR
         ),
         *(
             s3.LifecycleRule(
-                id=f"executions-of-{workload}",
-                prefix=executions_prefix(workload),
+                id=f"{kind}-of-{workload}",
+                prefix=prefix(workload),
                 expiration=cdk.Duration.days(storage.execution_days),
             )
             for workload in workloads
+            for kind, prefix in TEMPORARY.items()
         ),
     ]

@@ -16,7 +16,14 @@ class Notifications(Construct):
     """An encrypted topic; alarms of this project may publish, and roles that say so."""
 
     def __init__(
-        self, scope: Construct, id: str, *, name: str, project: str, key: kms.IKey, email: str | None
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        name: str,
+        project: str,
+        key: kms.IKey,
+        email: str | None,
     ) -> None:
         super().__init__(scope, id)
         self.topic = sns.Topic(self, "Topic", topic_name=name, master_key=key, enforce_ssl=True)

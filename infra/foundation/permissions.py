@@ -33,7 +33,8 @@ def training_statements(place: Place) -> list[Statement]:
     """A training job: reads code and prepared data, writes its model, evidence and checkpoints."""
     return [
         _read(place, ["*"]),
-        _write(place, [training_prefix("*"), checkpoints_prefix("*")], checkpoints=True),
+        _write(place, [training_prefix("*"), checkpoints_prefix("*")]),
+        _delete(place, [checkpoints_prefix("*")]),
         *_job_statements(place, "TrainingJobs"),
     ]
 
@@ -148,15 +149,20 @@ def _read(place: Place, keys: Sequence[str], *, code: bool = True) -> Statement:
     )
 
 
-def _write(place: Place, prefixes: Sequence[str], *, checkpoints: bool = False) -> Statement:
-    """Checkpoints are pruned by the job that writes them, so such a job deletes too."""
+def _write(place: Place, prefixes: Sequence[str]) -> Statement:
     return Statement(
         sid="WriteObjects",
-        actions=[
-            "s3:AbortMultipartUpload",
-            *(["s3:DeleteObject"] if checkpoints else []),
-            "s3:PutObject",
-        ],
+        actions=["s3:AbortMultipartUpload", "s3:PutObject"],
+        resources=[f"{place.bucket_arn}/{prefix}*" for prefix in prefixes],
+        because=MANY_OBJECTS,
+    )
+
+
+def _delete(place: Place, prefixes: Sequence[str]) -> Statement:
+    """What a job takes out of its folder of checkpoints, SageMaker deletes in its name."""
+    return Statement(
+        sid="DeleteObjects",
+        actions=["s3:DeleteObject"],
         resources=[f"{place.bucket_arn}/{prefix}*" for prefix in prefixes],
         because=MANY_OBJECTS,
     )

@@ -9,7 +9,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
-from infra.access import Arns, service_principal, service_role
+from infra.access import Arns, scoped_role, service_principal
 from infra.foundation.artifacts import ArtifactBucket
 from infra.foundation.encryption import EncryptionKey
 from infra.foundation.notifications import Notifications
@@ -54,7 +54,7 @@ class FoundationStack(cdk.Stack):
             self,
             "Images",
             names=names,
-            images=list(project.image_tags),
+            images=list(project.images),
             key=self.key,
             keep=settings.images.keep,
             removal=removal,
@@ -87,7 +87,7 @@ class FoundationStack(cdk.Stack):
             in_vpc=bool(project.settings.network.subnets),
         )
         trusted = service_principal(self, "sagemaker")
-        self.training_role = service_role(
+        self.training_role = scoped_role(
             self,
             "TrainingRole",
             trusted=trusted,
@@ -101,7 +101,7 @@ class FoundationStack(cdk.Stack):
                 )
             ),
         )
-        self.processing_role = service_role(
+        self.processing_role = scoped_role(
             self,
             "ProcessingRole",
             trusted=trusted,
@@ -110,7 +110,7 @@ class FoundationStack(cdk.Stack):
                 replace(place, repository_arns=self._repository_arns([PREPARE, GATE]))
             ),
         )
-        self.pipeline_role = service_role(
+        self.pipeline_role = scoped_role(
             self,
             "PipelineRole",
             trusted=trusted,

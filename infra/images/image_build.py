@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_events as events
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from infra.access import Arns, Statement, service_principal, service_role
+from infra.access import Arns, Statement, scoped_role, service_principal
 from infra.foundation import FoundationStack
 from infra.images.permissions import build_statements
 from infra.log_group import log_group
 from infra.project import Project
+from pipelines.staging import ImageFolder
 
 ECR_IMAGE = re.compile(
     r"(?P<registry>(?P<account>\d{12})\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(?:\.cn)?)"
@@ -45,32 +44,32 @@ class ImageBuild(Construct):
         *,
         project: Project,
         foundation: FoundationStack,
-        image: str,
-        base_image: str,
+        image: ImageFolder,
+        base_uri: str,
     ) -> None:
         super().__init__(scope, id)
         stack = cdk.Stack.of(self)
         names, network = project.names, project.settings.network
-        repository = foundation.repositories[image]
-        context = assets.Asset(
-            self, "Folder", path=str(project.containers / image), exclude=["__pycache__"]
-        )
+        build_name = names.build_project(image.name)
+        log_name = f"/aws/codebuild/{build_name}"
+        repository = foundation.repositories[image.name]
+        context = assets.Asset(self, "Folder", path=str(image.folder), exclude=["__pycache__"])
         self.log_group = log_group(
             self,
             "Logs",
-            name=f"/aws/codebuild/{names.build_project(image)}",
+            name=log_name,
             key=foundation.key,
             days=project.settings.storage.log_days,
         )
-        base = ECR_IMAGE.fullmatch(base_image)
-        role = service_role(
+        base = ECR_IMAGE.fullmatch(base_uri)
+        role = scoped_role(
             self,
             "Role",
             trusted=service_principal(self, "codebuild"),
-            description=f"Build the image {image}",
+            description=f"Build the image {image.name}",
             statements=build_statements(
                 arns=Arns.of(stack),
-                log_group=f"/aws/codebuild/{names.build_project(image)}",
+                log_group=log_name,
                 source_arn=f"{Arns.of(stack).bucket(context.s3_bucket_name)}/{context.s3_object_key}",
                 repository_arn=repository.repository_arn,
                 base_repository_arn=Arns.of(stack).repository(base["repository"], base["account"])
@@ -83,8 +82,8 @@ class ImageBuild(Construct):
         self.project = codebuild.CfnProject(
             self,
             "Project",
-            name=names.build_project(image),
-            description=f"Builds {image} on {base_image}, unless it is there",
+            name=build_name,
+            description=f"Builds {image.name} on {base_uri}, unless it is there",
             service_role=role.role_arn,
             encryption_key=foundation.key.key_arn,
             source={
@@ -101,10 +100,10 @@ class ImageBuild(Construct):
                 "environmentVariables": [
                     {"name": name, "value": value}
                     for name, value in {
-                        "REPOSITORY": names.repository(image),
+                        "REPOSITORY": names.repository(image.name),
                         "REGISTRY": registry_of(stack),
-                        "TAG": project.image_tags[image],
-                        "BASE_IMAGE": base_image,
+                        "TAG": image.tag,
+                        "BASE_IMAGE": base_uri,
                         "BASE_REGISTRY": base["registry"] if base else "",
                     }.items()
                 ],
@@ -135,7 +134,7 @@ class ImageBuild(Construct):
 
     def _start_when_deployed(self) -> None:
         """Start the build when CloudFormation is done with this very stack."""
-        role = service_role(
+        role = scoped_role(
             self,
             "StartRole",
             trusted=service_principal(self, "events"),

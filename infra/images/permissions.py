@@ -71,7 +71,9 @@ def _join_vpc(arns: Arns, subnets: Sequence[str]) -> list[Statement]:
             conditions={
                 "StringEquals": {
                     "ec2:AuthorizedService": "codebuild.amazonaws.com",
-                    "ec2:Subnet": [arns.of_service("ec2", f"subnet/{subnet}") for subnet in subnets],
+                    "ec2:Subnet": [
+                        arns.of_service("ec2", f"subnet/{subnet}") for subnet in subnets
+                    ],
                 }
             },
             because="CodeBuild makes the interface when a build starts",

@@ -23,24 +23,23 @@ class ImagesStack(cdk.Stack):
         *,
         project: Project,
         foundation: FoundationStack,
-        base_images: Mapping[str, str],
         env: cdk.Environment,
     ) -> None:
         super().__init__(scope, id, env=env, description="Compilegate: the builds of its images")
         self.image_uris: Mapping[str, str] = {
-            image: f"{registry_of(self)}/{project.names.repository(image)}:{tag}"
-            for image, tag in project.image_tags.items()
+            name: f"{registry_of(self)}/{project.names.repository(name)}:{image.tag}"
+            for name, image in project.images.items()
         }
         """Under which URI each image is, once it is built."""
-        for image in project.image_tags:
-            suffix = output_suffix(image)
+        for name, image in project.images.items():
+            suffix = output_suffix(name)
             build = ImageBuild(
                 self,
                 suffix,
                 project=project,
                 foundation=foundation,
                 image=image,
-                base_image=base_images[image],
+                base_uri=image.base_uri(self.region),
             )
-            cdk.CfnOutput(self, f"ImageUri{suffix}", value=self.image_uris[image])
+            cdk.CfnOutput(self, f"ImageUri{suffix}", value=self.image_uris[name])
             cdk.CfnOutput(self, f"BuildProject{suffix}", value=build.project.ref)

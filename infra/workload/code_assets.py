@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import cast
 
 import aws_cdk as cdk
 
@@ -34,9 +35,8 @@ def add_code_assets(stack: cdk.Stack, plan: StagingPlan) -> CodeAssets:
 
 def _add(stack: cdk.Stack, uri: str, content: Callable[[], bytes]) -> str:
     name = PurePosixPath(object_name(uri))
-    stage = cdk.Stage.of(stack)
-    assert stage is not None, "every stack is in an app"
-    file = Path(stage.outdir) / f"asset.{name}"
+    app = cast(cdk.Stage, cdk.Stage.of(stack))
+    file = Path(app.outdir) / f"asset.{name}"
     if not file.exists():
         part = file.with_name(f".{file.name}.part")
         part.write_bytes(content())
@@ -49,5 +49,4 @@ def _add(stack: cdk.Stack, uri: str, content: Callable[[], bytes]) -> str:
         packaging=cdk.FileAssetPackaging.FILE,
         display_name=f"{stack.stack_name} {name}",
     )
-    assert location.object_key == str(name), location.object_key
     return f"s3://{location.bucket_name}/{location.object_key}"

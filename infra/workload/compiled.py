@@ -8,7 +8,6 @@ nothing imports nothing.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -23,6 +22,10 @@ from pipelines.workload import Workload
 CODE = ("pipelines/definition", "pipelines/workload", "pipelines/gate/config.py")
 """What turns a workload into a definition."""
 PACKAGES = ("sagemaker", "sagemaker-core", "sagemaker-mlops", "botocore", "pydantic")
+
+
+class CompilationError(Exception):
+    """The service would not take a definition. The message has a line for each problem."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +51,7 @@ class Recipe:
 def compiled_definition(recipe: Recipe, *, project: Path, cache: Path) -> str:
     """The definition in compact JSON, with stand-ins for what only CloudFormation knows.
 
-    Raises RequestError when a step's request is not one that the service would take.
+    Raises CompilationError when a step's request is not one that the service would take.
     """
     kept = cache / f"{recipe.digest(code_digest(project))}.json"
     try:
@@ -75,14 +78,18 @@ def code_digest(project: Path) -> str:
 
 def _compile(recipe: Recipe) -> str:
     from pipelines.definition.compilation import (  # noqa: PLC0415  takes seconds to import
+        compact,
         compile_definition,
     )
+    from pipelines.definition.requests import RequestError  # noqa: PLC0415
 
     deployment = standin_deployment(
         images=recipe.images, network=recipe.network, name_prefix=recipe.name_prefix
     )
-    text = compile_definition(recipe.workload, deployment, recipe.sources)
-    return json.dumps(json.loads(text), separators=(",", ":"))
+    try:
+        return compact(compile_definition(recipe.workload, deployment, recipe.sources))
+    except RequestError as error:
+        raise CompilationError(f"{recipe.workload.name}: {error}") from error
 
 
 def _keep(path: Path, text: str) -> None:

@@ -25,9 +25,10 @@ def incomplete_definition(project: Project, declared: DeclaredWorkload) -> Incom
     """Compile it, or take it from the synth before.
 
     Raises DatasetError when declared data files are not there, OwnCodeError when declared code is
-    not, RequestError when the service would not take a step's request, and DefinitionSizeError when it would not take the whole.
+    not, CompilationError when the service would not take a step's request, and DefinitionSizeError
+    when it would not take the whole.
     """
-    images = list(project.image_tags)
+    images = list(project.images)
     plan = plan_staging(
         declared.workload,
         standin_deployment(images=images),

@@ -10,7 +10,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from infra.access import Arns, service_principal, service_role
+from infra.access import Arns, scoped_role, service_principal
 from infra.foundation import FoundationStack
 from infra.log_group import log_group
 from infra.project import ROOT, Project
@@ -47,7 +47,7 @@ class Notifier(Construct):
             key=foundation.key,
             days=project.settings.storage.log_days,
         )
-        role = service_role(
+        role = scoped_role(
             self,
             "Role",
             trusted=service_principal(self, "lambda"),

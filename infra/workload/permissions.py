@@ -9,7 +9,7 @@ from infra.layout import executions_prefix, notices_prefix
 EXECUTION_NAMES = "SageMaker names an execution when it starts"
 
 
-def start_statements(*, pipeline_arn: str, dead_letter_arn: str) -> list[Statement]:
+def schedule_statements(*, pipeline_arn: str, dead_letter_arn: str) -> list[Statement]:
     """The scheduler: start this pipeline, and put what failed into the queue."""
     return [
         Statement(

@@ -48,9 +48,7 @@ class TrainingPipeline(Construct):
         )
         definition = incomplete_definition(project, declared)
         self.assets = add_code_assets(stack, definition.plan)
-        self.data_uri = definition.plan.sources.data.replace(
-            BUCKET, foundation.bucket.bucket_name
-        )
+        self.data_uri = definition.plan.sources.data.replace(BUCKET, foundation.bucket.bucket_name)
         values = {
             "region": stack.region,
             "bucket": foundation.bucket.bucket_name,
@@ -66,6 +64,7 @@ class TrainingPipeline(Construct):
             pipeline_name=self.name,
             pipeline_description=workload.description,
             role_arn=foundation.pipeline_role.role_arn,
+            parallelism_configuration=_parallelism(declared.workload.compute.max_parallel_steps),
             pipeline_definition={
                 "PipelineDefinitionBody": completed_by_cloudformation(
                     definition.text, stand_ins=stand_ins(images.image_uris), values=values
@@ -73,3 +72,7 @@ class TrainingPipeline(Construct):
             },
         )
         self.pipeline.node.add_dependency(self.models)
+
+
+def _parallelism(most: int | None) -> dict[str, int] | None:
+    return None if most is None else {"maxParallelExecutionSteps": most}

@@ -12,6 +12,7 @@ from infra.workload.alarms import Alarms
 from infra.workload.dead_letters import DeadLetters
 from infra.workload.notifier import Notifier
 from infra.workload.pipeline import TrainingPipeline
+from infra.workload.schedule import PipelineSchedule
 
 
 class WorkloadStack(cdk.Stack):
@@ -48,6 +49,18 @@ class WorkloadStack(cdk.Stack):
             foundation=foundation,
             dead_letters=dead_letters,
         )
+        schedule = declared.workload.schedule
+        if schedule is not None:
+            clock = PipelineSchedule(
+                self,
+                "Clock",
+                project=project,
+                workload=name,
+                schedule=schedule,
+                training=training,
+                dead_letter_arn=dead_letters.queue.queue_arn,
+            )
+            cdk.CfnOutput(self, "ScheduleName", value=clock.schedule.ref)
         dead_letters.accept_from_rules([rule.attr_arn for rule in notifier.rules])
         Alarms(
             self,

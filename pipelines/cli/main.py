@@ -26,6 +26,7 @@ class LazyGroup(click.Group):
         "submit": ("pipelines.cli.submit", "Start an execution on SageMaker."),
         "watch": ("pipelines.cli.watch", "Follow an execution on SageMaker to its verdict."),
         "stop": ("pipelines.cli.stop", "Stop an execution on SageMaker."),
+        "images": ("pipelines.cli.images", "List the container images; build what is not there."),
         "models": ("pipelines.cli.models", "List registered models; approve or reject one."),
     }
 

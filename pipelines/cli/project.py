@@ -47,16 +47,20 @@ def workloads_option(command: Command) -> Command:
     )(command)
 
 
-def project_options(command: Command) -> Command:
-    """Add `--workloads` and `--containers` to a command."""
-    with_containers = click.option(
+def containers_option(command: Command) -> Command:
+    """Add `--containers` to a command."""
+    return click.option(
         "--containers",
         type=click.Path(path_type=Path),
         default="containers",
         show_default=True,
         help="Folder with one folder an image.",
     )(command)
-    return workloads_option(with_containers)
+
+
+def project_options(command: Command) -> Command:
+    """Add `--workloads` and `--containers` to a command."""
+    return workloads_option(containers_option(command))
 
 
 def load_workload(name_or_path: str, workloads: Path) -> tuple[Workload, Path]:

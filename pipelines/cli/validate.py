@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from pipelines.cli.project import Project, check_functions, load_workload, project_options
-from pipelines.workload import Workload
+from pipelines.workload import Schedule, Workload
+from pipelines.workload.schedule import Rate, next_times, read_expression, read_time_zone
 
 if TYPE_CHECKING:
     from pipelines.gate.resolution import MarginCheck
@@ -27,8 +29,27 @@ def command(workload: str, workloads: Path, containers: Path) -> None:
     declared, path = load_workload(workload, workloads)
     check_functions(declared, path, Project(workloads=workloads, containers=containers))
     click.echo(f"{path}: valid: {_description(declared)}")
+    if declared.schedule is not None:
+        click.echo(f"{path}: {schedule_sentence(declared.schedule, datetime.now(UTC))}")
     for check in _checked_margins(declared):
         click.echo(f"{path}: gate.metrics.{check.sentence}")
+
+
+SHOWN_TIMES = 3
+
+
+def schedule_sentence(schedule: Schedule, now: datetime) -> str:
+    """When the workload would be trained next."""
+    expression, zone = read_expression(schedule.expression), read_time_zone(schedule.timezone)
+    times = [
+        f"{time:%a %Y-%m-%d %H:%M %Z}" for time in next_times(expression, zone, now, SHOWN_TIMES)
+    ]
+    if isinstance(expression, Rate):
+        when = f"if deployed now, starts at {', '.join(times)}"
+    else:
+        when = f"starts next at {', '.join(times)}" if times else "never starts again"
+    off = "" if schedule.enabled else "; it is not enabled"
+    return f"schedule: {schedule.expression} in {schedule.timezone} {when}{off}"
 
 
 def _description(workload: Workload) -> str:

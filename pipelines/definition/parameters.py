@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import get_args
 
 from sagemaker.core.workflow.parameters import Parameter, ParameterInteger, ParameterString
 
 from pipelines.definition.deployment import Sources
 from pipelines.workload import Workload
+from pipelines.workload.parameters import APPROVAL, DATA, INSTANCE_TYPE, MAX_RUNTIME, Approval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,16 +27,14 @@ class Parameters:
 
 def parameters_of(workload: Workload, sources: Sources) -> Parameters:
     return Parameters(
-        data=ParameterString("Data", default_value=sources.data),
+        data=ParameterString(DATA, default_value=sources.data),
         approval=ParameterString(
-            "ModelApprovalStatus",
+            APPROVAL,
             default_value=workload.registry.approval,
-            enum_values=["PendingManualApproval", "Approved", "Rejected"],
+            enum_values=list(get_args(Approval)),
         ),
-        instance_type=ParameterString(
-            "TrainingInstanceType", default_value=workload.compute.instance_type
-        ),
+        instance_type=ParameterString(INSTANCE_TYPE, default_value=workload.compute.instance_type),
         max_runtime_seconds=ParameterInteger(
-            "MaxRuntimeInSeconds", default_value=workload.compute.max_runtime_seconds
+            MAX_RUNTIME, default_value=workload.compute.max_runtime_seconds
         ),
     )

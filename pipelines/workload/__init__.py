@@ -14,6 +14,7 @@ from pipelines.workload.declaration import (
 )
 from pipelines.workload.errors import WorkloadError
 from pipelines.workload.reading import find_workload, read_workload
+from pipelines.workload.starts import NewData, Schedule
 
 __all__ = [
     "Arm",
@@ -21,10 +22,12 @@ __all__ = [
     "FilesData",
     "HubData",
     "HubModel",
+    "NewData",
     "RandomModel",
     "Recipe",
     "Registry",
     "ReutersData",
+    "Schedule",
     "Workload",
     "WorkloadError",
     "find_workload",

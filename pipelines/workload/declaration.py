@@ -6,9 +6,18 @@ import sys
 from pathlib import PurePosixPath
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from pipelines.gate.config import NO_ARM, GateSettings, Seed, SliceColumn
+from pipelines.workload.parameters import (
+    LONGEST_JOB_SECONDS,
+    MAX_RUNTIME,
+    Approval,
+    InstanceType,
+    RuntimeSeconds,
+)
+from pipelines.workload.starts import NewData, Schedule
+from pipelines.workload.table import Table
 
 BASELINE = "baseline"
 
@@ -17,28 +26,18 @@ TAKEN_MODULES = frozenset(
 )
 """What the gate itself imports: no code of a user's own may have such a name."""
 
-LONGEST_JOB_SECONDS = 2_419_200
-"""28 days, the service's limit."""
-
 LARGEST_EXPERIMENT = 72
 """Training jobs of one execution: evidence travels through inputs of a processing job, of which
 the service allows ten. The gate takes eight (the others are its program and the experiment), each
 gathered from nine."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z](?:-?[a-z0-9])*$", max_length=40)]
-InstanceType = Annotated[str, StringConstraints(pattern=r"^ml\.[a-z0-9-]+\.[a-z0-9-]+$")]
 Fraction = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=250)]
 
 
-class _Table(BaseModel):
-    """A table of the file. Unknown keys and wrong types are errors, never guesses."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class _TextClassificationData(_Table):
+class _TextClassificationData(Table):
     sequence_length: int = Field(default=64, ge=8, le=8192)
     """Tokens per document; longer ones are cut, shorter ones padded, so that shapes are static."""
     vocabulary: int = Field(default=4096, ge=64, le=1_000_000)
@@ -118,7 +117,7 @@ class HubData(_ColumnData):
 Data = Annotated[ReutersData | FilesData | HubData, Field(discriminator="source")]
 
 
-class RandomModel(_Table):
+class RandomModel(Table):
     """A BERT encoder initialised at random."""
 
     source: Literal["random"]
@@ -138,7 +137,7 @@ class RandomModel(_Table):
         return self
 
 
-class HubModel(_Table):
+class HubModel(Table):
     """A pretrained encoder: a model id of the Hugging Face hub, or a local folder."""
 
     source: Literal["hub"]
@@ -148,7 +147,7 @@ class HubModel(_Table):
 Model = Annotated[RandomModel | HubModel, Field(discriminator="source")]
 
 
-class Recipe(_Table):
+class Recipe(Table):
     """What all arms share. An arm differs in its compiler, batch, rate and precision only."""
 
     epochs: int = Field(ge=1, le=10_000)
@@ -161,7 +160,7 @@ class Recipe(_Table):
     """Decay of the moving average of the weights that is evaluated and saved; 0 turns it off."""
 
 
-class Arm(_Table):
+class Arm(Table):
     """One way to train the workload."""
 
     compiler: Literal["eager", "inductor"]
@@ -176,13 +175,13 @@ class Arm(_Table):
     """Of a spot arm: how long a job may take in all, waiting for machines included."""
 
 
-class Compute(_Table):
+class Compute(Table):
     """Where the jobs run on SageMaker. A local run uses this machine and only records them."""
 
     instance_type: InstanceType = "ml.g5.xlarge"
     processing_instance_type: InstanceType = "ml.m5.xlarge"
     volume_gb: int = Field(default=50, ge=1, le=16384)
-    max_runtime_seconds: int = Field(default=86400, ge=60, le=LONGEST_JOB_SECONDS)
+    max_runtime_seconds: RuntimeSeconds = 86400
     """Of each training job; the service's own limit is 28 days."""
     processing_max_runtime_seconds: int = Field(default=14400, ge=60, le=432_000)
     """Of the prepare, gather and gate jobs each; the service's own limit is 5 days."""
@@ -197,17 +196,17 @@ class Compute(_Table):
     """Of a spot arm: at most so much training is lost with a machine."""
 
 
-class Registry(_Table):
+class Registry(Table):
     """How the winner is registered."""
 
     group: (
         Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,62}$")] | None
     ) = None
     """Model package group; the workload's name when it is not given."""
-    approval: Literal["PendingManualApproval", "Approved", "Rejected"] = "PendingManualApproval"
+    approval: Approval = "PendingManualApproval"
 
 
-class Cache(_Table):
+class Cache(Table):
     """How long a finished step may stand in for the same step of a later execution."""
 
     enabled: bool = True
@@ -217,7 +216,7 @@ class Cache(_Table):
     """An ISO 8601 duration such as P30D, P1DT12H or PT6H."""
 
 
-class CompileCache(_Table):
+class CompileCache(Table):
     """Whether a job starts from what an earlier one of its arm compiled."""
 
     enabled: bool = True
@@ -259,7 +258,7 @@ def _module_name(place: str) -> str | None:
     return name if name.isidentifier() else None
 
 
-class Workload(_Table):
+class Workload(Table):
     """One file `workloads/NAME.toml`."""
 
     name: Name
@@ -275,6 +274,8 @@ class Workload(_Table):
     registry: Registry = Registry()
     cache: Cache = Cache()
     compile_cache: CompileCache = CompileCache()
+    schedule: Schedule | None = None
+    new_data: NewData | None = None
 
     @property
     def candidates(self) -> dict[str, Arm]:
@@ -294,7 +295,13 @@ class Workload(_Table):
     @model_validator(mode="after")
     def _waits_belong_to_spot_arms(self) -> Self:
         runtime = self.compute.max_runtime_seconds
+        scheduled = self.schedule.parameters.get(MAX_RUNTIME) if self.schedule else None
         for name, arm in self.arms.items():
+            if arm.spot and isinstance(scheduled, int) and scheduled > self.max_wait_seconds(arm):
+                raise ValueError(
+                    f"schedule.parameters.{MAX_RUNTIME} is {scheduled}, allowed: the wait of the "
+                    f"spot arm {name} ({self.max_wait_seconds(arm)}) or less"
+                )
             if arm.max_wait_seconds is None:
                 continue
             key = f"arms.{name}.max_wait_seconds"

@@ -63,6 +63,10 @@ class AwsServer:
         """What executions of that pipeline do that start from now on."""
         self._post("scripts", {"pipeline": pipeline, "frames": list(frames)})
 
+    def script_builds(self, project: str, *frames: dict[str, Any]) -> None:
+        """What builds of that CodeBuild project do that start from now on."""
+        self._post("build-scripts", {"project": project, "frames": list(frames)})
+
     def fail(self, operation: str, code: str, **how: Any) -> None:
         """Let an operation fail; see `faults.Faults.add`."""
         self._post("faults", {"operation": operation, "code": code, **how})

@@ -1,0 +1,79 @@
+"""GitHub Actions: which of its jobs may become which role here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from infra.access import Arns, Statement, scoped_role
+from infra.ci.permissions import deploy_statements, plan_statements
+from infra.foundation import FoundationStack
+from infra.project import Project
+from pipelines.settings.declaration import GitHub
+
+HOST = "token.actions.githubusercontent.com"
+AUDIENCE = "sts.amazonaws.com"
+
+
+class CiStack(cdk.Stack):
+    """GitHub's identity provider; one role that deploys and submits, one that only looks."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        project: Project,
+        github: GitHub,
+        foundation: FoundationStack,
+        env: cdk.Environment,
+    ) -> None:
+        super().__init__(scope, id, env=env, description="Compilegate: what its CI may do")
+        self._provider_arn = github.provider_arn or self._provider()
+        arns, name = Arns.of(self), project.settings.project
+        qualifier = str(self.synthesizer.bootstrap_qualifier)
+        deploy = self._role(
+            "DeployRole",
+            subject=f"repo:{github.repository}:environment:{github.environment}",
+            description=f"Jobs of the environment {github.environment}: deploy and submit",
+            statements=deploy_statements(
+                arns=arns,
+                project=name,
+                qualifier=qualifier,
+                bucket_arn=foundation.bucket.bucket_arn,
+                key_arn=foundation.key.key_arn,
+                repository_arns=[
+                    repository.repository_arn for repository in foundation.repositories.values()
+                ],
+            ),
+        )
+        plan = self._role(
+            "PlanRole",
+            subject=f"repo:{github.repository}:pull_request",
+            description="Jobs of pull requests: see what would change",
+            statements=plan_statements(arns=arns, project=name, qualifier=qualifier),
+        )
+        cdk.CfnOutput(self, "DeployRoleArn", value=deploy.role_arn)
+        cdk.CfnOutput(self, "PlanRoleArn", value=plan.role_arn)
+
+    def _provider(self) -> str:
+        provider = iam.OidcProviderNative(
+            self, "GitHub", url=f"https://{HOST}", client_ids=[AUDIENCE]
+        )
+        return provider.oidc_provider_arn
+
+    def _role(
+        self, id: str, *, subject: str, description: str, statements: Sequence[Statement]
+    ) -> iam.IRole:
+        """For tokens made for AWS (`aud`), of exactly these jobs of the repository (`sub`)."""
+        trusted = iam.FederatedPrincipal(
+            self._provider_arn,
+            {"StringEquals": {f"{HOST}:aud": AUDIENCE, f"{HOST}:sub": subject}},
+            "sts:AssumeRoleWithWebIdentity",
+        )
+        return scoped_role(
+            self, id, trusted=trusted, description=description, statements=statements
+        )

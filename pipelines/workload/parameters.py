@@ -1,0 +1,46 @@
+"""What may be changed from one execution to the next: the pipeline's parameters by name, and what
+each may be. The definition declares them; a schedule may give them values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
+
+DATA = "Data"
+APPROVAL = "ModelApprovalStatus"
+INSTANCE_TYPE = "TrainingInstanceType"
+MAX_RUNTIME = "MaxRuntimeInSeconds"
+
+LONGEST_JOB_SECONDS = 2_419_200
+"""28 days, the service's limit."""
+
+Approval = Literal["PendingManualApproval", "Approved", "Rejected"]
+InstanceType = Annotated[str, StringConstraints(pattern=r"^ml\.[a-z0-9-]+\.[a-z0-9-]+$")]
+RuntimeSeconds = Annotated[int, Field(ge=60, le=LONGEST_JOB_SECONDS)]
+DataUri = Annotated[str, StringConstraints(pattern=r"^s3://[a-z0-9][a-z0-9.-]+/\S+$")]
+
+_ALLOWED: Mapping[str, tuple[TypeAdapter[Any], str]] = {
+    DATA: (TypeAdapter(DataUri), "the s3:// URI of a folder"),
+    APPROVAL: (TypeAdapter(Approval), "'PendingManualApproval', 'Approved' or 'Rejected'"),
+    INSTANCE_TYPE: (TypeAdapter(InstanceType), "an instance type, as in 'ml.g5.xlarge'"),
+    MAX_RUNTIME: (
+        TypeAdapter(RuntimeSeconds),
+        f"a whole number from 60 to {LONGEST_JOB_SECONDS}",
+    ),
+}
+
+
+def check_parameters(values: Mapping[str, str | int]) -> None:
+    """Raises ValueError for a name or a value that the pipeline does not take."""
+    for name, value in values.items():
+        if name not in _ALLOWED:
+            raise ValueError(
+                f"{name} is no parameter of the pipeline, allowed: {', '.join(_ALLOWED)}"
+            )
+        adapter, allowed = _ALLOWED[name]
+        try:
+            adapter.validate_python(value, strict=True)
+        except ValidationError as error:
+            raise ValueError(f"{name} is {value!r}, allowed: {allowed}") from error
