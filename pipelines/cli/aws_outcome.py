@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from pipelines.aws.errors import AwsError, asking
-from pipelines.aws.executions import ExecutionState, StepState
+from pipelines.aws.execution_state import ExecutionState, StepState
 from pipelines.aws.logs import last_lines
 from pipelines.aws.session import AwsSession
 from pipelines.aws.verdict import fetch_verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.aws.plan.changes import FieldChange, StepChange, compare_definitions, compare_values
@@ -101,6 +101,7 @@ def without_order(value: Any) -> Any:
     return value
 
 
+@settings(max_examples=40)
 @given(JSON, JSON)
 def test_values_that_differ_in_more_than_order_have_changes(before: Any, after: Any) -> None:
     if without_order(before) != without_order(after):
@@ -108,6 +109,7 @@ def test_values_that_differ_in_more_than_order_have_changes(before: Any, after: 
     assert not list(compare_values(before, before))
 
 
+@settings(max_examples=40)
 @given(JSON, JSON)
 def test_the_way_back_has_its_changes_at_the_same_places(before: Any, after: Any) -> None:
     there, back = compare_values(before, after), compare_values(after, before)

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from pipelines.aws.console import Job
-from pipelines.aws.executions import ExecutionState, StepState
+from pipelines.aws.execution_state import ExecutionState, StepState
 from pipelines.aws.plan.cost import Total, execution_cost
-from pipelines.aws.plan.history import PastExecution
 from pipelines.aws.plan.jobs import jobs_of
+from pipelines.aws.plan.past_execution import PastExecution
 from pipelines.aws.plan.prediction import Prediction, predict
 from pipelines.aws.plan.quotas import LONGEST_TRAINING, check_quotas, check_size
 from pipelines.local.definition import Definition, read_definition

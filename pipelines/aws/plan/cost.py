@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pipelines.aws.plan.history import PastExecution
 from pipelines.aws.plan.jobs import PlannedJob
+from pipelines.aws.plan.past_execution import PastExecution
 from pipelines.aws.plan.prediction import Prediction
 from pipelines.catalog import Price, UnknownPrice, price_of
 

@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pipelines.aws.errors import asking
-from pipelines.aws.executions import (
-    ExecutionState,
-    StepState,
-    latest_executions,
-    read_execution,
-)
+from pipelines.aws.executions import latest_executions, read_execution
+from pipelines.aws.plan.past_execution import PastExecution
 from pipelines.aws.session import AwsSession
-from pipelines.local.definition import Definition, Scalar, read_definition
+from pipelines.local.definition import read_definition
 from pipelines.local.parameters import parameter_values
 
 EXECUTIONS = 5
 """How far back it is looked. The service looks further, so that a plan errs towards "runs"."""
-
-
-@dataclass(frozen=True)
-class PastExecution:
-    """One execution with the definition and the parameters it had then."""
-
-    state: ExecutionState
-    definition: Definition
-    parameters: Mapping[str, Scalar]
-
-    def step(self, name: str) -> StepState | None:
-        return next((step for step in self.state.steps if step.name == name), None)
 
 
 def read_history(session: AwsSession, pipeline: str, most: int = EXECUTIONS) -> list[PastExecution]:

@@ -10,8 +10,9 @@ from pipelines.aws.errors import AwsError, NotDeployedError
 from pipelines.aws.pipelines import read_pipeline
 from pipelines.aws.plan.changes import DefinitionChanges, compare_definitions
 from pipelines.aws.plan.cost import ExecutionCost, execution_cost
-from pipelines.aws.plan.history import PastExecution, read_history
+from pipelines.aws.plan.history import read_history
 from pipelines.aws.plan.jobs import jobs_of
+from pipelines.aws.plan.past_execution import PastExecution
 from pipelines.aws.plan.prediction import Prediction, predict
 from pipelines.aws.plan.quotas import QuotaAnswer, check_quotas, check_size
 from pipelines.aws.service_quotas import read_quotas

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pipelines.aws.plan.changes import compare_values
-from pipelines.aws.plan.history import PastExecution
+from pipelines.aws.plan.past_execution import PastExecution
 from pipelines.local.definition import Definition, Scalar, Step
 from pipelines.local.errors import StepError
 from pipelines.local.expressions import (
