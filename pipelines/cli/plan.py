@@ -103,7 +103,9 @@ def _target(
     deployment = target_deployment(
         foundation, account.names, image_tags(containers), account.session.region
     )
-    staged = plan_staging(workload, deployment, raw_data(workload.data, path.parent), path.parent).sources
+    staged = plan_staging(
+        workload, deployment, raw_data(workload.data, path.parent), path.parent
+    ).sources
     try:
         stack = read_outputs(account.session, account.names.workload_stack(workload.name))
     except NotDeployedError:
