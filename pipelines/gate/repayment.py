@@ -38,10 +38,12 @@ class Repayment:
 def repayment(baseline: ArmSpeed, candidate: ArmSpeed, *, runs: float) -> Repayment:
     """What it takes within `runs` times the length of the candidate's runs."""
     steps = math.ceil(candidate.steps * runs)
-    state, seconds = _compilation(candidate)
+    seconds = candidate.compilation.seconds
     whole = steps * candidate.batch_size / baseline.rate
     left = whole - max(seconds - baseline.compilation.seconds, 0.0)
-    return Repayment(steps, state, seconds, whole / left if left > 0.0 else None)
+    return Repayment(
+        steps, candidate.compilation.state, seconds, whole / left if left > 0.0 else None
+    )
 
 
 def break_even_samples(baseline: ArmSpeed, candidate: ArmSpeed) -> float | None:
@@ -52,11 +54,3 @@ def break_even_samples(baseline: ArmSpeed, candidate: ArmSpeed) -> float | None:
     overhead = max(candidate.compilation.seconds - baseline.compilation.seconds, 0.0)
     samples = overhead / saved_per_sample
     return samples if math.isfinite(samples) else None
-
-
-def _compilation(arm: ArmSpeed) -> tuple[CompileState, float]:
-    """What a retraining pays: a cache that served one of these jobs will serve it, too."""
-    warm = arm.compilation.warm
-    if warm is not None:
-        return CompileState.WARM, warm.seconds
-    return CompileState.COLD, arm.compilation.seconds
