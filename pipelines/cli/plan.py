@@ -20,7 +20,7 @@ from pipelines.cli.parameters import parameter_option, parameter_pairs
 from pipelines.cli.project import load_workload, project_options
 from pipelines.cli.refusal import refusing
 from pipelines.datasets import DatasetError, raw_data
-from pipelines.staging import ImageFolderError, image_tags, plan_staging
+from pipelines.staging import ImageFolderError, OwnCodeError, image_tags, plan_staging
 
 if TYPE_CHECKING:
     from pipelines.definition.deployment import Deployment, Sources
@@ -77,7 +77,7 @@ def command(  # noqa: PLR0917  one argument for each option
     given = parameter_pairs(parameters)
     declared, path = load_workload(workload, workloads)
     account = open_account(settings)
-    with refusing(AwsError, DatasetError, ImageFolderError, OSError):
+    with refusing(AwsError, DatasetError, ImageFolderError, OwnCodeError, OSError):
         deployment, sources = _target(account, declared, path, containers)
     definition = _compiled(declared, deployment, sources)
     with refusing(AwsError, PlanError):
@@ -103,9 +103,8 @@ def _target(
     deployment = target_deployment(
         foundation, account.names, image_tags(containers), account.session.region
     )
-    staged = plan_staging(
-        workload, deployment, raw_data(workload.data, path.parent), path.parent
-    ).sources
+    data = raw_data(workload.data, path.parent)
+    staged = plan_staging(workload, deployment, data, path.parent).sources
     try:
         stack = read_outputs(account.session, account.names.workload_stack(workload.name))
     except NotDeployedError:
