@@ -20,7 +20,7 @@ from pipelines.cli.parameters import parameter_option, parameter_pairs
 from pipelines.cli.project import load_workload, project_options
 from pipelines.cli.refusal import refusing
 from pipelines.datasets import DatasetError, raw_data
-from pipelines.staging import ImageFolderError, OwnCodeError, image_tags, plan_staging
+from pipelines.staging import ImageFolderError, OwnCodeError, image_folders, plan_staging
 
 if TYPE_CHECKING:
     from pipelines.definition.deployment import Deployment, Sources
@@ -100,8 +100,12 @@ def _target(
     if not containers.is_dir():
         raise click.UsageError(f"--containers: {containers} is not a folder; run in a checkout")
     foundation = read_outputs(account.session, account.names.foundation_stack)
+    folders = image_folders(containers, account.names.settings.images.base)
     deployment = target_deployment(
-        foundation, account.names, image_tags(containers), account.session.region
+        foundation,
+        account.names,
+        {name: folder.tag for name, folder in folders.items()},
+        account.session.region,
     )
     data = raw_data(workload.data, path.parent)
     staged = plan_staging(workload, deployment, data, path.parent).sources

@@ -47,9 +47,8 @@ def deployed_definition(project: Path) -> str:
         image_tags(PROJECT / "containers"),
         "us-east-1",
     )
-    staged = plan_staging(
-        workload, deployment, raw_data(workload.data, path.parent), path.parent
-    ).sources
+    data = raw_data(workload.data, path.parent)
+    staged = plan_staging(workload, deployment, data, path.parent).sources
     sources = target_sources(staged, StackOutputs("compilegate-workload-topics", WORKLOAD))
     return compact(compile_definition(workload, deployment, sources))
 

@@ -226,6 +226,23 @@ def test_the_deployed_definition_runs_in_the_local_runner(
     assert json.loads(notice.read_text(encoding="utf-8"))["send"] is True
 
 
+def test_the_plan_of_what_was_deployed_has_no_changes(deployment: Deployment) -> None:
+    """Two programs make the definition, the CDK app and the client: it has to be the same one."""
+    done = subprocess.run(
+        [*COMMAND, "plan", "tiny", "--json"],
+        cwd=deployment.project.path,
+        env=deployment.aws.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert plan["pipeline"] == deployment.pipeline()["PipelineName"]
+    assert plan["deployed"] is True
+    assert {key: value for key, value in plan["changes"].items() if value} == {}
+
+
 def test_a_changed_workload_is_shown_by_diff_and_then_deployed(deployment: Deployment) -> None:
     deployment.project.change("cron(0 3 ? * MON *)", "rate(7 days)")
     deployment.project.change("margin = 0.5", "margin = 0.4")
