@@ -96,7 +96,7 @@ def test_the_same_content_gives_the_same_files_whatever_lies_beside_it(place: Pl
     [
         (Lookups(1, 1), {}, "1 of 2 compiled graphs were found in it."),
         (Lookups(0, 0), {}, "0 of 0 compiled graphs were found in it."),
-        (ALL_FOUND, {"new.so": b"1"}, "found in it, and 1 binaries were made anew."),
+        (ALL_FOUND, {"new.so": b"1"}, "found in it, and 1 shared libraries were made anew."),
     ],
 )
 def test_a_cache_that_lacks_something_is_cold_and_is_made_whole(

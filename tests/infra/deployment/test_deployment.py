@@ -15,7 +15,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from tests.infra.deployment.conftest import Deployment
+from tests.infra.deployment.deployed import Deployment
 from tests.infra.deployment.inventory import everything_of_the_project
 
 pytestmark = pytest.mark.slow
