@@ -31,16 +31,12 @@ class Project:
     workloads: Sequence[DeclaredWorkload]
     images: Mapping[str, ImageFolder]
     """The folders that become images, by name."""
-    folder: Path = ROOT
+    definitions: Path = ROOT / ".cache" / "definitions"
+    """Where compiled definitions are kept between one synth and the next."""
 
     @cached_property
     def names(self) -> Names:
         return Names(self.settings)
-
-    @property
-    def definitions(self) -> Path:
-        """Where compiled definitions are kept between one synth and the next."""
-        return self.folder / ".cache" / "definitions"
 
 
 def read_project(folder: Path = ROOT) -> Project:
@@ -62,7 +58,6 @@ def read_project(folder: Path = ROOT) -> Project:
         settings=settings,
         workloads=workloads,
         images=image_folders(folder / "containers", settings.images.base),
-        folder=folder,
     )
 
 

@@ -24,8 +24,8 @@ class IncompleteDefinition:
 def incomplete_definition(project: Project, declared: DeclaredWorkload) -> IncompleteDefinition:
     """Compile it, or take it from the synth before.
 
-    Raises DatasetError when declared data files are not there, CompilationError when the service would
-    not take a step's request, and DefinitionSizeError when it would not take the whole.
+    Raises DatasetError when declared data files are not there, CompilationError when the service
+    would not take a step's request, and DefinitionSizeError when it would not take the whole.
     """
     images = list(project.images)
     plan = plan_staging(

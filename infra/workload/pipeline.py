@@ -75,4 +75,4 @@ class TrainingPipeline(Construct):
 
 
 def _parallelism(most: int | None) -> dict[str, int] | None:
-    return None if most is None else {"maxParallelExecutionSteps": most}
+    return None if most is None else {"MaxParallelExecutionSteps": most}
