@@ -48,7 +48,7 @@ class TrainingPipeline(Construct):
         )
         definition = incomplete_definition(project, declared)
         self.assets = add_code_assets(stack, definition.plan)
-        self.data_uri = definition.plan.sources.data.replace(BUCKET, foundation.bucket.bucket_name)
+        self.data_uri = definition.plan.sources.data.replace(BUCKET, foundation.bucket_name)
         values = {
             "region": stack.region,
             "bucket": foundation.bucket.bucket_name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -108,6 +108,17 @@ class Assembly:
             if not name.startswith("ExportsOutput")
         }
 
+    def acknowledgements(self, stack: str) -> list[tuple[str, str]]:
+        """Findings that are accepted in one stack, each with its reason."""
+        metadata = json.loads((self.folder / f"{stack}.metadata.json").read_text())
+        return [
+            acknowledged
+            for entries in metadata.values()
+            for entry in entries
+            if entry["type"] == "aws:cdk:acknowledged-rules"
+            for acknowledged in entry["data"].items()
+        ]
+
     def _raw(self, stack: str) -> Iterator[Resource]:
         for logical_id, body in self.templates[stack]["Resources"].items():
             yield Resource(stack, logical_id, body["Type"], body.get("Properties", {}))
@@ -128,28 +139,21 @@ class Assembly:
         return {key: self._value(stack, item) for key, item in value.items()}
 
     def _call(self, stack: str, function: str, argument: Any) -> Any:
-        match function:
-            case "Ref":
-                return PSEUDO_PARAMETERS.get(argument) or self._reference(stack, argument)
-            case "Fn::GetAtt":
-                return self._attribute(stack, *argument)
-            case "Fn::ImportValue":
-                return self._exported(argument)
-            case "Fn::Join":
-                separator, parts = argument
-                return separator.join(self._value(stack, part) for part in parts)
-            case "Fn::Split":
-                separator, text = argument
-                return self._value(stack, text).split(separator)
-            case "Fn::Select":
-                index, items = argument
-                return self._value(stack, items)[int(index)]
-            case "Fn::Sub":
-                text, variables = argument
-                for name, item in variables.items():
-                    text = text.replace(f"${{{name}}}", self._value(stack, item))
-                return text.replace("${!", "${")
-        raise NotImplementedError(function)
+        calls: dict[str, Callable[[], Any]] = {
+            "Ref": lambda: PSEUDO_PARAMETERS.get(argument) or self._reference(stack, argument),
+            "Fn::GetAtt": lambda: self._attribute(stack, *argument),
+            "Fn::ImportValue": lambda: self._exported(argument),
+            "Fn::Join": lambda: argument[0].join(self._value(stack, argument[1])),
+            "Fn::Split": lambda: self._value(stack, argument[1]).split(argument[0]),
+            "Fn::Select": lambda: self._value(stack, argument[1])[int(argument[0])],
+            "Fn::Sub": lambda: self._substituted(stack, *argument),
+        }
+        return calls[function]()
+
+    def _substituted(self, stack: str, text: str, variables: Mapping[str, Any]) -> str:
+        for name, value in variables.items():
+            text = text.replace(f"${{{name}}}", self._value(stack, value))
+        return text.replace("${!", "${")
 
     def _reference(self, stack: str, logical_id: str) -> str:
         if logical_id == "AWS::StackId":
