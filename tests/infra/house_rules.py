@@ -37,7 +37,7 @@ def a_pipelines_name_is_one_that_sagemaker_takes(resource: Resource) -> Iterator
 
 
 def a_web_identity_is_of_certain_jobs(resource: Resource) -> Iterator[str]:
-    """With `aud` alone, every repository of GitHub could become the role; a `*` in `sub` is alike."""
+    """With `aud` alone, or with a pattern for `sub`, jobs of strangers could become the role."""
     if resource.type != "AWS::IAM::Role":
         return
     for statement in resource.properties["AssumeRolePolicyDocument"]["Statement"]:

@@ -14,6 +14,14 @@ import pytest
 from tests.infra import house_rules
 from tests.infra.assembly import Assembly, Resource
 
+CFN_LINT = Path(sys.executable).with_name("cfn-lint")
+VPC_ACTIONS = {
+    "ec2:CreateNetworkInterface",
+    "ec2:CreateNetworkInterfacePermission",
+    "ec2:DeleteNetworkInterface",
+}
+"""In a VPC, SageMaker and CodeBuild insist on these for every resource."""
+
 
 @pytest.mark.slow
 def test_the_cdk_and_cdk_nag_find_nothing(assembly: Assembly) -> None:
@@ -40,7 +48,7 @@ def test_every_acknowledged_finding_has_its_reason(assembly: Assembly) -> None:
 def test_cfn_lint_finds_nothing(assembly: Assembly) -> None:
     templates = [str(path) for path in sorted(assembly.folder.glob("*.template.json"))]
     linted = subprocess.run(
-        [sys.executable, "-m", "cfnlint", "--regions", "us-east-1", "--", *templates],
+        [str(CFN_LINT), "--regions", "us-east-1", "--", *templates],
         capture_output=True,
         text=True,
         check=False,
@@ -51,32 +59,32 @@ def test_cfn_lint_finds_nothing(assembly: Assembly) -> None:
 @pytest.mark.slow
 def test_parliament_finds_nothing_in_the_policies(assembly: Assembly) -> None:
     findings = [
-        f"{role.logical_id}: {issue}"
+        (role.stack, role.logical_id, issue, detail)
         for role in assembly.all_resources("AWS::IAM::Role")
         for policy in role.properties["Policies"]
-        for issue in _issues(policy["PolicyDocument"])
+        for issue, detail in _issues(policy["PolicyDocument"])
+        if not (issue == "RESOURCE_STAR" and VPC_ACTIONS.issuperset(detail))
     ]
     assert findings == []
 
 
 def test_parliament_catches_an_action_that_does_not_fit_its_resource() -> None:
-    statement = {
-        "Effect": "Allow",
-        "Action": ["s3:GetObject", "sagemaker:CreateMiracle"],
-        "Resource": "arn:aws:s3:::bucket",
-    }
-    issues = _issues({"Version": "2012-10-17", "Statement": [statement]})
-    assert sorted(issue.split(":")[0] for issue in issues) == [
-        "RESOURCE_MISMATCH",
-        "UNKNOWN_ACTION",
-    ]
+    def caught(action: str, resource: str) -> list[str]:
+        statement = {"Effect": "Allow", "Action": action, "Resource": resource}
+        issues = _issues({"Version": "2012-10-17", "Statement": [statement]})
+        return [issue for issue, _ in issues]
+
+    bucket = "arn:aws:s3:::bucket"
+    assert caught("s3:GetObject", bucket) == ["RESOURCE_MISMATCH"]
+    assert caught("sagemaker:CreateMiracle", bucket) == ["UNKNOWN_ACTION"]
+    assert caught("s3:GetObject", f"{bucket}/*") == []
 
 
-def _issues(document: dict[str, Any]) -> list[str]:
+def _issues(document: dict[str, Any]) -> list[tuple[str, Any]]:
     from parliament import analyze_policy_string  # type: ignore[import-untyped]  # noqa: PLC0415
 
     findings = analyze_policy_string(json.dumps(document)).findings
-    return [f"{finding.issue}: {finding.detail}" for finding in findings]
+    return [(finding.issue, finding.detail) for finding in findings]
 
 
 @pytest.mark.slow
