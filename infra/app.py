@@ -17,7 +17,7 @@ from infra.workload.substitution import DefinitionSizeError
 from pipelines.catalog.images import UnknownImageError
 from pipelines.datasets import DatasetError
 from pipelines.settings import SettingsError
-from pipelines.staging import ImageFolderError
+from pipelines.staging import ImageFolderError, MetricFunctionsError, OwnCodeError
 from pipelines.workload import WorkloadError
 
 BAD_INPUT = 2
@@ -27,6 +27,8 @@ REFUSALS = (
     DatasetError,
     DefinitionSizeError,
     ImageFolderError,
+    MetricFunctionsError,
+    OwnCodeError,
     SettingsError,
     UnknownImageError,
     WorkloadError,

@@ -11,14 +11,15 @@ def training_prefix(workload: str) -> str:
     return f"{PREFIX}/workloads/{workload}/training/"
 
 
+def checkpoints_prefix(workload: str) -> str:
+    """What training jobs leave for training jobs: checkpoints, and compiled code. Nobody else may
+    write here: what lies here is executed."""
+    return f"{PREFIX}/workloads/{workload}/checkpoints/"
+
+
 def executions_prefix(workload: str) -> str:
     """What processing jobs write: prepared data, gathered evidence, verdicts."""
     return f"{PREFIX}/workloads/{workload}/executions/"
-
-
-def checkpoints_prefix(workload: str) -> str:
-    """What SageMaker keeps for training jobs: checkpoints, and what their compilers made."""
-    return f"{PREFIX}/workloads/{workload}/checkpoints/"
 
 
 def data_prefix() -> str:

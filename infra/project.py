@@ -31,6 +31,8 @@ class Project:
     workloads: Sequence[DeclaredWorkload]
     images: Mapping[str, ImageFolder]
     """The folders that become images, by name."""
+    folder: Path
+    """That holds `workloads/` and `containers/`."""
     definitions: Path = ROOT / ".cache" / "definitions"
     """Where compiled definitions are kept between one synth and the next."""
 
@@ -57,6 +59,7 @@ def read_project(folder: Path = ROOT) -> Project:
     return Project(
         settings=settings,
         workloads=workloads,
+        folder=folder,
         images=image_folders(folder / "containers", settings.images.base),
     )
 

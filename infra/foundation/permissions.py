@@ -34,6 +34,7 @@ def training_statements(place: Place) -> list[Statement]:
     return [
         _read(place, [f"{PREFIX}/*"]),
         _write(place, [training_prefix("*"), checkpoints_prefix("*")]),
+        _delete(place, [checkpoints_prefix("*")]),
         *_job_statements(place, "TrainingJobs"),
     ]
 
@@ -154,6 +155,16 @@ def _write(place: Place, prefixes: Sequence[str]) -> Statement:
     return Statement(
         sid="WriteObjects",
         actions=["s3:AbortMultipartUpload", "s3:PutObject"],
+        resources=[f"{place.bucket_arn}/{prefix}*" for prefix in prefixes],
+        because=MANY_OBJECTS,
+    )
+
+
+def _delete(place: Place, prefixes: Sequence[str]) -> Statement:
+    """What a job takes out of its folder of checkpoints, SageMaker deletes in its name."""
+    return Statement(
+        sid="DeleteObjects",
+        actions=["s3:DeleteObject"],
         resources=[f"{place.bucket_arn}/{prefix}*" for prefix in prefixes],
         because=MANY_OBJECTS,
     )

@@ -10,7 +10,7 @@ from infra.workload.substitution import check_size
 from pipelines.datasets import raw_data
 from pipelines.definition.deployment import Network
 from pipelines.definition.standin import standin_deployment, standin_sources
-from pipelines.staging import StagingPlan, plan_staging
+from pipelines.staging import StagingPlan, check_metric_functions, plan_staging
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,15 +24,20 @@ class IncompleteDefinition:
 def incomplete_definition(project: Project, declared: DeclaredWorkload) -> IncompleteDefinition:
     """Compile it, or take it from the synth before.
 
-    Raises DatasetError when declared data files are not there, CompilationError when the service
-    would not take a step's request, and DefinitionSizeError when it would not take the whole.
+    Raises DatasetError when declared data files are not there, OwnCodeError when declared code is
+    not, MetricFunctionsError when the gate could not load a metric's function, CompilationError
+    when the service would not take a step's request, and DefinitionSizeError when it would not take
+    the whole.
     """
     images = list(project.images)
     plan = plan_staging(
         declared.workload,
         standin_deployment(images=images),
         raw_data(declared.workload.data, declared.path.parent),
+        declared.path.parent,
     )
+    requirements = project.folder / "containers" / "gate" / "requirements.txt"
+    check_metric_functions(declared.workload, plan.gate, requirements)
     text = compiled_definition(
         Recipe(
             workload=declared.workload,

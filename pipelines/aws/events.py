@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pipelines.aws.console import Job
-from pipelines.aws.executions import STEP_ENDED, ExecutionState, StepState
+from pipelines.aws.execution_state import STEP_ENDED, ExecutionState, StepState
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipelines.aws.errors import asking
-from pipelines.aws.executions import ExecutionState
+from pipelines.aws.execution_state import ExecutionState
 from pipelines.aws.object_store import S3ObjectStore
 from pipelines.aws.session import AwsSession
 

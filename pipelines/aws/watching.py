@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 
 from pipelines.aws.events import Event, events_between
-from pipelines.aws.executions import ExecutionState, read_execution
+from pipelines.aws.execution_state import ExecutionState
+from pipelines.aws.executions import read_execution
 from pipelines.aws.session import AwsSession
 
 POLL_SECONDS = 15.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,8 @@ def settings_option(command: Command) -> Command:
 
 def open_account(settings: Path) -> Account:
     """Read the settings and open a session; refuses what is wrong with either."""
+    # The SageMaker SDK, where it is used, turns on every note of boto3's on what it found where.
+    logging.getLogger("botocore").setLevel(logging.WARNING)
     with refusing(SettingsError, AwsError):
         declared = read_settings(settings)
         session = open_session(declared.region, declared.account)

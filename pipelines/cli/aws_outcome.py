@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from pipelines.aws.errors import AwsError, asking
-from pipelines.aws.executions import ExecutionState, StepState
+from pipelines.aws.execution_state import ExecutionState, StepState
 from pipelines.aws.logs import last_lines
 from pipelines.aws.session import AwsSession
 from pipelines.aws.verdict import fetch_verdict
@@ -58,10 +58,14 @@ def _write_page(state: ExecutionState, folder: Path) -> None:
 
 
 def _registered(session: AwsSession, arn: str) -> str:
-    with asking(f"read the model package {arn}"):
-        package = session.client("sagemaker").describe_model_package(ModelPackageName=arn)
-    group, version = arn.split("/")[-2:]
-    return f"{group}/{version}, {package.get('ModelApprovalStatus', 'without an approval status')}"
+    name = "/".join(arn.split("/")[-2:])
+    try:
+        with asking(f"read the model package {name}"):
+            package = session.client("sagemaker").describe_model_package(ModelPackageName=arn)
+    except AwsError as error:
+        # The verdict is known, and that a model was registered: its status does not undo that.
+        return f"{name} ({error})"
+    return f"{name}, {package.get('ModelApprovalStatus', 'without an approval status')}"
 
 
 def _exit_status(session: AwsSession, state: ExecutionState) -> int:

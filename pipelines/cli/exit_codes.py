@@ -26,7 +26,7 @@ TABLE = (
     (DECIDED, "done; an execution ended with a registered model"),
     (INTERNAL, "a defect in this program"),
     (REFUSED, "the input was refused before anything started"),
-    (STEP_FAILED, "a step of the execution failed"),
+    (STEP_FAILED, "a step of the execution, or the build of an image, failed"),
     (GATE_FAILED, "the gate failed the execution: no arm is sound, no model was registered"),
     (LOST, "an execution on SageMaker cannot be followed; `compilegate watch` re-attaches"),
     (INTERRUPTED, "interrupted; `compilegate run --resume` or `compilegate watch` goes on"),

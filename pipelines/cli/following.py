@@ -13,7 +13,7 @@ import click
 
 from pipelines.aws.errors import AwsError, VanishedError
 from pipelines.aws.events import Event, ExecutionEnded, ExecutionStarted, JobStarted, StepEnded
-from pipelines.aws.executions import pipeline_of
+from pipelines.aws.execution_state import pipeline_of
 from pipelines.aws.session import AwsSession
 from pipelines.aws.watching import POLL_SECONDS, follow
 from pipelines.cli import exit_codes

@@ -21,10 +21,12 @@ class LazyGroup(click.Group):
         "run": ("pipelines.cli.run", "Execute a workload or a definition on this machine."),
         "gate": ("pipelines.cli.gate", "Judge evidence that lies in a folder."),
         "executions": ("pipelines.cli.executions", "List executions, or show one."),
+        "plan": ("pipelines.cli.plan", "Say what a deployment changes and an execution costs."),
         "stage": ("pipelines.cli.stage", "Put a workload's raw data into the bucket."),
         "submit": ("pipelines.cli.submit", "Start an execution on SageMaker."),
         "watch": ("pipelines.cli.watch", "Follow an execution on SageMaker to its verdict."),
         "stop": ("pipelines.cli.stop", "Stop an execution on SageMaker."),
+        "images": ("pipelines.cli.images", "List the container images; build what is not there."),
         "models": ("pipelines.cli.models", "List registered models; approve or reject one."),
     }
 
@@ -61,4 +63,10 @@ def main() -> None:
       compilegate compile news-topics      what would SageMaker be given?
       compilegate run news-topics          run it here, and write a report
       compilegate models                   what was registered?
+
+    On SageMaker, once `make deploy` has brought it there:
+
+    \b
+      compilegate plan news-topics           what would change, and what would it cost?
+      compilegate submit news-topics --wait  run it, and follow it to the verdict
     """

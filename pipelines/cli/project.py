@@ -9,10 +9,20 @@ from typing import Any, TypeVar
 
 import click
 
-from pipelines.cli.refusal import refusing
+from pipelines.cli.refusal import Refusal, refusing
 from pipelines.datasets import DatasetError, raw_data
 from pipelines.definition.deployment import Deployment, local_deployment
-from pipelines.staging import ImageFolderError, StagingPlan, image_tags, plan_staging
+from pipelines.staging import (
+    ImageFolderError,
+    MetricFunctionsError,
+    OwnCodeError,
+    StagingPlan,
+    check_metric_functions,
+    gate_tree,
+    image_tags,
+    own_code,
+    plan_staging,
+)
 from pipelines.workload import Workload, WorkloadError, find_workload, read_workload
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -37,16 +47,20 @@ def workloads_option(command: Command) -> Command:
     )(command)
 
 
-def project_options(command: Command) -> Command:
-    """Add `--workloads` and `--containers` to a command."""
-    with_containers = click.option(
+def containers_option(command: Command) -> Command:
+    """Add `--containers` to a command."""
+    return click.option(
         "--containers",
         type=click.Path(path_type=Path),
         default="containers",
         show_default=True,
         help="Folder with one folder an image.",
     )(command)
-    return workloads_option(with_containers)
+
+
+def project_options(command: Command) -> Command:
+    """Add `--workloads` and `--containers` to a command."""
+    return workloads_option(containers_option(command))
 
 
 def load_workload(name_or_path: str, workloads: Path) -> tuple[Workload, Path]:
@@ -73,6 +87,19 @@ def plan_locally(
             f"--containers: {project.containers} has no image folder "
             f"{' and no '.join(sorted(missing))} with a requirements.txt"
         )
-    with refusing(DatasetError, OSError):
+    with refusing(DatasetError, OwnCodeError, OSError):
         data = raw_data(workload.data, path.parent)
-        return deployment, plan_staging(workload, deployment, data)
+        return deployment, plan_staging(workload, deployment, data, path.parent)
+
+
+def check_functions(workload: Workload, path: Path, project: Project) -> None:
+    """Refuse metric functions of the workload's own that the gate could not load."""
+    requirements = project.containers / "gate" / "requirements.txt"
+    try:
+        check_metric_functions(
+            workload,
+            gate_tree(own_code(workload.gate.code, path.parent)),
+            requirements if requirements.is_file() else None,
+        )
+    except (MetricFunctionsError, OwnCodeError, OSError) as error:
+        raise Refusal("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from error

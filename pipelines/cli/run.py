@@ -14,7 +14,13 @@ from pipelines.cli.home import home_option
 from pipelines.cli.outcome import show_outcome
 from pipelines.cli.parameters import name_value_pairs, parameter_option, parameter_pairs
 from pipelines.cli.progress import ProgressLines
-from pipelines.cli.project import Project, load_workload, plan_locally, project_options
+from pipelines.cli.project import (
+    Project,
+    check_functions,
+    load_workload,
+    plan_locally,
+    project_options,
+)
 from pipelines.cli.refusal import Refusal, refusing
 from pipelines.datasets import DatasetError, cache_folder
 from pipelines.local import (
@@ -148,6 +154,7 @@ def _name(workload: str | None, definition: Path | None, project: Project) -> st
 def _compiled(workload: str, project: Project, home: Path) -> _Pipeline:
     declared, path = load_workload(workload, project.workloads)
     deployment, plan = plan_locally(declared, path, project)
+    check_functions(declared, path, project)
     with refusing(DatasetError, LocalRunError, OSError):
         plan.put(ObjectStore(home.resolve() / "s3"), cache_folder(), click.echo)
     from pipelines.definition.compilation import (  # noqa: PLC0415  takes seconds to import

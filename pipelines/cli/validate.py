@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.cli.project import load_workload, workloads_option
+from pipelines.cli.project import Project, check_functions, load_workload, project_options
 from pipelines.workload import Schedule, Workload
 from pipelines.workload.schedule import Rate, next_times, read_expression, read_time_zone
 
@@ -18,14 +18,16 @@ if TYPE_CHECKING:
 
 @click.command("validate")
 @click.argument("workload", metavar="NAME|FILE")
-@workloads_option
-def command(workload: str, workloads: Path) -> None:
+@project_options
+def command(workload: str, workloads: Path, containers: Path) -> None:
     """Check a workload file, and do nothing else.
 
     Every problem is one line that names the file, the key, what was found and what is allowed.
+    Metric functions of your own are imported as the gate's job will import them.
     A margin that the declared seeds can hardly show is valid, and said to be so.
     """
     declared, path = load_workload(workload, workloads)
+    check_functions(declared, path, Project(workloads=workloads, containers=containers))
     click.echo(f"{path}: valid: {_description(declared)}")
     if declared.schedule is not None:
         click.echo(f"{path}: {schedule_sentence(declared.schedule, datetime.now(UTC))}")

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from pipelines.aws.errors import AwsError
-from pipelines.aws.executions import is_execution_arn, latest_executions, region_of
+from pipelines.aws.execution_state import is_execution_arn, region_of
+from pipelines.aws.executions import latest_executions
 from pipelines.aws.session import AwsSession, open_session
 from pipelines.cli.account import open_account, settings_option
 from pipelines.cli.following import poll_option, show_execution

@@ -13,7 +13,8 @@ Pure but for `evidence_folders` and `experiment_file`, which read files. The pat
     settling            an undecided one      -> how many seeds or examples would decide it
     resolution          a comparison, or plan -> could the margin be shown at all?
     effects             candidate, control    -> the compiler's share, and the rest's
-    speed               step times            -> does it train faster?
+    arm_speed           step times            -> how fast one arm trained         (compile_time)
+    speed               two of them           -> is it faster by enough?  (speedup, repayment)
     multiplicity        several candidates    -> the confidence that each one needs
     cost                seconds, prices       -> what it took, when that is repaid (cost_figures)
     decision            all of these          -> which arm's model is released

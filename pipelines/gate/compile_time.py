@@ -44,14 +44,14 @@ class CompileTimes:
 
     @property
     def state(self) -> CompileState:
-        """What this execution's jobs started from: warm only when all of them did."""
-        here_cold = self.cold is not None and not self.cold.earlier
-        return CompileState.COLD if here_cold or self.warm is None else CompileState.WARM
+        """What a retraining like these starts from: warm as soon as one of them did, since what
+        it found is there for the next one too."""
+        return CompileState.COLD if self.warm is None else CompileState.WARM
 
     @property
     def seconds(self) -> float:
-        """Compile seconds in that state: what a retraining like these pays."""
-        counted = self.cold if self.state is CompileState.COLD else self.warm
+        """Compile seconds in that state: what each retraining pays."""
+        counted = self.cold if self.warm is None else self.warm
         return 0.0 if counted is None else counted.seconds
 
 

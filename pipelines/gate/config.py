@@ -150,6 +150,9 @@ class GateSettings(_Strict):
     """Of each interval; non-inferiority is judged on the one-sided bound at this level."""
     min_speedup: float = Field(default=1.20, ge=1.0, allow_inf_nan=False)
     """Steady-state samples per second, candidate over baseline, that a candidate must reach."""
+    repaid_within_runs: float = Field(default=1.0, gt=0, le=1e6, allow_inf_nan=False)
+    """Compilation must be repaid within so many times the length of the runs that are judged: more
+    than one where the real training is that much longer than these."""
     max_recompilations: int = Field(default=0, ge=0)
     parity: ParitySettings = ParitySettings()
 

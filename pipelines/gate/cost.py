@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from pipelines.gate.arm_speed import measure_arm
 from pipelines.gate.config import ArmDeclaration, Experiment
 from pipelines.gate.cost_figures import (
     Amount,
@@ -26,7 +27,6 @@ from pipelines.gate.examination import Examined
 from pipelines.gate.foreign_text import clipped
 from pipelines.gate.reasons import Code, Outcome
 from pipelines.gate.settling import rounded_up
-from pipelines.gate.speed import measure_arm
 from pipelines.gate.verdict import CandidateVerdict, MetricJudgement, SpeedJudgement
 from training.evidence import Evidence, EvidenceRecord
 

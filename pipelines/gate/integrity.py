@@ -21,12 +21,12 @@ from training.evidence import (
     Evidence,
     EvidenceError,
     EvidenceRecord,
-    ParityErrors,
     Steps,
     column_digests,
+    outputs_digest,
 )
 
-REQUIRED_DIGESTS = ("data", "model", "examples", "steps")
+REQUIRED_DIGESTS = ("data", "model", "examples", "outputs", "steps")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 MOST_SECONDS = 1e8
@@ -67,7 +67,7 @@ def check_record(record: EvidenceRecord, expected: Expectation) -> tuple[Reason,
     return (
         *identity,
         *_check_scalars(evidence, expected),
-        *_check_digests(evidence, record.steps, record.parity, expected.seed),
+        *_check_digests(record, expected.seed),
         *_check_compiler(evidence, expected),
         *_check_recipe(evidence, expected),
         *_check_steps(evidence, record.steps, expected.seed),
@@ -111,11 +111,10 @@ def _check_scalars(evidence: Evidence, expected: Expectation) -> Iterator[Reason
             )
 
 
-def _check_digests(
-    evidence: Evidence, steps: Steps, parity: ParityErrors | None, seed: int
-) -> Iterator[Reason]:
-    """That of the examples is checked with them, since it takes readable ids."""
-    required = (*REQUIRED_DIGESTS, *(() if parity is None else ("parity",)))
+def _check_digests(record: EvidenceRecord, seed: int) -> Iterator[Reason]:
+    """That of the example ids is checked with them, since it takes readable ids."""
+    evidence = record.evidence
+    required = (*REQUIRED_DIGESTS, *(() if record.parity is None else ("parity",)))
     for name in required:
         if not SHA256.fullmatch(evidence.digests.get(name, "")):
             yield failure(
@@ -123,14 +122,16 @@ def _check_digests(
                 f"Seed {seed}: evidence.json has no sha256 of {name!r} among its digests.",
                 seed=seed,
             )
-    found = column_digests(steps, None, parity)
-    for name in ("steps", "parity"):
+    found = column_digests(record.steps, None, record.parity)
+    if record.examples is not None:
+        found["outputs"] = outputs_digest(record.examples)
+    for name, file in (("steps", "steps"), ("outputs", "examples"), ("parity", "parity")):
         # A digest of parity errors that are not there is one that differs as well.
         if name in evidence.digests and evidence.digests[name] != found.get(name):
             yield failure(
                 Code.DIGEST_DIFFERS,
-                f"Seed {seed}: the columns of {name}.npz are not those whose digest evidence.json "
-                "holds.",
+                f"Seed {seed}: the columns of {file}.npz are not those whose digest evidence.json "
+                f"holds ({name}).",
                 seed=seed,
             )
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from pipelines.gate.agreement import Replicate
+from pipelines.gate.arm_speed import ArmSpeed, measure_arm
 from pipelines.gate.config import Experiment, GateSettings
 from pipelines.gate.confounds import find_confounds, undeclared
 from pipelines.gate.cost import cost_of
@@ -29,7 +30,7 @@ from pipelines.gate.reasons import (
     worst,
 )
 from pipelines.gate.resolution import below_resolution
-from pipelines.gate.speed import ArmSpeed, judge_speed, measure_arm
+from pipelines.gate.speed import judge_speed
 from pipelines.gate.verdict import (
     BaselineVerdict,
     CandidateVerdict,
@@ -250,8 +251,8 @@ def _judge_speed(
     return judge_speed(
         measured.baseline_speed,
         measured.speed,
-        min_speedup=settings.min_speedup,
-        confidence=confidence,
+        settings,
+        confidence,
     )
 
 

@@ -17,11 +17,11 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from pipelines.gate.agreement import Replicate
+from pipelines.gate.arm_speed import steady_seconds
 from pipelines.gate.config import Experiment
 from pipelines.gate.foreign_text import clipped
 from pipelines.gate.integrity import MOST_BYTES, unusable
 from pipelines.gate.metrics import MetricUndefinedError, MetricValues
-from pipelines.gate.speed import steady_seconds
 from training.evidence import EvidenceError, EvidenceRecord, Examples, FloatArray
 
 SCHEMA_VERSION: Final = 1

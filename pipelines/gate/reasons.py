@@ -107,6 +107,7 @@ class Code(StrEnum):
 
     SPEED_FASTER = "speed.faster"
     SPEED_BELOW_MINIMUM = "speed.below_minimum"
+    SPEED_NOT_REPAID = "speed.not_repaid"
     SPEED_UNDECIDED = "speed.undecided"
     SPEED_UNMEASURED = "speed.unmeasured"
 

@@ -102,15 +102,24 @@ class SpeedJudgement:
     speedup: Interval
     """Steady-state samples per second, candidate over baseline."""
     min_speedup: float
+    """As declared."""
+    required_speedup: float | None
+    """What decides: the larger of min_speedup and the speed-up at which a run of
+    repaid_within_steps ends no later than the baseline's, compilation included. None: no speed-up
+    would do, since compiling alone takes as long as the baseline's whole run."""
+    repaid_within_steps: int
+    repaid_compile_state: CompileState
+    """What the compilation to repay starts from: warm as soon as that was measured."""
+    repaid_compile_seconds: float
     conditional_on_run: bool
     """True when there is one replicate: the interval then covers the steps of that run only."""
     baseline_samples_per_second: float
     candidate_samples_per_second: float
     baseline_compile_seconds: float
     candidate_compile_seconds: float
-    """In the state that this execution's jobs started from; what break-even counts."""
+    """In the state that `compile_state` names; what break-even counts."""
     compile_state: CompileState
-    """What the candidate's jobs started from: warm when all found their graphs in the cache."""
+    """What a retraining starts from: warm as soon as one job found its graphs in the cache."""
     compile_cold: CompileTime | None
     compile_warm: CompileTime | None
     """The candidate's; None where that state was not measured."""

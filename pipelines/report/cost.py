@@ -53,19 +53,31 @@ def candidate_rows(candidate: CandidateCost) -> list[tuple[str, str]]:
 
 def what_settles_it(candidate: CandidateCost) -> str:
     """What it takes to settle what is undecided, and its cost; empty where nothing would."""
-    ways = []
-    if (seeds := candidate.more_seeds) is not None:
-        ways.append(
-            f"about {seeds.seeds} more seed{'' if seeds.seeds == 1 else 's'}, "
-            f"{_jobs(2 * seeds.seeds)}: {amount(seeds.amount)} of machine time"
-        )
-    if (examples := candidate.more_examples) is not None:
-        ways.append(
-            f"about {examples.examples:,} validation examples ({examples.growth:.1f} times as "
-            f"many), on which all its jobs and the baseline's run again: {amount(examples.amount)} "
-            "of machine time, and what the examples cost"
-        )
-    return "; or ".join(ways)
+    ways = (more_seeds(candidate), more_examples(candidate))
+    return "; or ".join(way for way in ways if way)
+
+
+def more_seeds(candidate: CandidateCost) -> str:
+    """The seeds that would settle it; empty where seeds would not."""
+    more = candidate.more_seeds
+    if more is None:
+        return ""
+    return (
+        f"about {more.seeds} more seed{'' if more.seeds == 1 else 's'}, "
+        f"{_jobs(2 * more.seeds)}: {amount(more.amount)} of machine time"
+    )
+
+
+def more_examples(candidate: CandidateCost) -> str:
+    """The validation examples that would settle it; empty where examples would not."""
+    more = candidate.more_examples
+    if more is None:
+        return ""
+    return (
+        f"about {more.examples:,} validation examples ({more.growth:.1f} times as many), on which "
+        f"all its jobs and the baseline's run again: {amount(more.amount)} of machine time, and "
+        "what the examples cost"
+    )
 
 
 def amount(value: Amount) -> str:

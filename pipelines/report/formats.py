@@ -66,6 +66,18 @@ def compilation(time: CompileTime | None, state: CompileState) -> str:
     return f"{seconds(time.seconds)} {state} (first step {seconds(time.first_step_seconds)}{whose})"
 
 
+def asked_for(speed: SpeedJudgement) -> str:
+    """The declared minimum, and what it takes to repay compilation where that is more."""
+    minimum, required = times(speed.min_speedup), speed.required_speedup
+    if required is not None and required <= speed.min_speedup:
+        return minimum
+    more = "no speed-up is enough" if required is None else times(required)
+    return (
+        f"{minimum}, and {more} to repay {speed.repaid_compile_state} compilation within "
+        f"{count(speed.repaid_within_steps)} steps"
+    )
+
+
 def compilations(speed: SpeedJudgement) -> str:
     """Cold and warm compile seconds of a candidate, in one line."""
     states = ((speed.compile_cold, CompileState.COLD), (speed.compile_warm, CompileState.WARM))

@@ -55,7 +55,8 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
     ),
     (
         "speed-up",
-        "Training samples per second once compilation is over, candidate over baseline.",
+        "Training samples per second once compilation is over, candidate over baseline. It must "
+        "reach the declared minimum, and be enough for one run to repay its compilation.",
     ),
     (
         "break-even",

@@ -160,13 +160,14 @@ def _metric_strip(arm: str, metric: MetricJudgement, floor: NoiseFloor | None) -
 
 def _speed_strip(arm: str, speed: SpeedJudgement) -> Markup:
     interval = speed.speedup
+    limit = speed.required_speedup or speed.min_speedup
     return interval_strip(
         Strip(
             estimate=interval.estimate,
             lower=interval.lower,
             upper=interval.upper,
-            limit=speed.min_speedup,
-            limit_label=f"asked for {formats.times(speed.min_speedup)}",
+            limit=limit,
+            limit_label=f"asked for {formats.times(limit)}",
             reference=1.0,
             reference_label="same speed",
             higher_is_better=True,
@@ -177,7 +178,7 @@ def _speed_strip(arm: str, speed: SpeedJudgement) -> Markup:
         title=f"Speed-up of {arm}",
         description=(
             f"{interval.estimate:.2f} times, interval from {interval.lower:.2f} to "
-            f"{interval.upper:.2f}; asked for {speed.min_speedup:.2f}."
+            f"{interval.upper:.2f}; asked for {formats.asked_for(speed)}."
         ),
         identity=f"{arm}-speed",
     )

@@ -141,8 +141,11 @@ def _speed(speed: SpeedJudgement) -> str:
         (
             "Speed-up",
             f"{formats.times(interval.estimate)} ({formats.times(interval.lower)} to "
-            f"{formats.times(interval.upper)}{scope}), asked for "
-            f"{formats.times(speed.min_speedup)}: {speed.outcome}",
+            f"{formats.times(interval.upper)}{scope}): {speed.outcome}",
+        ),
+        (
+            "Asked for",
+            formats.asked_for(speed),
         ),
         (
             "Samples per second",

@@ -23,6 +23,8 @@ SCHEMA_VERSION: Final = 1
 MOST_SUBJECT = 100
 """What Amazon SNS takes as a subject: 100 characters of ASCII, on one line."""
 MOST_CANDIDATES = 20
+MOST_REMEDY = 600
+"""Characters; it may name two ways, each with its cost."""
 MOST_REASONS = 8
 """Of one candidate. A mail is to be read; the report has the rest."""
 
@@ -96,7 +98,7 @@ def _candidate(verdict: Verdict, candidate: CandidateVerdict) -> list[str]:
         f"{clipped(candidate.arm)} {verb} {_IN_WORDS[candidate.outcome]}.",
         *_why(deciding),
         "  What to do:",
-        *(f"  - {clipped(remedy)}" for remedy in remedies(verdict, candidate)),
+        *(f"  - {clipped(remedy, MOST_REMEDY)}" for remedy in remedies(verdict, candidate)),
     ]
 
 

@@ -25,6 +25,10 @@ _BY_CODE = {
     Code.SPEED_UNDECIDED: _BENCHMARK_LONGER,
     Code.SPEED_UNMEASURED: _BENCHMARK_LONGER,
     Code.SPEED_BELOW_MINIMUM: "Give it a larger `batch_size`, or accept less in `min_speedup`.",
+    Code.SPEED_NOT_REPAID: (
+        "Keep the compile cache on, train longer, or say in `repaid_within_runs` how many times as "
+        "long the real training is."
+    ),
     Code.ARM_FAILED: "Read the log of the job that failed, and correct the arm.",
 }
 _BY_SUBJECT = {
@@ -42,7 +46,7 @@ _EVIDENCE = "Its evidence cannot be trusted: read the logs of its training jobs,
 
 def remedies(verdict: Verdict, candidate: CandidateVerdict) -> list[str]:
     """What can be done, the likeliest first: a sentence each, and at last how to do without it."""
-    more_seeds = _more_seeds(verdict, candidate.arm)
+    settling = _settling(verdict, candidate.arm)
     found = [
         remedy
         for remedy in (
@@ -50,23 +54,20 @@ def remedies(verdict: Verdict, candidate: CandidateVerdict) -> list[str]:
             for reason in candidate.reasons
             if reason.outcome is candidate.outcome
         )
-        # What seeds would settle has its own line, with what they cost.
-        if not (more_seeds and remedy == _MORE_EVIDENCE)
+        # What more evidence would settle has its own line, with what that costs.
+        if not (settling and remedy == _MORE_EVIDENCE)
     ]
-    return [*more_seeds, *dict.fromkeys(found), _do_without(verdict, candidate)]
+    return [*settling, *dict.fromkeys(found), _do_without(verdict, candidate)]
 
 
 def _remedy(code: Code) -> str:
     return _BY_CODE.get(code) or _BY_SUBJECT.get(code.partition(".")[0], _EVIDENCE)
 
 
-def _more_seeds(verdict: Verdict, arm: str) -> list[str]:
+def _settling(verdict: Verdict, arm: str) -> list[str]:
     figures = () if verdict.cost is None else verdict.cost.candidates
-    return [
-        f"Add to `seeds`: {cost.more_seeds(item)}."
-        for item in figures
-        if item.arm == arm and item.more_seeds is not None
-    ]
+    ways = [cost.what_settles_it(item) for item in figures if item.arm == arm]
+    return [f"To settle it, add {way}." for way in ways if way]
 
 
 def _do_without(verdict: Verdict, candidate: CandidateVerdict) -> str:

@@ -14,8 +14,9 @@ from pipelines.catalog import Price, price_of
 from pipelines.datasets import RawData
 from pipelines.datasets.raw_data import Announce
 from pipelines.definition.deployment import PREFIX, Deployment, Sources
-from pipelines.gate.config import ArmDeclaration, Experiment
+from pipelines.gate.config import ArmDeclaration, Experiment, GateSettings
 from pipelines.staging.object_store import ObjectStore
+from pipelines.staging.own_code import own_code
 from pipelines.staging.source_tree import SourceTree, gate_tree, training_tree
 from pipelines.workload import Workload
 from pipelines.workload.declaration import BASELINE, Arm
@@ -51,9 +52,16 @@ class StagingPlan:
                 placing.content(f"{self.sources.data}/{name}", path.read_bytes)
 
 
-def plan_staging(workload: Workload, deployment: Deployment, data: RawData) -> StagingPlan:
-    """Where everything will lie. Nothing is fetched or written."""
-    training, gate, experiment = training_tree(), gate_tree(), experiment_file(workload)
+def plan_staging(
+    workload: Workload, deployment: Deployment, data: RawData, folder: Path
+) -> StagingPlan:
+    """Where everything will lie. Nothing is fetched or written.
+
+    `folder` is that of the workload's file. Raises OwnCodeError when code that it names there
+    cannot be taken.
+    """
+    training, experiment = training_tree(), experiment_file(workload)
+    gate = gate_tree(own_code(workload.gate.code, folder))
     digests = {
         "training": training.digest[:DIGEST_LENGTH],
         "gate": gate.digest[:DIGEST_LENGTH],
@@ -97,7 +105,7 @@ def experiment_of(workload: Workload) -> Experiment:
             for name, arm in workload.arms.items()
         },
         seeds=list(workload.seeds),
-        settings=workload.gate,
+        settings=GateSettings.model_validate(workload.gate.model_dump(exclude={"code"})),
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
 PROJECT = Path(__file__).resolve().parents[2]
 """The folder that holds `pipelines/` and `training/`."""
@@ -67,8 +68,8 @@ def training_tree() -> SourceTree:
     return SourceTree(_files(["training"]))
 
 
-def gate_tree() -> SourceTree:
-    """What runs in the gate's container, for every workload.
+def gate_tree(own_code: Mapping[str, bytes] = MappingProxyType({})) -> SourceTree:
+    """What runs in the gate's container: the same for every workload, but for code of its own.
 
     It is a tree of its own, so that a changed rule of the gate does not train anything again.
     """
@@ -84,6 +85,7 @@ def gate_tree() -> SourceTree:
                 "training/evidence",
             ]
         )
+        | dict(own_code)
     )
 
 

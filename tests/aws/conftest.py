@@ -1,28 +1,14 @@
-"""A server that stands in for AWS, started once; every test finds it empty."""
+"""An account with a deployed workload, and a checkout of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.aws import scripted
 from tests.aws.deployed import Deployed, deploy
-from tests.aws_server.client import PROJECT, AwsServer, running_server
-
-
-@pytest.fixture(scope="session")
-def _server() -> Iterator[AwsServer]:
-    with running_server() as server:
-        yield server
-
-
-@pytest.fixture
-def aws(_server: AwsServer) -> AwsServer:
-    """An account with nothing in it."""
-    _server.reset()
-    return _server
+from tests.aws_server.client import PROJECT, AwsServer
 
 
 @pytest.fixture

@@ -24,6 +24,9 @@ FOUNDATION = {
     "TrainingRoleArn": f"{ROLE}-training",
     "ProcessingRoleArn": f"{ROLE}-processing",
     "PipelineRoleArn": f"{ROLE}-pipeline",
+    "RepositoryUriTraining": f"{REGISTRY}/training",
+    "RepositoryUriTrainingCompiler": f"{REGISTRY}/training-compiler",
+    "RepositoryUriGate": f"{REGISTRY}/gate",
     "NotificationTopicArn": f"arn:aws:sns:{REGION}:{ACCOUNT}:compilegate-notifications",
 }
 IMAGES = {

@@ -7,6 +7,8 @@ from botocore.exceptions import ClientError
 
 from tests.aws_server.client import AwsServer
 
+pytestmark = pytest.mark.slow
+
 ROLE = "arn:aws:iam::123456789012:role/pipeline"
 
 

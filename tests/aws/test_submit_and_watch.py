@@ -16,6 +16,8 @@ from tests.aws.command import COMMAND, compilegate, environment
 from tests.aws.deployed import BUCKET, PIPELINE, Deployed
 from tests.aws.scripted import cached, condition, fail, frame, job, register, verdict
 
+pytestmark = pytest.mark.slow
+
 PREPARE = job("Prepare", "Processing", 0, 60)
 BASELINE = job("Train-baseline-7", "Training", 61, 200)
 COMPILED = job("Train-compiled-7", "Training", 61, 160)
@@ -27,7 +29,6 @@ def times_left_out(text: str) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines()]
 
 
-@pytest.mark.slow
 def test_a_candidate_that_passes_is_followed_to_its_model(
     deployed: Deployed, project: Path
 ) -> None:
@@ -67,7 +68,6 @@ def test_a_candidate_that_passes_is_followed_to_its_model(
     ]
 
 
-@pytest.mark.slow
 def test_a_standing_baseline_is_a_success_and_the_cache_is_named(
     deployed: Deployed, project: Path
 ) -> None:
@@ -85,7 +85,6 @@ def test_a_standing_baseline_is_a_success_and_the_cache_is_named(
     assert "compiled: fail" in lines
 
 
-@pytest.mark.slow
 def test_a_failed_step_is_explained_with_its_log(deployed: Deployed, project: Path) -> None:
     logs, group = deployed.server.client("logs"), "/aws/sagemaker/TrainingJobs"
     stream = "pipelines-train-baseline-7/algo-1-1"
@@ -113,7 +112,6 @@ def test_a_failed_step_is_explained_with_its_log(deployed: Deployed, project: Pa
     assert "ExecuteUserScriptError" in page.read_text()
 
 
-@pytest.mark.slow
 def test_a_gate_that_finds_no_sound_arm_has_a_status_of_its_own(
     deployed: Deployed, project: Path
 ) -> None:
@@ -127,7 +125,6 @@ def test_a_gate_that_finds_no_sound_arm_has_a_status_of_its_own(
     assert "compiled: fail" in done.stdout
 
 
-@pytest.mark.slow
 def test_ctrl_c_leaves_the_execution_to_itself(deployed: Deployed, project: Path) -> None:
     deployed.script(frame("Executing", job("Prepare", "Processing", 0)))
     arn = deployed.start()
@@ -150,7 +147,6 @@ def test_ctrl_c_leaves_the_execution_to_itself(deployed: Deployed, project: Path
     assert deployed.server.calls("StopPipelineExecution") == []
 
 
-@pytest.mark.slow
 def test_stop_stops_and_watch_tells(deployed: Deployed, project: Path) -> None:
     deployed.script(frame("Executing", job("Prepare", "Processing", 0)))
     arn = deployed.start()
@@ -160,7 +156,6 @@ def test_stop_stops_and_watch_tells(deployed: Deployed, project: Path) -> None:
     assert "execution execution001: stopped" in done.stderr
 
 
-@pytest.mark.slow
 def test_raw_data_is_staged_once_and_changed_data_is_passed_on(
     deployed: Deployed, project: Path
 ) -> None:
@@ -180,7 +175,6 @@ def test_raw_data_is_staged_once_and_changed_data_is_passed_on(
     assert len(deployed.server.calls("S3:PUT")) == writes
 
 
-@pytest.mark.slow
 def test_one_token_starts_one_execution(deployed: Deployed, project: Path) -> None:
     given = ("submit", "topics", "-p", "Data=s3://elsewhere/data", "--token", "run 17")
     arns = {compilegate(deployed.server, project, *given).stdout for _ in range(2)}

@@ -13,6 +13,7 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.moto_api._internal.models import moto_api_backend
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
+from tests.aws_server.builds import Builds
 from tests.aws_server.executions import Executions
 from tests.aws_server.faults import Faults, ServiceError
 from tests.aws_server.quotas import Quotas
@@ -31,6 +32,7 @@ class Application:
     def _reset(self) -> None:
         moto_api_backend.reset()
         self.executions = Executions(DEFAULT_ACCOUNT_ID)
+        self.builds = Builds(DEFAULT_ACCOUNT_ID)
         self.faults = Faults()
         self.quotas = Quotas()
         self.calls: list[dict[str, Any]] = []
@@ -52,7 +54,7 @@ class Application:
     def _own(self, operation: str) -> Callable[[dict[str, Any], str], dict[str, Any]] | None:
         if operation == "ListServiceQuotas":
             return self.quotas.list_quotas
-        return self.executions.operations.get(operation)
+        return {**self.executions.operations, **self.builds.operations}.get(operation)
 
     def _administer(self, path: str, body: bytes) -> Any:
         given = json.loads(body or b"null")
@@ -61,6 +63,8 @@ class Application:
                 self._reset()
             case "scripts":
                 self.executions.scripts[given["pipeline"]] = given["frames"]
+            case "build-scripts":
+                self.builds.scripts[given["project"]] = given["frames"]
             case "faults":
                 self.faults.add(**given)
             case "quotas":

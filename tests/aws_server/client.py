@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +49,7 @@ class AwsServer:
 
     def client(self, service: str) -> Any:
         """A boto3 client of it."""
-        return boto3.client(
-            service,
-            endpoint_url=self.url,
-            region_name=REGION,
-            aws_access_key_id="AKIAIOSFODNN7EXAMPLE",
-            aws_secret_access_key="test",
-        )
+        return _client(self.url, service)
 
     def reset(self) -> None:
         self._post("reset", None)
@@ -62,6 +57,10 @@ class AwsServer:
     def script(self, pipeline: str, frames: Sequence[dict[str, Any]]) -> None:
         """What executions of that pipeline do that start from now on."""
         self._post("scripts", {"pipeline": pipeline, "frames": list(frames)})
+
+    def script_builds(self, project: str, *frames: dict[str, Any]) -> None:
+        """What builds of that CodeBuild project do that start from now on."""
+        self._post("build-scripts", {"project": project, "frames": list(frames)})
 
     def fail(self, operation: str, code: str, **how: Any) -> None:
         """Let an operation fail; see `faults.Faults.add`."""
@@ -81,6 +80,18 @@ class AwsServer:
             f"{self.url}/stand-in/{what}", data=json.dumps(document).encode(), method="POST"
         )
         urllib.request.urlopen(request).close()  # noqa: S310
+
+
+@cache
+def _client(url: str, service: str) -> Any:
+    """Made once: a client takes longer to make than most of what it is asked."""
+    return boto3.client(
+        service,
+        endpoint_url=url,
+        region_name=REGION,
+        aws_access_key_id="AKIAIOSFODNN7EXAMPLE",
+        aws_secret_access_key="test",
+    )
 
 
 @contextmanager

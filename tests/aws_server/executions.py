@@ -3,7 +3,8 @@
 A frame is `{"status": "Executing", "steps": [STEP, ...], "failure": "..."}`; a STEP is what
 ListPipelineExecutionSteps answers, with StartTime and EndTime in seconds since the execution's
 start. Each DescribePipelineExecution moves an execution to its next frame and the last one stays.
-A frame `{"gone": true}` is an execution that was deleted. A pipeline without a script has
+A frame `{"gone": true}` is an execution that was deleted, one with `"unlisted": true` is not on the
+list of executions yet. A pipeline without a script has
 executions that are Executing until they are stopped.
 """
 
@@ -117,6 +118,7 @@ class Executions:
                 "PipelineExecutionStatus": execution.frame.get("status", "Failed"),
             }
             for execution in mine
+            if not execution.frame.get("unlisted")
         ]
         return _page("PipelineExecutionSummaries", summaries, request)
 

@@ -255,13 +255,43 @@ def test_a_compiled_candidate_proves_that_its_compiler_ran(tmp_path: Path) -> No
     assert candidate["parity"]["answer"] == "pass"
     assert 0 < candidate["parity"]["worst"]["ratio"] < candidate["parity"]["limit"]
 
+    # The step cache left aside, the jobs run again, and start from what these compiled.
+    assert candidate["speed"]["compile_cold"]["earlier"] is False
+    again = folder.run("--no-cache")
+    assert again.returncode == 0, again.stdout + again.stderr
+    (report,) = set(folder.reports()) - {report}
+    (candidate,) = json.loads((report.parent / "verdict.json").read_text())["candidates"]
+    speed = candidate["speed"]
+    assert (speed["compile_state"], speed["compile_warm"]["jobs"]) == ("warm", 2)
+    assert speed["compile_cold"]["earlier"] is True
+
+
+OWN_METRIC = """
+def certain(examples):
+    return (examples.scores.max(axis=1) > 0.4).astype(float)
+"""
+OWN_METRIC_AND_SLICES = """
+[gate.metrics.certain]
+direction = "higher"
+margin = 0.9
+function = "own_metrics.certain"
+
+[[gate.slices]]
+column = "region"
+metric = "accuracy"
+margin = 0.6
+min_examples = 9
+"""
+
 
 @pytest.mark.slow
-def test_a_category_of_the_validation_data_is_judged_as_a_slice(folder: Folder) -> None:
+def test_slices_and_a_metric_of_one_s_own_reach_the_gate_and_its_report(folder: Folder) -> None:
+    """The columns travel with the data, the function with the gate's program."""
     declared = folder.path / "tiny.toml"
     text = declared.read_text().replace("sequence_length", 'slices = ["region"]\nsequence_length')
-    part = '[[gate.slices]]\ncolumn = "region"\nmetric = "accuracy"\nmargin = 0.6\nmin_examples = 9'
-    declared.write_text(f"{text}\n{part}\n")
+    text = text.replace("[gate]", '[gate]\ncode = ["own_metrics.py"]')
+    declared.write_text(text + OWN_METRIC_AND_SLICES)
+    (folder.path / "own_metrics.py").write_text(OWN_METRIC)
     data = folder.path / "validation.csv"
     head, *rows = data.read_text().splitlines()
     regions = ["north", "south", "north"]
@@ -272,8 +302,13 @@ def test_a_category_of_the_validation_data_is_judged_as_a_slice(folder: Folder) 
     (report,) = folder.reports()
     verdict = json.loads((report.parent / "verdict.json").read_text(encoding="utf-8"))
     (candidate,) = verdict["candidates"]
-    parts = {metric["part"]: metric["examples"] for metric in candidate["metrics"]}
-    assert parts == {None: 40, "region = north": 27, "region = south": 13}
+    found = {(each["metric"], each["part"]): each["examples"] for each in candidate["metrics"]}
+    assert found == {
+        ("accuracy", None): 40,
+        ("certain", None): 40,
+        ("accuracy", "region = north"): 27,
+        ("accuracy", "region = south"): 13,
+    }
     assert "region = south" in report.read_text(encoding="utf-8")
 
 

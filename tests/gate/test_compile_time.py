@@ -48,11 +48,11 @@ def times_of(execution: Any, *replicates: tuple[CompileCacheRecord | None, float
     return compile_times([replicate(record, cache, seconds) for cache, seconds in replicates])
 
 
-def test_each_state_has_its_own_mean_and_one_cold_job_makes_cold_what_counts(execution):
+def test_each_state_has_its_own_mean_and_warm_counts_as_soon_as_it_was_measured(execution):
     times = times_of(execution, (COLD, 20.0), (COLD, 30.0), (WARM, 3.0))
     assert times.cold == CompileTime(25.0, 25.25, jobs=2)
     assert times.warm == CompileTime(3.0, 3.25, jobs=1)
-    assert (times.state, times.seconds) == (CompileState.COLD, 25.0)
+    assert (times.state, times.seconds) == (CompileState.WARM, 3.0)
 
 
 def test_warm_jobs_bring_the_cold_figures_of_the_job_that_filled_the_cache(execution):
@@ -66,15 +66,17 @@ def test_a_job_that_did_not_find_its_graphs_started_cold(execution, state):
     cache = None if state is None else dataclasses.replace(COLD, state=state)
     times = times_of(execution, (cache, 21.0))
     assert (times.cold, times.warm) == (CompileTime(21.0, 21.25, jobs=1), None)
+    assert (times.state, times.seconds) == (CompileState.COLD, 21.0)
 
 
 def test_the_verdict_counts_warm_compilation_in_a_warm_execution(
     new_execution: Callable[..., Any],
 ) -> None:
     cold, warm = new_execution(), new_execution()
-    for key, record in warm.records.items():
-        if key[0] == "fast":
-            warm.records[key] = replicate(record, WARM, 0.5)
+    for execution, cache, seconds in ((cold, None, 5.0), (warm, WARM, 0.5)):
+        for key, record in execution.records.items():
+            if key[0] == "fast":
+                execution.records[key] = replicate(record, cache, seconds)
     candidates = [judge(each.experiment, each.records, None).candidates[0] for each in (cold, warm)]
     speeds = [candidate.speed for candidate in candidates]
     assert [speed.compile_state for speed in speeds] == ["cold", "warm"]
@@ -84,7 +86,7 @@ def test_the_verdict_counts_warm_compilation_in_a_warm_execution(
     sentences = " ".join(reason.sentence for each in candidates for reason in each.reasons)
     assert "Compiling took 5.0 s cold. " in sentences
     assert "Compiling took 25.0 s cold, 0.5 s warm." in sentences
-    assert compilations(speeds[0]) == "5.0 s cold (first step 5.0 s), warm not measured"
+    assert compilations(speeds[0]) == "5.0 s cold (first step 5.2 s), warm not measured"
     assert compilations(speeds[1]) == (
         "25.0 s cold (first step 25.2 s, of the jobs that filled the cache), "
         "500 ms warm (first step 750 ms)"

@@ -20,7 +20,7 @@ from pipelines.gate.observations import Observations, observe
 from pipelines.gate.reasons import Code, Outcome
 from pipelines.gate.verdict import Verdict
 from pipelines.report import render_html, render_junit, render_markdown
-from training.evidence import EvidenceError, Examples, read_evidence
+from training.evidence import EvidenceError, EvidenceRecord, read_evidence
 
 damage_settings = settings(max_examples=40, deadline=None)
 
@@ -111,6 +111,7 @@ DECISIVE = [
     ("digests", "data"),
     ("digests", "model"),
     ("digests", "examples"),
+    ("digests", "outputs"),
     ("digests", "steps"),
     ("digests", "parity"),
     ("parity", "precision"),
@@ -209,11 +210,12 @@ def change_column(file: Path, position: float, amount: int) -> bytes:
                 else (
                     np.array(["text"] * len(changed))
                     if changed.dtype.kind == "f"
-                    else np.arange(120)
+                    else np.arange(len(changed))
                 )
             )
         case 3:
-            columns["ids"] = np.roll(columns["ids"], 1 + row % 7)
+            shuffled = "ids" if "ids" in columns else name
+            columns[shuffled] = np.roll(columns[shuffled], 1 + row % 7, axis=0)
         case _:
             values = {"f": [np.nan, np.inf, 1e300, -1.0], "i": [-1, 2**62], "U": ["other"]}
             changed[row] = values[changed.dtype.kind][amount % len(values[changed.dtype.kind])]
@@ -223,48 +225,48 @@ def change_column(file: Path, position: float, amount: int) -> bytes:
     return packed.getvalue()
 
 
+FILES = ("examples.npz", "steps.npz", "parity.npz")
+
+
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
+    name=st.sampled_from(FILES),
     damage=st.sampled_from([flip_a_bit, truncate, change_column]),
     position=st.floats(0, 1, exclude_max=True),
     amount=st.integers(0, 1000),
 )
-@example(damage=change_column, position=0.5, amount=4)
-@example(damage=change_column, position=0.5, amount=9)
-def test_a_single_corruption_of_the_examples_never_passes(
-    unpacked_evidence, damage, position, amount
+@example(name="examples.npz", damage=change_column, position=0.5, amount=4)
+@example(name="examples.npz", damage=change_column, position=0.5, amount=9)
+def test_a_single_corruption_of_the_columns_never_passes(
+    unpacked_evidence, name, damage, position, amount
 ):
-    """Of the examples, with slices: whatever is changed, the candidate fails or nothing changed."""
+    """Of the examples, with slices, the steps and the parity errors: whatever is changed, the
+    candidate fails or nothing changed."""
     execution, folder = unpacked_evidence
-    file = folder / "evidence" / "fast--2" / "evidence" / "examples.npz"
+    file = folder / "evidence" / "fast--2" / "evidence" / name
     whole = file.read_bytes()
-    before = read_evidence(file.parent).examples
+    before = read_evidence(file.parent)
     try:
         file.write_bytes(damage(file, position, amount))
         verdict = judged_and_reported(execution, folder)
         try:
-            after = read_evidence(file.parent).examples
+            after = read_evidence(file.parent)
         except EvidenceError:
             after = None
     finally:
         file.write_bytes(whole)
-    untouched = after is not None and same_columns(before, after)
+    untouched = after is not None and columns_of(after) == columns_of(before)
     assert untouched or verdict.candidates[0].outcome is Outcome.FAIL
     assert verdict.baseline.sound
 
 
-def same_columns(one: Examples, other: Examples) -> bool:
-    return sorted(one.slices) == sorted(other.slices) and all(
-        np.array_equal(before, after)
-        for before, after in [
-            (one.ids, other.ids),
-            (one.labels, other.labels),
-            (one.scores, other.scores),
-            (one.losses, other.losses),
-            *((one.slices[name], other.slices[name]) for name in one.slices),
-        ]
-    )
+def columns_of(record: EvidenceRecord) -> dict[str, list]:
+    """All columns of a record that has slices, as values that can be compared."""
+    parts = (record.examples, record.steps, record.parity)
+    columns = {name: column for part in parts for name, column in vars(part).items()}
+    columns.update(columns.pop("slices"))
+    return {name: column.tolist() for name, column in columns.items() if column is not None}
 
 
 @pytest.mark.parametrize("column", ["ids", "labels", "scores", "losses"])

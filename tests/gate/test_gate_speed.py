@@ -11,15 +11,13 @@ import scipy.stats
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from pipelines.gate.arm_speed import ArmSpeed, measure_arm
 from pipelines.gate.compile_time import CompileTime, CompileTimes
+from pipelines.gate.config import GateSettings, MetricGuard
 from pipelines.gate.reasons import Code, Outcome
-from pipelines.gate.speed import (
-    ArmSpeed,
-    judge_speed,
-    measure_arm,
-    seeds_to_settle,
-    speedup_interval,
-)
+from pipelines.gate.repayment import repayment
+from pipelines.gate.speed import judge_speed
+from pipelines.gate.speedup import seeds_to_settle, speedup_interval
 
 
 def arm_speed(
@@ -42,8 +40,10 @@ def arm_speed(
 BASELINE = arm_speed([100.0, 102.0, 98.0])
 
 
-def judged(candidate: ArmSpeed, baseline: ArmSpeed = BASELINE):
-    judgement, reason = judge_speed(baseline, candidate, min_speedup=1.2, confidence=0.95)
+def judged(candidate: ArmSpeed, baseline: ArmSpeed = BASELINE, **asked: float):
+    guards = {"accuracy": MetricGuard(direction="higher", margin=0.01)}
+    settings = GateSettings(metrics=guards, min_speedup=1.2, **asked)
+    judgement, reason = judge_speed(baseline, candidate, settings, 0.95)
     assert judgement is not None
     return judgement, reason
 
@@ -98,11 +98,69 @@ def test_what_compiles_for_nothing_has_broken_even_at_the_start():
     assert judgement.break_even_steps == 0
 
 
-def test_a_run_too_short_to_pay_for_compilation_is_told_so():
-    judgement, reason = judged(arm_speed([150.0, 151.0, 149.0], compile_seconds=500.0))
-    assert judgement.outcome is Outcome.PASS
-    assert judgement.break_even_steps > 1000
-    assert f"it takes {judgement.break_even_steps:,} to break even" in reason.sentence
+def test_faster_steps_that_do_not_repay_compiling_within_a_run_are_not_called_faster():
+    """The baseline's run takes 320 s, the candidate's 213 s and 120 s of compilation."""
+    judgement, reason = judged(arm_speed([150.0, 151.0, 149.0], compile_seconds=120.0))
+    assert judgement.speedup.lower > judgement.min_speedup
+    assert (reason.code, reason.outcome) == (Code.SPEED_NOT_REPAID, Outcome.FAIL)
+    assert judgement.required_speedup == pytest.approx(320 / (320 - 120), rel=0.01)
+    assert (
+        "at least 1.20 is asked for, and 1.60 to repay 120.0 s of cold compilation within 1,000 "
+        "steps: such a run is too short to be worth compiling."
+    ) in reason.sentence
+    assert f"breaks even after {judgement.break_even_steps:,} steps" in reason.sentence
+
+
+def test_compiling_for_longer_than_the_baseline_s_run_is_repaid_by_no_speed_up():
+    judgement, reason = judged(arm_speed([1e4, 1.01e4, 0.99e4], compile_seconds=500.0))
+    assert judgement.required_speedup is None
+    assert reason.code is Code.SPEED_NOT_REPAID
+    assert "no speed-up is enough to repay 500.0 s of cold compilation" in reason.sentence
+
+
+def test_whether_compiling_is_repaid_may_be_undecided_and_names_the_seeds():
+    judgement, reason = judged(arm_speed([150.0, 165.0, 135.0], compile_seconds=95.0))
+    assert judgement.min_speedup < judgement.speedup.lower
+    assert judgement.speedup.lower < judgement.required_speedup < judgement.speedup.upper
+    assert (reason.code, reason.outcome) == (Code.SPEED_UNDECIDED, Outcome.INCONCLUSIVE)
+    assert judgement.seeds_needed > 3
+
+
+def test_a_longer_real_training_may_repay_what_the_judged_runs_do_not():
+    candidate = arm_speed([150.0, 151.0, 149.0], compile_seconds=120.0)
+    judgement, reason = judged(candidate, repaid_within_runs=2.0)
+    assert reason.code is Code.SPEED_FASTER
+    assert (judgement.required_speedup, judgement.repaid_within_steps) == (
+        pytest.approx(640 / (640 - 120), rel=0.01),
+        2000,
+    )
+
+
+def test_warm_compilation_is_what_has_to_be_repaid_once_a_cache_served_a_job():
+    candidate = dataclasses.replace(
+        arm_speed([150.0, 151.0, 149.0]),
+        compilation=CompileTimes(
+            cold=CompileTime(120.0, 120.2, jobs=1), warm=CompileTime(3.0, 3.2, jobs=2)
+        ),
+    )
+    judgement, reason = judged(candidate)
+    assert reason.code is Code.SPEED_FASTER
+    assert (judgement.repaid_compile_state, judgement.repaid_compile_seconds) == ("warm", 3.0)
+
+
+@given(
+    rate=st.floats(50.0, 500.0),
+    compile_seconds=st.floats(0.0, 400.0),
+    runs=st.floats(0.1, 5.0),
+)
+def test_at_the_speed_up_that_repays_it_both_runs_end_together(rate, compile_seconds, runs):
+    candidate = arm_speed([rate, rate], compile_seconds=compile_seconds)
+    repaid = repayment(BASELINE, candidate, runs=runs)
+    whole = repaid.steps * 32 / BASELINE.rate
+    if repaid.speedup is None:
+        assert compile_seconds >= whole
+    else:
+        assert compile_seconds + whole / repaid.speedup == pytest.approx(whole, rel=1e-6)
 
 
 def test_a_larger_batch_counts_by_samples_not_by_steps():

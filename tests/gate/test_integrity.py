@@ -176,6 +176,7 @@ DAMAGE = [
     (Code.DIGEST_MISSING, lambda e, r: change_digest(e, r, model=None)),
     (Code.DIGEST_MISSING, lambda e, r: change_digest(e, r, steps=None)),
     (Code.DIGEST_DIFFERS, lambda e, r: change_digest(e, r, examples="0" * 64)),
+    (Code.DIGEST_DIFFERS, lambda e, r: change_digest(e, r, outputs="0" * 64)),
     (Code.DIGEST_DIFFERS, lambda e, r: change_digest(e, r, steps="0" * 64)),
     (Code.DATA_DIFFERS, lambda e, r: change_digest(e, r, data="0" * 64)),
     (Code.STEPS_COUNT, lambda e, r: change_recipe(e, r, steps=61)),

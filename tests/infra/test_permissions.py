@@ -56,6 +56,7 @@ ROLES = {
             ("s3:GetObject", f"{OURS}/executions/abc/prepared/train.npz"),
             ("s3:PutObject", f"{OURS}/training/job/output/model.tar.gz"),
             ("s3:PutObject", f"{OURS}/checkpoints/compiled/compile-cache/x"),
+            ("s3:DeleteObject", f"{OURS}/checkpoints/compiled/checkpoints/job/1"),
             ("s3:ListBucket", BUCKET),
             ("kms:GenerateDataKey", KEY),
             ("kms:CreateGrant", KEY),

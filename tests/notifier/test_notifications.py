@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.notifier.conftest import BUCKET, EXECUTION_CHANGED, Account
+from tests.notifier.account import BUCKET, EXECUTION_CHANGED, Account
 
 JOB = "arn:aws:sagemaker:us-east-1:123456789012:training-job/pipelines-abc-Train-fast-1"
 FAILED = {

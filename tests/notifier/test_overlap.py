@@ -77,6 +77,18 @@ def test_one_that_ends_by_itself_meanwhile_is_no_error(account):
     assert account.statuses() == ["Executing", "Succeeded"]
 
 
+def test_an_execution_that_is_not_on_the_list_yet_is_seen_by_its_event(account):
+    account.start()
+    newer = account.start([{"status": "Executing", "unlisted": True}])
+    account.becomes(newer, "Executing")
+    assert account.statuses() == ["Executing", "Stopped"]
+
+
+def test_one_that_was_deleted_meanwhile_is_no_overlap(account):
+    account.start()
+    assert account.becomes(account.start([{"gone": True, "unlisted": True}]), "Executing") == []
+
+
 starts = st.lists(
     st.tuples(
         st.integers(0, 3).map(lambda seconds: START + timedelta(seconds=seconds)),

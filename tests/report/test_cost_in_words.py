@@ -10,6 +10,7 @@ from pipelines.gate.compile_time import CompileState
 from pipelines.gate.cost_figures import Amount, CandidateCost
 from pipelines.report import render_html, render_markdown, summary_lines
 from pipelines.report.cost import amount, candidate_rows, dollars
+from pipelines.report.formats import asked_for, times
 
 BREAK_EVEN = "Break-even, in runs, counting warm compilation"
 
@@ -78,6 +79,19 @@ def test_the_terminal_says_what_the_gate_took_and_what_would_settle_it(verdict):
         "The gate took at least 2.6 h of machine time for training: 4 jobs, less one of the "
         "baseline; 2 jobs without sound evidence left out. Dollars are unknown. "
         "Jobs ran on <b>, and the price is of ml.g5.xlarge."
+    )
+
+
+def test_what_repaying_compilation_asks_of_the_speed_up_is_said_where_it_decides(verdict):
+    speed = verdict.candidates[0].speed
+    assert asked_for(speed) == times(1.2)
+    one_run = dataclasses.replace(speed, required_speedup=1.458, repaid_within_steps=684)
+    assert asked_for(one_run) == (
+        f"{times(1.2)}, and {times(1.458)} to repay cold compilation within 684 steps"
+    )
+    hopeless = dataclasses.replace(one_run, required_speedup=None)
+    assert asked_for(hopeless) == (
+        f"{times(1.2)}, and no speed-up is enough to repay cold compilation within 684 steps"
     )
 
 

@@ -37,7 +37,7 @@ def test_trees_have_one_digest_exactly_when_they_have_the_same_files(
 
 
 def test_the_archive_is_the_same_bytes_each_time_and_holds_the_training_package() -> None:
-    plan = plan_staging(read_workload(WORKLOAD), DEPLOYMENT, _NoData())
+    plan = plan_staging(read_workload(WORKLOAD), DEPLOYMENT, _NoData(), WORKLOAD.parent)
     packed = plan.training.archive()
     assert packed == plan.training.archive()
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
@@ -54,15 +54,15 @@ def test_a_changed_margin_moves_the_experiment_and_no_program() -> None:
     changed = workload.model_copy(
         update={"gate": workload.gate.model_copy(update={"metrics": {"accuracy": guard}})}
     )
-    before = plan_staging(workload, DEPLOYMENT, _NoData()).sources
-    after = plan_staging(changed, DEPLOYMENT, _NoData()).sources
+    before = plan_staging(workload, DEPLOYMENT, _NoData(), WORKLOAD.parent).sources
+    after = plan_staging(changed, DEPLOYMENT, _NoData(), WORKLOAD.parent).sources
     assert after.experiment != before.experiment
     assert dataclasses.replace(after, experiment=before.experiment) == before
 
 
 def test_everything_is_put_where_the_sources_say(tmp_path: Path) -> None:
     store = ObjectStore(tmp_path / "home")
-    plan = plan_staging(read_workload(WORKLOAD), DEPLOYMENT, data_files(tmp_path))
+    plan = plan_staging(read_workload(WORKLOAD), DEPLOYMENT, data_files(tmp_path), WORKLOAD.parent)
     plan.put(store, tmp_path / "cache", print)
     assert store.exists(plan.sources.training_archive)
     assert store.read(plan.sources.training_code) == plan.training.module_zip()
@@ -94,7 +94,7 @@ def test_the_gate_is_told_the_price_of_each_arm_s_instance_or_why_there_is_none(
 
 def test_staging_twice_writes_nothing_the_second_time(tmp_path: Path) -> None:
     store = ObjectStore(tmp_path / "home")
-    plan = plan_staging(read_workload(WORKLOAD), DEPLOYMENT, data_files(tmp_path))
+    plan = plan_staging(read_workload(WORKLOAD), DEPLOYMENT, data_files(tmp_path), WORKLOAD.parent)
     plan.put(store, tmp_path / "cache", print)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "home").rglob("*")}
     plan.put(store, tmp_path / "cache", print)

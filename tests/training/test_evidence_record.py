@@ -201,21 +201,25 @@ def test_ids_that_are_no_text_are_not_written(tmp_path: Path) -> None:
 
 
 @given(row=st.integers(0, 1), column=st.integers(0, 2), factor=st.floats(1.001, 1e6))
-def test_each_number_of_steps_and_parity_is_in_their_digests(
+def test_each_number_of_steps_outputs_and_parity_is_in_their_digests(
     row: int, column: int, factor: float
 ) -> None:
+    losses = EXAMPLES.losses.copy()
+    losses[column] *= factor
     seconds = STEPS.seconds.copy()
     seconds[row] *= factor
     eager = PARITY.eager.copy()
     eager[row, column] *= factor
-    before = column_digests(STEPS, None, PARITY)
+    before = column_digests(STEPS, EXAMPLES, PARITY)
     after = column_digests(
         dataclasses.replace(STEPS, seconds=seconds),
-        None,
+        dataclasses.replace(EXAMPLES, losses=losses),
         dataclasses.replace(PARITY, eager=eager),
     )
     assert before["steps"] != after["steps"]
     assert before["parity"] != after["parity"]
+    assert before["outputs"] != after["outputs"]
+    assert before["examples"] == after["examples"]
 
 
 def test_the_examples_digest_depends_on_ids_and_labels_only() -> None:

@@ -109,6 +109,22 @@ def test_a_killed_child_is_recorded_as_evidence(supervise: Supervise, name: str)
     assert not (result.output / "failure").exists()
 
 
+@pytest.mark.parametrize(("name", "kept"), [("SIGKILL", True), ("SIGILL", False)])
+def test_compiled_code_is_not_trusted_again_after_a_death_that_it_may_have_caused(
+    supervise: Supervise,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    kept: bool,
+) -> None:
+    archive = tmp_path / "machine.tar"
+    archive.write_bytes(b"code")
+    monkeypatch.setenv("COMPILEGATE_COMPILE_CACHE", str(tmp_path))
+    result = supervise(KILLED.format(name), on_failure="record")
+    assert archive.exists() == kept
+    assert ("machine.tar was removed" in result.stdout) != kept
+
+
 def test_a_killed_child_stops_the_job_with_the_reason(supervise: Supervise) -> None:
     result = supervise(KILLED.format("SIGSEGV"))
     assert result.status == 1

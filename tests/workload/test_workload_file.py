@@ -165,6 +165,29 @@ def test_a_model_of_the_hub_takes_the_place_of_the_random_one(tmp_path: Path) ->
             "data: slices holds 'text', which is the column of texts, allowed: columns of "
             "categories",
         ),
+        (
+            "[gate.metrics.accuracy]",
+            '[gate]\ncode = ["../metrics.py"]\n[gate.metrics.accuracy]',
+            "gate: code holds '../metrics.py', allowed: the relative path of a Python file or of a "
+            "folder that can be imported",
+        ),
+        (
+            "[gate.metrics.accuracy]",
+            '[gate]\ncode = ["my-metrics"]\n[gate.metrics.accuracy]',
+            "gate: code holds 'my-metrics', allowed: the relative path of a Python file or of a "
+            "folder that can be imported",
+        ),
+        (
+            "[gate.metrics.accuracy]",
+            '[gate]\ncode = ["lib/numpy"]\n[gate.metrics.accuracy]',
+            "gate: code holds 'lib/numpy', which would hide the module numpy from the gate, "
+            "allowed: another name",
+        ),
+        (
+            "[gate.metrics.accuracy]",
+            '[gate]\ncode = ["a/own.py", "b/own.py"]\n[gate.metrics.accuracy]',
+            "gate: code holds the module own more than once, allowed: distinct names",
+        ),
         ('name = "topics"', 'name = "other"', "name: found 'other', allowed: 'topics', as the file "
          "is called"),
     ],

@@ -120,7 +120,7 @@ class CompileCache:
         if self._loaded.origin is None:
             return ""
         graphs = lookups.hits + lookups.misses
-        missing = f", and {len(made)} binaries were made anew" if made else ""
+        missing = f", and {len(made)} shared libraries were made anew" if made else ""
         return f"{lookups.hits} of {graphs} compiled graphs were found in it{missing}."
 
     def _save(self, figures: ColdFigures, job: str) -> Tuple[int, str]:

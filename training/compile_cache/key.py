@@ -61,7 +61,7 @@ class CacheKey:
                 f"{_text(name)} was {_text(theirs.get(name, _ABSENT))} and is "
                 f"{_text(ours.get(name, _ABSENT))}"
                 for name in names
-                if theirs.get(name, _ABSENT) != ours.get(name, _ABSENT)
+                if not _same(theirs.get(name, _ABSENT), ours.get(name, _ABSENT))
             ]
         if len(told) > _TOLD:
             return [*told[:_TOLD], f"{len(told) - _TOLD} more"]
@@ -76,8 +76,14 @@ class CacheKey:
         }
 
 
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)  # 1 is not true, and not 1.0
+
+
 def _text(value: Any) -> str:
-    if value is _ABSENT or value is None:
+    if value is _ABSENT:
         return "absent"
+    if value is None:
+        return "none"
     flat = "".join(each if each.isprintable() else "?" for each in str(value))
     return flat if len(flat) <= _SHOWN else f"{flat[: _SHOWN - 3]}..."

@@ -38,8 +38,25 @@ def key_of(job: Job, model: Any, *, sequence_length: int, device: torch.device) 
             **_settings(os.environ),
         },
         libraries=_libraries(),
-        hardware=_hardware(device),
+        hardware=hardware_of(device),
     )
+
+
+def hardware_of(device: torch.device) -> Dict[str, Scalar]:
+    """What compiled code depends on of this machine, as far as this process may use it."""
+    on_gpu = device.type == "cuda"
+    return {
+        "machine": platform.machine(),
+        "cpu": cpu_model(),
+        # Code is made for exactly this processor (-march=native).
+        "cpu features": hashlib.sha256(" ".join(cpu_features()).encode()).hexdigest()[:16],
+        # Inductor writes the number of threads into its C++ kernels.
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name(device) if on_gpu else None,
+        "gpu capability": (
+            ".".join(map(str, torch.cuda.get_device_capability(device))) if on_gpu else None
+        ),
+    }
 
 
 def _settings(variables: Mapping[str, str]) -> Dict[str, Scalar]:
@@ -62,22 +79,6 @@ def _libraries() -> Dict[str, Scalar]:
         "C library": " ".join(platform.libc_ver()),
         # Compile commands hold the paths of Python's and torch's headers.
         "environment": sys.prefix,
-    }
-
-
-def _hardware(device: torch.device) -> Dict[str, Scalar]:
-    on_gpu = device.type == "cuda"
-    return {
-        "machine": platform.machine(),
-        "cpu": cpu_model(),
-        # Code is made for exactly this processor (-march=native).
-        "cpu features": hashlib.sha256(" ".join(cpu_features()).encode()).hexdigest()[:16],
-        # Inductor writes the number of threads into its C++ kernels.
-        "threads": torch.get_num_threads(),
-        "gpu": torch.cuda.get_device_name(device) if on_gpu else None,
-        "gpu capability": (
-            ".".join(map(str, torch.cuda.get_device_capability(device))) if on_gpu else None
-        ),
     }
 
 

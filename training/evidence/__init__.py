@@ -19,7 +19,7 @@ training script of a user's own can write the same record::
 are those that were written.
 """
 
-from training.evidence.digests import column_digests, examples_digest
+from training.evidence.digests import column_digests, examples_digest, outputs_digest
 from training.evidence.layout import FOLDER
 from training.evidence.reading import read_evidence
 from training.evidence.record import (
@@ -60,6 +60,7 @@ __all__ = [
     "Steps",
     "column_digests",
     "examples_digest",
+    "outputs_digest",
     "read_evidence",
     "write_evidence",
 ]

@@ -20,12 +20,13 @@ _ROWS_PER_UPDATE = 65_536
 def column_digests(
     steps: Optional[Steps], examples: Optional[Examples], parity: Optional[ParityErrors]
 ) -> Dict[str, str]:
-    """The digests of what there is: `steps`, `examples`, `parity`."""
+    """The digests of what there is: `steps`, `examples` and `outputs`, `parity`."""
     digests = {}
     if steps is not None:
         digests["steps"] = steps_digest(steps)
     if examples is not None:
         digests["examples"] = examples_digest(examples)
+        digests["outputs"] = outputs_digest(examples)
     if parity is not None:
         digests["parity"] = parity_digest(parity)
     return digests
@@ -47,6 +48,14 @@ def examples_digest(examples: Examples) -> str:
     return digest.hexdigest()
 
 
+def outputs_digest(examples: Examples) -> str:
+    """Of what the model said of each example: scores, losses, predicted numbers."""
+    columns = {"scores": examples.scores, "losses": examples.losses}
+    if examples.predictions is not None:
+        columns["predictions"] = examples.predictions
+    return _digest(columns)
+
+
 def steps_digest(steps: Steps) -> str:
     """Of each step's loss and seconds, in order."""
     return _digest({"loss": steps.loss, "seconds": steps.seconds})
@@ -66,5 +75,5 @@ def _digest(columns: Mapping[str, FloatArray], names: Optional[npt.NDArray[np.st
         digest.update(b"%d:%s" % (len(encoded), encoded))
     for name, column in columns.items():
         digest.update(f"{name} {column.shape}\n".encode())
-        digest.update(np.ascontiguousarray(column, dtype="<f8").tobytes())
+        digest.update(np.ascontiguousarray(column, dtype="<f8").data)
     return digest.hexdigest()

@@ -113,7 +113,7 @@ class Evidence:
     """Library versions and hardware, by name."""
     digests: Mapping[str, str] = field(default_factory=dict)
     """sha256 in hexadecimal, by name. `data` and `model` are the job's to give; those of the
-    columns (`steps`, `examples`, `parity`) are filled in when the record is written."""
+    columns (`steps`, `examples`, `outputs`, `parity`) are filled in when the record is written."""
     failure: Optional[str] = None
     """Why the arm could not be trained, in one sentence; None when it was."""
     parity: Optional[ParityRecord] = None

@@ -52,8 +52,8 @@ class Notifier:
     def handle(self, event: Mapping[str, Any]) -> list[str]:
         """Do what follows from an event; returns the subjects of what was said."""
         match read_event(event, self.pipeline.arn):
-            case ExecutionStarted():
-                return self._end_overlap()
+            case ExecutionStarted(execution_arn):
+                return self._end_overlap(execution_arn)
             case ExecutionFailed(execution_arn):
                 return self._tell_failure(execution_arn)
             case GateFinished(execution_arn, job_arn):
@@ -61,8 +61,8 @@ class Notifier:
             case None:
                 return []
 
-    def _end_overlap(self) -> list[str]:
-        overlap = overlap_of(self.pipeline.executions())
+    def _end_overlap(self, started_arn: str) -> list[str]:
+        overlap = overlap_of(self.pipeline.executions(started_arn))
         if overlap is None:
             return []
         said = []

@@ -39,20 +39,15 @@ class Pipeline:
     client: Any
     arn: str
 
-    def executions(self) -> list[Execution]:
-        """All executions that the service still lists."""
-        pages = self.client.get_paginator("list_pipeline_executions").paginate(
-            PipelineName=short_name(self.arn), SortBy="CreationTime", SortOrder="Descending"
-        )
-        return [
-            Execution(
-                started=summary["StartTime"],
-                arn=summary["PipelineExecutionArn"],
-                status=summary["PipelineExecutionStatus"],
-            )
-            for page in pages
-            for summary in page["PipelineExecutionSummaries"]
-        ]
+    def executions(self, started_arn: str) -> list[Execution]:
+        """All executions that the service still lists, and the one that just started.
+
+        The list may lag behind: an execution that is not on it yet would overlap unseen.
+        """
+        listed = self._listed()
+        if started_arn in {execution.arn for execution in listed}:
+            return listed
+        return [*listed, *self._described(started_arn)]
 
     def stop(self, execution_arn: str) -> None:
         """Stop an execution; nothing happens to one that has ended by itself."""
@@ -92,12 +87,36 @@ class Pipeline:
             raise GateJobError(f"{job_arn} has no output in S3")
         return str(outputs[0]["S3Output"]["S3Uri"]).rstrip("/")
 
-    def _runs(self, execution_arn: str) -> bool:
+    def _listed(self) -> list[Execution]:
+        pages = self.client.get_paginator("list_pipeline_executions").paginate(
+            PipelineName=short_name(self.arn), SortBy="CreationTime", SortOrder="Descending"
+        )
+        return [
+            Execution(
+                started=summary["StartTime"],
+                arn=summary["PipelineExecutionArn"],
+                status=summary["PipelineExecutionStatus"],
+            )
+            for page in pages
+            for summary in page["PipelineExecutionSummaries"]
+        ]
+
+    def _described(self, execution_arn: str) -> list[Execution]:
+        """The one execution; none when it has been deleted."""
         try:
-            status = self._describe(execution_arn)["PipelineExecutionStatus"]
+            found = self._describe(execution_arn)
         except self.client.exceptions.ResourceNotFound:
-            return False
-        return bool(status == EXECUTING)
+            return []
+        return [
+            Execution(
+                started=found["CreationTime"],
+                arn=execution_arn,
+                status=found["PipelineExecutionStatus"],
+            )
+        ]
+
+    def _runs(self, execution_arn: str) -> bool:
+        return any(item.status == EXECUTING for item in self._described(execution_arn))
 
     def _describe(self, execution_arn: str) -> Mapping[str, Any]:
         described: Mapping[str, Any] = self.client.describe_pipeline_execution(

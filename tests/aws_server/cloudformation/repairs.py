@@ -17,7 +17,7 @@ from moto.cloudformation.parsing import ResourceMap
 from moto.cloudformation.responses import CloudFormationResponse
 from moto.core.responses import ActionResult, EmptyResult
 from moto.iam.access_control import IAMPolicy, PermissionResult
-from moto.kms.models import KmsBackend
+from moto.kms.models import Key
 from moto.s3.models import FakeBucket
 
 
@@ -29,7 +29,7 @@ def repair_moto() -> None:
     deletion_makes_nothing_anew()
     bucket_policies_have_conditions()
     buckets_get_their_settings()
-    key_policies_are_text()
+    keys_are_made_as_templates_say()
 
 
 def change_sets_belong_to_their_stack() -> None:
@@ -187,12 +187,25 @@ def buckets_get_their_settings() -> None:
     FakeBucket.create_from_cloudformation_json = classmethod(create)  # type: ignore[method-assign]
 
 
-def key_policies_are_text() -> None:
-    """moto keeps a key's policy from a template as it is, and DescribeKey fails to parse it."""
-    original = KmsBackend.create_key
+def keys_are_made_as_templates_say() -> None:
+    """moto hands the service's own calls a template's policy, which is no text, and its tags, which
+    the service spells TagKey and TagValue."""
+    original = Key.create_from_cloudformation_json.__func__
 
-    def create_key(self: Any, policy: Any, *args: Any, **kwargs: Any) -> Any:
-        text = policy if isinstance(policy, str) or not policy else json.dumps(policy)
-        return original(self, text, *args, **kwargs)
+    def create(
+        cls: Any,
+        resource_name: str,
+        cloudformation_json: dict[str, Any],
+        account_id: str,
+        region_name: str,
+        **options: Any,
+    ) -> Any:
+        properties = dict(cloudformation_json["Properties"])
+        properties["KeyPolicy"] = json.dumps(properties["KeyPolicy"])
+        properties["Tags"] = [
+            {"TagKey": tag["Key"], "TagValue": tag["Value"]} for tag in properties.get("Tags", [])
+        ]
+        template = {**cloudformation_json, "Properties": properties}
+        return original(cls, resource_name, template, account_id, region_name, **options)
 
-    KmsBackend.create_key = create_key  # type: ignore[method-assign]
+    Key.create_from_cloudformation_json = classmethod(create)  # type: ignore[method-assign]

@@ -1,0 +1,143 @@
+"""The first step of a training job: eager, compiled from nothing, compiled from the compile cache.
+
+    .venv/bin/python benchmarks/compile_cache.py [--workload NAME] [--arm ARM] [--rounds N]
+
+Each round runs three whole training jobs, as processes, one after the other on one core: the
+workload's baseline, the arm with an empty cache, and the arm with what the job before it left. The
+figures are those of the jobs' own evidence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipelines.datasets import cache_folder, raw_data
+from pipelines.workload import Workload, read_workload
+from pipelines.workload.declaration import BASELINE, RandomModel
+from training.evidence import EvidenceRecord, read_evidence
+
+PROJECT = Path(__file__).parents[1]
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": str(PROJECT),
+    "OMP_NUM_THREADS": "1",
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
+}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A workload whose data are prepared, and the folder to run its jobs in."""
+
+    workload: Workload
+    prepared: Path
+    work: Path
+
+    def job(self, arm: str, archives: Path, steps: int) -> EvidenceRecord:
+        """One training job of so many steps; its evidence."""
+        folder = Path(tempfile.mkdtemp(dir=self.work))
+        (folder / "data").mkdir()
+        declared, recipe, model = self.workload.arms[arm], self.workload.recipe, self.workload.model
+        assert isinstance(model, RandomModel), "for models that start at random"  # noqa: S101
+        options: dict[str, Any] = {
+            **recipe.model_dump(),
+            **model.model_dump(exclude={"source"}),
+            **declared.model_dump(include={"compiler", "batch_size", "learning_rate", "precision"}),
+            "arm": arm,
+            "seed": self.workload.seeds[0],
+            "max_steps": steps,
+            "parity_steps": 0,
+        }
+        arguments = [part for name, value in options.items() for part in (f"--{name}", str(value))]
+        places = {
+            "SM_CHANNEL_PREPARED": str(self.prepared),
+            "SM_MODEL_DIR": str(folder / "model"),
+            "SM_OUTPUT_DATA_DIR": str(folder / "data"),
+            "COMPILEGATE_COMPILE_CACHE": str(archives),
+        }
+        run([str(PROJECT / "training" / "train.py"), *arguments], places)
+        return read_evidence(folder / "data" / "evidence")
+
+
+def run(arguments: list[str], places: dict[str, str]) -> None:
+    """Python with these arguments on one core of this machine, to its end."""
+    core = min(os.sched_getaffinity(0))
+    subprocess.run(
+        [sys.executable, *arguments],
+        check=True,
+        env={**ENVIRONMENT, **places},
+        stdout=subprocess.DEVNULL,
+        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+    )
+
+
+def prepare(workload: Workload, path: Path, work: Path) -> Path:
+    """The prepared data set of the workload."""
+    data, prepared = work / "data", work / "prepared"
+    data.mkdir()
+    for name, source in raw_data(workload.data, path.parent).fetch(cache_folder(), print).items():
+        shutil.copyfile(source, data / name)
+    sizes = [
+        ("--sequence-length", str(workload.data.sequence_length)),
+        ("--vocabulary", str(workload.data.vocabulary)),
+    ]
+    places = ["--data-dir", str(data), "--output-dir", str(prepared)]
+    run(["-m", "training.prepare", *places, *(part for size in sizes for part in size)], {})
+    return prepared
+
+
+def row(name: str, records: list[EvidenceRecord]) -> str:
+    """The least of some jobs: what they took where the machine did nothing else."""
+    speeds = [record.evidence.speed for record in records]
+    figures = (
+        [float(record.steps.seconds[0]) for record in records if record.steps is not None],
+        [record.evidence.compiler.compile_seconds for record in records],
+        [speed.total_seconds for speed in speeds if speed is not None],
+    )
+    return f"{name:<10}" + "".join(f"{min(values):>14.2f}" for values in figures)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--workload", default="news-topics", help="in workloads/")
+    parser.add_argument("--arm", default="control", help="one that compiles")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=60, help="of each job")
+    options = parser.parse_args()
+    path = PROJECT / "workloads" / f"{options.workload}.toml"
+    workload = read_workload(path)
+    found: dict[str, list[EvidenceRecord]] = {"eager": [], "cold": [], "warm": []}
+    with tempfile.TemporaryDirectory(prefix="compile-cache-") as work:
+        bench = Bench(workload, prepare(workload, path, Path(work)), Path(work))
+        for _ in range(options.rounds):
+            archives = Path(tempfile.mkdtemp(dir=work))
+            for name, records in found.items():
+                arm = BASELINE if name == "eager" else options.arm
+                records.append(bench.job(arm, archives, options.steps))
+    states = {
+        name: {item.evidence.compile_cache.state for item in records if item.evidence.compile_cache}
+        for name, records in found.items()
+    }
+    assert states == {"eager": set(), "cold": {"cold"}, "warm": {"warm"}}, states  # noqa: S101
+    sizes = [item.evidence.compile_cache.saved_bytes for item in found["cold"]]  # type: ignore[union-attr]
+    print(
+        f"{workload.name}, arm {options.arm}: {platform.system()} {platform.machine()}, one core, "
+        f"Python {platform.python_version()}, {options.rounds} rounds of {options.steps} steps; "
+        f"the least seconds of all rounds; the archive has {max(sizes):,} bytes"
+    )
+    print(f"{'':<10}{'first step':>14}{'compilation':>14}{'whole job':>14}")
+    for name, records in found.items():
+        print(row(name, records))
+
+
+if __name__ == "__main__":
+    main()

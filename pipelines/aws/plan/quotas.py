@@ -1,0 +1,109 @@
+"""What the account's quotas say to the jobs of a definition. Pure.
+
+A job over its quota does not wait in a queue: the service refuses it, and it is asked for again
+for as long as the step's retry policies say; then the step fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pipelines.aws.plan.jobs import PlannedJob
+from pipelines.local.definition import Definition
+from pipelines.local.graph import build_graph, most_in_parallel
+
+LONGEST_TRAINING = "Longest run time for a training job"
+LARGEST_DEFINITION = 1_048_576
+"""Characters that CreatePipeline takes."""
+_ASK = "ask for more in the Service Quotas console"
+
+Answer = Literal["allows", "limits", "forbids", "unknown"]
+
+
+@dataclass(frozen=True)
+class QuotaAnswer:
+    """What one quota says."""
+
+    quota: str
+    answer: Answer
+    """`limits`: not everything that is ready can run at once; `forbids`: nothing of it can run."""
+    sentence: str
+
+
+def check_quotas(
+    definition: Definition,
+    jobs: Sequence[PlannedJob],
+    quotas: Mapping[str, float],
+    max_parallel_steps: int | None,
+) -> list[QuotaAnswer]:
+    """`quotas` maps the name of each quota of SageMaker to the account's value."""
+    return [
+        *_instance_answers(definition, jobs, quotas, max_parallel_steps),
+        *_runtime_answers(jobs, quotas),
+    ]
+
+
+def check_size(characters: int) -> QuotaAnswer:
+    """The one limit on a definition that cannot be raised."""
+    fits = characters <= LARGEST_DEFINITION
+    return QuotaAnswer(
+        "size of a pipeline definition",
+        "allows" if fits else "forbids",
+        f"the definition has {characters:,} characters, allowed: {LARGEST_DEFINITION:,}"
+        + ("" if fits else "; declare fewer arms or seeds"),
+    )
+
+
+def quota_name(job: PlannedJob) -> str:
+    """The quota that a job's instances count against, as Service Quotas calls it."""
+    kind = "spot training" if job.spot else job.kind
+    return f"{job.instance_type} for {kind} job usage"
+
+
+def _instance_answers(
+    definition: Definition,
+    jobs: Sequence[PlannedJob],
+    quotas: Mapping[str, float],
+    max_parallel_steps: int | None,
+) -> Iterator[QuotaAnswer]:
+    graph = build_graph(definition)
+    for quota in dict.fromkeys(quota_name(job) for job in jobs):
+        counted = [job for job in jobs if quota_name(job) == quota]
+        at_once = most_in_parallel(graph, [job.step for job in counted])
+        if max_parallel_steps is not None:
+            at_once = min(at_once, max_parallel_steps)
+        each = max(job.instances for job in counted)
+        yield _instance_answer(quota, quotas.get(quota), each, at_once * each)
+
+
+def _instance_answer(quota: str, allowed: float | None, each: int, needed: int) -> QuotaAnswer:
+    if allowed is None:
+        return QuotaAnswer(
+            quota, "unknown", f"{quota}: {needed} needed, the account names no limit"
+        )
+    said = f"{quota}: {needed} needed at once, allowed: {allowed:.0f}"
+    if allowed < each:
+        return QuotaAnswer(quota, "forbids", f"{said}; no such job can start, {_ASK}")
+    if allowed < needed:
+        return QuotaAnswer(
+            quota,
+            "limits",
+            f"{said}; those above it wait by trying again, so set max_parallel_steps, or {_ASK}",
+        )
+    return QuotaAnswer(quota, "allows", said)
+
+
+def _runtime_answers(
+    jobs: Sequence[PlannedJob], quotas: Mapping[str, float]
+) -> Iterator[QuotaAnswer]:
+    limits = [job.max_seconds or 0 for job in jobs if job.kind == "training"]
+    allowed = quotas.get(LONGEST_TRAINING)
+    if limits and allowed is not None and max(limits) > allowed:
+        yield QuotaAnswer(
+            LONGEST_TRAINING,
+            "forbids",
+            f"{LONGEST_TRAINING}: max_runtime_seconds is {max(limits):,}, allowed: {allowed:,.0f}; "
+            f"lower it or {_ASK}",
+        )

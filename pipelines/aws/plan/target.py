@@ -1,0 +1,56 @@
+"""Where this checkout's definition would be deployed: the account's names with its own digests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pipelines.aws.stacks import StackOutputs
+from pipelines.definition.deployment import Deployment, Network, Sources, object_name
+from pipelines.settings import Names
+from pipelines.settings.names import output_suffix
+
+
+def target_deployment(
+    foundation: StackOutputs, names: Names, image_tags: Mapping[str, str], region: str
+) -> Deployment:
+    """The deployment that `make deploy` would compile for. Raises NotDeployedError."""
+    return Deployment(
+        region=region,
+        bucket=foundation["BucketName"],
+        training_role_arn=foundation["TrainingRoleArn"],
+        processing_role_arn=foundation["ProcessingRoleArn"],
+        images={
+            folder: f"{foundation[f'RepositoryUri{output_suffix(folder)}']}:{tag}"
+            for folder, tag in image_tags.items()
+        },
+        kms_key=foundation["KeyArn"],
+        network=_network(names),
+        name_prefix=names.pipeline(""),
+    )
+
+
+def target_sources(staged: Sources, stack: StackOutputs) -> Sources:
+    """The staged content as assets: in the bucket that the deployed ones lie in, by its own
+    digests. Raises NotDeployedError."""
+    return Sources(
+        training_archive=_beside(stack["TrainingArchiveUri"], staged.training_archive),
+        training_code=_beside(stack["TrainingCodeUri"], staged.training_code),
+        gate_code=_beside(stack["GateCodeUri"], staged.gate_code),
+        experiment=_beside(stack["ExperimentUri"], staged.experiment),
+        data=staged.data,
+    )
+
+
+def _beside(deployed: str, staged: str) -> str:
+    return f"{deployed.rpartition('/')[0]}/{object_name(staged)}"
+
+
+def _network(names: Names) -> Network | None:
+    declared = names.settings.network
+    if not declared.subnets and not declared.isolation:
+        return None
+    return Network(
+        subnets=declared.subnets,
+        security_group_ids=declared.security_groups,
+        isolation=declared.isolation,
+    )

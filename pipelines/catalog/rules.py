@@ -1,0 +1,315 @@
+"""The rules of `checks.py`: each looks at one side of what is asked. Pure."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from pipelines.catalog.compilers import Compiler, Stack
+from pipelines.catalog.findings import Asked, Finding, refusal, warning
+from pipelines.catalog.images import BaseImage, base_images, patches_of
+from pipelines.catalog.instances import (
+    accelerator_of,
+    instance_class,
+    instance_of,
+    processor_of,
+)
+from pipelines.catalog.landscape import graphless
+
+MAJOR_AND_MINOR = 2
+"""Numbers of a version that name an image: AWS keeps one for each minor release."""
+
+INSTEAD_OF_DISTRIBUTION = {
+    "sm_dist": "leave it out, and start the training script through the launcher script",
+    "in the script": "leave it out, and use tf.distribute.MirroredStrategy in the script",
+}
+"""By what a stack takes for more than one GPU, where that is not a key of the request."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What is asked, of which compiler, on which day."""
+
+    asked: Asked
+    compiler: Compiler
+    today: datetime.date
+
+    @property
+    def stack(self) -> Stack | None:
+        """The versions that were asked for, where only listed ones will do."""
+        if self.asked.version is None:
+            return None
+        return self.compiler.stack(
+            self.asked.framework, self.asked.version, self.asked.transformers
+        )
+
+    @property
+    def image(self) -> BaseImage | None:
+        """AWS's image of the versions that were asked for; None when there is none to speak of."""
+        if self.stack is not None:
+            return self.stack.image
+        asked = _numbers(self.asked.version or "")
+        for image in base_images():
+            known = _numbers(image.version)
+            shared = min(len(asked), len(known))
+            if (
+                image.framework in self.compiler.images
+                and image.framework == self.asked.framework
+                and image.processor == processor_of(self.asked.instance_type)
+                and shared >= MAJOR_AND_MINOR
+                and asked[:shared] == known[:shared]
+            ):
+                return image
+        return None
+
+    @property
+    def accelerators(self) -> int:
+        """Of all instances together; 1 for an instance that is not listed."""
+        instance = instance_of(self.asked.instance_type)
+        return self.asked.instance_count * (instance.accelerators if instance else 1)
+
+
+def no_graph(case: Case) -> Iterator[Finding]:
+    why = graphless(case.asked.framework)
+    if why is not None and case.compiler.name != "eager":
+        yield refusal(
+            "framework",
+            f"{case.compiler.name} does not apply: {why.why}",
+            f'take compiler = "eager"; what makes it faster: {why.instead}',
+        )
+
+
+def _where(case: Case) -> Iterator[Finding]:
+    if case.asked.local and not case.compiler.local:
+        yield refusal(
+            "local",
+            f"{case.compiler.title} runs in AWS's images on AWS's instances only",
+            "submit the workload to SageMaker, or take another compiler for local runs",
+        )
+
+
+def _instance(case: Case) -> Iterator[Finding]:
+    asked, compiler = case.asked, case.compiler
+    processor = processor_of(asked.instance_type)
+    if processor not in compiler.processors:
+        kinds = {"cpu": "no accelerator", "gpu": "GPUs", "neuron": "Trainium"}
+        yield refusal(
+            "instance_type",
+            f"{compiler.title} does not run on {asked.instance_type}, which has {kinds[processor]}",
+            compiler.instead.get(processor)
+            or "take an instance with " + " or ".join(kinds[kind] for kind in compiler.processors),
+        )
+    elif compiler.instance_classes and (
+        instance_class(asked.instance_type) not in compiler.instance_classes
+    ):
+        classes = ", ".join(compiler.instance_classes)
+        yield refusal(
+            "instance_type",
+            f"{compiler.title} does not support {asked.instance_type}: "
+            f"AWS made it for the classes {classes}",
+            'take an instance of one of them, or compiler = "inductor"',
+        )
+
+
+def _accelerator(case: Case) -> Iterator[Finding]:
+    """A GPU that is too old for the image, or for the precision."""
+    asked = case.asked
+    accelerator = accelerator_of(asked.instance_type)
+    if accelerator is None:
+        return
+    last = accelerator.last_pytorch_image
+    if (
+        last is not None
+        and asked.framework == "pytorch"
+        and asked.version is not None
+        and case.compiler.images
+        and _numbers(asked.version)[:2] > _numbers(last)
+    ):
+        yield refusal(
+            "instance_type",
+            f"AWS's image of PyTorch {asked.version} has no kernels for the {accelerator.name} of "
+            f"{asked.instance_type}, {accelerator.architecture}",
+            f"take a newer instance such as ml.g5.xlarge, or PyTorch {last} or older",
+        )
+    if asked.precision == "bf16" and not accelerator.bf16:
+        yield warning(
+            "precision",
+            f"the {accelerator.name} of {asked.instance_type} only emulates bf16, which is slow",
+            "take fp16 or fp32 there, or an instance of class g5, g6 or p4d and newer",
+        )
+
+
+def _versions(case: Case) -> Iterator[Finding]:
+    asked, compiler = case.asked, case.compiler
+    if compiler.frameworks and asked.framework not in compiler.frameworks:
+        yield refusal(
+            "framework",
+            f"{compiler.title} does not compile {asked.framework}",
+            f'allowed: {", ".join(compiler.frameworks)}; or take compiler = "eager"',
+        )
+        return
+    if asked.version is None:
+        return
+    if compiler.stacks and case.stack is None:
+        wanted = f"{asked.framework} {asked.version}"
+        if asked.transformers is not None:
+            wanted += f" with Transformers {asked.transformers}"
+        known = ", ".join(
+            stack.label for stack in compiler.stacks if stack.framework == asked.framework
+        )
+        yield refusal(
+            "version", f"{compiler.title} has no image of {wanted}", f"there are: {known}"
+        )
+    elif compiler.oldest is not None and _numbers(asked.version) < _numbers(compiler.oldest):
+        yield refusal(
+            "version",
+            f"{compiler.title} needs {asked.framework} {compiler.oldest} or newer, "
+            f"not {asked.version}",
+            'take a newer image, or compiler = "training-compiler" on an old one',
+        )
+
+
+def _region(case: Case) -> Iterator[Finding]:
+    image, region = case.image, case.asked.region
+    if image is not None and region is not None and region not in image.hosts:
+        regions = ", ".join(sorted(image.hosts))
+        yield refusal(
+            "region",
+            f"AWS has no image {image.name} for {case.compiler.title} in {region}",
+            f"the regions that have it: {regions}",
+        )
+
+
+def _distribution(case: Case) -> Iterator[Finding]:
+    asked, compiler, stack = case.asked, case.compiler, case.stack
+    if asked.heterogeneous and compiler.name == "training-compiler":
+        yield refusal(
+            "heterogeneous",
+            f"{compiler.title} does not work with heterogeneous instance groups",
+            "give all instances one type",
+        )
+    if asked.distribution is None:
+        yield from _idle_accelerators(case)
+        return
+    if asked.distribution not in compiler.distributions:
+        allowed = " or ".join(f'"{name}"' for name in compiler.distributions) or "none"
+        because = (
+            ": SageMaker's distributed libraries and it exclude each other"
+            if asked.distribution == "smdistributed"
+            else ""
+        )
+        yield refusal(
+            "distribution",
+            f"{compiler.title} does not work with the distribution {asked.distribution!r}{because}",
+            f"allowed: {allowed}",
+        )
+    elif stack is not None and stack.distribution != asked.distribution:
+        yield refusal(
+            "distribution",
+            f"the image of {stack.label} does not know the distribution {asked.distribution!r}",
+            INSTEAD_OF_DISTRIBUTION.get(stack.distribution, f'allowed: "{stack.distribution}"'),
+        )
+
+
+def _idle_accelerators(case: Case) -> Iterator[Finding]:
+    """Several accelerators are paid for, and one process uses one of them."""
+    asked, stack = case.asked, case.stack
+    spread = stack is not None and stack.distribution in ("sm_dist", "in the script")
+    if case.accelerators > 1 and asked.framework == "pytorch" and not spread:
+        allowed = " or ".join(f'"{name}"' for name in case.compiler.distributions)
+        yield warning(
+            "distribution",
+            f"{asked.instance_count} x {asked.instance_type} has {case.accelerators} accelerators, "
+            "and without a distribution one process uses one of them",
+            f"set distribution to {allowed}" if allowed else "take a smaller instance",
+        )
+
+
+def _precision(case: Case) -> Iterator[Finding]:
+    asked, compiler = case.asked, case.compiler
+    if asked.precision in compiler.untested_precisions:
+        yield warning(
+            "precision",
+            f"AWS tested {compiler.title} with {' and '.join(compiler.precisions)}, "
+            f"and never with {asked.precision}",
+            "take fp16, or let the gate judge it",
+        )
+    elif asked.precision not in compiler.precisions:
+        yield refusal(
+            "precision",
+            f"{compiler.title} does not train in {asked.precision}",
+            f"allowed: {', '.join((*compiler.precisions, *compiler.untested_precisions))}",
+        )
+
+
+def _overhead(case: Case) -> Iterator[Finding]:
+    """What slows Training Compiler down without being wrong."""
+    asked, compiler = case.asked, case.compiler
+    if compiler.name != "training-compiler":
+        return
+    for switched_on, about, what in (
+        (asked.profiler, "profiler", "the profiler"),
+        (asked.debugger, "debugger", "SageMaker Debugger's hook"),
+        (asked.debug_mode, "debug_mode", "the compiler's debug mode"),
+    ):
+        if switched_on:
+            yield warning(
+                about,
+                f"{what} makes compiled steps slower",
+                "turn it off for every run whose speed counts",
+            )
+    if asked.instance_count > 1 and asked.instance_type not in compiler.efa_instances:
+        yield warning(
+            "instance_type",
+            f"{asked.instance_count} x {asked.instance_type} exchange gradients without EFA, "
+            "which is slow",
+            f"take one of {', '.join(compiler.efa_instances)}, or one instance with more GPUs",
+        )
+
+
+def _image(case: Case) -> Iterator[Finding]:
+    image, stack = case.image, case.stack
+    patches = patches_of(image) if image is not None else None
+    if image is not None and patches is not None and patches.ended(case.today):
+        when = f" since {patches.until}" if patches.until else ""
+        yield warning(
+            "version",
+            f"AWS patches the image {image.name} no more{when}"
+            + (f", and no newer one will come for {case.compiler.title}" if stack else ""),
+            "cut its jobs off the network ([network] isolation), and plan to move to "
+            'compiler = "inductor"'
+            if stack
+            else "take the image of a newer version",
+        )
+    if case.asked.extends_image and stack is not None and not stack.extendable:
+        yield warning(
+            "extends_image",
+            f"AWS does not list the image of {stack.label} among those that may be extended",
+            "add packages only, and leave its torch as it is",
+        )
+
+
+Rule = Callable[[Case], Iterator[Finding]]
+
+RULES: tuple[Rule, ...] = (
+    _where,
+    _versions,
+    _instance,
+    _accelerator,
+    _region,
+    _distribution,
+    _precision,
+    _overhead,
+    _image,
+)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """`2.13.0` as (2, 13, 0); what is not a number ends it."""
+    numbers: list[int] = []
+    for part in version.split("."):
+        if not part.isdigit():
+            break
+        numbers.append(int(part))
+    return tuple(numbers)

@@ -1,0 +1,134 @@
+"""Builds of CodeBuild, which go through the frames of a script: moto's succeed when looked at.
+
+A frame is `{"status": "IN_PROGRESS", "phase": "BUILD"}`, `{"status": "FAILED", "message": "why"}`
+or `{"status": "SUCCEEDED"}`, which pushes the image that the project's variables name. Each
+BatchGetBuilds moves a build to its next frame and the last one stays. The projects are moto's; a
+project without a script has builds that succeed at the second look.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from moto.codebuild.models import codebuild_backends
+from moto.ecr.models import ecr_backends
+
+from tests.aws_server.faults import ServiceError
+
+Request = dict[str, Any]
+SUCCESS = ({"status": "IN_PROGRESS", "phase": "BUILD"}, {"status": "SUCCEEDED"})
+
+
+@dataclass
+class ScriptedBuild:
+    """One build and how far along its script it is."""
+
+    id: str
+    project: str
+    region: str
+    token: str
+    variables: list[dict[str, str]]
+    frames: list[dict[str, Any]]
+    position: int = -1
+
+    def describe(self) -> dict[str, Any]:
+        frame = {"status": "IN_PROGRESS", "phase": "QUEUED"}
+        if self.position >= 0:
+            frame = self.frames[self.position]
+        ended = frame["status"] != "IN_PROGRESS"
+        described = {
+            "id": self.id,
+            "projectName": self.project,
+            "buildStatus": frame["status"],
+            "currentPhase": "COMPLETED" if ended else frame["phase"],
+            "startTime": 1_000_000_000,
+            "environment": {"environmentVariables": self.variables},
+            "logs": {"deepLink": f"https://console.aws.amazon.com/cloudwatch/#{self.id}"},
+            "phases": [{"phaseType": "QUEUED", "phaseStatus": "SUCCEEDED"}],
+        }
+        if ended:
+            described["endTime"] = 1_000_000_090
+        if "message" in frame:
+            described["phases"].append(
+                {
+                    "phaseType": "BUILD",
+                    "phaseStatus": "FAILED",
+                    "contexts": [{"statusCode": "X", "message": frame["message"]}],
+                }
+            )
+        return described
+
+
+@dataclass
+class Builds:
+    """All builds of the account."""
+
+    account: str
+    scripts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    started: dict[str, ScriptedBuild] = field(default_factory=dict)
+    _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    @property
+    def operations(self) -> dict[str, Callable[[Request, str], dict[str, Any]]]:
+        """By the name of the API's operation."""
+        return {
+            "StartBuild": self.start,
+            "BatchGetBuilds": self.batch_get,
+            "ListBuildsForProject": self.list_for_project,
+        }
+
+    def start(self, request: Request, region: str) -> dict[str, Any]:
+        project = self._project(request["projectName"], region)
+        for build in self.started.values():
+            if build.token == request["idempotencyToken"]:
+                return {"build": build.describe()}
+        name = project.project_metadata["name"]
+        environment = project.project_metadata["environment"]
+        build = ScriptedBuild(
+            id=f"{name}:build{next(self._numbers):03d}",
+            project=name,
+            region=region,
+            token=request["idempotencyToken"],
+            variables=environment.get("environmentVariables", []),
+            frames=list(self.scripts.get(name, SUCCESS)),
+        )
+        self.started[build.id] = build
+        return {"build": build.describe()}
+
+    def batch_get(self, request: Request, _region: str) -> dict[str, Any]:
+        found = [self.started[id] for id in request["ids"] if id in self.started]
+        for build in found:
+            self._advance(build)
+        return {
+            "builds": [build.describe() for build in found],
+            "buildsNotFound": [id for id in request["ids"] if id not in self.started],
+        }
+
+    def list_for_project(self, request: Request, region: str) -> dict[str, Any]:
+        name = self._project(request["projectName"], region).project_metadata["name"]
+        ids = [build.id for build in self.started.values() if build.project == name]
+        return {"ids": ids[::-1] if request.get("sortOrder") == "DESCENDING" else ids}
+
+    def _advance(self, build: ScriptedBuild) -> None:
+        before = build.position
+        build.position = min(before + 1, len(build.frames) - 1)
+        if build.position != before and build.frames[build.position]["status"] == "SUCCEEDED":
+            self._push(build)
+
+    def _push(self, build: ScriptedBuild) -> None:
+        variables = {entry["name"]: entry["value"] for entry in build.variables}
+        manifest = {"mediaType": "application/vnd.oci.image.manifest.v1+json", "build": build.id}
+        ecr_backends[self.account][build.region].put_image(
+            variables["REPOSITORY"], json.dumps(manifest), variables["TAG"]
+        )
+
+    def _project(self, name: str, region: str) -> Any:
+        """moto's own record of a project."""
+        projects = codebuild_backends[self.account][region].codebuild_projects
+        if name not in projects:
+            raise ServiceError("ResourceNotFoundException", f"Project {name} cannot be found")
+        return projects[name]

@@ -1,0 +1,86 @@
+"""The CDK's own command line, the pinned one, as a process that knows only the stand-in for AWS."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.aws_server.client import ACCOUNT, REGION, AwsServer
+
+REPOSITORY = Path(__file__).parents[3]
+CLI = REPOSITORY / "node_modules" / ".bin" / "cdk"
+ASSEMBLY = "cdk.out"
+
+
+class CdkError(Exception):
+    """A command failed. The message has what it printed last."""
+
+
+@dataclass(frozen=True)
+class Cdk:
+    """Commands in one project's folder."""
+
+    project: Path
+    aws: AwsServer
+
+    def bootstrap(self) -> None:
+        """Make what the CDK itself needs in the account."""
+        self._run("bootstrap", f"aws://{ACCOUNT}/{REGION}")
+
+    def synth(self) -> None:
+        """Make the assembly that the other commands deploy: once, because it takes seconds."""
+        shutil.rmtree(self.project / ASSEMBLY, ignore_errors=True)
+        self._run("synth", "--quiet", "--output", ASSEMBLY, app=f"{sys.executable} -m infra.app")
+
+    def deploy(self) -> str:
+        """Deploy the assembly; returns what the command printed."""
+        return self._run("deploy", "--all", "--require-approval", "never", app=ASSEMBLY)
+
+    def diff(self) -> str:
+        """How the assembly differs from what is deployed."""
+        # By the templates: moto's change sets take every resource for a new one.
+        return self._run("diff", "--method", "template", app=ASSEMBLY)
+
+    def destroy(self) -> None:
+        """Destroy every stack of the assembly."""
+        self._run("destroy", "--all", "--force", app=ASSEMBLY)
+
+    def _run(self, *arguments: str, app: str = "") -> str:
+        assert CLI.is_file(), f"{CLI} is missing: `make test` installs it"
+        done = subprocess.run(
+            [str(CLI), *arguments, "--app", app, "--no-notices", "--no-color"],
+            cwd=self.project,
+            env=self._environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        printed = done.stdout + done.stderr
+        if done.returncode != 0:
+            raise CdkError(f"cdk {' '.join(arguments)} ended with {done.returncode}: {printed}")
+        return printed
+
+    def _environment(self) -> dict[str, str]:
+        inherited = {
+            name: value
+            for name, value in self.aws.environment.items()
+            # The CLI takes any variable CDK_NAME for its option --name.
+            if not name.startswith("CDK")
+        }
+        return {
+            **inherited,
+            # Node may have been installed into the virtual environment.
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), inherited["PATH"]]),
+            "AWS_DEFAULT_REGION": REGION,
+            "CDK_DISABLE_CLI_TELEMETRY": "true",
+            # It remembers which account a key belongs to.
+            "CDK_HOME": str(self.project / ".cdk"),
+            # Templates are validated by tests of their own.
+            "CDK_VALIDATION": "false",
+            "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }

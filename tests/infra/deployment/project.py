@@ -1,0 +1,125 @@
+"""A folder with a project to deploy: this repository's own code, and a tiny workload."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[3]
+COPIED = ("infra", "pipelines", "training", "containers", "cdk.json")
+"""What an app of the CDK is made from."""
+TOPICS = {"sea": "ship harbour captain anchor", "bank": "money loan credit interest"}
+
+SETTINGS = """
+project = "trial"
+workloads = ["tiny"]
+
+[notifications]
+email = "ml-platform@example.com"
+
+[github]
+repository = "example/models"
+"""
+
+WORKLOAD = """
+name = "tiny"
+description = "Two topics that differ in every word"
+seeds = [1]
+
+[data]
+source = "files"
+train = "train.csv"
+validation = "validation.csv"
+sequence_length = 16
+vocabulary = 64
+
+[model]
+source = "random"
+layers = 1
+hidden_size = 16
+attention_heads = 2
+intermediate_size = 16
+
+[recipe]
+epochs = 2
+
+[arms.baseline]
+compiler = "eager"
+batch_size = 8
+learning_rate = 3e-3
+
+[arms.candidate]
+compiler = "eager"
+batch_size = 4
+learning_rate = 3e-3
+
+[gate]
+min_speedup = 1000.0
+
+[gate.metrics.accuracy]
+direction = "higher"
+margin = 0.5
+
+[schedule]
+expression = "cron(0 3 ? * MON *)"
+timezone = "Europe/Berlin"
+enabled = true
+
+[schedule.parameters]
+ModelApprovalStatus = "Approved"
+
+[new_data]
+prefix = "incoming/tiny/"
+enabled = true
+"""
+"""No arm is a thousand times faster than another: the baseline's model is what is registered."""
+
+
+@dataclass(frozen=True)
+class Project:
+    """The folder."""
+
+    path: Path
+
+    @classmethod
+    def make(cls, path: Path) -> Project:
+        """Make it, with what a team would declare."""
+        for name in COPIED:
+            source = REPOSITORY / name
+            if source.is_dir():
+                ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
+                shutil.copytree(source, path / name, ignore=ignored)
+            else:
+                shutil.copyfile(source, path / name)
+        (path / "infra" / "settings.toml").write_text(SETTINGS, encoding="utf-8")
+        (path / "workloads").mkdir()
+        project = cls(path)
+        project.workload.write_text(WORKLOAD, encoding="utf-8")
+        chance = random.Random(0)
+        for split, documents in (("train", 64), ("validation", 40)):
+            rows = ["text,label"]
+            for number in range(documents):
+                label = sorted(TOPICS)[number % 2]
+                words = " ".join(chance.choices(TOPICS[label].split(), k=6))
+                rows.append(f"{words} {number},{label}")
+            data = path / "workloads" / f"{split}.csv"
+            data.write_text("\n".join(rows) + "\n", encoding="utf-8")
+        return project
+
+    @property
+    def workload(self) -> Path:
+        """The declared file."""
+        return self.path / "workloads" / "tiny.toml"
+
+    @property
+    def images(self) -> list[str]:
+        """The folders of `containers/`, each of which is an image."""
+        return [path.name for path in (self.path / "containers").iterdir() if path.is_dir()]
+
+    def change(self, old: str, new: str) -> None:
+        """Change what the workload declares."""
+        declared = self.workload.read_text(encoding="utf-8")
+        assert old in declared
+        self.workload.write_text(declared.replace(old, new), encoding="utf-8")

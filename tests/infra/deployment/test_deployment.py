@@ -1,0 +1,315 @@
+"""`cdk bootstrap`, `deploy`, `diff`, an update and `destroy`, by the pinned CLI, and what is there
+then. The tests read one deployment, in this order: the last ones change and destroy it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+from zipfile import ZipFile
+
+import pytest
+
+from tests.infra.deployment.deployed import Deployment
+from tests.infra.deployment.inventory import everything_of_the_project
+
+pytestmark = pytest.mark.slow
+
+COMMAND = (sys.executable, "-c", "from pipelines.cli import main; main(prog_name='compilegate')")
+APPROVED = ("-p", "ModelApprovalStatus=Approved")
+STACKS = ("foundation", "images", "workload-tiny", "ci")
+
+
+def steps_of(definition: dict[str, Any]) -> list[dict[str, Any]]:
+    """All steps, those inside of conditions too."""
+    found = []
+    for step in definition["Steps"]:
+        found.append(step)
+        for branch in ("IfSteps", "ElseSteps"):
+            found += steps_of({"Steps": step.get("Arguments", {}).get(branch, [])})
+    return found
+
+
+def texts_of(value: Any) -> list[str]:
+    """Every text in a document."""
+    if isinstance(value, dict):
+        return [text for item in value.values() for text in texts_of(item)]
+    if isinstance(value, list):
+        return [text for item in value for text in texts_of(item)]
+    return [value] if isinstance(value, str) else []
+
+
+def test_every_stack_is_there_and_deploying_again_changes_nothing(deployment: Deployment) -> None:
+    complete = dict.fromkeys((f"trial-{name}" for name in STACKS), "CREATE_COMPLETE")
+    assert deployment.stacks() == complete
+    assert deployment.cdk.deploy().count("(no changes)") == len(STACKS)
+    assert deployment.stacks() == complete
+
+
+def test_the_definition_names_roles_images_and_a_bucket_that_exist(deployment: Deployment) -> None:
+    definition = json.loads(deployment.pipeline()["PipelineDefinition"])
+    texts = texts_of(definition)
+    assert not [text for text in texts if "${" in text or "stand-in" in text.lower()]
+
+    roles = {role["Arn"] for role in deployment.aws.client("iam").list_roles()["Roles"]}
+    steps = steps_of(definition)
+    named = {step["Arguments"]["RoleArn"] for step in steps if "RoleArn" in step["Arguments"]}
+    assert len(named) == 2
+    assert named <= roles
+    assert deployment.pipeline()["RoleArn"] in roles - named
+
+    found = deployment.aws.client("ecr").describe_repositories()["repositories"]
+    repositories = {repository["repositoryUri"] for repository in found}
+    images = {text for text in texts if ".dkr.ecr." in text}
+    assert {image.rpartition(":")[0] for image in images} == {
+        uri for uri in repositories if uri.endswith(("trial/training", "trial/gate"))
+    }
+
+    buckets = {item["Name"] for item in deployment.aws.client("s3").list_buckets()["Buckets"]}
+    used = {urlsplit(text).netloc for text in texts if text.startswith("s3://")}
+    assert used <= buckets
+    assert deployment.outputs("trial-foundation")["BucketName"] in used
+
+
+def test_what_the_definition_takes_as_code_was_uploaded_under_its_digest(
+    deployment: Deployment,
+) -> None:
+    outputs = deployment.outputs("trial-workload-tiny")
+    s3 = deployment.aws.client("s3")
+    texts = texts_of(json.loads(deployment.pipeline()["PipelineDefinition"]))
+    for name in ("TrainingArchiveUri", "TrainingCodeUri", "GateCodeUri", "ExperimentUri"):
+        place = urlsplit(outputs[name])
+        assert any(outputs[name] in text for text in texts)
+        assert s3.head_object(Bucket=place.netloc, Key=place.path[1:])["ContentLength"] > 0
+
+
+def test_an_execution_starts_as_the_schedule_starts_it(deployment: Deployment) -> None:
+    scheduler, sagemaker = (deployment.aws.client(name) for name in ("scheduler", "sagemaker"))
+    schedule = scheduler.get_schedule(
+        GroupName="trial", Name=deployment.outputs("trial-workload-tiny")["ScheduleName"]
+    )
+    assert schedule["ScheduleExpression"] == "cron(0 3 ? * MON *)"
+    assert schedule["ScheduleExpressionTimezone"] == "Europe/Berlin"
+    assert schedule["State"] == "ENABLED"
+    target = schedule["Target"]
+    assert target["Arn"] == deployment.pipeline()["PipelineArn"]
+    assert target["RoleArn"] in {
+        role["Arn"] for role in deployment.aws.client("iam").list_roles()["Roles"]
+    }
+    queues = deployment.aws.client("sqs").list_queues()["QueueUrls"]
+    assert target["DeadLetterConfig"]["Arn"].rpartition(":")[2] in {
+        url.rpartition("/")[2] for url in queues
+    }
+    parameters = target["SageMakerPipelineParameters"]["PipelineParameterList"]
+    assert parameters == [{"Name": "ModelApprovalStatus", "Value": "Approved"}]
+    declared = json.loads(deployment.pipeline()["PipelineDefinition"])["Parameters"]
+    assert {item["Name"] for item in parameters} <= {item["Name"] for item in declared}
+    execution = sagemaker.start_pipeline_execution(
+        PipelineName=target["Arn"], PipelineParameters=parameters, ClientRequestToken=uuid4().hex
+    )["PipelineExecutionArn"]
+    listed = sagemaker.list_pipeline_parameters_for_execution(PipelineExecutionArn=execution)
+    assert listed["PipelineParameters"] == parameters
+
+
+def test_a_model_package_is_registered_in_the_deployed_group_and_approved(
+    deployment: Deployment,
+) -> None:
+    sagemaker = deployment.aws.client("sagemaker")
+    definition = json.loads(deployment.pipeline()["PipelineDefinition"])
+    requests = [
+        step["Arguments"] for step in steps_of(definition) if step["Type"] == "RegisterModel"
+    ]
+    (group,) = {request["ModelPackageGroupName"] for request in requests}
+    assert group == deployment.outputs("trial-workload-tiny")["ModelPackageGroupName"]
+    (container, *_) = requests[0]["InferenceSpecification"]["Containers"]
+    package = sagemaker.create_model_package(
+        ModelPackageGroupName=group,
+        ModelApprovalStatus="PendingManualApproval",
+        InferenceSpecification={
+            "Containers": [{"Image": container["Image"], "ModelDataUrl": "s3://models/model"}],
+            "SupportedContentTypes": ["application/json"],
+            "SupportedResponseMIMETypes": ["application/json"],
+        },
+    )["ModelPackageArn"]
+    sagemaker.update_model_package(ModelPackageArn=package, ModelApprovalStatus="Approved")
+    (listed,) = sagemaker.list_model_packages(ModelPackageGroupName=group)[
+        "ModelPackageSummaryList"
+    ]
+    assert (listed["ModelPackageVersion"], listed["ModelApprovalStatus"]) == (1, "Approved")
+
+
+def test_a_failed_execution_is_told_by_the_deployed_notifier(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    """Its rule matches the event, its function's code and environment are the deployed ones."""
+    aws = deployment.aws
+    events, functions = aws.client("events"), aws.client("lambda")
+    arn = deployment.pipeline()["PipelineArn"]
+    targets = {
+        target["Arn"]
+        for rule in events.list_rules()["Rules"]
+        if arn in rule.get("EventPattern", "")
+        for target in events.list_targets_by_rule(Rule=rule["Name"])["Targets"]
+    }
+    (function,) = [
+        item for item in functions.list_functions()["Functions"] if item["FunctionArn"] in targets
+    ]
+    assert function["Handler"] == "notifier.handler"
+
+    topic = deployment.outputs("trial-foundation")["NotificationTopicArn"]
+    queue = aws.client("sqs").create_queue(QueueName="reader")["QueueUrl"]
+    aws.client("sns").subscribe(
+        TopicArn=topic, Protocol="sqs", Endpoint="arn:aws:sqs:us-east-1:123456789012:reader"
+    )
+    failed = {"StepName": "Prepare", "StepStatus": "Failed", "FailureReason": "mystery"}
+    aws.script(arn.rpartition("/")[2], [{"status": "Failed", "steps": [failed]}])
+    execution = aws.client("sagemaker").start_pipeline_execution(
+        PipelineName=arn, ClientRequestToken=uuid4().hex
+    )["PipelineExecutionArn"]
+    detail = {
+        "pipelineArn": arn,
+        "pipelineExecutionArn": execution,
+        "currentPipelineExecutionStatus": "Failed",
+    }
+    event = {
+        "detail-type": "SageMaker Model Building Pipeline Execution Status Change",
+        "detail": detail,
+    }
+    environment = function["Environment"]["Variables"]
+    done = subprocess.run(
+        [sys.executable, "-c", _INVOKE, json.dumps(event)],
+        cwd=_unpacked(deployment, function["FunctionName"], tmp_path),
+        env={**aws.environment, "AWS_DEFAULT_REGION": "us-east-1", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (message,) = aws.client("sqs").receive_message(QueueUrl=queue)["Messages"]
+    assert "failed at Prepare" in json.loads(message["Body"])["Subject"]
+
+
+def test_the_deployed_definition_runs_in_the_local_runner(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    """As it was read back, with what was uploaded for it: it must end with a registered model."""
+    subprocess.run(
+        [*COMMAND, "stage", "tiny"],
+        cwd=deployment.project.path,
+        env=deployment.aws.environment,
+        check=True,
+        capture_output=True,
+    )
+    definition = tmp_path / "definition.json"
+    definition.write_text(deployment.pipeline()["PipelineDefinition"], encoding="utf-8")
+    home = tmp_path / "home"
+    _copy_buckets(deployment, home / "s3")
+    done = subprocess.run(
+        [*COMMAND, "run", "--definition", definition, "--home", home, *APPROVED],
+        cwd=deployment.project.path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (package,) = home.glob("registry/*/*.json")
+    registered = json.loads(package.read_text(encoding="utf-8"))
+    assert registered["ModelPackageGroupName"] == "trial-tiny"
+    assert registered["ModelApprovalStatus"] == "Approved"
+    assert registered["CustomerMetadataProperties"]["arm"] == "baseline"
+    (notice,) = home.glob("s3/**/notice.json")
+    assert json.loads(notice.read_text(encoding="utf-8"))["send"] is True
+
+
+def test_the_plan_of_what_was_deployed_has_no_changes(deployment: Deployment) -> None:
+    """Two programs make the definition, the CDK app and the client: it has to be the same one."""
+    done = subprocess.run(
+        [*COMMAND, "plan", "tiny", "--json"],
+        cwd=deployment.project.path,
+        env=deployment.aws.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert plan["pipeline"] == deployment.pipeline()["PipelineName"]
+    assert plan["deployed"] is True
+    assert {key: value for key, value in plan["changes"].items() if value} == {}
+
+
+def test_a_changed_workload_is_shown_by_diff_and_then_deployed(deployment: Deployment) -> None:
+    deployment.project.change("cron(0 3 ? * MON *)", "rate(7 days)")
+    deployment.project.change("margin = 0.5", "margin = 0.4")
+    deployment.cdk.synth()
+    shown = deployment.cdk.diff()
+    assert "rate(7 days)" in shown
+    assert "AWS::SageMaker::Pipeline" in shown
+    assert shown.count("There were no differences") == len(STACKS) - 1
+    before = deployment.pipeline()["PipelineDefinition"]
+    deployment.cdk.deploy()
+    assert deployment.stacks()["trial-workload-tiny"] == "UPDATE_COMPLETE"
+    after = deployment.pipeline()["PipelineDefinition"]
+    experiment = deployment.outputs("trial-workload-tiny")["ExperimentUri"]
+    assert experiment in after
+    assert experiment not in before
+    schedule = deployment.aws.client("scheduler").get_schedule(
+        GroupName="trial", Name=deployment.outputs("trial-workload-tiny")["ScheduleName"]
+    )
+    assert schedule["ScheduleExpression"] == "rate(7 days)"
+
+
+def test_destroy_leaves_nothing_but_what_the_settings_retain(deployment: Deployment) -> None:
+    bucket = deployment.outputs("trial-foundation")["BucketName"]
+    deployment.cdk.destroy()
+    assert deployment.stacks() == {}
+    left = everything_of_the_project(deployment.aws)
+    assert left == {
+        "bucket": [bucket],
+        "key": ["Everything that trial keeps"],
+        "model package group": ["trial-tiny"],
+        "repository": sorted(f"trial/{image}" for image in deployment.project.images),
+    }
+
+
+_INVOKE = """
+import json, sys
+from notifier import handler
+handler(json.loads(sys.argv[1]), None)
+"""
+
+
+def _unpacked(deployment: Deployment, function: str, folder: Path) -> Path:
+    """The function's code, as Lambda gets it from the CDK's bucket."""
+    template = deployment.aws.client("cloudformation").get_template(
+        StackName="trial-workload-tiny"
+    )["TemplateBody"]
+    (key,) = {
+        resource["Properties"]["Code"]["S3Key"]
+        for resource in template["Resources"].values()
+        if resource["Type"] == "AWS::Lambda::Function"
+        and resource["Properties"].get("FunctionName", function) == function
+    }
+    body = deployment.aws.client("s3").get_object(Bucket=_assets_bucket(deployment), Key=key)
+    with ZipFile(BytesIO(body["Body"].read())) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def _assets_bucket(deployment: Deployment) -> str:
+    return deployment.outputs("CDKToolkit")["BucketName"]
+
+
+def _copy_buckets(deployment: Deployment, folder: Path) -> None:
+    """Every object, where the local runner looks for it."""
+    s3 = deployment.aws.client("s3")
+    for bucket in s3.list_buckets()["Buckets"]:
+        for item in s3.list_objects_v2(Bucket=bucket["Name"]).get("Contents", []):
+            path = folder / bucket["Name"] / item["Key"]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            s3.download_file(bucket["Name"], item["Key"], str(path))

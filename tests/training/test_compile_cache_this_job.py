@@ -1,0 +1,86 @@
+"""The key of a job: what changes the compiled code is in it, what does not is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import BertConfig
+
+from training.arguments import Folders, Job, Recipe
+from training.compile_cache import CacheKey
+from training.compile_cache.this_job import key_of
+
+CPU = torch.device("cpu")
+
+
+def key(
+    *, width: int = 32, sequence_length: int = 16, seed: int = 1, arm: str = "a", **recipe: Any
+) -> CacheKey:
+    job = Job(
+        name=f"{arm}-{seed}",
+        arm=arm,
+        seed=seed,
+        compiler="inductor",
+        on_failure="stop",
+        parity_steps=0,
+        compile_cache_megabytes=1,
+        recipe=Recipe(hidden_size=width, **recipe),
+        folders=Folders(Path("data"), Path("model"), Path("output")),
+    )
+
+    class Model:
+        config = BertConfig(hidden_size=width, intermediate_size=64)
+
+    return key_of(job, Model(), sequence_length=sequence_length, device=CPU)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"seed": 2}, {"arm": "b"}, {"learning_rate": 0.5}, {"epochs": 9}, {"gradient_clip": 0.0}],
+    ids=str,
+)
+def test_jobs_that_run_the_same_graph_share_a_key(other: dict[str, Any]) -> None:
+    assert key(**other).digest == key().digest
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"batch_size": 8}, {"precision": "bf16"}, {"sequence_length": 32}, {"width": 64}],
+    ids=str,
+)
+def test_another_shape_or_precision_is_another_key(other: dict[str, Any]) -> None:
+    assert key(**other).digest != key().digest
+
+
+def test_settings_of_the_compiler_are_in_the_key_and_places_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = key()
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/somewhere/else")
+    monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "7")
+    assert key().digest == plain.digest
+    monkeypatch.setenv("TORCHINDUCTOR_FREEZING", "1")
+    assert key().differences(plain.parts()) == ["TORCHINDUCTOR_FREEZING was absent and is 1"]
+
+
+def test_the_number_of_threads_is_a_matter_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = key()
+    monkeypatch.setattr("torch.get_num_threads", lambda: 61)
+    assert key().archive_name != plain.archive_name
+
+
+def test_another_cpp_compiler_is_another_key(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    compiler = tmp_path / "g++"
+    compiler.write_text("#!/bin/sh\necho 'g++ 99.1'\n")
+    compiler.chmod(0o755)
+    plain = key()
+    monkeypatch.setenv("CXX", str(compiler))
+    (difference,) = key().differences(plain.parts())
+    assert difference.endswith("and is g++ 99.1")

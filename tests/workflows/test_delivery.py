@@ -1,0 +1,142 @@
+"""The GitHub Actions workflow: its form, its permissions, and that what it calls is there."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipelines.cli.main import LazyGroup
+
+PROJECT = Path(__file__).parents[2]
+WORKFLOWS = sorted((PROJECT / ".github" / "workflows").glob("*.yml"))
+DELIVERY = PROJECT / ".github" / "workflows" / "delivery.yml"
+BIN = Path(sys.executable).parent
+BECOMES_A_ROLE = "aws-actions/configure-aws-credentials@"
+
+Job = dict[str, Any]
+
+
+def jobs() -> dict[str, Job]:
+    found: dict[str, Job] = yaml.safe_load(DELIVERY.read_text())["jobs"]
+    return found
+
+
+def actions(job: Job) -> list[str]:
+    return [step["uses"] for step in job["steps"] if "uses" in step]
+
+
+def scripts() -> list[str]:
+    return [step["run"] for job in jobs().values() for step in job["steps"] if "run" in step]
+
+
+def calls(program: str) -> list[list[str]]:
+    """The words of every call of a program in any script."""
+    lines = [line for script in scripts() for line in script.replace("\\\n", " ").splitlines()]
+    commands = [part for line in lines for part in re.split(r"\|\||&&|[|;>{}]", line)]
+    words = [shlex.split(command) for command in commands if program in command]
+    return [found[found.index(program) + 1 :] for found in words if program in found]
+
+
+@pytest.mark.slow
+def test_workflows_have_the_form_that_github_publishes() -> None:
+    command = [BIN / "check-jsonschema", "--builtin-schema", "vendor.github-workflows", *WORKFLOWS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_an_auditor_of_workflows_finds_nothing() -> None:
+    command = [BIN / "zizmor", "--offline", "--no-progress", "--pedantic", *WORKFLOWS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_every_action_is_pinned_to_a_commit_and_says_its_version() -> None:
+    lines = [line for line in DELIVERY.read_text().splitlines() if "uses:" in line]
+    assert lines
+    for line in lines:
+        assert re.search(
+            r"uses: (actions|aws-actions)/[a-z-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", line
+        )
+
+
+def test_only_jobs_that_become_a_role_get_an_identity() -> None:
+    assert yaml.safe_load(DELIVERY.read_text())["permissions"] == {}
+    for name, job in jobs().items():
+        becomes = any(action.startswith(BECOMES_A_ROLE) for action in actions(job))
+        assert (job["permissions"].get("id-token") == "write") == becomes, name
+
+
+def test_there_are_no_keys() -> None:
+    text = DELIVERY.read_text()
+    assert "secrets." not in text
+    assert "access-key" not in text.lower()
+    assert "ACCESS_KEY" not in text
+
+
+def test_pull_requests_get_the_role_that_only_looks() -> None:
+    for name, job in jobs().items():
+        roles = [
+            step["with"]["role-to-assume"]
+            for step in job["steps"]
+            if step.get("uses", "").startswith(BECOMES_A_ROLE)
+        ]
+        if "pull_request" in job.get("if", ""):
+            assert roles == ["${{ vars.AWS_PLAN_ROLE_ARN }}"], name
+            assert "head.repo.full_name == github.repository" in job["if"]
+            assert "environment" not in job
+        elif roles:
+            assert roles == ["${{ vars.AWS_DEPLOY_ROLE_ARN }}"], name
+            assert job["environment"] == "production"
+
+
+def test_what_writes_comments_runs_nothing_of_the_pull_request() -> None:
+    writers = [
+        job for job in jobs().values() if "write" in job["permissions"].get("pull-requests", "")
+    ]
+    assert [actions(job) for job in writers] == [[]]
+
+
+def test_deploying_waits_for_the_tests_and_submitting_for_the_deployment() -> None:
+    assert jobs()["deploy"]["needs"] == "test"
+    assert "refs/heads/main" in jobs()["deploy"]["if"]
+    assert jobs()["submit"]["needs"] == "deploy"
+
+
+def test_what_others_write_is_never_part_of_a_script() -> None:
+    assert [script for script in scripts() if "${{" in script] == []
+
+
+@pytest.mark.parametrize("script", scripts())
+def test_every_script_is_one_that_bash_reads(script: str) -> None:
+    done = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_make_target_is_there() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
+    called = [words[0] for words in calls("make")]
+    assert set(called) == {"setup", "diff", "deploy"}
+    assert set(called) <= targets
+
+
+@pytest.mark.slow
+def test_every_command_and_option_of_ours_is_there() -> None:
+    called = calls(".venv/bin/compilegate")
+    assert {words[0] for words in called} == {"images", "plan", "submit"}
+    for name, *words in called:
+        command = importlib.import_module(LazyGroup.modules[name][0]).command
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= options
+
+
+def test_the_tests_are_those_of_a_clean_clone() -> None:
+    assert ".ci/run" in scripts()
+    assert (PROJECT / ".ci" / "run").is_file()
