@@ -48,8 +48,9 @@ def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
         env=environment,
     )
     images.add_stack_dependency(foundation)
+    stacks: list[cdk.Stack] = [foundation, images]
     for declared in project.workloads:
-        stack = WorkloadStack(
+        workload = WorkloadStack(
             app,
             names.workload_stack(declared.workload.name),
             project=project,
@@ -58,7 +59,9 @@ def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
             images=images,
             env=environment,
         )
-        stack.add_stack_dependency(images)
+        workload.add_stack_dependency(images)
+        cdk.Tags.of(workload).add("compilegate:workload", declared.workload.name)
+        stacks.append(workload)
     if project.settings.github is not None:
         ci = CiStack(
             app,
@@ -69,9 +72,15 @@ def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
             env=environment,
         )
         ci.add_stack_dependency(foundation)
-    cdk.Tags.of(app).add("compilegate:project", project.settings.project)
-    for key, value in project.settings.tags.items():
-        cdk.Tags.of(app).add(key, value)
+        stacks.append(ci)
+    for stack in stacks:
+        for key, value in _tags(project).items():
+            cdk.Tags.of(stack).add(key, value)
+
+
+def _tags(project: Project) -> dict[str, str]:
+    """On every resource, so that the bill can be split."""
+    return {"compilegate:project": project.settings.project, **project.settings.tags}
 
 
 def main() -> None:

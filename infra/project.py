@@ -31,16 +31,14 @@ class Project:
     workloads: Sequence[DeclaredWorkload]
     images: Mapping[str, ImageFolder]
     """The folders that become images, by name."""
-    folder: Path = ROOT
+    folder: Path
+    """That holds `workloads/` and `containers/`."""
+    definitions: Path = ROOT / ".cache" / "definitions"
+    """Where compiled definitions are kept between one synth and the next."""
 
     @cached_property
     def names(self) -> Names:
         return Names(self.settings)
-
-    @property
-    def definitions(self) -> Path:
-        """Where compiled definitions are kept between one synth and the next."""
-        return self.folder / ".cache" / "definitions"
 
 
 def read_project(folder: Path = ROOT) -> Project:
@@ -61,8 +59,8 @@ def read_project(folder: Path = ROOT) -> Project:
     return Project(
         settings=settings,
         workloads=workloads,
-        images=image_folders(folder / "containers", settings.images.base),
         folder=folder,
+        images=image_folders(folder / "containers", settings.images.base),
     )
 
 

@@ -43,7 +43,7 @@ class CiStack(cdk.Stack):
                 arns=arns,
                 project=name,
                 qualifier=qualifier,
-                bucket_arn=foundation.bucket.bucket_arn,
+                bucket_arn=foundation.bucket_arn,
                 key_arn=foundation.key.key_arn,
                 repository_arns=[
                     repository.repository_arn for repository in foundation.repositories.values()

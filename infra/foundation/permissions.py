@@ -32,17 +32,20 @@ class Place:
 def training_statements(place: Place) -> list[Statement]:
     """A training job: reads code and prepared data, writes its model, evidence and checkpoints."""
     return [
-        _read(place, ["*"]),
+        _read(place, [f"{PREFIX}/*"]),
         _write(place, [training_prefix("*"), checkpoints_prefix("*")]),
         _delete(place, [checkpoints_prefix("*")]),
         *_job_statements(place, "TrainingJobs"),
     ]
 
 
-def processing_statements(place: Place) -> list[Statement]:
-    """A prepare, gather or gate job: reads code, raw data and evidence, writes to its execution."""
+def processing_statements(place: Place, deliveries: Sequence[str]) -> list[Statement]:
+    """A prepare, gather or gate job: reads code, raw data and evidence, writes to its execution.
+
+    `deliveries` are the prefixes of keys that raw data is delivered under.
+    """
     return [
-        _read(place, ["*"]),
+        _read(place, [f"{PREFIX}/*", *(f"{prefix}*" for prefix in deliveries)]),
         _write(place, [executions_prefix("*")]),
         *_job_statements(place, "ProcessingJobs"),
     ]
@@ -93,7 +96,7 @@ def pipeline_statements(
             ],
             because="One role runs the pipelines of all workloads, and versions are numbered",
         ),
-        _read(place, ["workloads/*"], code=False),
+        _read(place, [f"{PREFIX}/workloads/*"], code=False),
         _use_key(place, "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"),
     ]
 
@@ -137,12 +140,11 @@ def _job_statements(place: Place, kind: str) -> list[Statement]:
 
 
 def _read(place: Place, keys: Sequence[str], *, code: bool = True) -> Statement:
-    """The keys are below the project's prefix."""
     return Statement(
         sid="ReadObjects",
         actions=["s3:GetObject"],
         resources=[
-            *(f"{place.bucket_arn}/{PREFIX}/{key}" for key in keys),
+            *(f"{place.bucket_arn}/{key}" for key in keys),
             *([f"{place.assets_arn}/*"] if code else []),
         ],
         because=MANY_OBJECTS,

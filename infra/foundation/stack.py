@@ -38,13 +38,14 @@ class FoundationStack(cdk.Stack):
         super().__init__(scope, id, env=env, description="Compilegate: what all workloads share")
         settings, names = project.settings, project.names
         removal = cdk.RemovalPolicy.RETAIN if settings.storage.retain else cdk.RemovalPolicy.DESTROY
+        self.bucket_name = names.bucket(self.account, self.region)
         self.key = EncryptionKey(
             self, "Encryption", alias=names.key_alias, project=settings.project, removal=removal
         ).key
         self.bucket = ArtifactBucket(
             self,
             "Artifacts",
-            name=names.bucket(self.account, self.region),
+            name=self.bucket_name,
             key=self.key,
             storage=settings.storage,
             workloads=[declared.workload.name for declared in project.workloads],
@@ -70,6 +71,11 @@ class FoundationStack(cdk.Stack):
         scheduler.CfnScheduleGroup(self, "Schedules", name=names.schedule_group)
         self._roles(project)
         self._outputs()
+
+    @property
+    def bucket_arn(self) -> str:
+        """Made from the bucket's name, so that a policy in another stack can be read as it is."""
+        return Arns.of(self).bucket(self.bucket_name)
 
     @property
     def assets_bucket_name(self) -> str:
@@ -107,7 +113,12 @@ class FoundationStack(cdk.Stack):
             trusted=trusted,
             description="Prepare, gather and gate jobs",
             statements=processing_statements(
-                replace(place, repository_arns=self._repository_arns([PREPARE, GATE]))
+                replace(place, repository_arns=self._repository_arns([PREPARE, GATE])),
+                deliveries=[
+                    declared.workload.new_data.prefix
+                    for declared in project.workloads
+                    if declared.workload.new_data is not None
+                ],
             ),
         )
         self.pipeline_role = scoped_role(

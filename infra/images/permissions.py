@@ -69,12 +69,10 @@ def _join_vpc(arns: Arns, subnets: Sequence[str]) -> list[Statement]:
             actions=["ec2:CreateNetworkInterfacePermission"],
             resources=[arns.of_service("ec2", "network-interface/*")],
             conditions={
-                "StringEquals": {
-                    "ec2:AuthorizedService": "codebuild.amazonaws.com",
-                    "ec2:Subnet": [
-                        arns.of_service("ec2", f"subnet/{subnet}") for subnet in subnets
-                    ],
-                }
+                "StringEquals": {"ec2:AuthorizedService": "codebuild.amazonaws.com"},
+                "ArnEquals": {
+                    "ec2:Subnet": [arns.of_service("ec2", f"subnet/{subnet}") for subnet in subnets]
+                },
             },
             because="CodeBuild makes the interface when a build starts",
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -25,7 +26,7 @@ class Watched:
 
 
 class Alarms(Construct):
-    """An alarm each for executions that fail, events that get lost, and a notifier that fails."""
+    """An alarm each for executions that fail, events that get lost, and functions that fail."""
 
     def __init__(
         self,
@@ -34,7 +35,7 @@ class Alarms(Construct):
         *,
         pipeline_name: str,
         queue_name: str,
-        function_name: str,
+        functions: Mapping[str, str],
         topic_arn: str,
     ) -> None:
         super().__init__(scope, id)
@@ -49,7 +50,7 @@ class Alarms(Construct):
             ),
             Watched(
                 name="undelivered",
-                description=f"A start of {pipeline_name}, or an event for its notifier, was given "
+                description=f"A start of {pipeline_name}, or an event for its functions, was given "
                 "up; the dead-letter queue has it",
                 namespace="AWS/SQS",
                 metric="ApproximateNumberOfMessagesVisible",
@@ -57,13 +58,16 @@ class Alarms(Construct):
                 value=queue_name,
                 statistic="Maximum",
             ),
-            Watched(
-                name="notifier",
-                description=f"The notifier of {pipeline_name} failed; its log says why",
-                namespace="AWS/Lambda",
-                metric="Errors",
-                dimension="FunctionName",
-                value=function_name,
+            *(
+                Watched(
+                    name=name,
+                    description=f"The {name} of {pipeline_name} failed; its log says why",
+                    namespace="AWS/Lambda",
+                    metric="Errors",
+                    dimension="FunctionName",
+                    value=function,
+                )
+                for name, function in functions.items()
             ),
         ):
             cloudwatch.CfnAlarm(

@@ -1,8 +1,6 @@
-"""The queue of what could not be delivered: starts of the pipeline, and events for the notifier."""
+"""The queue of what could not be delivered: starts of the pipeline, and events for functions."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
@@ -28,14 +26,13 @@ class DeadLetters(Construct):
             )
         )
 
-    def accept_from_rules(self, rule_arns: Sequence[str]) -> None:
-        """Let these rules of EventBridge put here what they could not deliver."""
+    def accept_from(self, rule_arn: str) -> None:
+        """Let this rule of EventBridge put here what it could not deliver."""
         self.queue.add_to_resource_policy(
             iam.PolicyStatement(
-                sid="KeepWhatRulesCouldNotDeliver",
                 principals=[iam.ServicePrincipal("events.amazonaws.com")],
                 actions=["sqs:SendMessage"],
                 resources=[self.queue.queue_arn],
-                conditions={"ArnEquals": {"aws:SourceArn": list(rule_arns)}},
+                conditions={"ArnEquals": {"aws:SourceArn": rule_arn}},
             )
         )

@@ -9,6 +9,46 @@ from infra.layout import executions_prefix, notices_prefix
 EXECUTION_NAMES = "SageMaker names an execution when it starts"
 
 
+def starter_statements(
+    *,
+    arns: Arns,
+    pipeline_arn: str,
+    bucket_arn: str,
+    prefix: str,
+    key_arn: str,
+    dead_letter_arn: str,
+    log_group: str,
+) -> list[Statement]:
+    """The starter: see whether a delivery is whole, and start this pipeline on it."""
+    return [
+        Statement(
+            sid="SeeDeliveries",
+            actions=["s3:ListBucket"],
+            resources=[bucket_arn],
+            conditions={"StringLike": {"s3:prefix": f"{prefix}*"}},
+        ),
+        *schedule_statements(pipeline_arn=pipeline_arn, dead_letter_arn=dead_letter_arn),
+        *_function_statements(arns, key_arn, log_group),
+    ]
+
+
+def _function_statements(arns: Arns, key_arn: str, log_group: str) -> list[Statement]:
+    """What every function needs: its encrypted environment, and somewhere to write."""
+    return [
+        Statement(
+            sid="UseKey",
+            actions=["kms:Decrypt", "kms:GenerateDataKey"],
+            resources=[key_arn],
+        ),
+        Statement(
+            sid="WriteLogs",
+            actions=["logs:CreateLogStream", "logs:PutLogEvents"],
+            resources=[arns.log_group(f"{log_group}:log-stream:*")],
+            because="Lambda names the stream after the instance of the function",
+        ),
+    ]
+
+
 def schedule_statements(*, pipeline_arn: str, dead_letter_arn: str) -> list[Statement]:
     """The scheduler: start this pipeline, and put what failed into the queue."""
     return [
@@ -67,17 +107,7 @@ def notifier_statements(
             resources=[f"{bucket_arn}/{notices_prefix(workload)}*"],
             because=MANY_OBJECTS,
         ),
-        Statement(
-            sid="UseKey",
-            actions=["kms:Decrypt", "kms:GenerateDataKey"],
-            resources=[key_arn],
-        ),
         Statement(sid="Notify", actions=["sns:Publish"], resources=[topic_arn]),
         Statement(sid="KeepWhatFailed", actions=["sqs:SendMessage"], resources=[dead_letter_arn]),
-        Statement(
-            sid="WriteLogs",
-            actions=["logs:CreateLogStream", "logs:PutLogEvents"],
-            resources=[arns.log_group(f"{log_group}:log-stream:*")],
-            because="Lambda names the stream after the instance of the function",
-        ),
+        *_function_statements(arns, key_arn, log_group),
     ]

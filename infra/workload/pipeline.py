@@ -48,7 +48,7 @@ class TrainingPipeline(Construct):
         )
         definition = incomplete_definition(project, declared)
         self.assets = add_code_assets(stack, definition.plan)
-        self.data_uri = definition.plan.sources.data.replace(BUCKET, foundation.bucket.bucket_name)
+        self.data_uri = definition.plan.sources.data.replace(BUCKET, foundation.bucket_name)
         values = {
             "region": stack.region,
             "bucket": foundation.bucket.bucket_name,
@@ -75,4 +75,4 @@ class TrainingPipeline(Construct):
 
 
 def _parallelism(most: int | None) -> dict[str, int] | None:
-    return None if most is None else {"maxParallelExecutionSteps": most}
+    return None if most is None else {"MaxParallelExecutionSteps": most}

@@ -10,7 +10,8 @@ from infra.images import ImagesStack
 from infra.project import DeclaredWorkload, Project
 from infra.workload.alarms import Alarms
 from infra.workload.dead_letters import DeadLetters
-from infra.workload.notifier import Notifier
+from infra.workload.new_data import starter
+from infra.workload.notifier import notifier
 from infra.workload.pipeline import TrainingPipeline
 from infra.workload.schedule import PipelineSchedule
 
@@ -40,15 +41,17 @@ class WorkloadStack(cdk.Stack):
             images=images,
         )
         dead_letters = DeadLetters(self, "DeadLetters")
-        notifier = Notifier(
-            self,
-            "Notifier",
-            project=project,
-            workload=name,
-            pipeline_arn=training.arn,
-            foundation=foundation,
-            dead_letters=dead_letters,
-        )
+        functions = {
+            "notifier": notifier(
+                self,
+                "Notifier",
+                project=project,
+                workload=name,
+                pipeline_arn=training.arn,
+                foundation=foundation,
+                dead_letters=dead_letters,
+            )
+        }
         schedule = declared.workload.schedule
         if schedule is not None:
             clock = PipelineSchedule(
@@ -61,13 +64,24 @@ class WorkloadStack(cdk.Stack):
                 dead_letter_arn=dead_letters.queue.queue_arn,
             )
             cdk.CfnOutput(self, "ScheduleName", value=clock.schedule.ref)
-        dead_letters.accept_from_rules([rule.attr_arn for rule in notifier.rules])
+        new_data = declared.workload.new_data
+        if new_data is not None:
+            functions["starter"] = starter(
+                self,
+                "Starter",
+                project=project,
+                workload=name,
+                new_data=new_data,
+                training=training,
+                foundation=foundation,
+                dead_letters=dead_letters,
+            )
         Alarms(
             self,
             "Alarms",
             pipeline_name=training.name,
             queue_name=dead_letters.queue.queue_name,
-            function_name=notifier.function.ref,
+            functions={kind: function.function.ref for kind, function in functions.items()},
             topic_arn=foundation.topic.topic_arn,
         )
         outputs = {

@@ -7,6 +7,7 @@ leaves the definition in it readable.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 import aws_cdk as cdk
@@ -49,10 +50,14 @@ def _variable(name: str) -> str:
 
 def check_size(workload: str, text: str) -> None:
     """Raises DefinitionSizeError for a definition that neither the service nor a template takes."""
-    # Inside the template every quote of the definition is escaped.
-    in_template = len(text.encode()) + text.count('"')
-    if in_template > LARGEST_DEFINITION:
+    size = size_in_template(text)
+    if size > LARGEST_DEFINITION:
         raise DefinitionSizeError(
-            f"workloads/{workload}.toml: its definition takes {in_template:,} bytes of a template, "
+            f"workloads/{workload}.toml: its definition takes {size:,} bytes of a template, "
             f"allowed: {LARGEST_DEFINITION:,}; declare fewer arms or seeds"
         )
+
+
+def size_in_template(text: str) -> int:
+    """Bytes of a definition as a string of a JSON template, where its quotes are escaped."""
+    return len(json.dumps(text).encode())

@@ -18,6 +18,8 @@ ROOMS = {
     "pipelines/report": {"pipelines.gate", "training.evidence", *GATE_IMAGE},
     "pipelines/gate_job.py": {"pipelines.gate", "pipelines.report", *GATE_IMAGE},
     "pipelines/gather_job.py": set(),
+    "infra": {"aws_cdk", "boto3", "botocore", "constructs", "notifier", "pipelines"},
+    "infra/starter": {"boto3", "botocore"},
     "infra/notifier": {"boto3", "botocore", "notifier"},
     "pipelines/catalog": set(),
     "pipelines/local": {"packaging"},
@@ -85,6 +87,16 @@ def test_a_room_imports_only_what_it_may(room: str) -> None:
         if not allowed(name, room)
     ]
     assert wrong == []
+
+
+def test_nothing_imports_the_cdk_app() -> None:
+    users = [
+        path.relative_to(PROJECT).as_posix()
+        for room in ("pipelines", "training", "infra/notifier", "infra/starter")
+        for path in modules(room)
+        if any(name == "infra" or name.startswith("infra.") for name in imported(path))
+    ]
+    assert users == []
 
 
 def test_nothing_imports_the_command_line() -> None:

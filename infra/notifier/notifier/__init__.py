@@ -1,6 +1,6 @@
 """The notifier: a Lambda function that keeps executions from overlapping and tells people.
 
-It runs on Python 3.13 with the runtime's own boto3 and imports nothing else. The function's code is
+It runs on Python 3.14 with the runtime's own boto3 and imports nothing else. The function's code is
 the folder above this package; its handler is `notifier.handler`. Rules of EventBridge send it the
 status changes of one pipeline's executions and of its gate's step (`events` has the patterns).
 

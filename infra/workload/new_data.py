@@ -1,0 +1,68 @@
+"""Deliveries of raw data that start a pipeline."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from infra.access import Arns
+from infra.foundation import FoundationStack
+from infra.project import ROOT, Project
+from infra.workload.dead_letters import DeadLetters
+from infra.workload.function import EventFunction, log_name
+from infra.workload.permissions import starter_statements
+from infra.workload.pipeline import TrainingPipeline
+from pipelines.workload.starts import NewData
+
+
+def starter(
+    scope: Construct,
+    id: str,
+    *,
+    project: Project,
+    workload: str,
+    new_data: NewData,
+    training: TrainingPipeline,
+    foundation: FoundationStack,
+    dead_letters: DeadLetters,
+) -> EventFunction:
+    """Starts the pipeline on a folder below the prefix, once the folder is whole.
+
+    A rule alone could start it too, but only on data that is known when the rule is made: the
+    execution would find all of its steps in the cache, and train on nothing new.
+    """
+    name = f"{training.name}-starter"
+    function = EventFunction(
+        scope,
+        id,
+        name=name,
+        description=f"Trains {workload} again when new data is there",
+        code=ROOT / "infra" / "starter",
+        handler="starter.handler",
+        variables={"PIPELINE_NAME": training.name, "PREFIX": new_data.prefix},
+        statements=starter_statements(
+            arns=Arns.of(cdk.Stack.of(scope)),
+            pipeline_arn=training.arn,
+            bucket_arn=foundation.bucket_arn,
+            prefix=new_data.prefix,
+            key_arn=foundation.key.key_arn,
+            dead_letter_arn=dead_letters.queue.queue_arn,
+            log_group=log_name(name),
+        ),
+        key=foundation.key,
+        log_days=project.settings.storage.log_days,
+        dead_letters=dead_letters,
+    )
+    function.hear_of(
+        "Objects",
+        {
+            "source": ["aws.s3"],
+            "detail-type": ["Object Created"],
+            "detail": {
+                "bucket": {"name": [foundation.bucket.bucket_name]},
+                "object": {"key": [{"prefix": new_data.prefix}]},
+            },
+        },
+        enabled=new_data.enabled,
+    )
+    return function

@@ -1,0 +1,173 @@
+"""The templates of a synth as plain data, and what CloudFormation would make of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+ACCOUNT = "123456789012"
+REGION = "us-east-1"
+PSEUDO_PARAMETERS = {
+    "AWS::AccountId": ACCOUNT,
+    "AWS::Partition": "aws",
+    "AWS::Region": REGION,
+    "AWS::URLSuffix": "amazonaws.com",
+}
+ARNS = {
+    "AWS::IAM::Role": f"arn:aws:iam::{ACCOUNT}:role/{{}}",
+    "AWS::IAM::OIDCProvider": f"arn:aws:iam::{ACCOUNT}:oidc-provider/{{}}",
+    "AWS::KMS::Key": f"arn:aws:kms:{REGION}:{ACCOUNT}:key/{{}}",
+    "AWS::S3::Bucket": "arn:aws:s3:::{}",
+    "AWS::ECR::Repository": f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository/{{}}",
+    "AWS::SNS::Topic": f"arn:aws:sns:{REGION}:{ACCOUNT}:{{}}",
+    "AWS::SQS::Queue": f"arn:aws:sqs:{REGION}:{ACCOUNT}:{{}}",
+    "AWS::Events::Rule": f"arn:aws:events:{REGION}:{ACCOUNT}:rule/{{}}",
+    "AWS::Lambda::Function": f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:{{}}",
+    "AWS::CodeBuild::Project": f"arn:aws:codebuild:{REGION}:{ACCOUNT}:project/{{}}",
+    "AWS::SageMaker::ModelPackageGroup": (
+        f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:model-package-group/{{}}"
+    ),
+}
+NAMES = (
+    "BucketName",
+    "RepositoryName",
+    "TopicName",
+    "FunctionName",
+    "PipelineName",
+    "ModelPackageGroupName",
+    "LogGroupName",
+    "AlarmName",
+    "Name",
+)
+"""Properties that give a resource its physical name, where it has one."""
+REFERENCE_IS_THE_ARN = ("AWS::SNS::Topic", "AWS::SageMaker::ModelPackageGroup")
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One resource of a template."""
+
+    stack: str
+    logical_id: str
+    type: str
+    properties: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Its physical name; where CloudFormation makes one, the logical id stands for it."""
+        given = (self.properties[key] for key in NAMES if isinstance(self.properties.get(key), str))
+        return next(given, self.logical_id)
+
+    @property
+    def arn(self) -> str:
+        return ARNS[self.type].format(self.name)
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """All templates of a synth, by the name of their stack."""
+
+    folder: Path
+
+    @cached_property
+    def templates(self) -> Mapping[str, Mapping[str, Any]]:
+        return {
+            path.name.removesuffix(".template.json"): json.loads(path.read_text())
+            for path in sorted(self.folder.glob("*.template.json"))
+        }
+
+    def resources(self, stack: str, type: str | None = None) -> list[Resource]:
+        """Of one stack, with every token as what CloudFormation would put there."""
+        return [
+            self._resolved(resource)
+            for resource in self._raw(stack)
+            if type in (None, resource.type)
+        ]
+
+    def all_resources(self, type: str | None = None) -> list[Resource]:
+        return [found for stack in self.templates for found in self.resources(stack, type)]
+
+    def one(self, stack: str, type: str, starting: str = "") -> Resource:
+        """The one resource of a type whose logical id starts like that."""
+        (found,) = (
+            resource
+            for resource in self.resources(stack, type)
+            if resource.logical_id.startswith(starting)
+        )
+        return found
+
+    def outputs(self, stack: str) -> dict[str, str]:
+        """What the stack says of itself, without what it exports to other stacks."""
+        return {
+            name: self._value(stack, output["Value"])
+            for name, output in self.templates[stack].get("Outputs", {}).items()
+            if not name.startswith("ExportsOutput")
+        }
+
+    def acknowledgements(self, stack: str) -> list[tuple[str, str]]:
+        """Findings that are accepted in one stack, each with its reason."""
+        metadata = json.loads((self.folder / f"{stack}.metadata.json").read_text())
+        return [
+            acknowledged
+            for entries in metadata.values()
+            for entry in entries
+            if entry["type"] == "aws:cdk:acknowledged-rules"
+            for acknowledged in entry["data"].items()
+        ]
+
+    def _raw(self, stack: str) -> Iterator[Resource]:
+        for logical_id, body in self.templates[stack]["Resources"].items():
+            yield Resource(stack, logical_id, body["Type"], body.get("Properties", {}))
+
+    def _resolved(self, resource: Resource) -> Resource:
+        properties = self._value(resource.stack, resource.properties)
+        return Resource(resource.stack, resource.logical_id, resource.type, properties)
+
+    def _value(self, stack: str, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._value(stack, item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        if len(value) == 1:
+            ((function, argument),) = value.items()
+            if function == "Ref" or function.startswith("Fn::"):
+                return self._call(stack, function, argument)
+        return {key: self._value(stack, item) for key, item in value.items()}
+
+    def _call(self, stack: str, function: str, argument: Any) -> Any:
+        calls: dict[str, Callable[[], Any]] = {
+            "Ref": lambda: PSEUDO_PARAMETERS.get(argument) or self._reference(stack, argument),
+            "Fn::GetAtt": lambda: self._attribute(stack, *argument),
+            "Fn::ImportValue": lambda: self._exported(argument),
+            "Fn::Join": lambda: argument[0].join(self._value(stack, argument[1])),
+            "Fn::Split": lambda: self._value(stack, argument[1]).split(argument[0]),
+            "Fn::Select": lambda: self._value(stack, argument[1])[int(argument[0])],
+            "Fn::Sub": lambda: self._substituted(stack, *argument),
+        }
+        return calls[function]()
+
+    def _substituted(self, stack: str, text: str, variables: Mapping[str, Any]) -> str:
+        for name, value in variables.items():
+            text = text.replace(f"${{{name}}}", self._value(stack, value))
+        return text.replace("${!", "${")
+
+    def _reference(self, stack: str, logical_id: str) -> str:
+        if logical_id == "AWS::StackId":
+            return f"arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack/{stack}/id"
+        (target,) = (raw for raw in self._raw(stack) if raw.logical_id == logical_id)
+        return target.arn if target.type in REFERENCE_IS_THE_ARN else target.name
+
+    def _attribute(self, stack: str, logical_id: str, attribute: str) -> str:
+        (target,) = (raw for raw in self._raw(stack) if raw.logical_id == logical_id)
+        return target.arn if attribute == "Arn" else target.name
+
+    def _exported(self, name: str) -> Any:
+        for stack, template in self.templates.items():
+            for output in template.get("Outputs", {}).values():
+                if output.get("Export", {}).get("Name") == name:
+                    return self._value(stack, output["Value"])
+        raise KeyError(name)

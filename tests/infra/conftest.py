@@ -1,0 +1,60 @@
+"""One synth for all tests of the stacks: two deployments, side by side in one account.
+
+What costs seconds to import is imported where it is used: the quick tests collect this folder too.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.infra.assembly import Assembly
+
+HERE = Path(__file__).parent
+NEIGHBOUR = """
+project = "neighbour"
+account = "123456789012"
+region = "us-east-1"
+
+[network]
+vpc_id = "vpc-0123456789abcdef0"
+subnets = ["subnet-0123456789abcdef0"]
+security_groups = ["sg-0123456789abcdef0"]
+isolation = true
+
+[storage]
+retain = false
+
+[tags]
+owner = "ml-platform"
+"""
+"""Another deployment: in a VPC, without notifications and CI, and gone when it is destroyed."""
+
+
+@pytest.fixture(scope="session")
+def assembly(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
+    """The stacks of `tests/infra/project` and of its neighbour, checked by the CDK and cdk-nag."""
+    from aws_cdk import App, Validations  # noqa: PLC0415
+    from cdk_nag import AwsSolutionsChecks  # noqa: PLC0415
+
+    from infra.app import build, environment_of  # noqa: PLC0415
+    from infra.project import ROOT, read_project  # noqa: PLC0415
+
+    folder = tmp_path_factory.mktemp("synth")
+    neighbour = folder / "neighbour"
+    neighbour.mkdir()
+    for part in ("containers", "workloads"):
+        (neighbour / part).symlink_to(HERE / "project" / part)
+    (neighbour / "infra").mkdir()
+    (neighbour / "infra" / "settings.toml").write_text(NEIGHBOUR)
+
+    # `App()` does not read cdk.json; without its context the flags would be off.
+    context = json.loads((ROOT / "cdk.json").read_text())["context"]
+    app = App(outdir=str(folder / "cdk.out"), context=context, analytics_reporting=False)
+    for project in (read_project(HERE / "project"), read_project(neighbour)):
+        build(app, project, environment_of(project))
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    app.synth()
+    return Assembly(folder / "cdk.out")

@@ -1,0 +1,102 @@
+"""What none of the public checkers catches: each rule takes a resource and yields sentences."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+
+from tests.infra.assembly import Resource
+
+PIPELINE_NAME = re.compile(r"[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,255}")
+WEB_IDENTITY = "sts:AssumeRoleWithWebIdentity"
+
+
+def a_cron_leaves_one_day_field_open(resource: Resource) -> Iterator[str]:
+    """EventBridge Scheduler wants exactly one of day-of-month and day-of-week to be `?`."""
+    if resource.type == "AWS::Scheduler::Schedule":
+        expression = str(resource.properties["ScheduleExpression"])
+        if expression.startswith("cron("):
+            fields = expression.removeprefix("cron(").removesuffix(")").split()
+            if [fields[2], fields[4]].count("?") != 1:
+                yield f"{expression}: not exactly one of its day fields is `?`"
+
+
+def a_definition_is_json(resource: Resource) -> Iterator[str]:
+    """CloudFormation takes any text for it, and SageMaker then refuses the deployment."""
+    if resource.type == "AWS::SageMaker::Pipeline":
+        try:
+            json.loads(resource.properties["PipelineDefinition"]["PipelineDefinitionBody"])
+        except json.JSONDecodeError as error:
+            yield f"the definition is not JSON: {error}"
+
+
+def a_pipelines_name_is_one_that_sagemaker_takes(resource: Resource) -> Iterator[str]:
+    if resource.type == "AWS::SageMaker::Pipeline" and not PIPELINE_NAME.fullmatch(resource.name):
+        yield f"pipeline name {resource.name}: letters, digits and single hyphens are allowed"
+
+
+def a_web_identity_is_of_certain_jobs(resource: Resource) -> Iterator[str]:
+    """With `aud` alone, or with a pattern for `sub`, jobs of strangers could become the role."""
+    if resource.type != "AWS::IAM::Role":
+        return
+    for statement in resource.properties["AssumeRolePolicyDocument"]["Statement"]:
+        if statement["Action"] == WEB_IDENTITY:
+            equal = statement.get("Condition", {}).get("StringEquals", {})
+            for claim in ("aud", "sub"):
+                if not any(key.endswith(f":{claim}") for key in equal):
+                    yield f"its trust does not compare {claim}"
+
+
+def a_role_has_no_policy_of_anybody_elses(resource: Resource) -> Iterator[str]:
+    if resource.type == "AWS::IAM::Role":
+        for managed in resource.properties.get("ManagedPolicyArns", []):
+            yield f"managed policy {managed}: what it allows is not written here"
+
+
+def a_service_acts_for_this_account_only(resource: Resource) -> Iterator[str]:
+    """Against the confused deputy: the service may be asked by any account."""
+    if resource.type != "AWS::IAM::Role":
+        return
+    for statement in resource.properties["AssumeRolePolicyDocument"]["Statement"]:
+        if "Service" in statement["Principal"]:
+            equal = statement.get("Condition", {}).get("StringEquals", {})
+            if "aws:SourceAccount" not in equal:
+                yield f"{statement['Principal']['Service']} is trusted for any account"
+
+
+def a_role_is_passed_to_one_service(resource: Resource) -> Iterator[str]:
+    if resource.type != "AWS::IAM::Role":
+        return
+    for policy in resource.properties.get("Policies", []):
+        for statement in policy["PolicyDocument"]["Statement"]:
+            actions = statement["Action"]
+            if "iam:PassRole" in ([actions] if isinstance(actions, str) else actions):
+                equal = statement.get("Condition", {}).get("StringEquals", {})
+                if "iam:PassedToService" not in equal or "*" in str(statement["Resource"]):
+                    yield "it passes a role to any service, or passes any role"
+
+
+def a_log_group_is_encrypted_and_forgets(resource: Resource) -> Iterator[str]:
+    if resource.type == "AWS::Logs::LogGroup":
+        for needed in ("KmsKeyId", "RetentionInDays"):
+            if needed not in resource.properties:
+                yield f"it has no {needed}"
+
+
+def nothing_is_made_by_a_custom_resource(resource: Resource) -> Iterator[str]:
+    if resource.type.startswith("Custom::") or resource.type.endswith("::CustomResource"):
+        yield f"{resource.type}: a function would have to be kept for it"
+
+
+RULES: tuple[Callable[[Resource], Iterator[str]], ...] = (
+    a_cron_leaves_one_day_field_open,
+    a_definition_is_json,
+    a_log_group_is_encrypted_and_forgets,
+    a_pipelines_name_is_one_that_sagemaker_takes,
+    a_role_has_no_policy_of_anybody_elses,
+    a_role_is_passed_to_one_service,
+    a_service_acts_for_this_account_only,
+    a_web_identity_is_of_certain_jobs,
+    nothing_is_made_by_a_custom_resource,
+)

@@ -1,0 +1,83 @@
+"""The app as the CDK CLI runs it: a process, and sentences for what is wrong with its input."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+
+
+def checkout(folder: Path, settings: str) -> Path:
+    """A checkout with these settings and the workload of the tests."""
+    shutil.copytree(HERE / "project", folder, dirs_exist_ok=True)
+    for room in ("infra", "pipelines", "training"):
+        shutil.copytree(
+            REPOSITORY / room,
+            folder / room,
+            dirs_exist_ok=True,
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
+    (folder / "infra" / "settings.toml").write_text(settings)
+    return folder
+
+
+def synth(folder: Path) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("CDK")}
+    return subprocess.run(
+        [sys.executable, "-m", "infra.app"],
+        cwd=folder,
+        env={**kept, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ('projekt = "x"', "projekt"),
+        ("", "infra/settings.toml: region: found none"),
+        ('region = "xx-east-1"', "AWS has no image pytorch 2.13 (gpu) in xx-east-1"),
+    ],
+    ids=["key", "region", "region-without-images"],
+)
+def test_bad_input_is_told_in_a_sentence(tmp_path: Path, settings: str, sentence: str) -> None:
+    run = synth(checkout(tmp_path, settings))
+    assert run.returncode == 2
+    assert sentence in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+@pytest.mark.slow
+def test_two_workloads_cannot_share_a_model_package_group(tmp_path: Path) -> None:
+    folder = checkout(tmp_path, 'region = "us-east-1"')
+    topics = (folder / "workloads" / "topics.toml").read_text()
+    other = topics.replace('name = "topics"', 'name = "other"') + '\n[registry]\ngroup = "topics"\n'
+    (folder / "workloads" / "other.toml").write_text(other)
+    run = synth(folder)
+    assert run.returncode == 2
+    assert "registry.group: found 'topics', which other has too" in run.stderr
+
+
+def test_the_cdk_cli_runs_the_app_of_this_checkout_and_validates_strictly() -> None:
+    configuration = json.loads((REPOSITORY / "cdk.json").read_text())
+    assert configuration["app"].endswith("python -m infra.app")
+    assert configuration["context"]["@aws-cdk/core:validateAgainstDefaultRules"] is True
+
+
+def test_the_cli_is_pinned_and_its_lock_names_no_registry() -> None:
+    package = json.loads((REPOSITORY / "package.json").read_text())
+    lock = (REPOSITORY / "package-lock.json").read_text()
+    pinned = package["dependencies"]["aws-cdk"]
+    assert json.loads(lock)["packages"]["node_modules/aws-cdk"]["version"] == pinned
+    assert "resolved" not in lock

@@ -1,0 +1,354 @@
+"""What each role must be able to do and what it must not, asked of an IAM policy engine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.infra.assembly import ACCOUNT, REGION, Assembly
+
+ENGINE = Path(__file__).with_name("simulate_policies.mjs")
+FOUNDATION, IMAGES = "compilegate-foundation", "compilegate-images"
+WORKLOAD, CI = "compilegate-workload-topics", "compilegate-ci"
+
+BUCKET = f"arn:aws:s3:::compilegate-{ACCOUNT}-{REGION}"
+OURS = f"{BUCKET}/compilegate/workloads/topics"
+ASSETS = f"arn:aws:s3:::cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
+SAGEMAKER = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}"
+PIPELINE = f"{SAGEMAKER}:pipeline/compilegate-topics"
+OTHERS_PIPELINE = f"{SAGEMAKER}:pipeline/neighbour-topics"
+ECR = f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository"
+AWS_ACCOUNT = "763104351884"
+DLC = f"arn:aws:ecr:{REGION}:{AWS_ACCOUNT}:repository/pytorch"
+LOGS = f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group"
+CODEBUILD = f"arn:aws:codebuild:{REGION}:{ACCOUNT}:project"
+IAM = f"arn:aws:iam::{ACCOUNT}:role"
+TOPIC = f"arn:aws:sns:{REGION}:{ACCOUNT}:compilegate-notifications"
+TO_SAGEMAKER = {"iam:PassedToService": "sagemaker.amazonaws.com"}
+
+
+@dataclass(frozen=True)
+class Role:
+    """A role, and what is asked of it: an action and a resource, or these and a context."""
+
+    stack: str
+    starting: str
+    may: list[tuple[Any, ...]] = field(default_factory=list)
+    may_not: list[tuple[Any, ...]] = field(default_factory=list)
+
+
+KEY = "THE KEY"
+OTHERS_KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/another"
+TRAINING_ROLE, PROCESSING_ROLE, PIPELINE_ROLE = "TrainingRole", "ProcessingRole", "PipelineRole"
+
+ROLES = {
+    "a training job": Role(
+        FOUNDATION,
+        TRAINING_ROLE,
+        may=[
+            ("s3:GetObject", f"{ASSETS}/0123.zip"),
+            ("s3:GetObject", f"{OURS}/executions/abc/prepared/train.npz"),
+            ("s3:PutObject", f"{OURS}/training/job/output/model.tar.gz"),
+            ("s3:PutObject", f"{OURS}/checkpoints/compiled/compile-cache/x"),
+            ("s3:DeleteObject", f"{OURS}/checkpoints/compiled/checkpoints/job/1"),
+            ("s3:ListBucket", BUCKET),
+            ("kms:GenerateDataKey", KEY),
+            ("kms:CreateGrant", KEY),
+            ("ecr:BatchGetImage", f"{ECR}/compilegate/training"),
+            ("logs:PutLogEvents", f"{LOGS}:/aws/sagemaker/TrainingJobs:log-stream:x/algo-1"),
+            (
+                "cloudwatch:PutMetricData",
+                "*",
+                {"cloudwatch:namespace": "/aws/sagemaker/TrainingJobs"},
+            ),
+        ],
+        may_not=[
+            ("s3:PutObject", f"{OURS}/executions/abc/verdict/verdict.json"),
+            ("s3:PutObject", f"{BUCKET}/compilegate/data/topics/0123/train.csv"),
+            ("s3:PutObject", f"{ASSETS}/0123.zip"),
+            ("s3:DeleteObject", f"{OURS}/training/job/output/model.tar.gz"),
+            ("s3:GetObject", "arn:aws:s3:::somebody-elses/key"),
+            ("kms:Decrypt", OTHERS_KEY),
+            ("kms:ScheduleKeyDeletion", KEY),
+            ("ecr:BatchGetImage", f"{ECR}/compilegate/gate"),
+            ("ecr:PutImage", f"{ECR}/compilegate/training"),
+            ("cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": "AWS/Lambda"}),
+            ("sagemaker:CreateTrainingJob", f"{SAGEMAKER}:training-job/pipelines-x"),
+            ("iam:PassRole", f"{IAM}/TRAINING", TO_SAGEMAKER),
+            ("ec2:CreateNetworkInterface", f"arn:aws:ec2:{REGION}:{ACCOUNT}:subnet/subnet-1"),
+        ],
+    ),
+    "a prepare, gather or gate job": Role(
+        FOUNDATION,
+        PROCESSING_ROLE,
+        may=[
+            ("s3:GetObject", f"{BUCKET}/compilegate/data/topics/0123/train.csv"),
+            ("s3:GetObject", f"{BUCKET}/incoming/topics/2026-11-20/train.csv"),
+            ("s3:GetObject", f"{OURS}/training/job/output/output.tar.gz"),
+            ("s3:PutObject", f"{OURS}/executions/abc/verdict/verdict.json"),
+            ("ecr:BatchGetImage", f"{ECR}/compilegate/gate"),
+            ("ecr:BatchGetImage", f"{ECR}/compilegate/training"),
+            ("logs:PutLogEvents", f"{LOGS}:/aws/sagemaker/ProcessingJobs:log-stream:x/algo-1"),
+        ],
+        may_not=[
+            ("s3:PutObject", f"{OURS}/training/job/output/model.tar.gz"),
+            ("s3:PutObject", f"{BUCKET}/compilegate/data/topics/0123/train.csv"),
+            ("s3:GetObject", f"{BUCKET}/private/key"),
+            ("sagemaker:UpdateModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
+            ("logs:PutLogEvents", f"{LOGS}:/aws/sagemaker/TrainingJobs:log-stream:x/algo-1"),
+        ],
+    ),
+    "a pipeline": Role(
+        FOUNDATION,
+        PIPELINE_ROLE,
+        may=[
+            ("sagemaker:CreateTrainingJob", f"{SAGEMAKER}:training-job/pipelines-x"),
+            ("sagemaker:StopTrainingJob", f"{SAGEMAKER}:training-job/pipelines-x"),
+            ("sagemaker:CreateProcessingJob", f"{SAGEMAKER}:processing-job/pipelines-x"),
+            ("sagemaker:AddTags", f"{SAGEMAKER}:processing-job/pipelines-x"),
+            ("sagemaker:CreateModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
+            ("s3:GetObject", f"{OURS}/executions/abc/verdict/verdict.json"),
+            ("iam:PassRole", f"{IAM}/TRAINING", TO_SAGEMAKER),
+            ("iam:PassRole", f"{IAM}/PROCESSING", TO_SAGEMAKER),
+        ],
+        may_not=[
+            ("sagemaker:CreateTrainingJob", f"{SAGEMAKER}:training-job/somebodys"),
+            ("sagemaker:UpdateModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
+            ("sagemaker:DeleteModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
+            ("sagemaker:CreateModelPackage", f"{SAGEMAKER}:model-package/neighbour-topics/1"),
+            ("sagemaker:CreateEndpoint", f"{SAGEMAKER}:endpoint/x"),
+            ("iam:PassRole", f"{IAM}/TRAINING", {"iam:PassedToService": "ec2.amazonaws.com"}),
+            ("iam:PassRole", f"{IAM}/PIPELINE", TO_SAGEMAKER),
+            ("iam:PassRole", f"{IAM}/Admin", TO_SAGEMAKER),
+            ("s3:PutObject", f"{OURS}/executions/abc/verdict/verdict.json"),
+            ("s3:GetObject", f"{ASSETS}/0123.zip"),
+        ],
+    ),
+    "the build of an image": Role(
+        IMAGES,
+        "TrainingRole",
+        may=[
+            ("ecr:BatchGetImage", DLC),
+            ("ecr:PutImage", f"{ECR}/compilegate/training"),
+            ("ecr:DescribeImages", f"{ECR}/compilegate/training"),
+            (
+                "logs:PutLogEvents",
+                f"{LOGS}:/aws/codebuild/compilegate-training:log-stream:x",
+            ),
+        ],
+        may_not=[
+            ("ecr:PutImage", f"{ECR}/compilegate/gate"),
+            ("ecr:BatchDeleteImage", f"{ECR}/compilegate/training"),
+            ("ecr:BatchGetImage", f"{DLC}-of-somebody"),
+            ("s3:GetObject", f"{ASSETS}/another.zip"),
+            ("s3:GetObject", f"{OURS}/training/job/output/model.tar.gz"),
+            ("codebuild:StartBuild", f"{CODEBUILD}/compilegate-training"),
+        ],
+    ),
+    "the rule that starts a build": Role(
+        IMAGES,
+        "TrainingStartRole",
+        may=[("codebuild:StartBuild", f"{CODEBUILD}/compilegate-training")],
+        may_not=[
+            ("codebuild:StartBuild", f"{CODEBUILD}/compilegate-gate"),
+            ("codebuild:UpdateProject", f"{CODEBUILD}/compilegate-training"),
+        ],
+    ),
+    "the scheduler": Role(
+        WORKLOAD,
+        "ClockRole",
+        may=[
+            ("sagemaker:StartPipelineExecution", PIPELINE),
+            ("sqs:SendMessage", "THE QUEUE"),
+        ],
+        may_not=[
+            ("sagemaker:StartPipelineExecution", OTHERS_PIPELINE),
+            ("sagemaker:StopPipelineExecution", f"{PIPELINE}/execution/x"),
+            ("sagemaker:UpdatePipeline", PIPELINE),
+        ],
+    ),
+    "the starter": Role(
+        WORKLOAD,
+        "StarterRole",
+        may=[
+            ("s3:ListBucket", BUCKET, {"s3:prefix": "incoming/topics/2026-11-20/"}),
+            ("sagemaker:StartPipelineExecution", PIPELINE),
+            ("sqs:SendMessage", "THE QUEUE"),
+        ],
+        may_not=[
+            ("s3:ListBucket", BUCKET, {"s3:prefix": "compilegate/"}),
+            ("s3:GetObject", f"{BUCKET}/incoming/topics/2026-11-20/train.csv"),
+            ("sagemaker:StartPipelineExecution", OTHERS_PIPELINE),
+        ],
+    ),
+    "the notifier": Role(
+        WORKLOAD,
+        "NotifierRole",
+        may=[
+            ("sagemaker:ListPipelineExecutions", PIPELINE),
+            ("sagemaker:StopPipelineExecution", f"{PIPELINE}/execution/x"),
+            ("sagemaker:DescribeProcessingJob", f"{SAGEMAKER}:processing-job/pipelines-x-Gate"),
+            ("s3:GetObject", f"{OURS}/executions/abc/verdict/notice.json"),
+            ("s3:PutObject", f"{OURS}/notices/abc/gate-1.json"),
+            ("sns:Publish", TOPIC),
+            ("kms:GenerateDataKey", KEY),
+        ],
+        may_not=[
+            ("sagemaker:StopPipelineExecution", f"{OTHERS_PIPELINE}/execution/x"),
+            ("sagemaker:StartPipelineExecution", PIPELINE),
+            ("sagemaker:DeletePipeline", PIPELINE),
+            ("s3:PutObject", f"{OURS}/executions/abc/verdict/verdict.json"),
+            ("s3:GetObject", f"{BUCKET}/compilegate/workloads/others/executions/abc/notice.json"),
+            ("sns:Publish", f"arn:aws:sns:{REGION}:{ACCOUNT}:somebody-elses"),
+        ],
+    ),
+    "a CI job that deploys": Role(
+        CI,
+        "DeployRole",
+        may=[
+            ("sts:AssumeRole", f"{IAM}/cdk-hnb659fds-deploy-role-{ACCOUNT}-{REGION}"),
+            ("sts:AssumeRole", f"{IAM}/cdk-hnb659fds-file-publishing-role-{ACCOUNT}-{REGION}"),
+            (
+                "cloudformation:DescribeStacks",
+                f"arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack/compilegate-ci/1",
+            ),
+            ("sagemaker:StartPipelineExecution", PIPELINE),
+            ("sagemaker:ListPipelineExecutionSteps", f"{PIPELINE}/execution/x"),
+            ("s3:PutObject", f"{BUCKET}/compilegate/data/topics/0123/train.csv"),
+            ("s3:GetObject", f"{OURS}/executions/abc/verdict/report.html"),
+            ("codebuild:StartBuild", f"{CODEBUILD}/compilegate-training"),
+        ],
+        may_not=[
+            ("sts:AssumeRole", f"{IAM}/cdk-hnb659fds-cfn-exec-role-{ACCOUNT}-{REGION}"),
+            ("sts:AssumeRole", f"{IAM}/Admin"),
+            ("sagemaker:StartPipelineExecution", OTHERS_PIPELINE),
+            ("sagemaker:CreateTrainingJob", f"{SAGEMAKER}:training-job/pipelines-x"),
+            ("sagemaker:UpdateModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
+            ("s3:PutObject", f"{OURS}/training/job/output/model.tar.gz"),
+            ("s3:DeleteObject", f"{BUCKET}/compilegate/data/topics/0123/train.csv"),
+            ("iam:CreateRole", f"{IAM}/anything"),
+        ],
+    ),
+    "a CI job of a pull request": Role(
+        CI,
+        "PlanRole",
+        may=[
+            ("sts:AssumeRole", f"{IAM}/cdk-hnb659fds-lookup-role-{ACCOUNT}-{REGION}"),
+            ("sagemaker:DescribePipeline", PIPELINE),
+            ("servicequotas:ListServiceQuotas", "*"),
+        ],
+        may_not=[
+            ("sts:AssumeRole", f"{IAM}/cdk-hnb659fds-deploy-role-{ACCOUNT}-{REGION}"),
+            ("sagemaker:StartPipelineExecution", PIPELINE),
+            ("s3:GetObject", f"{OURS}/training/job/output/model.tar.gz"),
+            ("s3:PutObject", f"{BUCKET}/compilegate/data/topics/0123/train.csv"),
+            ("codebuild:StartBuild", f"{CODEBUILD}/compilegate-training"),
+        ],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def answers(assembly: Assembly) -> Mapping[tuple[str, bool, int], str]:
+    """All questions of the table, put to the engine at once."""
+    asked = {
+        (name, allowed, number): _question(assembly, role, *question)
+        for name, role in ROLES.items()
+        for allowed, questions in ((True, role.may), (False, role.may_not))
+        for number, question in enumerate(questions)
+    }
+    answered = subprocess.run(
+        ["node", str(ENGINE)],
+        input=json.dumps(list(asked.values())),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answered.returncode == 0, answered.stderr
+    return dict(zip(asked, json.loads(answered.stdout), strict=True))
+
+
+def _question(
+    assembly: Assembly,
+    role: Role,
+    action: str,
+    resource: str,
+    context: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    found = assembly.one(role.stack, "AWS::IAM::Role", role.starting)
+    known = {
+        KEY: assembly.one(FOUNDATION, "AWS::KMS::Key").arn,
+        "THE QUEUE": assembly.one(WORKLOAD, "AWS::SQS::Queue").arn,
+        f"{IAM}/TRAINING": assembly.one(FOUNDATION, "AWS::IAM::Role", TRAINING_ROLE).arn,
+        f"{IAM}/PROCESSING": assembly.one(FOUNDATION, "AWS::IAM::Role", PROCESSING_ROLE).arn,
+        f"{IAM}/PIPELINE": assembly.one(FOUNDATION, "AWS::IAM::Role", PIPELINE_ROLE).arn,
+    }
+    resource = known.get(resource, resource)
+    return {
+        "principal": found.arn,
+        "policies": [policy["PolicyDocument"] for policy in found.properties["Policies"]],
+        "action": action,
+        "resource": resource,
+        "account": AWS_ACCOUNT if AWS_ACCOUNT in resource else ACCOUNT,
+        "context": dict(context or {}),
+        **_policy_of_the_resource(assembly, resource),
+    }
+
+
+def _policy_of_the_resource(assembly: Assembly, resource: str) -> dict[str, Any]:
+    """Where the engine wants one: a key obeys its own policy first, another account's repository
+    too. AWS lets everybody pull from its own."""
+    key = assembly.one(FOUNDATION, "AWS::KMS::Key")
+    if resource == key.arn:
+        return {"resourcePolicy": key.properties["KeyPolicy"]}
+    if AWS_ACCOUNT in resource:
+        anybody = {"Effect": "Allow", "Principal": "*", "Action": "ecr:BatchGetImage"}
+        return {"resourcePolicy": {"Version": "2012-10-17", "Statement": [anybody]}}
+    return {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ROLES)
+def test_a_role_can_do_what_it_is_for(
+    name: str, answers: Mapping[tuple[str, bool, int], str]
+) -> None:
+    refused = [
+        question
+        for number, question in enumerate(ROLES[name].may)
+        if answers[name, True, number] != "Allowed"
+    ]
+    assert refused == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ROLES)
+def test_a_role_can_do_nothing_else(
+    name: str, answers: Mapping[tuple[str, bool, int], str]
+) -> None:
+    allowed = [
+        question
+        for number, question in enumerate(ROLES[name].may_not)
+        if answers[name, False, number] != "ImplicitlyDenied"
+    ]
+    assert allowed == []
+
+
+@pytest.mark.slow
+def test_every_role_is_in_the_table(assembly: Assembly) -> None:
+    asked_about = {
+        assembly.one(role.stack, "AWS::IAM::Role", role.starting).logical_id
+        for role in ROLES.values()
+    }
+    same_as_of_another_image = {"GateRole", "GateStartRole"}
+    there = {
+        role.logical_id[: -len("12345678")]
+        for stack in (FOUNDATION, IMAGES, WORKLOAD, CI)
+        for role in assembly.resources(stack, "AWS::IAM::Role")
+    }
+    assert {name[: -len("12345678")] for name in asked_about} == there - same_as_of_another_image

@@ -1,0 +1,40 @@
+"""A statement that a reader could not justify is never made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+def statement(**parts: Any) -> Any:
+    from infra.access import Statement  # noqa: PLC0415  imports the CDK
+
+    return Statement(
+        **{"sid": "Read", "actions": ["s3:GetObject"], "resources": ["arn:aws:s3:::b/k"], **parts}
+    )
+
+
+@pytest.mark.slow
+def test_a_statement_becomes_what_iam_takes() -> None:
+    assert statement(conditions={"Bool": {"aws:SecureTransport": "true"}}).document() == {
+        "Sid": "Read",
+        "Effect": "Allow",
+        "Action": ["s3:GetObject"],
+        "Resource": ["arn:aws:s3:::b/k"],
+        "Condition": {"Bool": {"aws:SecureTransport": "true"}},
+    }
+    assert "Condition" not in statement().document()
+
+
+@pytest.mark.slow
+def test_a_resource_with_a_wildcard_needs_its_reason() -> None:
+    with pytest.raises(ValueError, match=r"Read: resource arn:aws:s3:::b/\* without a reason"):
+        statement(resources=["arn:aws:s3:::b/*"])
+    assert statement(resources=["arn:aws:s3:::b/*"], because="Keys are digests").because
+
+
+@pytest.mark.slow
+def test_an_action_with_a_wildcard_is_refused_with_or_without_a_reason() -> None:
+    with pytest.raises(ValueError, match=r"action s3:Get\*, allowed: actions by their full name"):
+        statement(actions=["s3:Get*"], because="It is shorter")
