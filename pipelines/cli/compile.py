@@ -31,6 +31,7 @@ def command(workload: str, output: Path | None, workloads: Path, containers: Pat
         declared, path, Project(workloads=workloads, containers=containers)
     )
     from pipelines.definition.compilation import (  # noqa: PLC0415  takes seconds to import
+        compact,
         compile_definition,
     )
     from pipelines.definition.requests import RequestError  # noqa: PLC0415
@@ -46,4 +47,7 @@ def command(workload: str, output: Path | None, workloads: Path, containers: Pat
         part.replace(output)
     except OSError as error:
         raise click.FileError(str(output), hint=error.strerror) from error
-    click.echo(f"{output}: {len(definition):,} bytes", err=True)
+    deployed = len(compact(definition).encode())
+    click.echo(
+        f"{output}: {len(definition.encode()):,} bytes, {deployed:,} as it is deployed", err=True
+    )
