@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from pipelines.catalog.images import UnknownImageError
 from pipelines.staging import ImageFolderError, image_folders, image_tags
 
 PROJECT = Path(__file__).parents[2]
@@ -48,8 +47,16 @@ def test_the_images_extend_what_they_are_for() -> None:
             "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-trcomp-training:1.13.1-gpu-py39"
         ),
     }
-    with pytest.raises(UnknownImageError, match="AWS has no image pytorch-training-compiler"):
+
+
+def test_a_region_without_the_base_is_refused_with_what_to_do() -> None:
+    with pytest.raises(ImageFolderError) as refused:
         FOLDERS["training-compiler"].base_uri("cn-north-1")
+    said = str(refused.value)
+    assert (
+        "image.toml: AWS has no image pytorch-training-compiler 1.13.1 (gpu) in cn-north-1" in said
+    )
+    assert said.endswith("in infra/settings.toml, or remove the folder if nothing uses it")
 
 
 @pytest.mark.parametrize("name", FOLDERS)
