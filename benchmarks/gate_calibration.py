@@ -29,7 +29,8 @@ from gate_simulation import Design, draw, harmed
 from rates import rate, table
 from scipy.stats import binom
 
-from pipelines.gate.noninferiority import judge_metric
+from pipelines.gate.comparison import arm_scores, compare_scores
+from pipelines.gate.noninferiority import outcome_of
 from pipelines.gate.reasons import Outcome
 
 CONFIDENCE = 0.95
@@ -115,14 +116,12 @@ def experiments(design: Design, count: int, stream: int) -> Tally:
     tally = Tally()
     generator = np.random.default_rng([stream, count])
     for _ in range(count):
-        baseline, candidate = draw(design, generator)
-        judgement, _ = judge_metric(design.metric, design.guard, baseline, candidate, CONFIDENCE)
-        tally.gate[judgement.outcome] += 1
-        first, _ = judge_metric(
-            design.metric, design.guard, baseline[:1], candidate[:1], CONFIDENCE
-        )
+        arms = [arm_scores(design.metric, replicates) for replicates in draw(design, generator)]
+        comparison = compare_scores(design.metric, design.guard, *arms)
+        tally.gate[outcome_of(comparison, CONFIDENCE)] += 1
+        first = [float(arm.table[0].mean()) for arm in arms]
         for name, rule in RULES.items():
-            tally.passed[name] += rule(first.baseline, first.candidate, design.guard)
+            tally.passed[name] += rule(*first, design.guard)
     return tally
 
 

@@ -68,7 +68,7 @@ def arm_scores(measure: str, replicates: Sequence[Examples]) -> ArmScores:
     flip = one_flip(measure, replicates[0])
     return ArmScores(
         table=np.stack([per_example(measure, examples) for examples in replicates]),
-        rows=len(replicates[0].ids),
+        rows=len(replicates[0].labels),
         one_flip=flip,
         counted=counts_flips(measure, flip),
         bias=float(np.mean([bias_bound(measure, examples) for examples in replicates])),
