@@ -32,6 +32,8 @@ class ArmFinding:
 _KEYS = {
     "instance_type": "instance_type",
     "precision": "precision",
+    "instance_count": "instance_count",
+    "distribution": "distribution",
 }
 """The arm's key by the field of what is asked; everything else is the compiler's."""
 
@@ -77,5 +79,7 @@ def asked_of(
         instance_type=arm.instance_type or workload.compute.instance_type,
         region=region,
         precision=arm.precision,
+        instance_count=arm.instance_count,
+        distribution=None if arm.distribution == "none" else arm.distribution,
         local=local,
     )

@@ -82,7 +82,7 @@ def training_step(blueprint: Blueprint, prepared: Uri, *, arm_name: str, seed: i
         },
         "ResourceConfig": {
             "InstanceType": instance_type,
-            "InstanceCount": 1,
+            "InstanceCount": arm.instance_count,
             "VolumeSizeInGB": workload.compute.volume_gb,
             # Of the declared type; an execution whose parameter names a type of the other kind
             # (with local disks, or without) does as the service says then.
@@ -143,6 +143,9 @@ def _hyperparameters(workload: Workload, name: str, arm: Arm, seed: int) -> dict
         **_model_hyperparameters(workload),
         **compile_cache_hyperparameters(workload, arm),
         **_parity_hyperparameters(workload, arm),
+        **_torch_compile_hyperparameters(arm),
+        **_distribution_hyperparameters(arm),
+        **_scaling_hyperparameters(arm),
         # A candidate that cannot train is evidence against it, not an outage: the baseline still
         # has to be released. Without a baseline there is nothing to release.
         "on_failure": "stop" if name == BASELINE else "record",
@@ -159,6 +162,34 @@ def _model_hyperparameters(workload: Workload) -> dict[str, str]:
         "attention_heads": str(model.attention_heads),
         "intermediate_size": str(model.intermediate_size),
         "dropout": repr(model.dropout),
+    }
+
+
+def _torch_compile_hyperparameters(arm: Arm) -> dict[str, str]:
+    """Those that are set: a default that is spelled out would train every arm anew."""
+    names = {"mode": "compile_mode", "dynamic": "dynamic_shapes"}
+    return {
+        names.get(key, key): str(value).lower() for key, value in arm.torch_compile_keys.items()
+    }
+
+
+def _distribution_hyperparameters(arm: Arm) -> dict[str, str]:
+    """The training program starts torchrun itself, so that it is the same on every platform; the
+    toolkit's own `sagemaker_torch_distributed_enabled` would be unknown to most."""
+    if arm.distribution != "torchrun":
+        return {}
+    return {"distribution": "torchrun", "processes": str(arm.processes)}
+
+
+def _scaling_hyperparameters(arm: Arm) -> dict[str, str]:
+    """For the evidence: the learning rate itself is another hyperparameter."""
+    scaled = arm.scaled_rate
+    if scaled is None:
+        return {}
+    return {
+        "learning_rate_rule": scaled.rule,
+        "base_learning_rate": repr(scaled.base_rate),
+        "base_global_batch_size": str(scaled.base_batch),
     }
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, PrivateAttr, StringConstraints, model_validator
 
+from pipelines.workload.distribution import DistributionKeys
 from pipelines.workload.parameters import LONGEST_JOB_SECONDS, InstanceType
-from pipelines.workload.table import Positive, Table
+from pipelines.workload.scaling import ScaledRate
+from pipelines.workload.table import Positive
+from pipelines.workload.torch_compile import TorchCompileKeys
 
 CompilerName = Literal["eager", "inductor", "training-compiler", "neuron"]
 ImageFolder = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(?:[._-][a-z0-9]+)*$")]
@@ -20,14 +23,23 @@ IMAGES: dict[CompilerName, str] = {
 }
 """The folder in `containers/` that an arm's jobs run in when it names none, by compiler."""
 
+UNSETTLED = 0
+"""A batch size or a learning rate that is not given, until the workload is read as a whole."""
 
-class Arm(Table):
+TORCHRUN_COMPILERS = ("eager", "inductor")
+
+
+class Arm(TorchCompileKeys, DistributionKeys):
     """One way to train the workload."""
 
     compiler: CompilerName
-    batch_size: int = Field(ge=1, le=1_000_000)
-    learning_rate: Positive
-    precision: Literal["fp32", "bf16"] = "fp32"
+    batch_size: Annotated[int, Field(ge=1, le=1_000_000)] = UNSETTLED
+    """Examples that each process takes in a step. Left out, it is what AWS fitted into memory for
+    the same model, instance, precision and sequence length."""
+    learning_rate: Positive = UNSETTLED
+    scale_learning_rate: Literal["none", "linear", "square-root"] = "none"
+    """Instead of a learning rate: how it follows from the baseline's, by the examples of a step."""
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     image: ImageFolder | None = None
     """Folder in `containers/` whose image the jobs run in; by default that of the compiler."""
     instance_type: InstanceType | None = None
@@ -37,7 +49,74 @@ class Arm(Table):
     max_wait_seconds: int | None = Field(default=None, ge=60, le=LONGEST_JOB_SECONDS)
     """Of a spot arm: how long a job may take in all, waiting for machines included."""
 
+    _scaled: ScaledRate | None = PrivateAttr(default=None)
+    _explanations: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def scaled_rate(self) -> ScaledRate | None:
+        """What the learning rate follows from; None where it was given."""
+        return self._scaled
+
+    @property
+    def explanations(self) -> tuple[str, ...]:
+        """A sentence for each value that the file leaves out: what it is, and why."""
+        return self._explanations
+
+    def with_batch_size(self, batch_size: int, explanation: str) -> Arm:
+        """The arm with the batch size that its file leaves out."""
+        arm = self.model_copy(update={"batch_size": batch_size})
+        arm._explanations = (*self._explanations, explanation)
+        return arm
+
+    def with_rate(self, scaled: ScaledRate) -> Arm:
+        """The arm with the learning rate that its file leaves to a rule."""
+        arm = self.model_copy(update={"learning_rate": scaled.rate})
+        arm._scaled = scaled
+        arm._explanations = (*self._explanations, scaled.sentence)
+        return arm
+
     @property
     def image_folder(self) -> str:
         """The folder in `containers/` whose image the jobs run in."""
         return self.image or IMAGES[self.compiler]
+
+    @property
+    def global_batch_size(self) -> int:
+        """Examples of one step, of all processes together."""
+        return self.batch_size * self.world_size
+
+    @model_validator(mode="after")
+    def _one_thing_decides_the_learning_rate(self) -> Self:
+        given = self.learning_rate != UNSETTLED
+        ruled = self.scale_learning_rate != "none"
+        if given and ruled:
+            raise ValueError(
+                f"learning_rate is {self.learning_rate:g} and scale_learning_rate is "
+                f"{self.scale_learning_rate!r}, allowed: one of them"
+            )
+        if not given and not ruled:
+            raise ValueError(
+                "learning_rate is missing, allowed: a number, or scale_learning_rate = 'linear' or "
+                "'square-root'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _keys_belong_to_the_compiler(self) -> Self:
+        for key, value in self.torch_compile_keys.items():
+            if self.compiler != "inductor":
+                raise ValueError(
+                    f"{key} is {value!r} with compiler {self.compiler!r}, allowed: only with "
+                    "compiler = 'inductor'"
+                )
+        if self.distribution == "torchrun" and self.compiler not in TORCHRUN_COMPILERS:
+            raise ValueError(
+                f"distribution is 'torchrun' with compiler {self.compiler!r}, allowed: only with "
+                f"{' and '.join(TORCHRUN_COMPILERS)}"
+            )
+        if self.distribution == "torchrun" and self.spot:
+            raise ValueError(
+                "spot is true with distribution 'torchrun', allowed: one of them, since a "
+                "checkpoint holds the state of one process"
+            )
+        return self

@@ -23,7 +23,12 @@ ROOMS = {
     "infra/notifier": {"boto3", "botocore", "notifier"},
     "pipelines/catalog": set(),
     "pipelines/local": {"packaging"},
-    "pipelines/workload": {"pipelines.gate.config", "pydantic", "pydantic_core"},
+    "pipelines/workload": {
+        "pipelines.catalog",
+        "pipelines.gate.config",
+        "pydantic",
+        "pydantic_core",
+    },
     "pipelines/settings": {"pipelines.workload", "pydantic"},
     "pipelines/aws": {
         "pipelines.catalog",
