@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping
+from typing import Any, Callable, Dict, List, Mapping
 
 import torch
 
 from training.arguments import Recipe
+from training.changing_number import changing_number
 from training.plan import Plan
 from training.precision import loss_scaler
 from training.schedule import rate_factor
@@ -20,16 +21,41 @@ class WeightUpdate:
         self._model = model
         self._recipe = recipe
         self._plan = plan
-        self._optimizer = torch.optim.AdamW(
+        self._device = device = next(model.parameters()).device
+        self._optimizer = _adamw(device)(
             _parameter_groups(model, recipe.weight_decay), lr=recipe.learning_rate
         )
-        device = next(model.parameters()).device
         self._scaler = loss_scaler(recipe.precision, device) if scaled else None
 
     def rate(self, step: int) -> float:
         """The learning rate of a step, counted from 0."""
         plan = self._plan
         return self._recipe.learning_rate * rate_factor(step, plan.steps, plan.warmup)
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """For what averages its gradients over processes."""
+        return self._optimizer
+
+    def allocate(self) -> None:
+        """Give the optimizer its moments now, as its first step would.
+
+        A step that makes them is another graph than the later ones: compiled whole, it would take
+        as long as they do to compile, and serve once.
+        """
+        if self._scaler is not None:
+            return  # its first step makes more than these
+        for group in self._optimizer.param_groups:
+            for parameter in group["params"]:
+                if not self._optimizer.state[parameter]:
+                    counted_on = parameter.device if group["capturable"] else torch.device("cpu")
+                    # From the host: zeros of the device's own would be constants of the graph.
+                    zeros = torch.zeros(parameter.shape, dtype=parameter.dtype)
+                    self._optimizer.state[parameter] = {
+                        "step": torch.zeros(1).to(counted_on),
+                        "exp_avg": zeros.to(parameter.device),
+                        "exp_avg_sq": zeros.to(parameter.device),
+                    }
 
     def backward(self, loss: torch.Tensor) -> None:
         """Leave the gradients of the loss with the parameters, scaled where the update knows."""
@@ -38,7 +64,9 @@ class WeightUpdate:
     def apply(self, step: int) -> None:
         """Update the weights, and drop the gradients."""
         for group in self._optimizer.param_groups:
-            group["lr"] = self.rate(step)
+            rate = self.rate(step)
+            # Without `capturable` the optimizer computes with numbers on the host.
+            group["lr"] = changing_number(rate, self._device) if group["capturable"] else rate
         if self._scaler is not None:
             self._scaler.unscale_(self._optimizer)
         if self._recipe.gradient_clip:
@@ -84,6 +112,14 @@ class WeightUpdate:
             )
         groups = self._optimizer.state_dict()["param_groups"]
         self._optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def _adamw(device: torch.device) -> Callable[..., torch.optim.Optimizer]:
+    if device.type != "xla":
+        return torch.optim.AdamW
+    from training.xla import runtime  # noqa: PLC0415 - torch_xla is in few environments
+
+    return runtime.adamw()
 
 
 def _parameter_groups(model: Any, weight_decay: float) -> List[Dict[str, Any]]:
