@@ -6,7 +6,13 @@ from pathlib import Path
 
 import click
 
-from pipelines.cli.project import Project, load_workload, plan_locally, project_options
+from pipelines.cli.project import (
+    Project,
+    load_workload,
+    plan_locally,
+    project_options,
+    refuse_infeasible,
+)
 from pipelines.cli.refusal import refusing
 
 
@@ -27,6 +33,7 @@ def command(workload: str, output: Path | None, workloads: Path, containers: Pat
     (bucket, role, images) are stand-ins that a local run understands.
     """
     declared, path = load_workload(workload, workloads)
+    refuse_infeasible(declared, path)
     deployment, plan = plan_locally(
         declared, path, Project(workloads=workloads, containers=containers)
     )
