@@ -137,8 +137,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")
     print(
-        "| workloads | jobs each | cold s | warm s | target s | validated s | definition | template "
-        "| resources | outputs |\n|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+        "| workloads | jobs each | cold s | warm s | target s | validated s | definition "
+        "| template | resources | outputs |\n|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
     )
     missed = False
     for workloads in chosen.workloads:
@@ -150,7 +150,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             missed |= warm.most_resources > MOST_RESOURCES or warm.most_outputs > MOST_OUTPUTS
             print(
                 f"| {workloads} | {jobs} | {cold.seconds:.1f} | {warm.seconds:.1f} "
-                f"| {target or ''} | {validated.seconds:.1f} | {warm.largest_definition / 1024:.0f} KiB "
+                f"| {target or ''} | {validated.seconds:.1f} "
+                f"| {warm.largest_definition / 1024:.0f} KiB "
                 f"| {warm.largest_template / 1024:.0f} of {LARGEST_TEMPLATE // 1024} KiB "
                 f"| {warm.most_resources} of {MOST_RESOURCES} "
                 f"| {warm.most_outputs} of {MOST_OUTPUTS} |",
