@@ -10,9 +10,12 @@ Every replicate scores the same examples. A latent score decides what happens to
 `correlation` is the share of the examples' variance that is `shared`; `paired` is the share of the
 seed effect's variance that the two arms have in common at the same seed. A prediction is right when
 its latent score is positive; a loss is the exponential of its latent score, so that losses are
-skewed as real ones are (log-normal, standard deviation 1.5 on the logarithm). For ranking, the
-latent score is what ranks, positives lie higher by the level, and a harmed candidate ranks a share
-of the positives as if they were negatives: a few examples carry all the harm.
+skewed as real ones are (log-normal, standard deviation 1.5 on the logarithm unless the design says
+otherwise). For ranking, the latent score is what ranks, positives lie higher by the level, and a
+harmed candidate ranks a share of the positives as if they were negatives: a few examples carry all
+the harm. For the calibration error, confidences are the same in all replicates, the baseline is
+right as often as it is confident, and a harmed candidate less often by the harm at every
+confidence: the sample's own bias then hides it best.
 """
 
 from __future__ import annotations
@@ -39,12 +42,17 @@ RECALL = 0.95
 LOSS = 0.20
 AREA = 0.90
 POSITIVES = 0.1
+CONFIDENCE_LEVEL = 1.0
+"""Latent: confidences are (1 + ndtr(this + a normal score)) / 2, so 0.88 on average."""
+CLASS_AVERAGED = ("balanced_accuracy", "macro_f1")
+LOWER_IS_BETTER = ("log_loss", "calibration_error")
 MARGINS = {
     "accuracy": 0.01,
     "balanced_accuracy": 0.02,
     "macro_f1": 0.02,
     "auroc": 0.02,
     "log_loss": 0.03,
+    "calibration_error": 0.02,
 }
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(41)
 
@@ -63,20 +71,37 @@ class Design:
     paired: float = 0.0
     harm: float = 0.0
     """How much worse the candidate truly is, in margins."""
+    usual_margins: float = 1.0
+    """The margin, in those of MARGINS."""
+    loss_spread: float = LOSS_SPREAD
+    """Standard deviation of the logarithm of the losses: how long their tail is."""
+    positives: float = POSITIVES
+    """Share of the examples that AUROC counts as positive."""
+    harmed_share: float | None = None
+    """Of the examples that carry all the harm to the log loss; None where all losses grow alike."""
+
+    def __post_init__(self) -> None:
+        if self.metric == "calibration_error" and self.seed_sd > 0.0:
+            raise ValueError("the calibration error is simulated without noise between seeds")
 
     @property
     def margin(self) -> float:
-        return MARGINS[self.metric]
+        return self.usual_margins * MARGINS[self.metric]
 
     @property
     def guard(self) -> MetricGuard:
-        lower = self.metric == "log_loss"
+        lower = self.metric in LOWER_IS_BETTER
         return MetricGuard(direction="lower" if lower else "higher", margin=self.margin)
 
     def true_value(self, *, candidate: bool) -> float:
         """The metric of an arm in the population."""
-        lost = self.harm * self.margin if candidate and self.metric == "auroc" else 0.0
-        return -lost + _population(self.metric, _level(self, candidate), _seed_effect_sd(self))
+        harm = self.harm * self.margin if candidate else 0.0
+        if self.metric == "calibration_error":
+            return harm
+        value = _population(self.metric, _level(self, candidate), _seed_effect_sd(self))
+        if self.metric == "auroc":
+            return value - harm
+        return value if self.harmed_share is None else value + harm
 
 
 def draw(design: Design, generator: np.random.Generator) -> tuple[list[Examples], list[Examples]]:
@@ -84,6 +109,7 @@ def draw(design: Design, generator: np.random.Generator) -> tuple[list[Examples]
     labels = _labels(design, generator)
     shared = math.sqrt(design.correlation) * generator.standard_normal(design.examples)
     common = generator.standard_normal(design.seeds)
+    confidence = _confidence(design, generator)
     arms: list[list[Examples]] = []
     for candidate in (False, True):
         own = generator.standard_normal(design.seeds)
@@ -98,6 +124,7 @@ def draw(design: Design, generator: np.random.Generator) -> tuple[list[Examples]
                     labels,
                     noise=_noise(design, shared, generator),
                     lost=lost,
+                    confidence=confidence,
                 )
                 for effect in effects
             ]
@@ -123,45 +150,66 @@ def _replicate(
     *,
     noise: FloatArray,
     lost: npt.NDArray[np.bool_],
+    confidence: FloatArray,
 ) -> Examples:
     ids = np.empty(0, dtype=np.str_)  # rows already meet, and metrics do not read ids
     if design.metric == "log_loss":
-        losses = np.exp(level[0] + LOSS_SPREAD * noise)
+        losses = np.exp(level[0] + design.loss_spread * noise - design.loss_spread**2 / 2.0)
+        if design.harmed_share is not None:
+            losses = losses + lost * (design.harm * design.margin / design.harmed_share)
         return Examples(ids, labels, np.empty((design.examples, 0)), losses)
     if design.metric == "auroc":
         likelihood = ndtr(noise + level[0] * (labels * ~lost))
         scores = np.column_stack([1.0 - likelihood, likelihood])
         return Examples(ids, labels, scores, np.empty(0))
-    correct = level[labels] + noise > 0.0
-    classes = len(_shares(design.metric))
+    if design.metric == "calibration_error":
+        correct, rest = ndtr(noise) < confidence + level[0], 1.0 - confidence
+    else:
+        correct, rest = level[labels] + noise > 0.0, np.zeros(design.examples)
+    classes = len(_shares(design))
     predictions = np.where(correct, labels, (labels + 1) % classes)
     scores = np.zeros((design.examples, classes))
-    scores[np.arange(design.examples), predictions] = 1.0
+    scores[np.arange(design.examples), (predictions + 1) % classes] = rest
+    scores[np.arange(design.examples), predictions] = 1.0 - rest
     return Examples(ids, labels, scores, np.empty(0))
 
 
+def _confidence(design: Design, generator: np.random.Generator) -> FloatArray:
+    """(examples,) of the predicted class, in every replicate; drawn for the calibration error."""
+    if design.metric != "calibration_error":
+        return np.empty(0)
+    sureness = generator.standard_normal(design.examples)
+    confidence: FloatArray = (1.0 + ndtr(CONFIDENCE_LEVEL + sureness)) / 2.0
+    return confidence
+
+
 def _labels(design: Design, generator: np.random.Generator) -> npt.NDArray[np.int64]:
-    shares = _shares(design.metric)
+    shares = _shares(design)
     return generator.choice(len(shares), design.examples, p=shares)
 
 
-def _shares(metric: str) -> Sequence[float]:
-    if metric == "auroc":
-        return (1.0 - POSITIVES, POSITIVES)
-    return RARE_CLASSES if metric in ("balanced_accuracy", "macro_f1") else (0.5, 0.5)
+def _shares(design: Design) -> Sequence[float]:
+    if design.metric == "auroc":
+        return (1.0 - design.positives, design.positives)
+    return RARE_CLASSES if design.metric in CLASS_AVERAGED else (0.5, 0.5)
 
 
 def _lost_share(design: Design, candidate: bool) -> float:
-    """The share of positives that a harmed candidate ranks as negatives; each costs an area of
-    what it had above one half."""
-    if design.metric != "auroc" or not candidate:
+    """The share of the examples, or of the positives, that carry all the harm.
+
+    A positive that is ranked as a negative costs an area of what it had above one half.
+    """
+    if not candidate or design.harm == 0.0:
         return 0.0
+    if design.metric != "auroc":
+        return design.harmed_share or 0.0
     return design.harm * design.margin / (harmed(design, 0.0).true_value(candidate=False) - 0.5)
 
 
 def _level(design: Design, candidate: bool) -> FloatArray:
     """(classes,) latent levels that give the arm its true value."""
-    harm = design.harm * design.margin if candidate else 0.0
+    by_level = candidate and design.harmed_share is None
+    harm = design.harm * design.margin if by_level else 0.0
     return _solved_level(design.metric, harm, _seed_effect_sd(design))
 
 
@@ -169,11 +217,13 @@ def _level(design: Design, candidate: bool) -> FloatArray:
 def _solved_level(metric: str, harm: float, seed_effect_sd: float) -> FloatArray:
     spread = math.sqrt(1.0 + seed_effect_sd**2)
     if metric == "log_loss":
-        offset = (LOSS_SPREAD**2 + seed_effect_sd**2) / 2.0
-        return np.array([math.log(LOSS + harm) - offset])
+        return np.array([math.log(LOSS + harm) - seed_effect_sd**2 / 2.0])
+    if metric == "calibration_error":
+        return np.array([-harm])
     if metric == "auroc":  # harmed by losing positives, not by its level
         return np.array([ndtri(AREA) * math.sqrt(2.0 + seed_effect_sd**2)])
-    level = np.full(len(_shares(metric)), ndtri(RECALL) * spread)
+    classes = len(RARE_CLASSES) if metric in CLASS_AVERAGED else 2
+    level = np.full(classes, ndtri(RECALL) * spread)
     if harm == 0.0:
         return level
     target = _population(metric, level, seed_effect_sd) - harm
@@ -219,7 +269,7 @@ def _by_seed_effect(metric: str, level: FloatArray, seed_effect_sd: float) -> Fl
 
 
 def _log_loss(level: FloatArray) -> FloatArray:
-    return np.exp(level[:, 0] + LOSS_SPREAD**2 / 2.0)
+    return np.exp(level[:, 0])
 
 
 def _accuracy(level: FloatArray) -> FloatArray:

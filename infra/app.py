@@ -16,6 +16,7 @@ from infra.workload.compiled import CompilationError
 from infra.workload.substitution import DefinitionSizeError
 from pipelines.catalog.images import UnknownImageError
 from pipelines.datasets import DatasetError
+from pipelines.definition.feasibility import InfeasibleError
 from pipelines.settings import SettingsError
 from pipelines.staging import ImageFolderError, MetricFunctionsError, OwnCodeError
 from pipelines.workload import WorkloadError
@@ -27,6 +28,7 @@ REFUSALS = (
     DatasetError,
     DefinitionSizeError,
     ImageFolderError,
+    InfeasibleError,
     MetricFunctionsError,
     OwnCodeError,
     SettingsError,

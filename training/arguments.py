@@ -25,6 +25,9 @@ DEFAULT_COMPILE_CACHE_MEGABYTES = 1024
 MOST_PARITY_STEPS = 1000
 MOST_COMPILE_CACHE_MEGABYTES = 100_000
 
+CHECKPOINTS_VARIABLE = "COMPILEGATE_CHECKPOINTS"
+CHECKPOINT_SECONDS_VARIABLE = "COMPILEGATE_CHECKPOINT_SECONDS"
+DEFAULT_CHECKPOINT_SECONDS = 300.0
 COMPILE_CACHE_VARIABLE = "COMPILEGATE_COMPILE_CACHE"
 _FOLDER_VARIABLES = ("SM_CHANNEL_PREPARED", "SM_MODEL_DIR", "SM_OUTPUT_DATA_DIR")
 
@@ -85,17 +88,22 @@ class Folders:
     output_data: Path
     compile_cache: Optional[Path] = None
     """Where the archives of the compile cache lie; None without one."""
+    checkpoints: Optional[Path] = None
+    """Where the job's checkpoints outlive its machine; None where it keeps none."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Folders:
         """Read ``SM_CHANNEL_PREPARED``, ``SM_MODEL_DIR`` and ``SM_OUTPUT_DATA_DIR``, and
-        ``COMPILEGATE_COMPILE_CACHE`` where it is set."""
+        ``COMPILEGATE_COMPILE_CACHE`` and ``COMPILEGATE_CHECKPOINTS`` where they are set."""
         for name in _FOLDER_VARIABLES:
             if not environment.get(name):
                 raise InputError(f"the environment variable {name} must name a folder")
         prepared, model, output_data = (Path(environment[name]) for name in _FOLDER_VARIABLES)
-        archives = environment.get(COMPILE_CACHE_VARIABLE)
-        return cls(prepared, model, output_data, Path(archives) if archives else None)
+        archives, checkpoints = (
+            Path(environment[name]) if environment.get(name) else None
+            for name in (COMPILE_CACHE_VARIABLE, CHECKPOINTS_VARIABLE)
+        )
+        return cls(prepared, model, output_data, archives, checkpoints)
 
 
 @dataclass(frozen=True)
@@ -111,6 +119,8 @@ class Job:
     """Steps that the parity probe compares; zero leaves it out."""
     compile_cache_megabytes: int
     """Of all archives of the compile cache together; zero turns it off."""
+    checkpoint_seconds: float
+    """Between two checkpoints, where the job keeps any."""
     recipe: Recipe
     folders: Folders
 
@@ -125,10 +135,25 @@ def read_job(arguments: Sequence[str], environment: Mapping[str, str]) -> Job:
     recipe = {each.name: options.pop(each.name) for each in dataclasses.fields(Recipe)}
     return Job(
         name=environment.get("TRAINING_JOB_NAME") or f"{options['arm']}-seed-{options['seed']}",
+        checkpoint_seconds=_checkpoint_seconds(environment),
         recipe=Recipe(**recipe),
         folders=Folders.from_environment(environment),
         **options,
     )
+
+
+def _checkpoint_seconds(environment: Mapping[str, str]) -> float:
+    text = environment.get(CHECKPOINT_SECONDS_VARIABLE) or str(DEFAULT_CHECKPOINT_SECONDS)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise InputError(
+            f"the environment variable {CHECKPOINT_SECONDS_VARIABLE} is {text!r}, expected a "
+            "number of seconds, 0 or more"
+        )
+    return seconds
 
 
 class _Parser(argparse.ArgumentParser):

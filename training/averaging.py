@@ -6,7 +6,7 @@ a seed gets right is then less of a matter of chance, and fewer seeds are needed
 
 from __future__ import annotations
 
-from typing import List
+from typing import List, Sequence
 
 import torch
 
@@ -34,6 +34,22 @@ class WeightAverage:
         current = [parameter.detach() for parameter in self._model.parameters()]
         torch._foreach_mul_(self._average, decay)
         torch._foreach_add_(self._average, current, alpha=1 - decay)
+
+    @property
+    def updates(self) -> int:
+        """How often weights were taken in."""
+        return self._updates
+
+    def tensors(self) -> List[torch.Tensor]:
+        """The average of each parameter; none without averaging."""
+        return list(self._average)
+
+    @torch.no_grad()
+    def restore(self, tensors: Sequence[torch.Tensor], updates: int) -> None:
+        """Set it to what `tensors` and `updates` were."""
+        for own, kept in zip(self._average, tensors):
+            own.copy_(kept)
+        self._updates = updates
 
     @torch.no_grad()
     def apply(self) -> None:

@@ -48,10 +48,10 @@ class BatchSource:
     def __len__(self) -> int:
         return len(self._labels)
 
-    def training(self, seed: int, epoch: int, batch_size: int) -> Iterator[Batch]:
-        """The full batches of one epoch, in the seed's order."""
+    def training(self, seed: int, epoch: int, batch_size: int, first: int = 0) -> Iterator[Batch]:
+        """The full batches of one epoch, in the seed's order, from number `first` on."""
         order = torch.from_numpy(epoch_order(len(self), seed, epoch)).to(self._labels.device)
-        for step in range(steps_per_epoch(len(self), batch_size)):
+        for step in range(first, steps_per_epoch(len(self), batch_size)):
             yield self._rows(order[step * batch_size : (step + 1) * batch_size])
 
     def in_order(self, batch_size: int) -> Iterator[Batch]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+import time
 import traceback
 from dataclasses import dataclass
 from typing import Any, Dict, Optional, Sequence, Tuple
@@ -20,19 +21,23 @@ import transformers
 from training import environment, speed
 from training.arguments import Job, read_job
 from training.batches import BatchSource, order_digest
+from training.checkpoints import Checkpoints, Identity
 from training.compile_cache import ColdFigures, CompileCache
 from training.compile_cache.this_job import key_of
 from training.compilers import Compiler, load_compiler
 from training.digests import file_digest, settings_digest
 from training.evaluation import evaluate, metrics
 from training.evidence import (
+    CheckpointRecord,
     CompileCacheRecord,
     Evidence,
     Examples,
     ParityErrors,
     ParityRecord,
+    Resumption,
     Scalar,
     SpeedRecord,
+    steady_steps,
     write_evidence,
 )
 from training.failure import ArmError, InputError, one_sentence, report_failure
@@ -110,6 +115,8 @@ def run(job: Job) -> None:
         compile_cache=_keep_compiled(trained, compiler, evidence),
     )
     write_evidence(job.folders.output_data, evidence, trained.run.steps, examples, errors)
+    if trained.checkpoints is not None:
+        trained.checkpoints.finish()
     _print_metrics(evidence)
 
 
@@ -122,6 +129,7 @@ class _Trained:
     """What it was trained from, kept when the parity probe will ask for it."""
     run: TrainingRun
     cache: Optional[CompileCache]
+    checkpoints: Optional[Checkpoints]
 
 
 def _train_and_save(setting: Setting, compiler: Compiler) -> _Trained:
@@ -131,6 +139,7 @@ def _train_and_save(setting: Setting, compiler: Compiler) -> _Trained:
     probed = job.parity_steps > 0 and job.compiler != "eager"
     initial = keep_weights(model) if probed else None
     cache = _loaded_cache(setting, compiler, model)
+    checkpoints = _checkpoints(setting)
     run = train(
         model,
         compiler=compiler,
@@ -138,9 +147,29 @@ def _train_and_save(setting: Setting, compiler: Compiler) -> _Trained:
         recipe=job.recipe,
         plan=setting.plan,
         seed=job.seed,
+        checkpoints=checkpoints,
     )
     save_model(model, data, job.folders.model)
-    return _Trained(model, initial, run, cache)
+    return _Trained(model, initial, run, cache, checkpoints)
+
+
+def _checkpoints(setting: Setting) -> Optional[Checkpoints]:
+    """Those of this job; None where it keeps none."""
+    job = setting.job
+    if job.folders.checkpoints is None:
+        return None
+    identity = Identity(
+        job=job.name,
+        config=settings_digest({**job.declared(), "arm": job.arm, "seed": job.seed}),
+        data=setting.data.digest,
+        torch=str(torch.__version__),
+    )
+    return Checkpoints(
+        job.folders.checkpoints,
+        identity,
+        seconds_between=job.checkpoint_seconds,
+        job_started=time.time() - seconds_since_start(os.environ),
+    )
 
 
 def _loaded_cache(setting: Setting, compiler: Compiler, model: Any) -> Optional[CompileCache]:
@@ -207,8 +236,9 @@ def _evidence(
     setting: Setting, compiler: Compiler, trained: _Trained, examples: Examples
 ) -> Evidence:
     job, run = setting.job, trained.run
+    first, resumed = _warm_ups(run)
     seconds = run.steps.seconds
-    first = speed.steady_from(run.graphs)
+    steady = seconds[steady_steps(len(seconds), first, resumed)]
     loading = 0.0 if trained.cache is None else trained.cache.load_seconds
     return Evidence(
         job=job.name,
@@ -216,13 +246,14 @@ def _evidence(
         seed=job.seed,
         recipe={**job.declared(), **_performed(setting)},
         compiler=compiler.record(
-            speed.compile_seconds(seconds, first) + loading, speed.recompilations(run.graphs)
+            speed.compile_seconds(seconds[:first], steady) + loading,
+            speed.recompilations(run.graphs),
         ),
         speed=SpeedRecord(
-            samples_per_second=speed.samples_per_second(seconds, first, job.recipe.batch_size),
+            samples_per_second=speed.samples_per_second(steady, job.recipe.batch_size),
             steady_from=first,
             train_seconds=run.seconds,
-            total_seconds=seconds_since_start(os.environ),
+            total_seconds=_total_seconds(trained),
         ),
         metrics=metrics(examples),
         peak_memory_bytes=environment.peak_memory_bytes(setting.device),
@@ -232,6 +263,44 @@ def _evidence(
             "config": settings_digest(job.declared()),
             "model": file_digest(job.folders.model / WEIGHTS),
         },
+        checkpoints=_checkpoint_record(trained.checkpoints, resumed),
+    )
+
+
+def _warm_ups(run: TrainingRun) -> Tuple[int, Tuple[Resumption, ...]]:
+    """The first steady step of the run, and its resumptions with theirs."""
+    first, *starts = speed.steady_starts(run.graphs)
+    seconds = run.steps.seconds
+    resumed = tuple(
+        Resumption(each.step, start, each.lost_seconds) for each, start in zip(run.returns, starts)
+    )
+    steady = seconds[steady_steps(len(seconds), first, resumed)]
+    return first, tuple(
+        dataclasses.replace(
+            each,
+            lost_seconds=each.lost_seconds
+            + speed.compile_seconds(seconds[each.step : each.steady_from], steady),
+        )
+        for each in resumed
+    )
+
+
+def _total_seconds(trained: _Trained) -> float:
+    if trained.checkpoints is not None and trained.run.returns:
+        return trained.checkpoints.total_seconds()
+    return seconds_since_start(os.environ)
+
+
+def _checkpoint_record(
+    checkpoints: Optional[Checkpoints], resumed: Tuple[Resumption, ...]
+) -> Optional[CheckpointRecord]:
+    if checkpoints is None:
+        return None
+    return CheckpointRecord(
+        written=checkpoints.written,
+        seconds=checkpoints.seconds,
+        ignored=checkpoints.ignored,
+        resumed=resumed,
     )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, List
+from typing import Any, Callable, List, Optional
 
 import numpy as np
 
 from training.arguments import Recipe
 from training.averaging import WeightAverage
 from training.batches import BatchSource
+from training.checkpoints import Checkpoints, Course, Return, RunState
 from training.compilers import Compiler
 from training.evidence import Steps
 from training.failure import NonFiniteLossError
@@ -28,8 +29,12 @@ class TrainingRun:
 
     steps: Steps
     seconds: float
-    graphs: List[int]
-    """(steps,) graphs the compiler had compiled by the end of each step."""
+    """From before the first step to after the last, whatever came between."""
+    graphs: List[List[int]]
+    """By process, (its steps,) graphs the compiler had compiled by the end of each step; one
+    process, unless the job was resumed."""
+    returns: List[Return]
+    """One for each process but the first."""
     forward: Callable[..., Any]
     """The compiler's forward pass that every step went through."""
 
@@ -42,20 +47,25 @@ def train(
     recipe: Recipe,
     plan: Plan,
     seed: int,
+    checkpoints: Optional[Checkpoints] = None,
 ) -> TrainingRun:
     """Train the model in place; its weights are the averaged ones afterwards.
+
+    With `checkpoints`, a run that was interrupted goes on from its last one, to the same result.
 
     Raises NonFiniteLossError before an update with a loss that is NaN or infinite.
     """
     device = next(model.parameters()).device
     update = WeightUpdate(model, recipe, plan)
     average = WeightAverage(model, recipe.averaging)
-    progress = _Progress(plan, recipe.batch_size)
-    losses, seconds, graphs = [], [], []
+    state = RunState(model, update, average)
+    course = Course() if checkpoints is None else checkpoints.resume(state)
+    progress = _Progress(plan, recipe.batch_size, course.steps)
     model.train()
     began = clock = time.perf_counter()
     forward = compiler.compile(model)
-    for step, batch in enumerate(planned_batches(source, recipe, plan, seed)):
+    batches = planned_batches(source, recipe, plan, seed, course.steps)
+    for step, batch in enumerate(batches, start=course.steps):
         with autocast(recipe.precision, device):
             loss = forward(**batch).loss
         value = loss.item()
@@ -68,25 +78,32 @@ def train(
         update.apply(step)
         average.update()
         now = time.perf_counter()
-        losses.append(value)
-        seconds.append(now - clock)
-        graphs.append(compiler.graphs())
+        course.add(value, now - clock, compiler.graphs())
+        if checkpoints is not None and course.steps < plan.steps and checkpoints.due():
+            checkpoints.save(state, course)
+            # No step's time holds it: it is the price of spot capacity, not of a compiler.
+            now = time.perf_counter()
         clock = now
-        progress.report(step, value, seconds)
+        progress.report(step, value, course.seconds)
     ended = time.perf_counter()
     average.apply()
-    steps = Steps(np.array(losses), np.array(seconds))
-    return TrainingRun(steps, ended - began, graphs, forward)
+    return TrainingRun(
+        steps=Steps(np.array(course.losses), np.array(course.seconds)),
+        seconds=time.time() - course.began if course.returns else ended - began,
+        graphs=course.graphs,
+        returns=course.returns,
+        forward=forward,
+    )
 
 
 class _Progress:
     """Prints a line of metrics about once a second, in the form the job's metric regexes read."""
 
-    def __init__(self, plan: Plan, batch_size: int) -> None:
+    def __init__(self, plan: Plan, batch_size: int, taken: int) -> None:
         self._plan = plan
         self._batch_size = batch_size
         self._printed_at = time.perf_counter()
-        self._printed_steps = 0
+        self._printed_steps = taken
 
     def report(self, step: int, loss: float, seconds: List[float]) -> None:
         now = time.perf_counter()

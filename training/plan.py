@@ -33,11 +33,15 @@ def plan_run(recipe: Recipe, documents: int) -> Plan:
     return Plan(steps, warmup_steps(steps, recipe.warmup_fraction), per_epoch)
 
 
-def planned_batches(source: BatchSource, recipe: Recipe, plan: Plan, seed: int) -> Iterator[Batch]:
-    """The batch of each step of the run."""
-    taken = 0
-    for epoch in range(recipe.epochs):
-        for batch in source.training(seed, epoch, recipe.batch_size):
+def planned_batches(
+    source: BatchSource, recipe: Recipe, plan: Plan, seed: int, first: int = 0
+) -> Iterator[Batch]:
+    """The batch of each step of the run, from step number `first` on."""
+    taken = first
+    begun, skipped = divmod(first, plan.steps_per_epoch)
+    for epoch in range(begun, recipe.epochs):
+        start = skipped if epoch == begun else 0
+        for batch in source.training(seed, epoch, recipe.batch_size, start):
             if taken == plan.steps:
                 return
             taken += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Mapping
 
 import torch
 
@@ -35,6 +35,24 @@ class WeightUpdate:
             torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._recipe.gradient_clip)
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
+
+    def tensors(self) -> Dict[str, torch.Tensor]:
+        """The optimizer's moments and counters, as PARAMETER.NAME, parameters by number."""
+        state = self._optimizer.state_dict()["state"]
+        return {
+            f"{parameter}.{name}": each
+            for parameter, named in state.items()
+            for name, each in named.items()
+        }
+
+    def restore(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Set them to what `tensors` gave."""
+        state: Dict[int, Dict[str, torch.Tensor]] = {}
+        for key, each in tensors.items():
+            parameter, _, name = key.partition(".")
+            state.setdefault(int(parameter), {})[name] = each
+        groups = self._optimizer.state_dict()["param_groups"]
+        self._optimizer.load_state_dict({"state": state, "param_groups": groups})
 
 
 def _parameter_groups(model: Any, weight_decay: float) -> List[Dict[str, Any]]:

@@ -19,7 +19,12 @@ from pipelines.definition.deployment import Network, Sources
 from pipelines.definition.standin import standin_deployment
 from pipelines.workload import Workload
 
-CODE = ("pipelines/definition", "pipelines/workload", "pipelines/gate/config.py")
+CODE = (
+    "pipelines/catalog",
+    "pipelines/definition",
+    "pipelines/workload",
+    "pipelines/gate/config.py",
+)
 """What turns a workload into a definition."""
 PACKAGES = ("sagemaker", "sagemaker-core", "sagemaker-mlops", "botocore", "pydantic")
 
@@ -67,13 +72,19 @@ def code_digest(project: Path) -> str:
     digest = hashlib.sha256()
     for place in CODE:
         root = project / place
-        for path in [root] if root.is_file() else sorted(root.rglob("*.py")):
+        for path in [root] if root.is_file() else _files(root):
             content = path.read_bytes()
             digest.update(f"{path.relative_to(project)}:{len(content)}:".encode())
             digest.update(content)
     for package in PACKAGES:
         digest.update(f"{package}=={version(package)}\0".encode())
     return digest.hexdigest()
+
+
+def _files(root: Path) -> list[Path]:
+    """Modules, and the data that lies beside them."""
+    found = [path for path in root.rglob("*") if path.is_file()]
+    return sorted(path for path in found if "__pycache__" not in path.parts)
 
 
 def _compile(recipe: Recipe) -> str:

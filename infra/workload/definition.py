@@ -9,6 +9,7 @@ from infra.workload.compiled import Recipe, compiled_definition
 from infra.workload.substitution import check_size
 from pipelines.datasets import raw_data
 from pipelines.definition.deployment import Network
+from pipelines.definition.feasibility import check_feasible
 from pipelines.definition.standin import standin_deployment, standin_sources
 from pipelines.staging import StagingPlan, check_metric_functions, plan_staging
 
@@ -21,14 +22,18 @@ class IncompleteDefinition:
     plan: StagingPlan
 
 
-def incomplete_definition(project: Project, declared: DeclaredWorkload) -> IncompleteDefinition:
+def incomplete_definition(
+    project: Project, declared: DeclaredWorkload, region: str | None = None
+) -> IncompleteDefinition:
     """Compile it, or take it from the synth before.
 
-    Raises DatasetError when declared data files are not there, OwnCodeError when declared code is
-    not, MetricFunctionsError when the gate could not load a metric's function, CompilationError
-    when the service would not take a step's request, and DefinitionSizeError when it would not take
-    the whole.
+    `region` decides which of AWS's images there are; without one that is not asked.
+    Raises InfeasibleError when an arm cannot run, DatasetError when declared data files are not
+    there, OwnCodeError when declared code is not, MetricFunctionsError when the gate could not load
+    a metric's function, CompilationError when the service would not take a step's request, and
+    DefinitionSizeError when it would not take the whole.
     """
+    check_feasible(declared.workload, region=region)
     images = list(project.images)
     plan = plan_staging(
         declared.workload,

@@ -46,7 +46,11 @@ class TrainingPipeline(Construct):
             if project.settings.storage.retain
             else cdk.RemovalPolicy.DESTROY
         )
-        definition = incomplete_definition(project, declared)
+        definition = incomplete_definition(
+            project,
+            declared,
+            region=None if cdk.Token.is_unresolved(stack.region) else stack.region,
+        )
         self.assets = add_code_assets(stack, definition.plan)
         self.data_uri = definition.plan.sources.data.replace(BUCKET, foundation.bucket_name)
         values = {

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import click
 
-from pipelines.cli.project import Project, load_workload, plan_locally, project_options
+from pipelines.cli.project import (
+    Project,
+    load_workload,
+    plan_locally,
+    project_options,
+    refuse_infeasible,
+)
 from pipelines.cli.refusal import refusing
 
 
@@ -27,10 +33,12 @@ def command(workload: str, output: Path | None, workloads: Path, containers: Pat
     (bucket, role, images) are stand-ins that a local run understands.
     """
     declared, path = load_workload(workload, workloads)
+    refuse_infeasible(declared, path)
     deployment, plan = plan_locally(
         declared, path, Project(workloads=workloads, containers=containers)
     )
     from pipelines.definition.compilation import (  # noqa: PLC0415  takes seconds to import
+        compact,
         compile_definition,
     )
     from pipelines.definition.requests import RequestError  # noqa: PLC0415
@@ -46,4 +54,7 @@ def command(workload: str, output: Path | None, workloads: Path, containers: Pat
         part.replace(output)
     except OSError as error:
         raise click.FileError(str(output), hint=error.strerror) from error
-    click.echo(f"{output}: {len(definition):,} bytes", err=True)
+    deployed = len(compact(definition).encode())
+    click.echo(
+        f"{output}: {len(definition.encode()):,} bytes, {deployed:,} as it is deployed", err=True
+    )

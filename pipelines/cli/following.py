@@ -41,15 +41,20 @@ def show_execution(session: AwsSession, arn: str, home: Path, poll_seconds: floa
     """
     try:
         with _leaving_on_termination():
-            state = follow(session, arn, AwsProgressLines(), poll_seconds)
+            return _followed(session, arn, home, poll_seconds)
     except KeyboardInterrupt:
         click.echo(
-            f"\nno longer watching; the execution goes on\n"
+            f"\nno longer watching, which changes nothing for the execution\n"
             f"  watch it again:  compilegate watch {arn}\n"
             f"  stop it:         compilegate stop {arn}",
             err=True,
         )
         return exit_codes.INTERRUPTED
+
+
+def _followed(session: AwsSession, arn: str, home: Path, poll_seconds: float) -> int:
+    try:
+        state = follow(session, arn, AwsProgressLines(), poll_seconds)
     except VanishedError as error:
         return _lost(str(error))
     except AwsError as error:
@@ -58,7 +63,7 @@ def show_execution(session: AwsSession, arn: str, home: Path, poll_seconds: floa
         )
     try:
         return show_aws_outcome(session, state, home)
-    except AwsError as error:
+    except (AwsError, OSError) as error:
         return _lost(
             f"the execution ended as {state.status}, and what came out of it is not known: "
             f"{error}; ask again with: compilegate watch {arn}"

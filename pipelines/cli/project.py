@@ -12,6 +12,7 @@ import click
 from pipelines.cli.refusal import Refusal, refusing
 from pipelines.datasets import DatasetError, raw_data
 from pipelines.definition.deployment import Deployment, local_deployment
+from pipelines.definition.feasibility import InfeasibleError, check_feasible
 from pipelines.staging import (
     ImageFolderError,
     MetricFunctionsError,
@@ -68,6 +69,16 @@ def load_workload(name_or_path: str, workloads: Path) -> tuple[Workload, Path]:
     with refusing(WorkloadError):
         path = find_workload(name_or_path, workloads)
         return read_workload(path), path
+
+
+def refuse_infeasible(
+    workload: Workload, path: Path, *, region: str | None = None, local: bool = False
+) -> None:
+    """Refuse arms that cannot run, on SageMaker or on this machine."""
+    try:
+        check_feasible(workload, region=region, local=local)
+    except InfeasibleError as error:
+        raise Refusal("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from error
 
 
 def plan_locally(

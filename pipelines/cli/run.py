@@ -20,6 +20,7 @@ from pipelines.cli.project import (
     load_workload,
     plan_locally,
     project_options,
+    refuse_infeasible,
 )
 from pipelines.cli.refusal import Refusal, refusing
 from pipelines.datasets import DatasetError, cache_folder
@@ -153,6 +154,7 @@ def _name(workload: str | None, definition: Path | None, project: Project) -> st
 
 def _compiled(workload: str, project: Project, home: Path) -> _Pipeline:
     declared, path = load_workload(workload, project.workloads)
+    refuse_infeasible(declared, path, local=True)
     deployment, plan = plan_locally(declared, path, project)
     check_functions(declared, path, project)
     with refusing(DatasetError, LocalRunError, OSError):

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipelines.cli.project import Project, check_functions, load_workload, project_options
+from pipelines.cli.project import (
+    Project,
+    check_functions,
+    load_workload,
+    project_options,
+    refuse_infeasible,
+)
+from pipelines.definition.feasibility import findings
 from pipelines.workload import Schedule, Workload
 from pipelines.workload.schedule import Rate, next_times, read_expression, read_time_zone
 
@@ -24,13 +31,17 @@ def command(workload: str, workloads: Path, containers: Path) -> None:
 
     Every problem is one line that names the file, the key, what was found and what is allowed.
     Metric functions of your own are imported as the gate's job will import them.
-    A margin that the declared seeds can hardly show is valid, and said to be so.
+    An arm that cannot run is refused, with what to do instead. What its owner should know (an image
+    that gets no more patches, a margin that the seeds can hardly show) is valid, and said.
     """
     declared, path = load_workload(workload, workloads)
+    refuse_infeasible(declared, path)
     check_functions(declared, path, Project(workloads=workloads, containers=containers))
     click.echo(f"{path}: valid: {_description(declared)}")
     if declared.schedule is not None:
         click.echo(f"{path}: {schedule_sentence(declared.schedule, datetime.now(UTC))}")
+    for finding in findings(declared, today=datetime.now(UTC).date()):
+        click.echo(f"{path}: {finding.sentence}")
     for check in _checked_margins(declared):
         click.echo(f"{path}: gate.metrics.{check.sentence}")
 

@@ -16,6 +16,7 @@ from sagemaker.mlops.workflow.steps import Step
 
 from pipelines.definition.blueprint import Blueprint, blueprint_of
 from pipelines.definition.deployment import Deployment, Sources
+from pipelines.definition.images import missing_images
 from pipelines.definition.judgement import gate_steps
 from pipelines.definition.preparation import prepare_step, prepared_uri
 from pipelines.definition.registration import decide_step
@@ -27,10 +28,11 @@ from pipelines.workload import HubModel, Workload
 def compile_definition(workload: Workload, deployment: Deployment, sources: Sources) -> str:
     """The pipeline definition, as indented JSON that ends in a line feed.
 
-    Raises RequestError when a step's request is not one that the service would take, or cannot
-    work in the deployment's network.
+    Raises RequestError when a step's request is not one that the service would take, cannot work in
+    the deployment's network, or names an image that the deployment does not have.
     """
     _check_reach(workload, deployment)
+    _check_images(workload, deployment)
     blueprint = blueprint_of(workload, deployment, sources)
     pipeline = Pipeline(
         name=deployment.pipeline_name(workload),
@@ -59,6 +61,12 @@ def _check_reach(workload: Workload, deployment: Deployment) -> None:
             f"model.id is {model.id!r}, which jobs in network isolation cannot fetch, allowed: "
             "the folder of a model in the image, or a network without isolation"
         )
+
+
+def _check_images(workload: Workload, deployment: Deployment) -> None:
+    missing = missing_images(deployment, workload.arms)
+    if missing:
+        raise RequestError("\n".join(missing))
 
 
 def _steps(blueprint: Blueprint) -> list[Step]:

@@ -12,6 +12,7 @@ from sagemaker.mlops.workflow.fail_step import FailStep
 from sagemaker.mlops.workflow.steps import Step, StepTypeEnum
 
 from pipelines.definition.blueprint import Blueprint
+from pipelines.definition.images import image_of
 from pipelines.definition.judgement import STEP as GATE_STEP
 from pipelines.definition.judgement import VERDICT, Replicate, verdict_uri
 from pipelines.definition.request_step import RequestStep
@@ -59,7 +60,7 @@ def _register_step(
     arm: str,
 ) -> RequestStep:
     """Registers the first replicate's model: the choice is made before anything is measured."""
-    workload, image = blueprint.workload, blueprint.deployment.images["training"]
+    workload = blueprint.workload
     seed = workload.seeds[0]
     step = trained[arm, seed]
     declared = workload.arms[arm]
@@ -76,7 +77,7 @@ def _register_step(
             "InferenceSpecification": {
                 "Containers": [
                     {
-                        "Image": image,
+                        "Image": image_of(blueprint.deployment, declared),
                         "ModelDataUrl": model_uri(step),
                     }
                 ],

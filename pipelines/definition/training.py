@@ -13,6 +13,7 @@ from pipelines.definition.compile_cache import (
     compile_cache_environment,
     compile_cache_hyperparameters,
 )
+from pipelines.definition.images import image_of
 from pipelines.definition.processing import Uri
 from pipelines.definition.protection import output_key, training_network, volume_key
 from pipelines.definition.request_step import RequestStep
@@ -49,10 +50,11 @@ def training_step(blueprint: Blueprint, prepared: Uri, *, arm_name: str, seed: i
         blueprint.parameters,
     )
     arm = workload.arms[arm_name]
+    image = image_of(deployment, arm)
     instance_type = arm.instance_type or parameters.instance_type
     request: dict[str, Any] = {
         "AlgorithmSpecification": {
-            "TrainingImage": deployment.images["training"],
+            "TrainingImage": image,
             "TrainingInputMode": "File",
             "MetricDefinitions": [{"Name": name, "Regex": f"{name}={NUMBER}"} for name in METRICS],
         },
@@ -65,7 +67,7 @@ def training_step(blueprint: Blueprint, prepared: Uri, *, arm_name: str, seed: i
         "Environment": {
             "COMPILEGATE_INSTANCE_TYPE": instance_type,
             # For the evidence: no container knows what it was started from.
-            "COMPILEGATE_IMAGE": deployment.images["training"],
+            "COMPILEGATE_IMAGE": image,
             "PYTHONUNBUFFERED": "1",
             **compile_cache_environment(workload, arm),
             **spot_environment(workload, arm),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipelines.gate.compile_time import CompileTimes, compile_times
-from training.evidence import Evidence, EvidenceRecord, FloatArray, Steps
+from training.evidence import Evidence, EvidenceRecord, FloatArray, Steps, steady_steps_of
 
 MIN_STEADY_STEPS = 10
 
@@ -33,6 +33,10 @@ class ArmSpeed:
     peak_memory_bytes: int
     steps: int
     """Of the longest replicate."""
+    interruptions: int = 0
+    """Of all replicates: how often one lost its machine and went on from a checkpoint."""
+    lost_seconds: float = 0.0
+    """What they cost in all; part of `train_seconds`, and of no steady step."""
 
     @property
     def rate(self) -> float:
@@ -41,9 +45,8 @@ class ArmSpeed:
 
 
 def steady_seconds(evidence: Evidence, steps: Steps) -> FloatArray:
-    """The step times that count: from `steady_from` on."""
-    start = 0 if evidence.speed is None else evidence.speed.steady_from
-    return steps.seconds[start:]
+    """The step times that count: from `steady_from` on, and not the warm-up after a resumption."""
+    return steps.seconds[steady_steps_of(evidence, len(steps.seconds))]
 
 
 def measure_arm(batch_size: int, records: Sequence[EvidenceRecord]) -> ArmSpeed | None:
@@ -65,6 +68,10 @@ def measure_arm(batch_size: int, records: Sequence[EvidenceRecord]) -> ArmSpeed 
         train_seconds=_mean(speed.train_seconds for _, speed, _ in measured),
         peak_memory_bytes=max(evidence.peak_memory_bytes for evidence, _, _ in measured),
         steps=max(len(record.steps.loss) for record in records if record.steps is not None),
+        interruptions=sum(len(record.evidence.resumed) for record in records),
+        lost_seconds=sum(
+            each.lost_seconds for record in records for each in record.evidence.resumed
+        ),
     )
 
 

@@ -20,17 +20,17 @@ the components, and costs little width (Cochran & Cox, "Experimental Designs", 1
 are mostly zeros with a few ones, so the variance is known only as well as the few ones allow: it
 gets 2 / (sum d^4 / (sum d^2)^2 - 1/n), Satterthwaite's rule with the sample's own kurtosis.
 
-**Skewness.** Losses have long tails: a validation set that happens to hold few of the examples on
-which the candidate is much worse shows a small harm and a small variance at once. The quantile over
-examples is shifted by |skewness| (2 t^2 + 1) / (6 sqrt n), the first term of the Edgeworth
-expansion of the t statistic (Johnson, JASA 1978; Hall, JRSS B 1992). Without it, 8 of 100
-candidates on the margin passed on the log loss of 200 examples. Both bounds move, so that swapped
-arms mirror.
+**Tails.** Losses have long tails, and a few examples carry much of the mean: the quantile over
+examples is widened by what `tails` says of their skewness.
 
 **Resolution.** Two models that agree on each of 50 examples may still differ on one in twenty. One
 imaginary flipped example (`one_flip`) is added to the variance, in the spirit of Agresti & Min
 (Statistics in Medicine 2005); for total agreement it gives a bound of 2.9/n at 95% confidence,
-where the exact "rule of three" says 3.0/n.
+where the exact "rule of three" says 3.0/n. Where nothing flips, it is one example that lies as far
+off as the furthest: 3% of width for 200 normal values, and more the longer the tail.
+
+**Bias.** Where a metric of so few examples lies above its truth (`metrics.bias_bound`), one arm's
+may do so and the other's not: both bounds move by that much.
 """
 
 from __future__ import annotations
@@ -41,9 +41,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import stdtrit
 
+from pipelines.gate.tails import examples_for, skewness, tail_quantile
 from training.evidence import FloatArray
 
 NO_EXAMPLES = 0
+ROUNDING = 1e-12
+"""Differences between cells, relative to the largest, that are rounding and no spread."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +66,16 @@ class CrossedMean:
     seed_sd: float | None
     """Standard deviation over seeds of the table's row means."""
     example_skewness: float = 0.0
-    """Of the examples' mean differences; zero where flips are counted instead."""
+    """Of the examples' mean differences; zero where flips are counted."""
     rest_variance: float = 0.0
     """The part of `seed_variance` that more examples would make smaller."""
+    bias: float = 0.0
+    """How far the mean may lie off for reasons other than chance."""
+
+    @property
+    def is_too_skewed(self) -> bool:
+        """Whether it takes more examples than these to trust a t quantile (`tails`)."""
+        return self.examples < examples_for(self.example_skewness)
 
     def expected(self, seeds: int, growth: float = 1.0) -> CrossedMean:
         """What to expect of that many seeds, and of `growth` times as many examples.
@@ -84,6 +94,7 @@ class CrossedMean:
             rest_variance=self.rest_variance / growth * ratio,
             example_variance=self.example_variance / growth,
             example_freedom=self.example_freedom * growth,
+            bias=self.bias / math.sqrt(growth),
         )
 
     def half_width(self, confidence: float) -> float:
@@ -93,38 +104,43 @@ class CrossedMean:
         """
         example_t = self._example_quantile(confidence)
         if self.seed_variance is None:
-            return example_t * math.sqrt(self.example_variance)
+            return example_t * math.sqrt(self.example_variance) + self.bias
         seed_t = float(stdtrit(self.seeds - 1, confidence))
         total = self.seed_variance + self.example_variance
         if total == 0.0:
-            return 0.0
+            return self.bias
         quantile = (self.seed_variance * seed_t + self.example_variance * example_t) / total
-        return quantile * math.sqrt(total)
+        return quantile * math.sqrt(total) + self.bias
 
     def _example_quantile(self, confidence: float) -> float:
         quantile = float(stdtrit(self.example_freedom, confidence))
         if self.example_skewness == 0.0:
             return quantile
-        shift = (2.0 * quantile**2 + 1.0) / (6.0 * math.sqrt(self.examples))
-        return quantile + abs(self.example_skewness) * shift
+        return tail_quantile(quantile, confidence, self.example_skewness, self.examples)
 
 
-def crossed_mean(table: FloatArray, one_flip: float = 0.0) -> CrossedMean:
+def crossed_mean(
+    table: FloatArray, one_flip: float = 0.0, *, counted: bool = False, bias: float = 0.0
+) -> CrossedMean:
     """Analyse a (seeds, examples) table of paired differences.
 
     Raises ValueError for fewer than one seed or two examples: nothing can be said of their spread.
 
-    `one_flip` is the change of one cell that the metric can resolve, see `metrics.one_flip`.
+    `one_flip` is the change of one cell that the metric can resolve, zero where cells change
+    continuously; `counted` says that cells change by flips only, so that their tails are known
+    (`metrics.one_flip`, `metrics.counts_flips`). `bias` is how far the mean may lie off.
     """
     seeds, examples = table.shape
     if seeds < 1 or examples < 2:
         raise ValueError(f"a table of {seeds} seeds x {examples} examples shows no spread")
+    if _is_constant(table):
+        return _without_spread(table, one_flip, bias)
     by_seed = table.mean(axis=1)
     by_example = table.mean(axis=0)
     mean = float(by_seed.mean())
     deviations = by_example - mean
     variance_between_examples = float(np.sum(deviations**2)) / (examples - 1)
-    resolution = (one_flip / examples) ** 2
+    imaginary = one_flip or float(np.abs(deviations).max())
     if seeds == 1:
         seed_variance = seed_sd = None
         rest_variance = 0.0
@@ -143,11 +159,12 @@ def crossed_mean(table: FloatArray, one_flip: float = 0.0) -> CrossedMean:
         seeds=seeds,
         examples=examples,
         seed_variance=seed_variance,
-        example_variance=example_variance + resolution,
-        example_freedom=_freedom(deviations, one_flip),
-        example_skewness=_skewness(deviations) if one_flip == 0.0 else 0.0,
+        example_variance=example_variance + (imaginary / examples) ** 2,
+        example_freedom=_freedom(deviations, imaginary),
         seed_sd=seed_sd,
+        example_skewness=0.0 if counted else skewness(deviations),
         rest_variance=rest_variance,
+        bias=bias,
     )
 
 
@@ -169,20 +186,32 @@ def seeds_mean(differences: FloatArray) -> CrossedMean:
     )
 
 
-def _skewness(deviations: FloatArray) -> float:
-    largest = float(np.abs(deviations).max())
-    if largest == 0.0:
-        return 0.0
-    scaled = deviations / largest  # so that third powers cannot underflow
-    return float(np.mean(scaled**3) / np.mean(scaled**2) ** 1.5)
+def _is_constant(table: FloatArray) -> bool:
+    lowest, highest = float(table.min()), float(table.max())
+    return highest - lowest <= ROUNDING * max(abs(lowest), abs(highest))
 
 
-def _freedom(deviations: FloatArray, one_flip: float) -> float:
-    """Degrees of freedom of the deviations' variance, one imaginary flip among them."""
+def _without_spread(table: FloatArray, one_flip: float, bias: float) -> CrossedMean:
+    """All cells are alike; whether a flip could have shown is all that is known."""
+    seeds, examples = table.shape
+    return CrossedMean(
+        mean=float(table[0, 0]),
+        seeds=seeds,
+        examples=examples,
+        seed_variance=None if seeds == 1 else 0.0,
+        example_variance=(one_flip / examples) ** 2,
+        example_freedom=_freedom(np.zeros(examples), one_flip),
+        seed_sd=None if seeds == 1 else 0.0,
+        bias=bias,
+    )
+
+
+def _freedom(deviations: FloatArray, imaginary: float) -> float:
+    """Degrees of freedom of the deviations' variance, one imaginary deviation among them."""
     most = max(len(deviations) - 1.0, 1.0)
-    largest = max(float(np.abs(deviations).max()), one_flip)
+    largest = max(float(np.abs(deviations).max()), imaginary)
     if largest == 0.0:
         return most
-    scaled = np.append(deviations, one_flip) / largest  # so that fourth powers cannot underflow
+    scaled = np.append(deviations, imaginary) / largest  # so that fourth powers cannot underflow
     concentration = np.sum(scaled**4) / np.sum(scaled**2) ** 2 - 1.0 / len(deviations)
     return most if concentration <= 0.0 else min(max(2.0 / float(concentration), 1.0), most)

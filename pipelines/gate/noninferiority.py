@@ -19,6 +19,9 @@ quantity is candidate - baseline + fraction x baseline, example by example.
 stands: the one model that could be released is worse than the margin. All else is inconclusive.
 A reported scalar with one seed has no spread at all, and nothing is said of it.
 
+**Long tails.** Where a harm larger than the margin may sit in examples so rare that the validation
+set need not hold one, nothing passes either (`tails`, "Unseen"). A fail stands.
+
 **No spread.** Differences that are the same in every seed and example show no uncertainty, which is
 not certainty: such a metric is inconclusive unless its resolution is known (`metrics.one_flip`).
 """
@@ -27,36 +30,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from pipelines.gate.comparison import Comparison, arm_scores, compare_scores
 from pipelines.gate.config import MetricGuard
-from pipelines.gate.crossed import NO_EXAMPLES, CrossedMean, crossed_mean, seeds_mean
-from pipelines.gate.metrics import one_flip, per_example
+from pipelines.gate.crossed import NO_EXAMPLES, CrossedMean
 from pipelines.gate.reasons import Code, Note, Number, Outcome, Reason
-from pipelines.gate.settling import MOST_SEEDS, Settling, has_no_spread, settling
+from pipelines.gate.settling import MOST_SEEDS, Settling, has_no_spread, rounded_up, settling
+from pipelines.gate.tails import examples_to_see
 from pipelines.gate.units import unit_of
 from pipelines.gate.verdict import Interval, MetricJudgement, NoiseFloor
-from training.evidence import Examples, FloatArray
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One metric of two arms, before a confidence is chosen."""
-
-    metric: str
-    guard: MetricGuard
-    part: str | None
-    """The slice, in words; None for all examples."""
-    baseline: float
-    candidate: float
-    margin: float | None
-    """In the metric's units; None when only watched."""
-    slack: CrossedMean
-    """Of what must stay above zero: margin minus harm; without a margin, minus harm alone."""
-    rows: int
-    """Validation examples behind it; NO_EXAMPLES for a scalar that was only reported."""
+from training.evidence import Examples
 
 
 def judge_metric(
@@ -72,52 +57,8 @@ def judge_metric(
     both). The reason says the outcome in words; a watched metric has a note instead.
     """
     measure = guard.measure(metric)
-    comparison = compare_tables(
-        metric,
-        guard,
-        metric_table(measure, baseline),
-        metric_table(measure, candidate),
-        flip=one_flip(measure, baseline[0]),
-        rows=len(baseline[0].ids),
-    )
-    return conclude(comparison, confidence)
-
-
-def metric_table(measure: str, replicates: Sequence[Examples]) -> FloatArray:
-    """(seeds, examples) values whose mean is the arm's metric. Raises MetricUndefinedError."""
-    return np.stack([per_example(measure, examples) for examples in replicates])
-
-
-def compare_tables(
-    metric: str,
-    guard: MetricGuard,
-    baseline: FloatArray,
-    candidate: FloatArray,
-    *,
-    flip: float,
-    rows: int,
-    part: str | None = None,
-) -> Comparison:
-    """Compare two (seeds, examples) tables, or two (seeds,) rows of reported scalars.
-
-    `flip` is the change of one cell that the metric can resolve (`metrics.one_flip`). `rows` counts
-    the examples behind the tables, whose columns may be groups of them.
-    """
-    sign = 1.0 if guard.direction == "higher" else -1.0
-    allowed: FloatArray | float = guard.margin or 0.0
-    if guard.relative:
-        allowed = allowed * baseline * np.sign(baseline.mean())
-    slack = sign * (candidate - baseline) + allowed
-    return Comparison(
-        metric=metric,
-        guard=guard,
-        part=part,
-        baseline=float(baseline.mean()),
-        candidate=float(candidate.mean()),
-        margin=None if guard.margin is None else float(np.mean(allowed)),
-        slack=seeds_mean(slack) if slack.ndim == 1 else crossed_mean(slack, flip),
-        rows=rows,
-    )
+    before, after = arm_scores(measure, baseline), arm_scores(measure, candidate)
+    return conclude(compare_scores(metric, guard, before, after), confidence)
 
 
 def outcome_of(comparison: Comparison, confidence: float) -> Outcome | None:
@@ -129,7 +70,9 @@ def outcome_of(comparison: Comparison, confidence: float) -> Outcome | None:
     spread_is_known = half_width > 0.0
     if slack.mean + half_width < 0.0 and (spread_is_known or slack.seeds > 1):
         return Outcome.FAIL
-    if slack.mean - half_width > 0.0 and slack.seed_variance is not None and spread_is_known:
+    if slack.seed_variance is None or not spread_is_known:
+        return Outcome.INCONCLUSIVE
+    if slack.mean - half_width > 0.0 and not comparison.hides_harm(confidence):
         return Outcome.PASS
     return Outcome.INCONCLUSIVE
 
@@ -141,7 +84,7 @@ def conclude(comparison: Comparison, confidence: float) -> tuple[MetricJudgement
     half_width = slack.half_width(confidence)
     delta = comparison.candidate - comparison.baseline
     undecided = outcome is Outcome.INCONCLUSIVE
-    needed = settling(slack, comparison.rows, confidence) if undecided else Settling()
+    needed = _settling(comparison, confidence) if undecided else Settling()
     judgement = MetricJudgement(
         metric=comparison.metric,
         direction=comparison.guard.direction,
@@ -163,8 +106,8 @@ def conclude(comparison: Comparison, confidence: float) -> tuple[MetricJudgement
     found = _found(judgement, confidence)
     if outcome is None:
         return judgement, Note(Code.QUALITY_WATCHED, found, _numbers(judgement))
-    sentence = f"{found} {_meaning(judgement, slack, needed)}"
-    return judgement, Reason(_code(judgement), outcome, sentence, _numbers(judgement))
+    code, meaning = _meaning(judgement, comparison, needed, confidence)
+    return judgement, Reason(code, outcome, f"{found} {meaning}", _numbers(judgement))
 
 
 def noise_floor(metric: str, values: Sequence[float]) -> NoiseFloor:
@@ -177,15 +120,27 @@ def noise_floor(metric: str, values: Sequence[float]) -> NoiseFloor:
     )
 
 
-def _code(judgement: MetricJudgement) -> Code:
-    if judgement.outcome is Outcome.FAIL:
-        return Code.QUALITY_WORSE
-    if judgement.outcome is Outcome.PASS:
-        return Code.QUALITY_NOT_WORSE
-    if judgement.seeds == 1:
-        return Code.QUALITY_SINGLE_SEED
-    no_spread = judgement.delta.lower == judgement.delta.upper
-    return Code.QUALITY_NO_SPREAD if no_spread else Code.QUALITY_UNDECIDED
+def _settling(comparison: Comparison, confidence: float) -> Settling:
+    """What would settle it, where the examples must also show what could be a harm."""
+    slack = comparison.slack
+    needed = settling(slack, comparison.rows, confidence)
+    if not comparison.margin or slack.mean <= 0.0 or not comparison.hides_harm(confidence):
+        return needed
+    columns = examples_to_see(comparison.margin / comparison.worst_example, confidence)
+    rows = rounded_up(columns * comparison.rows / slack.examples)
+    if _is_only_unseen(comparison, confidence):
+        return Settling(examples=rows)
+    if needed.examples is not None:
+        return Settling(examples=max(needed.examples, rows))
+    if needed.both is not None:
+        return Settling(both=(needed.both[0], max(needed.both[1], rows)))
+    return needed if needed.seeds is None else Settling(both=(needed.seeds, rows))
+
+
+def _is_only_unseen(comparison: Comparison, confidence: float) -> bool:
+    """Whether the whole interval is within the margin, and a harm could still go unseen."""
+    slack = comparison.slack
+    return slack.mean > slack.half_width(confidence) and comparison.hides_harm(confidence)
 
 
 def _found(judgement: MetricJudgement, confidence: float) -> str:
@@ -204,21 +159,43 @@ def _found(judgement: MetricJudgement, confidence: float) -> str:
     )
 
 
-def _meaning(judgement: MetricJudgement, slack: CrossedMean, needed: Settling) -> str:
+def _meaning(
+    judgement: MetricJudgement, comparison: Comparison, needed: Settling, confidence: float
+) -> tuple[Code, str]:
+    """What the interval means, and what would settle it."""
     if judgement.outcome is Outcome.PASS:
-        return "It is no worse than the margin allows."
+        return Code.QUALITY_NOT_WORSE, "It is no worse than the margin allows."
     if judgement.outcome is Outcome.FAIL:
         beyond = "The whole interval lies beyond the margin: the model is worse."
         only_one = " With one seed this is said of that one model."
-        return beyond + (only_one if judgement.seeds == 1 else "")
+        return Code.QUALITY_WORSE, beyond + (only_one if judgement.seeds == 1 else "")
     if judgement.seeds == 1:
-        return _why_one_seed_is_too_few(slack)
-    if has_no_spread(slack):
-        return (
+        return Code.QUALITY_SINGLE_SEED, _why_one_seed_is_too_few(comparison.slack)
+    if has_no_spread(comparison.slack):
+        return Code.QUALITY_NO_SPREAD, (
             "The difference is the same in every seed, so nothing shows how uncertain it is: "
             "report it with more digits, or as a value for each example."
         )
-    return f"The interval reaches across the margin: {_what_settles_it(judgement, needed)}."
+    code, why = _why_undecided(comparison, confidence)
+    return code, f"{why}: {_what_settles_it(judgement, needed)}."
+
+
+def _why_undecided(comparison: Comparison, confidence: float) -> tuple[Code, str]:
+    slack = comparison.slack
+    if _is_only_unseen(comparison, confidence):
+        worst = unit_of(comparison.metric).amount(comparison.worst_example)
+        return Code.QUALITY_LONG_TAIL, (
+            f"The interval is within the margin, but the worst example lies {worst} beyond its "
+            f"arm's mean, and {comparison.rows:,} examples need not hold one of as many such as "
+            "would make up the margin"
+        )
+    if slack.is_too_skewed and slack.example_variance > (slack.seed_variance or 0.0):
+        return Code.QUALITY_LONG_TAIL, (
+            f"The differences have too long a tail (skewness {slack.example_skewness:+.1f}) for "
+            f"{comparison.rows:,} examples, so the bound is one for any distribution, and the "
+            "interval reaches across the margin"
+        )
+    return Code.QUALITY_UNDECIDED, "The interval reaches across the margin"
 
 
 def _why_one_seed_is_too_few(slack: CrossedMean) -> str:

@@ -10,10 +10,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pipelines.gate.comparison import (
+    ArmScores,
+    Comparison,
+    arm_scores,
+    compare_scores,
+    mean_difference,
+)
 from pipelines.gate.config import GateSettings, MetricGuard
-from pipelines.gate.crossed import NO_EXAMPLES, CrossedMean, crossed_mean, seeds_mean
-from pipelines.gate.metrics import MetricUndefinedError, MetricValues, one_flip
-from pipelines.gate.noninferiority import Comparison, compare_tables, metric_table
+from pipelines.gate.crossed import CrossedMean
+from pipelines.gate.metrics import MetricUndefinedError, MetricValues
 from pipelines.gate.reasons import Code, Note, Reason
 from pipelines.gate.rows import take_rows
 from pipelines.gate.slices import Part, parts_of, undefined
@@ -91,23 +97,19 @@ def _compare_metric(
     controls: Mapping[str, str],
     found: Mapping[str, ArmQuality],
 ) -> None:
-    before = _table(metric, guard, baseline)
-    after = {name: _table(metric, guard, arm) for name, arm in candidates.items()}
-    flip = 0.0 if guard.reported else one_flip(guard.measure(metric), baseline.examples[0])
-    rows = NO_EXAMPLES if guard.reported else len(baseline.examples[0].ids)
-    for name, table in after.items():
-        found[name].comparisons.append(
-            compare_tables(metric, guard, before, table, flip=flip, rows=rows)
-        )
+    before = _scores(metric, guard, baseline)
+    after = {name: _scores(metric, guard, arm) for name, arm in candidates.items()}
+    for name, scores in after.items():
+        found[name].comparisons.append(compare_scores(metric, guard, before, scores))
         if name in controls:
-            difference = _mean(table - after[controls[name]], flip)
+            difference = mean_difference(scores, after[controls[name]])
             found[name].contrasts.append(Contrast(metric, difference))
 
 
-def _table(metric: str, guard: MetricGuard, arm: Replicates) -> FloatArray:
+def _scores(metric: str, guard: MetricGuard, arm: Replicates) -> ArmScores:
     if guard.reported:
-        return _reported(metric, arm)
-    return metric_table(guard.measure(metric), arm.examples)
+        return ArmScores(_reported(metric, arm))
+    return arm_scores(guard.measure(metric), arm.examples)
 
 
 def _reported(metric: str, arm: Replicates) -> FloatArray:
@@ -116,10 +118,6 @@ def _reported(metric: str, arm: Replicates) -> FloatArray:
     if len(known) < len(values):
         raise MetricUndefinedError("a job did not report it")
     return np.array(known)
-
-
-def _mean(differences: FloatArray, flip: float) -> CrossedMean:
-    return seeds_mean(differences) if differences.ndim == 1 else crossed_mean(differences, flip)
 
 
 def _parts(
@@ -146,21 +144,12 @@ def _compare_part(
     for name, arm in candidates.items():
         try:
             before, after = (
-                metric_table(measure, [take_rows(item, part.rows) for item in one.examples])
+                arm_scores(measure, [take_rows(item, part.rows) for item in one.examples])
                 for one in (baseline, arm)
             )
         except MetricUndefinedError as error:
             found[name].findings.append(undefined(part, str(error)))
             continue
-        flip = one_flip(measure, take_rows(baseline.examples[0], part.rows))
         found[name].comparisons.append(
-            compare_tables(
-                part.guard.metric,
-                guard,
-                before,
-                after,
-                flip=flip,
-                rows=len(part.rows),
-                part=part.name,
-            )
+            compare_scores(part.guard.metric, guard, before, after, part.name)
         )

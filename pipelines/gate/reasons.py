@@ -95,6 +95,7 @@ class Code(StrEnum):
     QUALITY_UNDECIDED = "quality.undecided"
     QUALITY_SINGLE_SEED = "quality.single_seed"
     QUALITY_NO_SPREAD = "quality.no_spread"
+    QUALITY_LONG_TAIL = "quality.long_tail"
     QUALITY_WATCHED = "quality.watched"
 
     SLICE_MISSING = "slice.missing"

@@ -14,10 +14,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from pipelines.gate.comparison import Comparison
 from pipelines.gate.config import GateSettings, MetricGuard
 from pipelines.gate.crossed import NO_EXAMPLES, CrossedMean
 from pipelines.gate.multiplicity import level_for
-from pipelines.gate.noninferiority import Comparison, outcome_of
+from pipelines.gate.noninferiority import outcome_of
 from pipelines.gate.reasons import Code, Note, Number, Outcome
 from pipelines.gate.settling import MOST_SEEDS
 from pipelines.gate.units import unit_of
@@ -69,7 +70,9 @@ def below_resolution(comparison: Comparison, confidence: float) -> Note | None:
         return None
     if outcome_of(comparison, confidence) is not Outcome.INCONCLUSIVE:
         return None
-    smallest = smallest_margin(comparison.slack, confidence)
+    smallest = max(
+        smallest_margin(comparison.slack, confidence), comparison.unseen_harm(confidence)
+    )
     if smallest <= comparison.margin:
         return None
     unit = unit_of(comparison.metric)

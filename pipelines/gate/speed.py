@@ -76,7 +76,8 @@ def judge_speed(
         seeds=min(len(baseline.rates), len(candidate.rates)),
         seeds_needed=seeds_needed,
     )
-    return judgement, _reason(judgement, confidence)
+    interrupted = _interrupted("baseline", baseline) + _interrupted("candidate", candidate)
+    return judgement, _reason(judgement, confidence, interrupted)
 
 
 def _outcome(speedup: Interval, required: float | None) -> Outcome:
@@ -106,7 +107,7 @@ def _code(judgement: SpeedJudgement) -> Code:
     return Code.SPEED_BELOW_MINIMUM if below else Code.SPEED_NOT_REPAID
 
 
-def _reason(judgement: SpeedJudgement, confidence: float) -> Reason:
+def _reason(judgement: SpeedJudgement, confidence: float, interrupted: str) -> Reason:
     speedup = judgement.speedup
     scope = " (of this one run)" if judgement.conditional_on_run else ""
     sentence = (
@@ -115,6 +116,7 @@ def _reason(judgement: SpeedJudgement, confidence: float) -> Reason:
         f"at least {judgement.min_speedup:.2f} is asked for{_to_repay(judgement)}: "
         f"{judgement.advice}."
         f"{_what_settles_it(judgement)}{_compilation(judgement)}{_when_paid_for(judgement)}"
+        f"{interrupted}"
     )
     numbers: dict[str, Number] = {
         "speedup": speedup.estimate,
@@ -138,6 +140,16 @@ def _to_repay(judgement: SpeedJudgement) -> str:
         f", and {limit} to repay {judgement.repaid_compile_seconds:.1f} s of "
         f"{judgement.repaid_compile_state} compilation within {judgement.repaid_within_steps:,} "
         "steps"
+    )
+
+
+def _interrupted(role: str, arm: ArmSpeed) -> str:
+    """What lost machines did to an arm's times; nothing where none was lost."""
+    if not arm.interruptions:
+        return ""
+    return (
+        f" Interruptions of the {role}: {arm.interruptions}, which cost {arm.lost_seconds:.0f} s; "
+        "they are in its time to train, and not in its steady steps."
     )
 
 

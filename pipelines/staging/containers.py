@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.catalog.images import BaseImage
+from pipelines.catalog.images import BaseImage, UnknownImageError
 from pipelines.staging.image_file import FILE, CatalogBase, ImageFolderError, read_image_file
 
 TAG_LENGTH = 16
@@ -29,9 +29,17 @@ class ImageFolder:
         return self.base if isinstance(self.base, str) else self.base.name
 
     def base_uri(self, region: str) -> str:
-        """What `docker build` gets as BASE_IMAGE. Raises UnknownImageError for a region in which
+        """What `docker build` gets as BASE_IMAGE. Raises ImageFolderError for a region in which
         AWS has no such image."""
-        return self.base if isinstance(self.base, str) else self.base.uri(region)
+        if isinstance(self.base, str):
+            return self.base
+        try:
+            return self.base.uri(region)
+        except UnknownImageError as error:
+            raise ImageFolderError(
+                f"{self.folder / FILE}: {error}; name a base that can be had there under "
+                "[images] base in infra/settings.toml, or remove the folder if nothing uses it"
+            ) from error
 
 
 def image_folders(

@@ -6,7 +6,14 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    StringConstraints,
+    Tag,
+    ValidationError,
+)
 
 from pipelines.catalog.images import BaseImage, UnknownImageError, find_image
 
@@ -48,10 +55,17 @@ class NamedBase(_Table):
     """With a tag or a digest: an image without either is another one tomorrow."""
 
 
+def _kind_of_base(base: object) -> str:
+    return "named" if isinstance(base, dict) and "image" in base else "catalog"
+
+
 class ImageFile(_Table):
     """The whole file."""
 
-    base: CatalogBase | NamedBase
+    base: Annotated[
+        Annotated[CatalogBase, Tag("catalog")] | Annotated[NamedBase, Tag("named")],
+        Discriminator(_kind_of_base),
+    ]
 
 
 def read_image_file(path: Path) -> CatalogBase | NamedBase:
@@ -80,7 +94,7 @@ def read_image_file(path: Path) -> CatalogBase | NamedBase:
 
 def _what_is_wrong(path: Path, error: ValidationError) -> str:
     found = error.errors(include_url=False)[0]
-    key = ".".join(str(part) for part in found["loc"] if part not in ("CatalogBase", "NamedBase"))
+    key = ".".join(str(part) for part in found["loc"] if part not in ("catalog", "named"))
     return (
         f"{path}: {key}: {found['msg'].lower()}; allowed: a table [base] with image = "
         '"REPOSITORY:TAG", or with framework, version and, where needed, processor and transformers'

@@ -18,8 +18,8 @@ from pipelines.gate.config import ArmDeclaration, Experiment, GateSettings
 from pipelines.staging.object_store import ObjectStore
 from pipelines.staging.own_code import own_code
 from pipelines.staging.source_tree import SourceTree, gate_tree, training_tree
-from pipelines.workload import Workload
-from pipelines.workload.declaration import BASELINE, Arm
+from pipelines.workload import Arm, Workload
+from pipelines.workload.declaration import BASELINE
 
 DIGEST_LENGTH = 32
 """Hexadecimal digits of a digest in a key: 128 bits, short enough to read."""
@@ -97,11 +97,17 @@ def experiment_file(workload: Workload) -> bytes:
 
 def experiment_of(workload: Workload) -> Experiment:
     """What the gate is told of a workload."""
+    images = {arm.image_folder for arm in workload.arms.values()}
     return Experiment(
         workload=workload.name,
         baseline=BASELINE,
         arms={
-            name: _declaration(arm, arm.instance_type or workload.compute.instance_type)
+            name: _declaration(
+                arm,
+                arm.instance_type or workload.compute.instance_type,
+                # Only where arms differ in it: then other library versions are intended too.
+                image=arm.image_folder if len(images) > 1 else None,
+            )
             for name, arm in workload.arms.items()
         },
         seeds=list(workload.seeds),
@@ -109,7 +115,7 @@ def experiment_of(workload: Workload) -> Experiment:
     )
 
 
-def _declaration(arm: Arm, instance_type: str) -> ArmDeclaration:
+def _declaration(arm: Arm, instance_type: str, *, image: str | None) -> ArmDeclaration:
     price = price_of(instance_type)
     return ArmDeclaration(
         compiler=arm.compiler,
@@ -117,6 +123,7 @@ def _declaration(arm: Arm, instance_type: str) -> ArmDeclaration:
         learning_rate=arm.learning_rate,
         precision=arm.precision,
         instance_type=instance_type,
+        image=image,
         usd_per_hour=price.usd_per_hour if isinstance(price, Price) else None,
         price_note=price.note if isinstance(price, Price) else price.reason,
     )

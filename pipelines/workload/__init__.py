@@ -1,7 +1,7 @@
 """The workload: one model that is trained again and again, declared in `workloads/NAME.toml`."""
 
+from pipelines.workload.arm import Arm
 from pipelines.workload.declaration import (
-    Arm,
     Compute,
     FilesData,
     HubData,

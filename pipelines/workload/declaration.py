@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from pipelines.gate.config import NO_ARM, GateSettings, Seed, SliceColumn
+from pipelines.workload.arm import Arm
 from pipelines.workload.parameters import (
     LONGEST_JOB_SECONDS,
     MAX_RUNTIME,
@@ -17,7 +18,7 @@ from pipelines.workload.parameters import (
     RuntimeSeconds,
 )
 from pipelines.workload.starts import NewData, Schedule
-from pipelines.workload.table import Table
+from pipelines.workload.table import Positive, Table
 
 BASELINE = "baseline"
 
@@ -33,7 +34,6 @@ gathered from nine."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z](?:-?[a-z0-9])*$", max_length=40)]
 Fraction = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=250)]
 
 
@@ -158,21 +158,6 @@ class Recipe(Table):
     """Largest norm of the gradient of one step."""
     averaging: Fraction = 0.0
     """Decay of the moving average of the weights that is evaluated and saved; 0 turns it off."""
-
-
-class Arm(Table):
-    """One way to train the workload."""
-
-    compiler: Literal["eager", "inductor"]
-    batch_size: int = Field(ge=1, le=1_000_000)
-    learning_rate: Positive
-    precision: Literal["fp32", "bf16"] = "fp32"
-    instance_type: InstanceType | None = None
-    """Overrides `[compute] instance_type`, and then the execution's parameter, for this arm."""
-    spot: bool = False
-    """Train on managed spot capacity, which may be taken back and is gone on with later."""
-    max_wait_seconds: int | None = Field(default=None, ge=60, le=LONGEST_JOB_SECONDS)
-    """Of a spot arm: how long a job may take in all, waiting for machines included."""
 
 
 class Compute(Table):

@@ -30,7 +30,7 @@ class ScriptedBuild:
     id: str
     project: str
     region: str
-    token: str
+    token: str | None
     variables: list[dict[str, str]]
     frames: list[dict[str, Any]]
     position: int = -1
@@ -83,8 +83,9 @@ class Builds:
 
     def start(self, request: Request, region: str) -> dict[str, Any]:
         project = self._project(request["projectName"], region)
+        token = request.get("idempotencyToken")
         for build in self.started.values():
-            if build.token == request["idempotencyToken"]:
+            if token is not None and build.token == token:
                 return {"build": build.describe()}
         name = project.project_metadata["name"]
         environment = project.project_metadata["environment"]
@@ -92,7 +93,7 @@ class Builds:
             id=f"{name}:build{next(self._numbers):03d}",
             project=name,
             region=region,
-            token=request["idempotencyToken"],
+            token=token,
             variables=environment.get("environmentVariables", []),
             frames=list(self.scripts.get(name, SUCCESS)),
         )

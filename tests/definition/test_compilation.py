@@ -263,3 +263,41 @@ def test_a_request_that_the_service_would_refuse_is_named(break_it: Any, sentenc
         check_requests(definition)
     assert str(caught.value).startswith("Train-baseline-7")
     assert sentence in str(caught.value)
+
+
+def test_an_arm_runs_in_its_compiler_s_image_or_in_the_one_it_names() -> None:
+    deployment = local_deployment({"training": "1", "training-compiler": "3", "gate": "2"})
+    declared = workload()
+    arms = {
+        "baseline": declared.arms["baseline"].model_copy(update={"image": "training-compiler"}),
+        "compiled": declared.arms["compiled"],
+        "other": declared.arms["compiled"].model_copy(update={"compiler": "training-compiler"}),
+    }
+    text = compile_definition(declared.model_copy(update={"arms": arms}), deployment, SOURCES)
+    steps = steps_of(json.loads(text))
+    for arm, folder in (
+        ("baseline", "training-compiler"),
+        ("compiled", "training"),
+        ("other", "training-compiler"),
+    ):
+        request = steps[f"Train-{arm}-7"]["Arguments"]
+        image = deployment.images[folder]
+        assert request["AlgorithmSpecification"]["TrainingImage"] == image
+        assert request["Environment"]["COMPILEGATE_IMAGE"] == image
+        (container,) = steps[f"Register-{arm}"]["Arguments"]["InferenceSpecification"]["Containers"]
+        assert container["Image"] == image
+
+
+def test_an_image_that_is_not_there_is_refused_by_the_arm_s_name() -> None:
+    declared = workload()
+    arm = declared.arms["compiled"].model_copy(update={"image": "mine"})
+    with pytest.raises(RequestError) as caught:
+        compile_definition(
+            declared.model_copy(update={"arms": {**declared.arms, "compiled": arm}}),
+            DEPLOYMENT,
+            SOURCES,
+        )
+    assert str(caught.value) == (
+        "arms.compiled.image: the inductor arm runs in the image 'mine', which is no folder of "
+        "containers/, allowed: gate, training"
+    )

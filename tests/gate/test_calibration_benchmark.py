@@ -21,6 +21,7 @@ def module(monkeypatch):
     return importlib.import_module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "metric", ["accuracy", "balanced_accuracy", "macro_f1", "auroc", "log_loss"]
 )
@@ -43,6 +44,31 @@ def test_large_experiments_come_out_as_the_truth_says(module, metric, seed_sd):
     assert difference == pytest.approx(sign * 2.0 * design.margin)
 
 
+@pytest.mark.parametrize(
+    "changed", [{"harmed_share": 0.02}, {"loss_spread": 0.5}, {"usual_margins": 2.0}]
+)
+def test_however_the_harm_to_the_log_loss_is_spread_its_mean_is_the_one_declared(module, changed):
+    simulation = module("gate_simulation")
+    design = simulation.Design("log_loss", 20, 50_000, 0.0, 0.9, harm=2.0, **changed)
+    baseline, candidate = simulation.draw(design, np.random.default_rng(6))
+    differences = np.mean(
+        [after.losses - before.losses for before, after in zip(baseline, candidate, strict=True)],
+        axis=0,
+    )
+    error = differences.std() / np.sqrt(len(differences))
+    assert differences.mean() == pytest.approx(2.0 * design.margin, abs=5 * error)
+    assert design.true_value(candidate=True) == pytest.approx(0.2 + 2.0 * design.margin)
+
+
+def test_large_samples_show_the_calibration_error_that_was_declared(module):
+    simulation = module("gate_simulation")
+    design = simulation.Design("calibration_error", 1, 500_000, 0.0, harm=3.0)
+    (baseline,), (candidate,) = simulation.draw(design, np.random.default_rng(7))
+    assert metric_value("calibration_error", baseline) == pytest.approx(0.0, abs=0.004)
+    assert metric_value("calibration_error", candidate) == pytest.approx(0.06, abs=0.004)
+
+
+@pytest.mark.slow
 def test_the_seeds_of_an_arm_lie_as_far_apart_as_the_design_says(module):
     simulation = module("gate_simulation")
     design = simulation.Design("accuracy", 200, 20_000, 0.016)
@@ -75,5 +101,26 @@ def test_where_lower_is_better_the_rules_turn_round(module):
 
 def test_the_interval_of_a_rate_is_wilson_s(module):
     """Against the worked example of Newcombe (Statistics in Medicine 1998), method 3: 15/148."""
-    low, high = module("gate_calibration").wilson(15, 148)
+    low, high = module("rates").wilson(15, 148)
     assert (low, high) == pytest.approx((0.0624, 0.1605), abs=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("scores", "examples"),
+    [
+        ("log loss, long (1.5)", 500),
+        ("log loss, harm in 1 of 200", 200),
+        ("AUROC, 5% positives", 500),
+        ("calibration error", 500),
+    ],
+)
+def test_the_gate_keeps_its_promise_on_the_hardest_scores(module, scores, examples):
+    """Ten seeds, where the seeds' own uncertainty hides nothing; 29 of 400 are 5% by chance."""
+    simulation, hard = module("gate_simulation"), module("gate_hard_scores")
+    design = simulation.Design(
+        seeds=10, examples=examples, seed_sd=0.0, correlation=0.9, harm=1.0, **hard.SCORES[scores]
+    )
+    found = hard.verdicts(design, 400, 0.95, stream=3)
+    assert found["gate", "pass"] <= 29
+    assert found["gate", "pass"] <= found["t alone", "pass"]

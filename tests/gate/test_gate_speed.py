@@ -18,6 +18,7 @@ from pipelines.gate.reasons import Code, Outcome
 from pipelines.gate.repayment import repayment
 from pipelines.gate.speed import judge_speed
 from pipelines.gate.speedup import seeds_to_settle, speedup_interval
+from training.evidence import CheckpointRecord, Resumption
 
 
 def arm_speed(
@@ -208,6 +209,34 @@ def test_speed_is_recomputed_from_the_steady_steps(execution):
     measured = measure_arm(32, [record])
     steady = record.steps.seconds[record.evidence.speed.steady_from :]
     assert measured.rates == (pytest.approx(32 * len(steady) / steady.sum()),)
+
+
+def test_the_warm_up_after_a_resumption_is_not_steady_and_its_cost_is_said(execution):
+    record = execution.record("fast", 1)
+    seconds = record.steps.seconds.copy()
+    seconds[30:36] += 25.0  # the machine that took over had to compile again
+    lost = Resumption(step=30, steady_from=36, lost_seconds=400.0)
+    execution.records["fast", 1] = dataclasses.replace(
+        record,
+        steps=dataclasses.replace(record.steps, seconds=seconds),
+        evidence=dataclasses.replace(
+            record.evidence,
+            checkpoints=CheckpointRecord(written=2, seconds=0.3, ignored=None, resumed=(lost,)),
+        ),
+    )
+    batch_size = int(record.evidence.recipe["batch_size"])
+    speed = measure_arm(batch_size, [execution.records["fast", 1]])
+    assert speed is not None
+    first = record.evidence.speed.steady_from
+    steady = np.concatenate([record.steps.seconds[first:30], record.steps.seconds[36:]])
+    assert speed.rates == (pytest.approx(batch_size * len(steady) / steady.sum()),)
+    _, reason = judged(dataclasses.replace(arm_speed([131.0, 128.0]), interruptions=1))
+    assert "Interruptions" not in judged(arm_speed([131.0, 128.0]))[1].sentence
+    assert reason.sentence.endswith(
+        "Interruptions of the candidate: 1, which cost 0 s; they are in its time to train, and not "
+        "in its steady steps."
+    )
+    assert (speed.interruptions, speed.lost_seconds) == (1, 400.0)
 
 
 def test_too_few_steady_steps_leave_the_speed_undecided(execution):

@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from pipelines.gate.metrics import MetricUndefinedError, metric_value, one_flip, per_example
+from pipelines.gate.metrics import (
+    MetricUndefinedError,
+    bias_bound,
+    counts_flips,
+    metric_value,
+    one_flip,
+    per_example,
+)
 from pipelines.gate.rows import take_rows
 from training.evidence import Examples
 
@@ -83,6 +90,14 @@ def test_one_flip_is_what_a_changed_prediction_does_to_the_metric():
     expected = np.sqrt(np.sum(np.square(moved)))
     assert one_flip("balanced_accuracy", examples) / len(LABELS) == pytest.approx(expected)
     assert one_flip("log_loss", examples) == 0.0
+
+
+def test_flips_are_all_there_is_to_accuracy_but_not_to_auroc():
+    examples = examples_of(LABELS, PREDICTIONS, 3)
+    assert counts_flips("accuracy", one_flip("accuracy", examples))
+    assert one_flip("auroc", examples) > 0.0
+    assert not counts_flips("auroc", one_flip("auroc", examples))
+    assert not counts_flips("log_loss", one_flip("log_loss", examples))
 
 
 SCORES = np.array([0.1, 0.4, 0.35, 0.8, 0.4, 0.9])
@@ -195,3 +210,30 @@ def test_a_linearised_column_s_spread_is_its_metric_s_sampling_variance(metric):
     ]
     predicted = per_example(metric, examples).std(ddof=1) / np.sqrt(1500)
     assert predicted == pytest.approx(np.std(resampled), rel=0.12)
+
+
+def calibrated(generator: np.random.Generator, count: int, shortfall: float = 0.0) -> Examples:
+    """Right as often as confident, or less often by the shortfall."""
+    confidence = generator.uniform(0.5, 1.0, count)
+    labels = (generator.random(count) < confidence - shortfall).astype(np.int64)
+    ids = np.array([str(index) for index in range(count)])
+    return Examples(ids, labels, np.column_stack([1.0 - confidence, confidence]), np.zeros(count))
+
+
+@pytest.mark.parametrize("shortfall", [0.0, 0.03])
+def test_the_calibration_error_of_few_examples_is_too_high_by_no_more_than_its_bound(shortfall):
+    generator = np.random.default_rng(8)
+    drawn = [calibrated(generator, 300, shortfall) for _ in range(300)]
+    excess = np.mean([metric_value("calibration_error", one) for one in drawn]) - shortfall
+    bound = np.mean([bias_bound("calibration_error", one) for one in drawn])
+    assert 0.0 < excess <= 1.03 * bound
+    if shortfall == 0.0:
+        assert excess == pytest.approx(bound, rel=0.1)
+
+
+def test_the_bias_shrinks_with_the_root_of_the_examples_and_other_metrics_have_none():
+    generator = np.random.default_rng(9)
+    few, many = (calibrated(generator, count) for count in (400, 40_000))
+    ratio = bias_bound("calibration_error", few) / bias_bound("calibration_error", many)
+    assert ratio == pytest.approx(10.0, rel=0.1)
+    assert bias_bound("accuracy", few) == 0.0

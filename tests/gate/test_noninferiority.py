@@ -84,6 +84,7 @@ def test_the_number_of_seeds_that_is_named_is_the_least_that_would_settle_it():
             ]
         ),
         one_flip=1.0,
+        counted=True,
     )
     slack = judgement.delta.estimate + 0.01
     widths = [differences.expected(seeds).half_width(0.95) for seeds in (needed, needed - 1)]
@@ -125,6 +126,87 @@ def test_with_one_seed_a_model_that_is_clearly_worse_still_fails():
     assert "one model" in reason.sentence
 
 
+def losses_of(values: np.ndarray) -> Examples:
+    """A log loss alone, with no classes behind it."""
+    count = len(values)
+    ids = np.array([f"{index:06d}" for index in range(count)])
+    return Examples(ids, np.zeros(count, dtype=np.int64), np.empty((count, 0)), values)
+
+
+def with_losses(losses: np.ndarray, seed: int) -> list[Examples]:
+    """Three replicates with these losses, but for a little noise of their own."""
+    generator = np.random.default_rng(seed)
+    return [losses_of(losses * generator.lognormal(0.0, 0.02, len(losses))) for _ in range(3)]
+
+
+def test_a_harm_that_so_few_examples_need_not_hold_does_not_pass_and_the_reason_says_how_many_do():
+    losses = np.full(200, 0.1)
+    losses[0] = 6.0
+    judgement, reason = judge_metric(
+        "log_loss", LOG_LOSS, with_losses(losses, 1), with_losses(losses, 2), 0.95
+    )
+    assert judgement.delta.upper < 0.05
+    assert judgement.outcome is Outcome.INCONCLUSIVE
+    assert judgement.seeds_needed is None
+    assert reason.code is Code.QUALITY_LONG_TAIL
+    needed = reason.numbers["examples_needed"]
+    worst = 6.0 - losses.mean()
+    assert (1.0 - 0.05 / worst) ** needed < 0.05 < (1.0 - 0.05 / worst) ** (0.9 * needed)
+    assert f"about {needed:,} validation examples instead of 200 would" in reason.sentence
+
+
+def test_as_many_examples_as_were_named_do_pass():
+    losses = np.full(400, 0.1)
+    losses[:2] = 6.0
+    arms = with_losses(losses, 1), with_losses(losses, 2)
+    assert judge_metric("log_loss", LOG_LOSS, *arms, 0.95)[0].outcome is Outcome.PASS
+
+
+def test_where_seeds_are_needed_too_both_are_named():
+    losses = np.full(200, 0.1)
+    losses[0] = 6.0
+    shifts = (0.0, 0.0, 0.04)
+    baseline = with_losses(losses, 1)
+    candidate = [
+        losses_of(one.losses + shift)
+        for one, shift in zip(with_losses(losses, 2), shifts, strict=True)
+    ]
+    judgement, reason = judge_metric("log_loss", LOG_LOSS, baseline, candidate, 0.95)
+    assert (judgement.seeds_needed, judgement.examples_needed) == (None, None)
+    assert "neither more seeds nor more examples alone would settle it" in reason.sentence
+    assert "seeds with 360 validation examples would" in reason.sentence
+
+
+def test_what_is_clearly_worse_fails_however_long_the_tail():
+    losses = np.full(200, 0.1)
+    losses[0] = 6.0
+    judgement, _ = judge_metric(
+        "log_loss", LOG_LOSS, with_losses(losses, 1), with_losses(losses + 1.0, 2), 0.95
+    )
+    assert judgement.outcome is Outcome.FAIL
+
+
+def test_differences_with_too_long_a_tail_name_the_examples_that_would_show_it():
+    generator = np.random.default_rng(3)
+    losses = generator.lognormal(-3.0, 1.5, 300)
+    harm = 0.05 * generator.lognormal(-1.5, 1.8, 300)
+    judgement, reason = judge_metric(
+        "log_loss", LOG_LOSS, with_losses(losses, 1), with_losses(losses + harm, 2), 0.95
+    )
+    assert judgement.outcome is Outcome.INCONCLUSIVE
+    assert reason.code is Code.QUALITY_LONG_TAIL
+    assert reason.numbers["examples_needed"] > 300
+    assert "too long a tail" in reason.sentence
+
+
+def test_losses_that_are_the_same_in_both_arms_show_no_spread_and_do_not_pass():
+    losses = np.random.default_rng(4).exponential(0.2, 500)
+    replicates = [losses_of(losses)] * 3
+    judgement, reason = judge_metric("log_loss", LOG_LOSS, replicates, replicates, 0.95)
+    assert judgement.outcome is Outcome.INCONCLUSIVE
+    assert reason.code is Code.QUALITY_NO_SPREAD
+
+
 def test_lower_is_better_for_log_loss():
     better, _ = judge_metric("log_loss", LOG_LOSS, worse(arm(1), 0.04), arm(2), 0.95)
     poorer, _ = judge_metric("log_loss", LOG_LOSS, arm(1), worse(arm(2), 0.04), 0.95)
@@ -158,7 +240,9 @@ def test_the_noise_floor_is_the_baseline_s_own_spread_over_seeds():
     first=st.integers(0, 1000),
     second=st.integers(0, 1000),
     share=st.floats(0.0, 0.05),
-    metric=st.sampled_from(["accuracy", "balanced_accuracy", "macro_f1", "log_loss"]),
+    metric=st.sampled_from(
+        ["accuracy", "balanced_accuracy", "macro_f1", "auroc", "log_loss", "calibration_error"]
+    ),
 )
 def test_swapping_the_arms_mirrors_the_interval(first, second, share, metric):
     guard = LOG_LOSS if metric == "log_loss" else ACCURACY
@@ -176,8 +260,11 @@ def test_swapping_the_arms_mirrors_the_interval(first, second, share, metric):
     second=st.integers(0, 1000),
     shares=st.lists(st.floats(0.0, 0.2), min_size=1, max_size=4),
     repeated=st.integers(0, 3),
+    guarded=st.sampled_from([("accuracy", ACCURACY), ("auroc", ACCURACY), ("log_loss", LOG_LOSS)]),
 )
-def test_an_identical_replicate_never_turns_a_fail_into_a_pass(first, second, shares, repeated):
+def test_an_identical_replicate_never_turns_a_fail_into_a_pass(
+    first, second, shares, repeated, guarded
+):
     """Nor does it make one out of nothing: a replicate that adds no information adds no proof."""
     baseline = arm(first, seeds=len(shares), examples=300)
     candidate = [
@@ -186,11 +273,10 @@ def test_an_identical_replicate_never_turns_a_fail_into_a_pass(first, second, sh
             arm(second, seeds=len(shares), examples=300), shares, strict=True
         )
     ]
-    before = judge_metric("accuracy", ACCURACY, baseline, candidate, 0.95)[0].outcome
+    before = judge_metric(*guarded, baseline, candidate, 0.95)[0].outcome
     again = repeated % len(shares)
     after = judge_metric(
-        "accuracy",
-        ACCURACY,
+        *guarded,
         [*baseline, baseline[again]],
         [*candidate, candidate[again]],
         0.95,

@@ -42,7 +42,14 @@ ROOMS = {
         "botocore",
     },
     "pipelines/datasets": {"pipelines.workload", "datasets"},
-    "pipelines/definition": {"pipelines.workload", "boto3", "botocore", "regex", "sagemaker"},
+    "pipelines/definition": {
+        "pipelines.catalog",
+        "pipelines.workload",
+        "boto3",
+        "botocore",
+        "regex",
+        "sagemaker",
+    },
     "pipelines/staging": {
         "pipelines.catalog",
         "pipelines.datasets",

@@ -76,7 +76,10 @@ def test_a_failure_names_the_step_its_last_words_its_log_and_what_to_do(account)
     assert "Train-fast-1 (TrainingJob)" in text
     assert "    ValueError: the label mystery is unknown" in text
     assert "/jobs/pipelines-abc-Train-fast-1" in text
-    assert "log-group/$252Faws$252Fsagemaker$252FTrainingJobs" in text
+    assert (
+        "#logsV2:log-groups/log-group/$252Faws$252Fsagemaker$252FTrainingJobs"
+        "$3FlogStreamNameFilter$3Dpipelines-abc-Train-fast-1$252F" in text
+    )
     assert f"compilegate watch {arn}" in text
     assert "Train-fast-2" not in text
     assert "Prepare" not in text

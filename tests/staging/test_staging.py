@@ -92,6 +92,17 @@ def test_the_gate_is_told_the_price_of_each_arm_s_instance_or_why_there_is_none(
     assert arms["compiled"].price_note == "the catalog has no price of ml.z9.huge"
 
 
+def test_the_gate_is_told_of_images_only_where_arms_have_different_ones() -> None:
+    workload = read_workload(WORKLOAD)
+    assert {arm.image for arm in experiment_of(workload).arms.values()} == {None}
+    elsewhere = workload.arms["compiled"].model_copy(update={"compiler": "training-compiler"})
+    changed = workload.model_copy(update={"arms": {**workload.arms, "compiled": elsewhere}})
+    assert {name: arm.image for name, arm in experiment_of(changed).arms.items()} == {
+        "baseline": "training",
+        "compiled": "training-compiler",
+    }
+
+
 def test_staging_twice_writes_nothing_the_second_time(tmp_path: Path) -> None:
     store = ObjectStore(tmp_path / "home")
     plan = plan_staging(read_workload(WORKLOAD), DEPLOYMENT, data_files(tmp_path), WORKLOAD.parent)

@@ -192,17 +192,22 @@ def assert_whole_or_refused(archive: Path, target: Path) -> None:
             path.rmdir()
 
 
+def origin(**figures: Any) -> dict[str, Any]:
+    return {
+        "job": "x",
+        "created": "",
+        "compile_seconds": None,
+        "first_step_seconds": None,
+        **figures,
+    }
+
+
 def forged(files: Any, members: list[tuple[tarfile.TarInfo, bytes]], **content: Any) -> bytes:
     """An archive by someone who knows the format: a manifest with the right digest."""
     body = {
         "format": 1,
         "key": KEY.parts(),
-        "origin": {
-            "job": "x",
-            "created": "",
-            "compile_seconds": None,
-            "first_step_seconds": None,
-        },
+        "origin": origin(),
         "files": files,
         **content,
     }
@@ -263,6 +268,8 @@ def test_a_forged_member_is_refused_and_nothing_is_written(
         (forged({}, [], format=2), "it is of format 2, this job reads 1"),
         (forged({}, [], key="mine"), "its key has no graph"),
         (forged({}, [], origin={"job": "x"}), "its manifest.json is incomplete"),
+        (forged({}, [], origin=origin(compile_seconds=-1)), "its manifest.json is incomplete"),
+        (forged({}, [], origin=origin(compile_seconds="fast")), "its manifest.json is incomplete"),
         (forged([1], []), "its manifest.json is incomplete"),
     ],
 )

@@ -27,6 +27,7 @@ def key(
         on_failure="stop",
         parity_steps=0,
         compile_cache_megabytes=1,
+        checkpoint_seconds=300.0,
         recipe=Recipe(hidden_size=width, **recipe),
         folders=Folders(Path("data"), Path("model"), Path("output")),
     )

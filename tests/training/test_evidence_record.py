@@ -15,6 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from training.evidence import (
+    CheckpointRecord,
     CompileCacheRecord,
     CompilerRecord,
     Evidence,
@@ -23,6 +24,7 @@ from training.evidence import (
     Examples,
     ParityErrors,
     ParityRecord,
+    Resumption,
     SpeedRecord,
     Steps,
     column_digests,
@@ -59,6 +61,9 @@ EVIDENCE = Evidence(
     digests={"model": "0" * 64, **column_digests(STEPS, EXAMPLES, PARITY)},
     parity=ParityRecord(precision="fp32", steps=2, seconds=0.2),
     compile_cache=CompileCacheRecord("warm", "All were there.", "ab" * 32, 2, 0, 900, 0, 0.1, 25.0),
+    checkpoints=CheckpointRecord(
+        written=1, seconds=0.1, ignored=None, resumed=(Resumption(1, 2, 90.0),)
+    ),
 )
 ARRAYS = ["steps.npz", "examples.npz", "parity.npz"]
 FILES = ["evidence.json", *ARRAYS]
@@ -124,6 +129,24 @@ def test_evidence_without_a_compile_cache_is_read(intact: dict[str, bytes]) -> N
     del raw["compile_cache"]
     older = {**intact, "evidence.json": json.dumps(raw).encode()}
     assert read_files(older).evidence.compile_cache is None
+
+
+def test_evidence_without_checkpoints_is_read(intact: dict[str, bytes]) -> None:
+    raw = json.loads(intact["evidence.json"])
+    del raw["checkpoints"]
+    older = {**intact, "evidence.json": json.dumps(raw).encode()}
+    assert read_files(older).evidence.resumed == ()
+
+
+@pytest.mark.parametrize(("step", "steady_from"), [(0, 1), (2, 1), (1, 99)])
+def test_a_resumption_at_steps_that_are_not_there_is_told(
+    intact: dict[str, bytes], step: int, steady_from: int
+) -> None:
+    """It says which steps do not count: it must not hide any others."""
+    raw = json.loads(intact["evidence.json"])
+    raw["checkpoints"]["resumed"][0] |= {"step": step, "steady_from": steady_from}
+    with pytest.raises(EvidenceError, match="checkpoints: resumed names step"):
+        read_files({**intact, "evidence.json": json.dumps(raw).encode()})
 
 
 def test_a_compile_cache_of_an_unknown_state_is_told(intact: dict[str, bytes]) -> None:
@@ -250,7 +273,7 @@ def paths_into(value: Any, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, 
 ALL_PATHS = sorted(paths_into(dataclasses.asdict(EVIDENCE)))
 OPEN_SECTIONS = [("recipe",), ("metrics",), ("environment",), ("digests",), ("compiler", "proof")]
 """Objects whose names are the writer's choice."""
-OPTIONAL = [("failure",), ("parity",), ("compile_cache",)]
+OPTIONAL = [("failure",), ("parity",), ("compile_cache",), ("checkpoints",)]
 REQUIRED_PATHS = [
     path for path in ALL_PATHS if path[:-1] not in OPEN_SECTIONS and path not in OPTIONAL
 ]

@@ -115,7 +115,7 @@ def test_inductor_is_refused_with_one_sentence(train_job: TrainJob, python39: Pa
 
 
 def test_the_parity_probe_runs_on_torch_1_13(python39: Path) -> None:
-    script = REQUIREMENTS.with_name("probe.py")
+    script = Path(__file__).with_name("python39") / "probe.py"
     process = subprocess.run(
         [python39, script],
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},

@@ -8,45 +8,67 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from training import speed
+from training.evidence import Resumption, steady_steps
 
 
 def test_steady_steps_begin_after_settling_even_without_a_compiler() -> None:
-    assert speed.steady_from([0] * 100) == 6
+    assert speed.steady_starts([[0] * 100]) == [6]
 
 
 def test_steady_steps_begin_after_the_last_early_compilation() -> None:
-    assert speed.steady_from([1, 1, 2, *[2] * 97]) == 8
+    assert speed.steady_starts([[1, 1, 2, *[2] * 97]]) == [8]
 
 
 def test_a_late_compilation_does_not_move_the_start() -> None:
-    assert speed.steady_from([1] * 90 + [2] * 10) == 6
+    assert speed.steady_starts([[1] * 90 + [2] * 10]) == [6]
 
 
 def test_graphs_after_the_first_step_are_recompilations() -> None:
-    assert speed.recompilations([0, 0, 0]) == 0
-    assert speed.recompilations([2, 2, 2]) == 0
-    assert speed.recompilations([1, 2, 4]) == 3
+    assert speed.recompilations([[0, 0, 0]]) == 0
+    assert speed.recompilations([[2, 2, 2]]) == 0
+    assert speed.recompilations([[1, 2, 4]]) == 3
 
 
 def test_speed_is_all_samples_of_the_steady_steps_over_all_their_seconds() -> None:
-    seconds = np.array([30.0, 0.5, 0.1, 0.1, 0.1, 0.7])
-    assert speed.samples_per_second(seconds, first=2, batch_size=32) == pytest.approx(128)
+    steady = np.array([0.1, 0.1, 0.1, 0.7])
+    assert speed.samples_per_second(steady, batch_size=32) == pytest.approx(128)
 
 
 def test_compile_seconds_are_the_early_steps_excess() -> None:
-    seconds = np.array([30.0, 0.6, *[0.1] * 10])
-    assert speed.compile_seconds(seconds, first=2) == pytest.approx(30.4)
+    early, steady = np.array([30.0, 0.6]), np.array([0.1] * 10)
+    assert speed.compile_seconds(early, steady) == pytest.approx(30.4)
 
 
 def test_fast_early_steps_are_no_negative_compile_time() -> None:
-    assert speed.compile_seconds(np.array([0.05, 0.1, 0.1]), first=1) == 0
+    assert speed.compile_seconds(np.array([0.05]), np.array([0.1, 0.1])) == 0
 
 
-@given(added=st.lists(st.integers(min_value=0, max_value=3), min_size=1, max_size=60))
-def test_a_run_of_any_length_keeps_a_steady_step(added: list[int]) -> None:
-    graphs = np.cumsum(added).tolist()
-    first = speed.steady_from(graphs)
-    assert 0 <= first < len(graphs)
-    seconds = np.full(len(graphs), 0.25)
-    assert speed.samples_per_second(seconds, first, batch_size=8) == 32
-    assert speed.compile_seconds(seconds, first) == 0
+def test_each_process_of_a_resumed_run_warms_up_anew() -> None:
+    compiled = [1] * 40
+    assert speed.steady_starts([compiled, compiled, compiled]) == [6, 46, 86]
+
+
+def test_a_process_that_was_interrupted_while_warming_up_has_no_steady_step() -> None:
+    assert speed.steady_starts([[1] * 3, [1] * 40]) == [3, 9]
+
+
+def test_compiling_again_in_another_process_is_no_recompilation() -> None:
+    assert speed.recompilations([[1] * 3, [1] * 3]) == 0
+    assert speed.recompilations([[1] * 3, [1, 1, 2]]) == 1
+
+
+COUNTS = st.lists(st.integers(min_value=0, max_value=3), min_size=1, max_size=60)
+
+
+@given(added=st.lists(COUNTS, min_size=1, max_size=4))
+def test_a_run_of_any_length_keeps_a_steady_step(added: list[list[int]]) -> None:
+    graphs = [np.cumsum(each).tolist() for each in added]
+    bounds = np.cumsum([0, *map(len, graphs)]).tolist()
+    starts = speed.steady_starts(graphs)
+    assert all(a <= start <= b for a, start, b in zip(bounds, starts, bounds[1:], strict=False))
+    resumed = [Resumption(a, start, 1.0) for a, start in zip(bounds[1:], starts[1:], strict=False)]
+    seconds = np.full(bounds[-1], 0.25)
+    steady = seconds[steady_steps(len(seconds), starts[0], resumed)]
+    assert len(steady) >= 1
+    assert speed.samples_per_second(steady, batch_size=8) == 32
+    assert speed.compile_seconds(seconds[: starts[0]], steady) == 0

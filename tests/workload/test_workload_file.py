@@ -103,8 +103,9 @@ def test_a_model_of_the_hub_takes_the_place_of_the_random_one(tmp_path: Path) ->
         ("epochs = 1", "", "recipe.epochs is missing, and must be given"),
         (
             'compiler = "inductor"',
-            'compiler = "xla"',
-            "arms.compiled.compiler: found 'xla', allowed: 'eager' or 'inductor'",
+            'compiler = "tvm"',
+            "arms.compiled.compiler: found 'tvm', allowed: 'eager', 'inductor', "
+            "'training-compiler' or 'neuron'",
         ),
         (
             "[arms.baseline]",

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import shutil
 import tarfile
@@ -143,9 +144,21 @@ def _read_manifest(archive: tarfile.TarFile) -> _Manifest:
     if content.get("format") != FORMAT:
         raise UnusableCacheError(f"is of format {content.get('format')!r}, this job reads {FORMAT}")
     try:
-        return _Manifest(content["key"], Origin(**content["origin"]), dict(content["files"]))
+        return _Manifest(content["key"], _origin(content["origin"]), dict(content["files"]))
     except (KeyError, TypeError, ValueError) as error:
         raise UnusableCacheError(f"is damaged: its {_MANIFEST} is incomplete") from error
+
+
+def _origin(raw: Mapping[str, Any]) -> Origin:
+    """Raises ValueError, TypeError or KeyError for what is none."""
+    figures = (raw["compile_seconds"], raw["first_step_seconds"])
+    for value in figures:
+        if value is not None and not 0 <= float(value) < math.inf:
+            raise ValueError("not a number of seconds")
+    compile_seconds, first_step_seconds = (
+        None if value is None else float(value) for value in figures
+    )
+    return Origin(_short(raw["job"]), _short(raw["created"]), compile_seconds, first_step_seconds)
 
 
 def _unpack(archive: tarfile.TarFile, files: Mapping[str, Any], target: Path) -> None:

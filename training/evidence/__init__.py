@@ -16,7 +16,7 @@ training script of a user's own can write the same record::
     write_evidence(os.environ["SM_OUTPUT_DATA_DIR"], evidence, steps, examples)
 
 `record` holds the types, `writing` and `reading` the two sides, `digests` what shows that columns
-are those that were written.
+are those that were written, `steady` which steps a speed is measured on.
 """
 
 from training.evidence.digests import column_digests, examples_digest, outputs_digest
@@ -25,6 +25,7 @@ from training.evidence.reading import read_evidence
 from training.evidence.record import (
     CACHE_STATES,
     SCHEMA_VERSION,
+    CheckpointRecord,
     CompileCacheRecord,
     CompilerRecord,
     Evidence,
@@ -35,16 +36,19 @@ from training.evidence.record import (
     IntArray,
     ParityErrors,
     ParityRecord,
+    Resumption,
     Scalar,
     SpeedRecord,
     Steps,
 )
+from training.evidence.steady import steady_steps, steady_steps_of
 from training.evidence.writing import write_evidence
 
 __all__ = [
     "CACHE_STATES",
     "FOLDER",
     "SCHEMA_VERSION",
+    "CheckpointRecord",
     "CompileCacheRecord",
     "CompilerRecord",
     "Evidence",
@@ -55,6 +59,7 @@ __all__ = [
     "IntArray",
     "ParityErrors",
     "ParityRecord",
+    "Resumption",
     "Scalar",
     "SpeedRecord",
     "Steps",
@@ -62,5 +67,7 @@ __all__ = [
     "examples_digest",
     "outputs_digest",
     "read_evidence",
+    "steady_steps",
+    "steady_steps_of",
     "write_evidence",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from training.evidence.record import EvidenceError, Scalar
 
@@ -44,6 +44,14 @@ class JsonObject:
 
     def section(self, key: str) -> JsonObject:
         return JsonObject(f"{self._where}: {key}", self._typed(key, dict, "an object"))
+
+    def sections(self, key: str) -> List[JsonObject]:
+        items: List[Any] = self._typed(key, list, "a list")
+        for number, item in enumerate(items):
+            if not isinstance(item, dict):
+                raise self._wrong(f"{key}[{number}]", item, "an object")
+        where = f"{self._where}: {key}"
+        return [JsonObject(f"{where}[{number}]", item) for number, item in enumerate(items)]
 
     def scalars(self, key: str) -> Dict[str, Scalar]:
         section: Dict[str, Any] = self._typed(key, dict, "an object")

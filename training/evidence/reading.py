@@ -15,6 +15,7 @@ from training.evidence.layout import EVIDENCE, EXAMPLES, PARITY, SLICE, STEPS, h
 from training.evidence.record import (
     CACHE_STATES,
     SCHEMA_VERSION,
+    CheckpointRecord,
     CompileCacheRecord,
     CompilerRecord,
     Evidence,
@@ -24,6 +25,7 @@ from training.evidence.record import (
     FloatArray,
     ParityErrors,
     ParityRecord,
+    Resumption,
     SpeedRecord,
     Steps,
 )
@@ -39,9 +41,11 @@ def read_evidence(folder: Union[str, Path]) -> EvidenceRecord:
     evidence = _evidence_from_json(folder / EVIDENCE)
     if evidence.failure is not None:
         return EvidenceRecord(evidence, None, None)
+    steps = _read_steps(folder / STEPS)
+    _check_resumptions(evidence, len(steps.loss))
     return EvidenceRecord(
         evidence,
-        _read_steps(folder / STEPS),
+        steps,
         _read_examples(folder / EXAMPLES),
         _read_parity(folder / PARITY, evidence.parity.steps)
         if evidence.parity is not None and has_parity(evidence)
@@ -97,6 +101,9 @@ def _evidence_from_json(path: Path) -> Evidence:
         compile_cache=None
         if raw.get("compile_cache") is None
         else _compile_cache_record(reader.section("compile_cache")),
+        checkpoints=None
+        if raw.get("checkpoints") is None
+        else _checkpoint_record(reader.section("checkpoints")),
     )
     if evidence.failure is None and evidence.speed is None:
         raise EvidenceError(f"{path.name}: speed is missing")
@@ -125,6 +132,32 @@ def _compile_cache_record(section: JsonObject) -> CompileCacheRecord:
         cold_compile_seconds=section.optional_number("cold_compile_seconds"),
         cold_first_step_seconds=section.optional_number("cold_first_step_seconds"),
     )
+
+
+def _checkpoint_record(section: JsonObject) -> CheckpointRecord:
+    return CheckpointRecord(
+        written=section.integer("written"),
+        seconds=section.number("seconds"),
+        ignored=section.optional_text("ignored"),
+        resumed=tuple(
+            Resumption(
+                step=each.integer("step"),
+                steady_from=each.integer("steady_from"),
+                lost_seconds=each.number("lost_seconds"),
+            )
+            for each in section.sections("resumed")
+        ),
+    )
+
+
+def _check_resumptions(evidence: Evidence, steps: int) -> None:
+    # They say which steps do not count for the speed, so they must name steps that there are.
+    for each in evidence.resumed:
+        if not 0 < each.step <= each.steady_from <= steps:
+            raise EvidenceError(
+                f"{EVIDENCE}: checkpoints: resumed names step {each.step}, steady from "
+                f"{each.steady_from}, expected a step after the first and no more than {steps}"
+            )
 
 
 def _read_steps(path: Path) -> Steps:

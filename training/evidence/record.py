@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Mapping, Optional, Union
+from typing import Mapping, Optional, Tuple, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -94,6 +94,32 @@ class CompileCacheRecord:
 
 
 @dataclass(frozen=True)
+class Resumption:
+    """A return of the job to its last checkpoint, after its machine was taken from it."""
+
+    step: int
+    """The first step after it, from 0."""
+    steady_from: int
+    """The first step after it that counts as steady, as `SpeedRecord.steady_from`."""
+    lost_seconds: float
+    """Wall-clock seconds that the interruption cost: steps taken twice, the wait for a machine,
+    start-up, compilation. They are part of the job's train_seconds and total_seconds."""
+
+
+@dataclass(frozen=True)
+class CheckpointRecord:
+    """What the job kept to go on from, and whether it had to."""
+
+    written: int
+    """Checkpoints that the last process wrote."""
+    seconds: float
+    """Wall-clock seconds that writing them took: part of train_seconds, and of no step's time."""
+    ignored: Optional[str]
+    """Why a checkpoint that was there was not gone on from; None when none was passed over."""
+    resumed: Tuple[Resumption, ...] = ()
+
+
+@dataclass(frozen=True)
 class Evidence:
     """The scalars of one training job: one arm, one seed."""
 
@@ -120,7 +146,14 @@ class Evidence:
     """None when parity was not asked for, as with the eager compiler."""
     compile_cache: Optional[CompileCacheRecord] = None
     """None when no compile cache was declared, or the compiler keeps none."""
+    checkpoints: Optional[CheckpointRecord] = None
+    """None when the job keeps none, as on machines that are not taken back."""
     schema_version: int = SCHEMA_VERSION
+
+    @property
+    def resumed(self) -> Tuple[Resumption, ...]:
+        """The job's returns to a checkpoint; mostly none."""
+        return () if self.checkpoints is None else self.checkpoints.resumed
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,9 @@ def log_page(job_arn: str) -> str | None:
     kind, _, name = resource.partition("/")
     if kind not in _LOG_GROUPS:
         return None
-    # The console wants everything below the fragment encoded twice, with $ for %.
-    group = quote(quote(_LOG_GROUPS[kind], safe=""), safe="").replace("%", "$")
-    prefix = quote(f"?logStreamNameFilter={name}/", safe="").replace("%", "$")
     home = f"https://{_console(partition, region)}/cloudwatch/home?region={region}"
-    return f"{home}#logsV2:log-groups/log-group/{group}{prefix}"
+    group, streams = _fragment(_LOG_GROUPS[kind]), _fragment(f"{name}/")
+    return f"{home}#logsV2:log-groups/log-group/{group}$3FlogStreamNameFilter$3D{streams}"
 
 
 def watch_command(execution_arn: str) -> str:
@@ -47,3 +45,8 @@ def watch_command(execution_arn: str) -> str:
 
 def _console(partition: str, region: str) -> str:
     return f"{region}.{_CONSOLES.get(partition, 'console.aws.amazon.com')}"
+
+
+def _fragment(text: str) -> str:
+    """As CloudWatch's console has it after the `#`: encoded twice, with $ for %."""
+    return quote(quote(text, safe=""), safe="").replace("%", "$")

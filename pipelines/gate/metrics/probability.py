@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pipelines.gate.metrics.classification import accuracy
-from training.evidence import Examples, FloatArray
+from training.evidence import Examples, FloatArray, IntArray
 
 CALIBRATION_BINS = 15
 
@@ -27,12 +27,39 @@ def calibration_error(examples: Examples) -> FloatArray:
 
     It is the mean of (correct - confidence) with the sign of its bin's gap. That sign is taken as
     known, which is right but for bins that are calibrated to within their own noise; there the
-    error itself is biased upwards, in both arms alike.
+    error itself is biased upwards, see `calibration_bias`.
     """
+    bins, gaps = _bins_and_gaps(examples)
+    signs = np.sign(np.bincount(bins, weights=gaps, minlength=CALIBRATION_BINS))
+    column: FloatArray = signs[bins] * gaps
+    return column
+
+
+def calibration_bias(examples: Examples) -> float:
+    """How far above its truth the calibration error of so few examples lies at most, on average.
+
+    A bin without any gap shows one all the same, sqrt(2 / pi) of its gap's standard error, and one
+    with a gap shows less too much. So a sample makes a calibrated baseline look miscalibrated, and
+    hides what a candidate has lost (Roelofs et al., "Mitigating bias in calibration error
+    estimation", AISTATS 2022). Kumar et al. (NeurIPS 2019) subtract an estimate of the bias, which
+    is itself biased, and large where no example of a bin is wrong. The bound needs no estimate.
+    """
+    bins, gaps = _bins_and_gaps(examples)
+    counts = np.bincount(bins, minlength=CALIBRATION_BINS)
+    # A gap's variance is that of a correctness of mean `confidence`, were the bin calibrated:
+    # what the sample shows of it is nothing where all of a few examples are right.
+    confidence = examples.scores.max(axis=1)
+    calibrated = np.bincount(
+        bins, weights=confidence * (1.0 - confidence), minlength=CALIBRATION_BINS
+    )
+    found = np.bincount(bins, weights=gaps**2, minlength=CALIBRATION_BINS)
+    return float(np.sqrt(2.0 / np.pi * np.maximum(calibrated, found)).sum() / counts.sum())
+
+
+def _bins_and_gaps(examples: Examples) -> tuple[IntArray, FloatArray]:
+    """(examples,) the bin of each, and by how much it was right more than its confidence says."""
     correct = accuracy(examples)
     confidence = examples.scores.max(axis=1)
     bins = np.minimum((confidence * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
-    gap = correct - confidence
-    signs = np.sign(np.bincount(bins, weights=gap, minlength=CALIBRATION_BINS))
-    column: FloatArray = signs[bins] * gap
-    return column
+    gaps: FloatArray = correct - confidence
+    return bins, gaps

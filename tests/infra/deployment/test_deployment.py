@@ -6,16 +6,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
-from zipfile import ZipFile
 
 import pytest
 
 from tests.infra.deployment.deployed import Deployment
+from tests.infra.deployment.functions import deliver
 from tests.infra.deployment.inventory import everything_of_the_project
 
 pytestmark = pytest.mark.slow
@@ -146,21 +145,8 @@ def test_a_model_package_is_registered_in_the_deployed_group_and_approved(
 def test_a_failed_execution_is_told_by_the_deployed_notifier(
     deployment: Deployment, tmp_path: Path
 ) -> None:
-    """Its rule matches the event, its function's code and environment are the deployed ones."""
     aws = deployment.aws
-    events, functions = aws.client("events"), aws.client("lambda")
     arn = deployment.pipeline()["PipelineArn"]
-    targets = {
-        target["Arn"]
-        for rule in events.list_rules()["Rules"]
-        if arn in rule.get("EventPattern", "")
-        for target in events.list_targets_by_rule(Rule=rule["Name"])["Targets"]
-    }
-    (function,) = [
-        item for item in functions.list_functions()["Functions"] if item["FunctionArn"] in targets
-    ]
-    assert function["Handler"] == "notifier.handler"
-
     topic = deployment.outputs("trial-foundation")["NotificationTopicArn"]
     queue = aws.client("sqs").create_queue(QueueName="reader")["QueueUrl"]
     aws.client("sns").subscribe(
@@ -171,27 +157,47 @@ def test_a_failed_execution_is_told_by_the_deployed_notifier(
     execution = aws.client("sagemaker").start_pipeline_execution(
         PipelineName=arn, ClientRequestToken=uuid4().hex
     )["PipelineExecutionArn"]
-    detail = {
-        "pipelineArn": arn,
-        "pipelineExecutionArn": execution,
-        "currentPipelineExecutionStatus": "Failed",
-    }
-    event = {
-        "detail-type": "SageMaker Model Building Pipeline Execution Status Change",
-        "detail": detail,
-    }
-    environment = function["Environment"]["Variables"]
-    done = subprocess.run(
-        [sys.executable, "-c", _INVOKE, json.dumps(event)],
-        cwd=_unpacked(deployment, function["FunctionName"], tmp_path),
-        env={**aws.environment, "AWS_DEFAULT_REGION": "us-east-1", **environment},
-        capture_output=True,
-        text=True,
-        check=False,
+    deliver(
+        deployment,
+        {
+            "source": "aws.sagemaker",
+            "detail-type": "SageMaker Model Building Pipeline Execution Status Change",
+            "detail": {
+                "pipelineArn": arn,
+                "pipelineExecutionArn": execution,
+                "currentPipelineExecutionStatus": "Failed",
+            },
+        },
+        tmp_path,
     )
-    assert done.returncode == 0, done.stderr
     (message,) = aws.client("sqs").receive_message(QueueUrl=queue)["Messages"]
     assert "failed at Prepare" in json.loads(message["Body"])["Subject"]
+
+
+def test_a_delivery_of_new_data_starts_an_execution_on_it(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    aws, sagemaker = deployment.aws, deployment.aws.client("sagemaker")
+    bucket = deployment.outputs("trial-foundation")["BucketName"]
+    keys = [f"incoming/tiny/2026-08-01/{name}.csv" for name in ("train", "validation")]
+    for key in keys:
+        aws.client("s3").put_object(Bucket=bucket, Key=key, Body=b"text,label\n")
+    deliver(
+        deployment,
+        {
+            "source": "aws.s3",
+            "detail-type": "Object Created",
+            "detail": {"bucket": {"name": bucket}, "object": {"key": keys[1]}},
+        },
+        tmp_path,
+    )
+    newest, *_ = sagemaker.list_pipeline_executions(
+        PipelineName=deployment.pipeline()["PipelineName"], SortOrder="Descending"
+    )["PipelineExecutionSummaries"]
+    parameters = sagemaker.list_pipeline_parameters_for_execution(
+        PipelineExecutionArn=newest["PipelineExecutionArn"]
+    )["PipelineParameters"]
+    assert parameters == [{"Name": "Data", "Value": f"s3://{bucket}/incoming/tiny/2026-08-01"}]
 
 
 def test_the_deployed_definition_runs_in_the_local_runner(
@@ -275,34 +281,6 @@ def test_destroy_leaves_nothing_but_what_the_settings_retain(deployment: Deploym
         "model package group": ["trial-tiny"],
         "repository": sorted(f"trial/{image}" for image in deployment.project.images),
     }
-
-
-_INVOKE = """
-import json, sys
-from notifier import handler
-handler(json.loads(sys.argv[1]), None)
-"""
-
-
-def _unpacked(deployment: Deployment, function: str, folder: Path) -> Path:
-    """The function's code, as Lambda gets it from the CDK's bucket."""
-    template = deployment.aws.client("cloudformation").get_template(
-        StackName="trial-workload-tiny"
-    )["TemplateBody"]
-    (key,) = {
-        resource["Properties"]["Code"]["S3Key"]
-        for resource in template["Resources"].values()
-        if resource["Type"] == "AWS::Lambda::Function"
-        and resource["Properties"].get("FunctionName", function) == function
-    }
-    body = deployment.aws.client("s3").get_object(Bucket=_assets_bucket(deployment), Key=key)
-    with ZipFile(BytesIO(body["Body"].read())) as archive:
-        archive.extractall(folder)
-    return folder
-
-
-def _assets_bucket(deployment: Deployment) -> str:
-    return deployment.outputs("CDKToolkit")["BucketName"]
 
 
 def _copy_buckets(deployment: Deployment, folder: Path) -> None:

@@ -1,0 +1,100 @@
+"""Where a bound on a mean is hardest: long tails, harm in few examples, rare classes, few examples.
+
+A part of `gate_calibration.py`. Each experiment is judged by the gate, and by the same crossed t
+bound without what the gate adds for tails and bias: what that costs and what it is for.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from gate_simulation import Design, draw, harmed
+from rates import rate, table
+
+from pipelines.gate.comparison import arm_scores, compare_scores
+from pipelines.gate.metrics import MetricUndefinedError
+from pipelines.gate.noninferiority import outcome_of
+from pipelines.gate.reasons import Outcome
+
+SCORES: dict[str, dict[str, Any]] = {
+    "log loss, light tail (0.5)": {"metric": "log_loss", "loss_spread": 0.5},
+    "log loss, longer (1.0)": {"metric": "log_loss", "loss_spread": 1.0},
+    "log loss, long (1.5)": {"metric": "log_loss"},
+    "log loss, very long (2.0)": {"metric": "log_loss", "loss_spread": 2.0},
+    "log loss, harm in 1 of 100": {"metric": "log_loss", "harmed_share": 0.01},
+    "log loss, harm in 1 of 200": {"metric": "log_loss", "harmed_share": 0.005},
+    "AUROC, 5% positives": {"metric": "auroc", "positives": 0.05, "usual_margins": 6.0},
+    "AUROC, 2% positives": {"metric": "auroc", "positives": 0.02, "usual_margins": 6.0},
+    "macro F1, a class of 2%": {"metric": "macro_f1", "usual_margins": 6.0},
+    "balanced accuracy, a class of 2%": {"metric": "balanced_accuracy", "usual_margins": 6.0},
+    "calibration error": {"metric": "calibration_error", "usual_margins": 3.0},
+}
+"""Margins are wide enough that 200 examples are not hopeless from the start."""
+EXAMPLES = (200, 500, 2000)
+SEEDS = (3, 5, 10)
+NO_FLIP = 1e-12
+"""Too small to show in a bound, and larger than nothing: then no tail is counted."""
+UNDEFINED = "undefined"
+
+
+def hard_scores(count: int, confidence: float, stream: Iterator[int]) -> str:
+    """The table, of `count` experiments a cell and true harm."""
+    rows = []
+    for (name, scores), examples, seeds in itertools.product(SCORES.items(), EXAMPLES, SEEDS):
+        design = Design(seeds=seeds, examples=examples, seed_sd=0.0, correlation=0.9, **scores)
+        none, margin = (
+            verdicts(harmed(design, harm), count, confidence, next(stream)) for harm in (0.0, 1.0)
+        )
+        rows.append(
+            (
+                name,
+                f"{design.margin:g}",
+                f"{examples}",
+                f"{seeds}",
+                rate(margin["gate", Outcome.PASS], count),
+                rate(margin["gate", Outcome.INCONCLUSIVE] + margin["gate", UNDEFINED], count),
+                rate(none["gate", Outcome.FAIL], count),
+                rate(none["gate", Outcome.PASS], count),
+                rate(margin["t alone", Outcome.PASS], count),
+                rate(none["t alone", Outcome.PASS], count),
+            )
+        )
+    header = (
+        "Scores",
+        "Margin",
+        "Examples",
+        "Seeds",
+        "gate: false pass",
+        "gate: inconclusive at the margin",
+        "gate: false fail",
+        "gate: right pass at no harm",
+        "t alone: false pass",
+        "t alone: right pass at no harm",
+    )
+    return table(header, rows)
+
+
+def verdicts(
+    design: Design, count: int, confidence: float, stream: int
+) -> Counter[tuple[str, str]]:
+    found: Counter[tuple[str, str]] = Counter()
+    generator = np.random.default_rng([stream, count])
+    for _ in range(count):
+        drawn = draw(design, generator)
+        try:
+            arms = [arm_scores(design.metric, replicates) for replicates in drawn]
+        except MetricUndefinedError:  # the rare class does not occur
+            found["gate", UNDEFINED] += 1
+            continue
+        plain = [
+            replace(arm, one_flip=arm.one_flip or NO_FLIP, counted=True, bias=0.0) for arm in arms
+        ]
+        for judge, (before, after) in (("gate", arms), ("t alone", plain)):
+            comparison = compare_scores(design.metric, design.guard, before, after)
+            found[judge, str(outcome_of(comparison, confidence))] += 1
+    return found

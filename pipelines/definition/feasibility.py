@@ -1,0 +1,81 @@
+"""Whether each arm can run: what the catalog has against it. Pure, and without the SDK."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+
+from pipelines.catalog import Asked, Finding, check
+from pipelines.workload import Arm, Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmFinding:
+    """One thing that the catalog has to say about an arm."""
+
+    arm: str
+    finding: Finding
+
+    @property
+    def sentence(self) -> str:
+        """`arms.NAME.KEY: reason; remedy`, without a full stop."""
+        return (
+            f"arms.{self.arm}.{_KEYS.get(self.finding.about, 'compiler')}: {self.finding.sentence}"
+        )
+
+    @property
+    def refused(self) -> bool:
+        """Whether the arm must not start; otherwise its owner should know."""
+        return self.finding.severity == "refusal"
+
+
+_KEYS = {
+    "instance_type": "instance_type",
+    "precision": "precision",
+}
+"""The arm's key by the field of what is asked; everything else is the compiler's."""
+
+
+class InfeasibleError(Exception):
+    """An arm cannot run. The message has a line for each reason."""
+
+
+NO_DAY = datetime.date.min
+"""Nothing is refused because of the day; only warnings depend on it."""
+
+
+def check_feasible(workload: Workload, *, region: str | None = None, local: bool = False) -> None:
+    """Raises InfeasibleError with every refusal, on SageMaker in that region or on this machine."""
+    found = findings(workload, today=NO_DAY, region=region, local=local)
+    refused = [each.sentence for each in found if each.refused]
+    if refused:
+        raise InfeasibleError("\n".join(refused))
+
+
+def findings(
+    workload: Workload, *, today: datetime.date, region: str | None = None, local: bool = False
+) -> tuple[ArmFinding, ...]:
+    """What the catalog has to say about each arm, on SageMaker in that region or on this machine.
+
+    Without a region it is not asked whether AWS has an image there. Of a local run only what is
+    refused there is told: instances and regions are not asked for.
+    """
+    return tuple(
+        ArmFinding(arm=name, finding=finding)
+        for name, arm in workload.arms.items()
+        for finding in check(asked_of(workload, arm, region=region, local=local), today)
+        if not local or finding.about == "local"
+    )
+
+
+def asked_of(
+    workload: Workload, arm: Arm, *, region: str | None = None, local: bool = False
+) -> Asked:
+    """What an arm asks for, in the catalog's words."""
+    return Asked(
+        compiler=arm.compiler,
+        instance_type=arm.instance_type or workload.compute.instance_type,
+        region=region,
+        precision=arm.precision,
+        local=local,
+    )

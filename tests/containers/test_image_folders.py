@@ -1,0 +1,187 @@
+"""What lies in the image folders: each says what it extends, and installs what it says."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from pipelines.staging import ImageFolderError, image_folders, image_tags
+
+PROJECT = Path(__file__).parents[2]
+CONTAINERS = PROJECT / "containers"
+FOLDERS = image_folders(CONTAINERS)
+HADOLINT = Path(sys.executable).with_name("hadolint")
+
+
+def requirements(path: Path) -> dict[str, Requirement]:
+    """The requirements of a file by normalised name, without options, digests and comments."""
+    lines = path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+    texts = (re.split(r"\s#|\s--hash", line)[0].strip() for line in lines)
+    found = [Requirement(text) for text in texts if text and not text.startswith("#")]
+    return {requirement.name.lower().replace("_", "-"): requirement for requirement in found}
+
+
+def pinned(path: Path) -> dict[str, str]:
+    """Version by name, of a file in which everything is pinned."""
+    versions = {}
+    for name, requirement in requirements(path).items():
+        (specifier,) = requirement.specifier
+        assert specifier.operator == "==", f"{path}: {requirement} is not pinned"
+        versions[name] = specifier.version
+    return versions
+
+
+def test_the_images_extend_what_they_are_for() -> None:
+    assert {name: image.base_uri("us-east-1") for name, image in FOLDERS.items()} == {
+        "gate": "public.ecr.aws/docker/library/python:3.12-slim-bookworm",
+        "training": (
+            "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch:2.13-cu133-amzn2023-sagemaker"
+        ),
+        "training-compiler": (
+            "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-trcomp-training:1.13.1-gpu-py39"
+        ),
+    }
+
+
+def test_a_region_without_the_base_is_refused_with_what_to_do() -> None:
+    with pytest.raises(ImageFolderError) as refused:
+        FOLDERS["training-compiler"].base_uri("cn-north-1")
+    said = str(refused.value)
+    assert (
+        "image.toml: AWS has no image pytorch-training-compiler 1.13.1 (gpu) in cn-north-1" in said
+    )
+    assert said.endswith("in infra/settings.toml, or remove the folder if nothing uses it")
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_dockerfile_has_nothing_that_hadolint_finds(name: str) -> None:
+    done = subprocess.run(
+        [HADOLINT, CONTAINERS / name / "Dockerfile"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_hadolint_finds_a_fault(tmp_path: Path) -> None:
+    """Otherwise the test above could not fail."""
+    (tmp_path / "Dockerfile").write_text("FROM python\nRUN pip install numpy\n")
+    done = subprocess.run(
+        [HADOLINT, tmp_path / "Dockerfile"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "DL3006" in done.stdout
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_the_build_sees_only_what_the_dockerfile_copies(name: str) -> None:
+    folder = CONTAINERS / name
+    copied = re.search(r"^COPY (.+) /opt/compilegate/$", (folder / "Dockerfile").read_text(), re.M)
+    assert copied is not None
+    let_in = (folder / ".dockerignore").read_text().split("*\n")[1].splitlines()
+    assert let_in == [f"!{file}" for file in copied[1].split()]
+    assert all((folder / file).is_file() for file in copied[1].split())
+
+
+def test_the_lock_of_the_gate_fulfils_its_requirements_with_digests() -> None:
+    locked = pinned(CONTAINERS / "gate" / "requirements.lock")
+    for name, requirement in requirements(CONTAINERS / "gate" / "requirements.txt").items():
+        assert requirement.specifier.contains(locked[name])
+    assert "torch" not in locked
+    entries = (CONTAINERS / "gate" / "requirements.lock").read_text().split("\n    # via")
+    assert all("--hash=sha256:" in entry for entry in entries if "==" in entry)
+
+
+def test_the_images_install_the_versions_that_the_tests_pass_with() -> None:
+    here = pinned(PROJECT / "constraints.txt")
+    for path in ("gate/requirements.lock", "training/constraints.txt"):
+        for name, version in pinned(CONTAINERS / path).items():
+            assert here[name] == version, f"{path}: {name}"
+
+
+@pytest.mark.parametrize("name", ["training", "training-compiler"])
+def test_a_training_image_leaves_the_torch_of_its_base_alone(name: str) -> None:
+    added = pinned(CONTAINERS / name / "constraints.txt")
+    wanted = requirements(CONTAINERS / name / "requirements.txt")
+    assert "torch" not in added
+    for package in added.keys() & wanted.keys():
+        assert wanted[package].specifier.contains(added[package])
+    base = FOLDERS[name].base
+    assert not isinstance(base, str)
+    version = base.version if base.version.count(".") == 2 else f"{base.version}.0"
+    assert wanted["torch"].specifier.contains(version)
+
+
+def test_an_image_is_another_one_when_its_base_is(tmp_path: Path) -> None:
+    for file in CONTAINERS.glob("gate/*"):
+        shutil.copy(file, tmp_path_of(tmp_path, "gate"))
+    before = image_tags(tmp_path)
+    assert image_tags(tmp_path, {"gate": "example.com/python:3.12"}) != before
+    assert image_tags(tmp_path, {"gate": "example.com/python:3.13"}) != image_tags(
+        tmp_path, {"gate": "example.com/python:3.12"}
+    )
+    assert re.fullmatch(r"[0-9a-f]{16}", before["gate"])
+
+
+def test_a_folder_without_a_dockerfile_is_an_environment_and_no_image(tmp_path: Path) -> None:
+    (tmp_path_of(tmp_path, "xla") / "requirements.txt").write_text("torch\n")
+    assert image_folders(tmp_path) == {}
+    assert list(image_tags(tmp_path)) == ["xla"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (None, "does not exist, and a Dockerfile lies beside it"),
+        ("base = ", "cannot be read as TOML"),
+        ("[base]\n", "base.framework: field required"),
+        ('[base]\nimage = "python"\n', "base.image: string should match pattern"),
+        (
+            '[base]\nimage = "a/b:1"\nframework = "pytorch"\n',
+            "base.framework: extra inputs are not permitted; allowed: a table [base] with image",
+        ),
+        (
+            '[base]\nframework = "pytorch"\nversion = "9.9"\n',
+            "base: the catalog has no image pytorch 9.9 (gpu); it has pytorch 2.10.0 (gpu)",
+        ),
+        ('[bases]\nimage = "a/b:1"\n', "base: field required"),
+    ],
+)
+def test_what_is_wrong_with_an_image_file_is_one_sentence(
+    tmp_path: Path, text: str | None, sentence: str
+) -> None:
+    folder = tmp_path_of(tmp_path, "mine")
+    (folder / "Dockerfile").write_text("ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\n")
+    if text is not None:
+        (folder / "image.toml").write_text(text)
+    with pytest.raises(ImageFolderError) as refused:
+        image_tags(tmp_path)
+    assert str(refused.value).startswith(str(folder / "image.toml"))
+    assert sentence in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_base_for_a_folder_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ImageFolderError, match=r"images\.base names 'gat', and"):
+        image_folders(CONTAINERS, {"gat": "a/b:1"})
+
+
+@pytest.mark.parametrize(
+    "image",
+    ["python:3.12", "localhost:5000/a/b:1", "public.ecr.aws/docker/library/python@sha256:0a"],
+)
+def test_a_base_is_named_with_a_tag_or_a_digest(tmp_path: Path, image: str) -> None:
+    folder = tmp_path_of(tmp_path, "mine")
+    (folder / "Dockerfile").write_text("ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\n")
+    (folder / "image.toml").write_text(f'[base]\nimage = "{image}"\n')
+    assert image_folders(tmp_path)["mine"].base_uri("us-east-1") == image
+
+
+def tmp_path_of(root: Path, name: str) -> Path:
+    folder = root / name
+    folder.mkdir(exist_ok=True)
+    return folder

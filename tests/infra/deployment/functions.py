@@ -1,0 +1,74 @@
+"""Delivers an event as EventBridge would: to the functions whose rules match it.
+
+A function runs as deployed: its archive from the CDK's bucket, its handler, its environment.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+from moto.events.models import EventPattern
+
+from tests.aws_server.client import REGION, AwsServer
+from tests.infra.deployment.deployed import Deployment
+
+STACK = "trial-workload-tiny"
+_CALL = """
+import importlib, json, sys
+module, _, name = sys.argv[1].rpartition(".")
+getattr(importlib.import_module(module), name)(json.loads(sys.argv[2]), None)
+"""
+
+
+def deliver(deployment: Deployment, event: dict[str, Any], folder: Path) -> None:
+    """Call the one function that hears of the event; its code is unpacked in `folder`."""
+    arns = _targets(deployment.aws, event)
+    functions = deployment.aws.client("lambda").list_functions()["Functions"]
+    (function,) = [item for item in functions if item["FunctionArn"] in arns]
+    _unpack(deployment, function["FunctionName"], folder)
+    done = subprocess.run(
+        [sys.executable, "-c", _CALL, function["Handler"], json.dumps(event)],
+        cwd=folder,
+        env={
+            **deployment.aws.environment,
+            "AWS_DEFAULT_REGION": REGION,
+            **function["Environment"]["Variables"],
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def _targets(aws: AwsServer, event: dict[str, Any]) -> set[str]:
+    """The targets of all rules that match."""
+    client = aws.client("events")
+    return {
+        target["Arn"]
+        for rule in client.list_rules()["Rules"]
+        if rule["State"] == "ENABLED"
+        and EventPattern.load(rule["EventPattern"]).matches_event(event)
+        for target in client.list_targets_by_rule(Rule=rule["Name"])["Targets"]
+    }
+
+
+def _unpack(deployment: Deployment, function: str, folder: Path) -> None:
+    client = deployment.aws.client
+    template = client("cloudformation").get_template(StackName=STACK)["TemplateBody"]
+    (code,) = [
+        resource["Properties"]["Code"]
+        for resource in template["Resources"].values()
+        if resource["Type"] == "AWS::Lambda::Function"
+        and resource["Properties"]["FunctionName"] == function
+    ]
+    bucket = deployment.outputs("CDKToolkit")["BucketName"]
+    archive = client("s3").get_object(Bucket=bucket, Key=code["S3Key"])["Body"].read()
+    with ZipFile(BytesIO(archive)) as files:
+        files.extractall(folder)

@@ -1,0 +1,34 @@
+"""Checkpoints: a job that loses its machine goes on where it was, to the very same result.
+
+Managed spot capacity may be taken back at any time. The job then starts again elsewhere, under the
+same name, with the checkpoint folder as it was::
+
+    checkpoints = Checkpoints(folder, identity, seconds_between=300, job_started=...)
+    course = checkpoints.resume(state)      # empty, where the job has no checkpoint yet
+    ...                                     # a step
+    if checkpoints.due():
+        checkpoints.save(state, course)
+    ...
+    checkpoints.finish()                    # once the evidence is written
+
+* `file`: one checkpoint as one checked file, safetensors and JSON without a line of pickle.
+* `run_state`: what has to come back for a run to go on as if nothing had been.
+* `random_generators`: the part of it that is easily forgotten.
+* `course`: what was measured so far.
+* `keeper`: when to write, and whose checkpoint may be taken.
+"""
+
+from training.checkpoints.course import Course, Return
+from training.checkpoints.file import Checkpoint, CheckpointError
+from training.checkpoints.keeper import Checkpoints, Identity
+from training.checkpoints.run_state import RunState
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointError",
+    "Checkpoints",
+    "Course",
+    "Identity",
+    "Return",
+    "RunState",
+]
