@@ -39,7 +39,8 @@ def docker() -> list[str]:
 def base(docker: list[str]) -> Iterator[str]:
     make_base(docker, BASE)
     yield BASE
-    listing = [*docker, "image", "ls", "--quiet", "--filter", "reference=compilegate-test/*"]
+    names = ("--format", "{{.Repository}}:{{.Tag}}", "--filter", "reference=compilegate-test/*")
+    listing = [*docker, "image", "ls", *names]
     made = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split()
     subprocess.run([*docker, "image", "rm", "--force", *made], check=True, capture_output=True)
 
