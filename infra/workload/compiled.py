@@ -41,6 +41,8 @@ class Recipe:
     sources: Sources
     """With the assets as stand-ins."""
     images: Sequence[str]
+    region: str | None
+    """Whose registry AWS's own images come from; None where only CloudFormation knows it."""
     network: Network | None
     name_prefix: str
 
@@ -50,7 +52,13 @@ class Recipe:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def _rest(self) -> Iterable[str]:
-        return (repr(self.sources), repr(list(self.images)), repr(self.network), self.name_prefix)
+        return (
+            repr(self.sources),
+            repr(list(self.images)),
+            repr(self.region),
+            repr(self.network),
+            self.name_prefix,
+        )
 
 
 def compiled_definition(recipe: Recipe, *, project: Path, cache: Path) -> str:
@@ -95,7 +103,10 @@ def _compile(recipe: Recipe) -> str:
     from pipelines.definition.requests import RequestError  # noqa: PLC0415
 
     deployment = standin_deployment(
-        images=recipe.images, network=recipe.network, name_prefix=recipe.name_prefix
+        images=recipe.images,
+        registry_region=recipe.region,
+        network=recipe.network,
+        name_prefix=recipe.name_prefix,
     )
     try:
         return compact(compile_definition(recipe.workload, deployment, recipe.sources))

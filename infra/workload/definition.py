@@ -48,6 +48,7 @@ def incomplete_definition(
             workload=declared.workload,
             sources=standin_sources(plan.sources),
             images=images,
+            region=region,
             network=_network(project),
             name_prefix=project.names.pipeline(""),
         ),

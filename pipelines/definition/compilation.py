@@ -16,7 +16,7 @@ from sagemaker.mlops.workflow.steps import Step
 
 from pipelines.definition.blueprint import Blueprint, blueprint_of
 from pipelines.definition.deployment import Deployment, Sources
-from pipelines.definition.images import missing_images
+from pipelines.definition.images import image_faults
 from pipelines.definition.judgement import gate_steps
 from pipelines.definition.preparation import prepare_step, prepared_uri
 from pipelines.definition.registration import decide_step
@@ -64,9 +64,9 @@ def _check_reach(workload: Workload, deployment: Deployment) -> None:
 
 
 def _check_images(workload: Workload, deployment: Deployment) -> None:
-    missing = missing_images(deployment, workload.arms)
-    if missing:
-        raise RequestError("\n".join(missing))
+    faults = image_faults(deployment, workload.arms)
+    if faults:
+        raise RequestError("\n".join(faults))
 
 
 def _steps(blueprint: Blueprint) -> list[Step]:

@@ -14,13 +14,20 @@ from pipelines.definition.compile_cache import (
     compile_cache_hyperparameters,
 )
 from pipelines.definition.images import image_of
+from pipelines.definition.observation import observation_members
 from pipelines.definition.processing import Uri
 from pipelines.definition.protection import output_key, training_network, volume_key
 from pipelines.definition.request_step import RequestStep
 from pipelines.definition.retries import job_retries
-from pipelines.definition.source_code import channel, code_channels, toolkit_parameters
+from pipelines.definition.source_code import (
+    PROGRAM,
+    channel,
+    code_channels,
+    toolkit_parameters,
+)
 from pipelines.definition.spot import spot_environment, spot_limits, spot_members
 from pipelines.definition.tags import training_tags
+from pipelines.definition.training_compiler import arm_hyperparameters
 from pipelines.workload import Arm, HubModel, Workload
 from pipelines.workload.declaration import BASELINE
 
@@ -61,6 +68,7 @@ def training_step(blueprint: Blueprint, prepared: Uri, *, arm_name: str, seed: i
         "HyperParameters": {
             **_hyperparameters(workload, arm_name, arm, seed),
             **toolkit_parameters(deployment, blueprint.sources),
+            **arm_hyperparameters(arm, PROGRAM),
         },
         # The resources are no part of the step cache's key, but a timing taken on one instance
         # type says nothing about another: naming the type here makes the cache tell them apart.
@@ -82,7 +90,7 @@ def training_step(blueprint: Blueprint, prepared: Uri, *, arm_name: str, seed: i
         },
         "ResourceConfig": {
             "InstanceType": instance_type,
-            "InstanceCount": 1,
+            "InstanceCount": arm.instance_count,
             "VolumeSizeInGB": workload.compute.volume_gb,
             # Of the declared type; an execution whose parameter names a type of the other kind
             # (with local disks, or without) does as the service says then.
@@ -96,8 +104,7 @@ def training_step(blueprint: Blueprint, prepared: Uri, *, arm_name: str, seed: i
         **spot_members(arm),
         **checkpoint_members(deployment, workload, arm_name, arm),
         **training_network(deployment),
-        # A profiler would slow the very steps that are timed.
-        "ProfilerConfig": {"DisableProfiler": True},
+        **observation_members(deployment, workload, arm),
         "Tags": training_tags(workload, arm_name, arm),
     }
     return RequestStep(

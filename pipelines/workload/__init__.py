@@ -1,6 +1,7 @@
 """The workload: one model that is trained again and again, declared in `workloads/NAME.toml`."""
 
 from pipelines.workload.arm import Arm
+from pipelines.workload.compilers import Neuron, TrainingCompiler
 from pipelines.workload.declaration import (
     Compute,
     FilesData,
@@ -22,12 +23,14 @@ __all__ = [
     "FilesData",
     "HubData",
     "HubModel",
+    "Neuron",
     "NewData",
     "RandomModel",
     "Recipe",
     "Registry",
     "ReutersData",
     "Schedule",
+    "TrainingCompiler",
     "Workload",
     "WorkloadError",
     "find_workload",

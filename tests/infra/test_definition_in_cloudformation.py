@@ -207,6 +207,7 @@ def test_another_workload_or_other_code_is_compiled_anew(tmp_path: Path) -> None
             "workload": declared.workload,
             "sources": sources,
             "images": ["training", "gate"],
+            "region": "us-east-1",
             "network": None,
             "name_prefix": "compilegate-",
             **changed,
@@ -218,10 +219,11 @@ def test_another_workload_or_other_code_is_compiled_anew(tmp_path: Path) -> None
         digest(workload=longer),
         digest(sources=replace(sources, gate_code="f")),
         digest(images=["training"]),
+        digest(region="eu-west-3"),
         digest(name_prefix="neighbour-"),
         digest(code="other code"),
     ]
-    assert len({digest(), *others}) == 6
+    assert len({digest(), *others}) == 7
     assert digest() == digest()
 
     room = tmp_path / "pipelines" / "definition"
