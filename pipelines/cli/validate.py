@@ -14,6 +14,7 @@ from pipelines.cli.project import (
     load_workload,
     project_options,
     refuse_infeasible,
+    refuse_wrong_bases,
 )
 from pipelines.definition.feasibility import findings
 from pipelines.workload import Schedule, Workload
@@ -36,6 +37,7 @@ def command(workload: str, workloads: Path, containers: Path) -> None:
     """
     declared, path = load_workload(workload, workloads)
     refuse_infeasible(declared, path)
+    refuse_wrong_bases(declared, path, containers)
     check_functions(declared, path, Project(workloads=workloads, containers=containers))
     click.echo(f"{path}: valid: {_description(declared)}")
     if declared.schedule is not None:
