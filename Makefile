@@ -55,8 +55,9 @@ $(NODE_TOOLS): package.json package-lock.json $(INSTALLED)
 synth: $(INSTALLED) $(NODE_TOOLS) ## Make the CloudFormation templates (in cdk.out)
 	@CDK_VALIDATION=false $(CDK) synth --quiet $(FLAGS)
 
+# From the templates alone: a change set would take the permission to deploy.
 diff: $(INSTALLED) $(NODE_TOOLS) ## Show what a deployment would change
-	@CDK_VALIDATION=false $(CDK) diff $(FLAGS)
+	@CDK_VALIDATION=false $(CDK) diff --method=template $(FLAGS)
 
 deploy: $(INSTALLED) $(NODE_TOOLS) ## Deploy to the account of the credentials (FLAGS="--require-approval never")
 	@$(BIN)/python -m infra.bootstrapped; \

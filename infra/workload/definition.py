@@ -54,7 +54,7 @@ def incomplete_definition(
             name_prefix=project.names.pipeline(""),
         ),
         project=ROOT,
-        cache=project.definitions,
+        folder=project.definitions,
     )
     check_size(declared.workload.name, text)
     return IncompleteDefinition(text=text, plan=plan)
