@@ -12,13 +12,21 @@ from pipelines.definition.checkpoint_folder import checkpoint_members
 from pipelines.definition.compile_cache import compile_cache_environment
 from pipelines.definition.hyperparameters import job_hyperparameters
 from pipelines.definition.images import image_of
+from pipelines.definition.neuron import neuron_environment
+from pipelines.definition.observation import observation_members
 from pipelines.definition.processing import Uri
 from pipelines.definition.protection import output_key, training_network, volume_key
 from pipelines.definition.request_step import RequestStep
 from pipelines.definition.retries import job_retries
-from pipelines.definition.source_code import channel, code_channels, toolkit_parameters
+from pipelines.definition.source_code import (
+    PROGRAM,
+    channel,
+    code_channels,
+    toolkit_parameters,
+)
 from pipelines.definition.spot import spot_environment, spot_limits, spot_members
 from pipelines.definition.tags import training_tags
+from pipelines.definition.training_compiler import arm_hyperparameters
 
 NUMBER = r"(-?(?:nan|inf)|[-+0-9.eE]+)"
 METRICS = (
@@ -57,6 +65,7 @@ def training_step(blueprint: Blueprint, prepared: Uri, *, arm_name: str, seed: i
         "HyperParameters": {
             **job_hyperparameters(workload, arm_name, arm, seed),
             **toolkit_parameters(deployment, blueprint.sources),
+            **arm_hyperparameters(arm, PROGRAM),
         },
         # The resources are no part of the step cache's key, but a timing taken on one instance
         # type says nothing about another: naming the type here makes the cache tell them apart.
@@ -67,6 +76,7 @@ def training_step(blueprint: Blueprint, prepared: Uri, *, arm_name: str, seed: i
             "PYTHONUNBUFFERED": "1",
             **compile_cache_environment(workload, arm),
             **spot_environment(workload, arm),
+            **neuron_environment(deployment, workload, arm_name, arm),
         },
         "InputDataConfig": [
             channel("prepared", prepared),
@@ -92,8 +102,7 @@ def training_step(blueprint: Blueprint, prepared: Uri, *, arm_name: str, seed: i
         **spot_members(arm),
         **checkpoint_members(deployment, workload, arm_name, arm),
         **training_network(deployment),
-        # A profiler would slow the very steps that are timed.
-        "ProfilerConfig": {"DisableProfiler": True},
+        **observation_members(deployment, workload, arm),
         "Tags": training_tags(workload, arm_name, arm),
     }
     return RequestStep(
