@@ -51,11 +51,13 @@ $(NODE_TOOLS): package.json package-lock.json $(INSTALLED)
 	  && npm ci --silent --no-audit --no-fund
 	@touch $@
 
+# The CDK's validation of every template takes longer than all else: a deployment has it.
 synth: $(INSTALLED) $(NODE_TOOLS) ## Make the CloudFormation templates (in cdk.out)
-	@$(CDK) synth --all --quiet $(FLAGS)
+	@CDK_VALIDATION=false $(CDK) synth --quiet $(FLAGS)
 
+# From the templates alone: a change set would take the permission to deploy.
 diff: $(INSTALLED) $(NODE_TOOLS) ## Show what a deployment would change
-	@$(CDK) diff --all $(FLAGS)
+	@CDK_VALIDATION=false $(CDK) diff --method=template $(FLAGS)
 
 deploy: $(INSTALLED) $(NODE_TOOLS) ## Deploy to the account of the credentials (FLAGS="--require-approval never")
 	@$(BIN)/python -m infra.bootstrapped; \
@@ -75,7 +77,7 @@ format: $(INSTALLED) ## Format the code
 
 constraints: $(INSTALLED) ## Write constraints.txt from the newest versions that pyproject.toml allows
 	@rm -rf .cache/constraints && $(PYTHON) -m venv .cache/constraints
-	@.cache/constraints/bin/python -m pip install --quiet --quiet --editable '.[dev]'
+	@.cache/constraints/bin/python -m pip install --quiet --quiet --editable '.[bench,dev]'
 	@{ sed -n '/^#/p' constraints.txt; .cache/constraints/bin/python -m pip freeze --exclude-editable \
 	  | sed 's/+cpu//'; } > .cache/constraints.txt && mv .cache/constraints.txt constraints.txt
 

@@ -4,7 +4,8 @@
 
 Each round runs three whole training jobs, as processes, one after the other on one core: the
 workload's baseline, the arm with an empty cache, and the arm with what the job before it left. The
-figures are those of the jobs' own evidence.
+figures are those of the jobs' own evidence; the last column is what the system counted as time of
+the processor, which a machine that has other work too does not blur.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import resource
 import shutil
 import subprocess
 import sys
@@ -42,8 +44,8 @@ class Bench:
     prepared: Path
     work: Path
 
-    def job(self, arm: str, archives: Path, steps: int) -> EvidenceRecord:
-        """One training job of so many steps; its evidence."""
+    def job(self, arm: str, archives: Path, steps: int) -> tuple[EvidenceRecord, float]:
+        """One training job of so many steps: its evidence, and seconds of the processor."""
         folder = Path(tempfile.mkdtemp(dir=self.work))
         (folder / "data").mkdir()
         declared, recipe, model = self.workload.arms[arm], self.workload.recipe, self.workload.model
@@ -64,8 +66,15 @@ class Bench:
             "SM_OUTPUT_DATA_DIR": str(folder / "data"),
             "COMPILEGATE_COMPILE_CACHE": str(archives),
         }
+        before = processor_seconds()
         run([str(PROJECT / "training" / "train.py"), *arguments], places)
-        return read_evidence(folder / "data" / "evidence")
+        return read_evidence(folder / "data" / "evidence"), processor_seconds() - before
+
+
+def processor_seconds() -> float:
+    """Of all processes that this one started and that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def run(arguments: list[str], places: dict[str, str]) -> None:
@@ -95,13 +104,15 @@ def prepare(workload: Workload, path: Path, work: Path) -> Path:
     return prepared
 
 
-def row(name: str, records: list[EvidenceRecord]) -> str:
+def row(name: str, jobs: list[tuple[EvidenceRecord, float]]) -> str:
     """The least of some jobs: what they took where the machine did nothing else."""
+    records = [record for record, _ in jobs]
     speeds = [record.evidence.speed for record in records]
     figures = (
         [float(record.steps.seconds[0]) for record in records if record.steps is not None],
         [record.evidence.compiler.compile_seconds for record in records],
         [speed.total_seconds for speed in speeds if speed is not None],
+        [seconds for _, seconds in jobs],
     )
     return f"{name:<10}" + "".join(f"{min(values):>14.2f}" for values in figures)
 
@@ -115,28 +126,26 @@ def main() -> None:
     options = parser.parse_args()
     path = PROJECT / "workloads" / f"{options.workload}.toml"
     workload = read_workload(path)
-    found: dict[str, list[EvidenceRecord]] = {"eager": [], "cold": [], "warm": []}
+    found: dict[str, list[tuple[EvidenceRecord, float]]] = {"eager": [], "cold": [], "warm": []}
     with tempfile.TemporaryDirectory(prefix="compile-cache-") as work:
         bench = Bench(workload, prepare(workload, path, Path(work)), Path(work))
         for _ in range(options.rounds):
             archives = Path(tempfile.mkdtemp(dir=work))
-            for name, records in found.items():
+            for name, jobs in found.items():
                 arm = BASELINE if name == "eager" else options.arm
-                records.append(bench.job(arm, archives, options.steps))
-    states = {
-        name: {item.evidence.compile_cache.state for item in records if item.evidence.compile_cache}
-        for name, records in found.items()
-    }
+                jobs.append(bench.job(arm, archives, options.steps))
+    caches = {name: [job[0].evidence.compile_cache for job in jobs] for name, jobs in found.items()}
+    states = {name: {each.state for each in of if each} for name, of in caches.items()}
     assert states == {"eager": set(), "cold": {"cold"}, "warm": {"warm"}}, states  # noqa: S101
-    sizes = [item.evidence.compile_cache.saved_bytes for item in found["cold"]]  # type: ignore[union-attr]
+    sizes = [each.saved_bytes for each in caches["cold"] if each]
     print(
         f"{workload.name}, arm {options.arm}: {platform.system()} {platform.machine()}, one core, "
         f"Python {platform.python_version()}, {options.rounds} rounds of {options.steps} steps; "
         f"the least seconds of all rounds; the archive has {max(sizes):,} bytes"
     )
-    print(f"{'':<10}{'first step':>14}{'compilation':>14}{'whole job':>14}")
-    for name, records in found.items():
-        print(row(name, records))
+    print(f"{'':<10}{'first step':>14}{'compilation':>14}{'whole job':>14}{'processor':>14}")
+    for name, jobs in found.items():
+        print(row(name, jobs))
 
 
 if __name__ == "__main__":

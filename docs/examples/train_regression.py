@@ -30,10 +30,10 @@ def main(arm: str, seed: int, output: str) -> None:
     """Train one replicate of the arm, and write its evidence below `output`."""
     began = time.perf_counter()
     data = np.random.default_rng(0)  # the same for every arm and seed
-    features = data.normal(size=(5_000, FEATURES))
-    truth = data.normal(size=FEATURES)
-    targets = features @ truth + data.normal(0.0, 0.3, len(features))
-    weights = np.random.default_rng(seed).normal(0.0, 0.1, FEATURES)
+    features = data.normal(size=(5_000, FEATURES)).astype(np.float32)
+    truth = data.normal(size=FEATURES).astype(np.float32)
+    targets = features @ truth + data.normal(0.0, 0.3, len(features)).astype(np.float32)
+    weights = np.random.default_rng(seed).normal(0.0, 0.1, FEATURES).astype(np.float32)
 
     order = np.random.default_rng([seed, 1])
     losses, seconds = [], []
@@ -88,9 +88,9 @@ def _by_example(
     features: np.ndarray, targets: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     errors = np.array([row @ weights for row in features]) - targets
-    gradient = np.zeros(len(weights))
+    gradient = np.zeros_like(weights)
     for error, row in zip(errors, features, strict=True):
-        gradient += 2.0 * error * row / len(targets)
+        gradient += 2 * error * row / len(targets)
     return errors, gradient
 
 
@@ -98,7 +98,7 @@ def _by_matrix(
     features: np.ndarray, targets: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     errors = features @ weights - targets
-    return errors, 2.0 * features.T @ errors / len(targets)
+    return errors, 2 * features.T @ errors / len(targets)
 
 
 GRADIENTS = {"loop": _by_example, "matrix": _by_matrix}

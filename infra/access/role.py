@@ -31,16 +31,19 @@ def scoped_role(
     trusted: iam.IPrincipal,
     description: str,
     statements: Sequence[Statement],
+    hours: int = 1,
 ) -> iam.IRole:
     """A role whose statements are all inline, so that it never exists without them.
 
-    What is returned cannot be given more: a construct that wants to add its own grants does not.
+    `hours` is the longest session. What is returned cannot be given more: a construct that wants to
+    add its own grants does not.
     """
     role = iam.Role(
         scope,
         id,
         assumed_by=trusted,
         description=description,
+        max_session_duration=cdk.Duration.hours(hours) if hours > 1 else None,
         inline_policies={
             "Permissions": iam.PolicyDocument.from_json(
                 {

@@ -39,6 +39,7 @@ class CiStack(cdk.Stack):
             "DeployRole",
             subject=f"repo:{github.repository}:environment:{github.environment}",
             description=f"Jobs of the environment {github.environment}: deploy and submit",
+            hours=github.session_hours,
             statements=deploy_statements(
                 arns=arns,
                 project=name,
@@ -66,7 +67,13 @@ class CiStack(cdk.Stack):
         return provider.oidc_provider_arn
 
     def _role(
-        self, id: str, *, subject: str, description: str, statements: Sequence[Statement]
+        self,
+        id: str,
+        *,
+        subject: str,
+        description: str,
+        statements: Sequence[Statement],
+        hours: int = 1,
     ) -> iam.IRole:
         """For tokens made for AWS (`aud`), of exactly these jobs of the repository (`sub`)."""
         trusted = iam.FederatedPrincipal(
@@ -75,5 +82,10 @@ class CiStack(cdk.Stack):
             "sts:AssumeRoleWithWebIdentity",
         )
         return scoped_role(
-            self, id, trusted=trusted, description=description, statements=statements
+            self,
+            id,
+            trusted=trusted,
+            description=description,
+            statements=statements,
+            hours=hours,
         )

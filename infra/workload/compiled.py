@@ -12,6 +12,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -41,6 +42,8 @@ class Recipe:
     sources: Sources
     """With the assets as stand-ins."""
     images: Sequence[str]
+    region: str | None
+    """Whose registry AWS's own images come from; None where only CloudFormation knows it."""
     network: Network | None
     name_prefix: str
 
@@ -50,15 +53,21 @@ class Recipe:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def _rest(self) -> Iterable[str]:
-        return (repr(self.sources), repr(list(self.images)), repr(self.network), self.name_prefix)
+        return (
+            repr(self.sources),
+            repr(list(self.images)),
+            repr(self.region),
+            repr(self.network),
+            self.name_prefix,
+        )
 
 
-def compiled_definition(recipe: Recipe, *, project: Path, cache: Path) -> str:
+def compiled_definition(recipe: Recipe, *, project: Path, folder: Path) -> str:
     """The definition in compact JSON, with stand-ins for what only CloudFormation knows.
 
     Raises CompilationError when a step's request is not one that the service would take.
     """
-    kept = cache / f"{recipe.digest(code_digest(project))}.json"
+    kept = folder / f"{recipe.digest(code_digest(project))}.json"
     try:
         return kept.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -67,15 +76,17 @@ def compiled_definition(recipe: Recipe, *, project: Path, cache: Path) -> str:
         return text
 
 
+@cache
 def code_digest(project: Path) -> str:
-    """Of the code that compiles, and of the packages that it calls."""
+    """Of the code that compiles and the facts that it reads, and of the packages that it calls."""
     digest = hashlib.sha256()
     for place in CODE:
         root = project / place
-        for path in [root] if root.is_file() else _files(root):
-            content = path.read_bytes()
-            digest.update(f"{path.relative_to(project)}:{len(content)}:".encode())
-            digest.update(content)
+        for path in [root] if root.is_file() else sorted(root.rglob("*")):
+            if path.is_file() and path.suffix != ".pyc":
+                content = path.read_bytes()
+                digest.update(f"{path.relative_to(project)}:{len(content)}:".encode())
+                digest.update(content)
     for package in PACKAGES:
         digest.update(f"{package}=={version(package)}\0".encode())
     return digest.hexdigest()
@@ -95,7 +106,10 @@ def _compile(recipe: Recipe) -> str:
     from pipelines.definition.requests import RequestError  # noqa: PLC0415
 
     deployment = standin_deployment(
-        images=recipe.images, network=recipe.network, name_prefix=recipe.name_prefix
+        images=recipe.images,
+        registry_region=recipe.region,
+        network=recipe.network,
+        name_prefix=recipe.name_prefix,
     )
     try:
         return compact(compile_definition(recipe.workload, deployment, recipe.sources))

@@ -20,11 +20,7 @@ from pipelines.catalog.landscape import graphless
 MAJOR_AND_MINOR = 2
 """Numbers of a version that name an image: AWS keeps one for each minor release."""
 
-INSTEAD_OF_DISTRIBUTION = {
-    "sm_dist": "leave it out, and start the training script through the launcher script",
-    "in the script": "leave it out, and use tf.distribute.MirroredStrategy in the script",
-}
-"""By what a stack takes for more than one GPU, where that is not a key of the request."""
+WITHOUT_DISTRIBUTION = "leave it out, and use tf.distribute.MirroredStrategy in the script"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +58,14 @@ class Case:
             ):
                 return image
         return None
+
+    @property
+    def distributions(self) -> tuple[str, ...]:
+        """What may spread the job over several accelerators, in the request."""
+        known = self.compiler.distributions
+        if self.stack is None:
+            return known
+        return tuple(name for name in known if name == self.stack.distribution)
 
     @property
     def accelerators(self) -> int:
@@ -193,7 +197,7 @@ def _distribution(case: Case) -> Iterator[Finding]:
         yield from _idle_accelerators(case)
         return
     if asked.distribution not in compiler.distributions:
-        allowed = " or ".join(f'"{name}"' for name in compiler.distributions) or "none"
+        allowed = " or ".join(f'"{name}"' for name in case.distributions) or "none"
         because = (
             ": SageMaker's distributed libraries and it exclude each other"
             if asked.distribution == "smdistributed"
@@ -208,16 +212,16 @@ def _distribution(case: Case) -> Iterator[Finding]:
         yield refusal(
             "distribution",
             f"the image of {stack.label} does not know the distribution {asked.distribution!r}",
-            INSTEAD_OF_DISTRIBUTION.get(stack.distribution, f'allowed: "{stack.distribution}"'),
+            f'allowed: "{stack.distribution}"' if case.distributions else WITHOUT_DISTRIBUTION,
         )
 
 
 def _idle_accelerators(case: Case) -> Iterator[Finding]:
     """Several accelerators are paid for, and one process uses one of them."""
     asked, stack = case.asked, case.stack
-    spread = stack is not None and stack.distribution in ("sm_dist", "in the script")
+    spread = stack is not None and stack.distribution == "in the script"
     if case.accelerators > 1 and asked.framework == "pytorch" and not spread:
-        allowed = " or ".join(f'"{name}"' for name in case.compiler.distributions)
+        allowed = " or ".join(f'"{name}"' for name in case.distributions)
         yield warning(
             "distribution",
             f"{asked.instance_count} x {asked.instance_type} has {case.accelerators} accelerators, "

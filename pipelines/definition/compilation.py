@@ -16,8 +16,9 @@ from sagemaker.mlops.workflow.steps import Step
 
 from pipelines.definition.blueprint import Blueprint, blueprint_of
 from pipelines.definition.deployment import Deployment, Sources
-from pipelines.definition.images import missing_images
+from pipelines.definition.images import image_faults
 from pipelines.definition.judgement import gate_steps
+from pipelines.definition.neuron import extraction_steps, isolation_faults
 from pipelines.definition.preparation import prepare_step, prepared_uri
 from pipelines.definition.registration import decide_step
 from pipelines.definition.requests import RequestError, check_requests
@@ -64,9 +65,12 @@ def _check_reach(workload: Workload, deployment: Deployment) -> None:
 
 
 def _check_images(workload: Workload, deployment: Deployment) -> None:
-    missing = missing_images(deployment, workload.arms)
-    if missing:
-        raise RequestError("\n".join(missing))
+    faults = [
+        *image_faults(deployment, workload.arms),
+        *isolation_faults(deployment, workload.arms),
+    ]
+    if faults:
+        raise RequestError("\n".join(faults))
 
 
 def _steps(blueprint: Blueprint) -> list[Step]:
@@ -80,7 +84,7 @@ def _steps(blueprint: Blueprint) -> list[Step]:
     }
     gating = gate_steps(blueprint, trained)
     decide = decide_step(blueprint, gating[-1], trained)
-    return [prepare, *trained.values(), *gating, decide]
+    return [prepare, *extraction_steps(blueprint, trained), *trained.values(), *gating, decide]
 
 
 def _offline_session(deployment: Deployment) -> PipelineSession:

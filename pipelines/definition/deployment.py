@@ -35,6 +35,8 @@ class Deployment:
     """An account's names. Inside CloudFormation they are tokens; locally they are stand-ins."""
 
     region: str
+    registry_region: str | None = None
+    """Whose registry AWS's own images come from, where `region` is only a stand-in."""
     bucket: str
     training_role_arn: str
     processing_role_arn: str

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pipelines.catalog import Asked, Finding, check
-from pipelines.workload import Arm, Workload
+from pipelines.definition.images import stack_of
+from pipelines.definition.program import program_findings
+from pipelines.workload import Arm, TrainingCompiler, Workload
+from pipelines.workload.arm import AWS_IMAGE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +38,12 @@ _KEYS = {
     "precision": "precision",
     "instance_count": "instance_count",
     "distribution": "distribution",
+    "profiler": "profiler",
+    "debugger": "debugger",
+    "extends_image": "image",
+    "debug_mode": "training_compiler.debug",
 }
-"""The arm's key by the field of what is asked; everything else is the compiler's."""
+"""The arm's key by the field of what is asked; everything else is about its compiler."""
 
 
 class InfeasibleError(Exception):
@@ -65,21 +73,38 @@ def findings(
     return tuple(
         ArmFinding(arm=name, finding=finding)
         for name, arm in workload.arms.items()
-        for finding in check(asked_of(workload, arm, region=region, local=local), today)
+        for finding in (
+            *check(asked_of(workload, arm, region=region, local=local), today),
+            *_of_the_program(arm),
+        )
         if not local or finding.about == "local"
     )
+
+
+def _of_the_program(arm: Arm) -> Iterator[Finding]:
+    stack = stack_of(arm)
+    if stack is not None:
+        yield from program_findings(stack, as_it_is=arm.image_folder == AWS_IMAGE)
 
 
 def asked_of(
     workload: Workload, arm: Arm, *, region: str | None = None, local: bool = False
 ) -> Asked:
     """What an arm asks for, in the catalog's words."""
+    stack = arm.stack
     return Asked(
         compiler=arm.compiler,
+        framework="pytorch" if stack is None else stack.framework,
+        version=None if stack is None else stack.version,
+        transformers=None if stack is None else stack.transformers,
         instance_type=arm.instance_type or workload.compute.instance_type,
+        instance_count=arm.instance_count,
         region=region,
         precision=arm.precision,
-        instance_count=arm.instance_count,
         distribution=None if arm.distribution == "none" else arm.distribution,
+        extends_image=stack is not None and arm.image_folder != AWS_IMAGE,
+        profiler=arm.profiler,
+        debugger=arm.debugger,
+        debug_mode=isinstance(stack, TrainingCompiler) and stack.debug,
         local=local,
     )

@@ -2,21 +2,80 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from pipelines.catalog.compilers import Stack, compilers
+from pipelines.catalog.images import BaseImage, UnknownImageError
 from pipelines.definition.deployment import Deployment
 from pipelines.workload import Arm
+from pipelines.workload.arm import AWS_IMAGE
+
+
+class ImageError(Exception):
+    """There is no image for an arm; one sentence without a full stop."""
 
 
 def image_of(deployment: Deployment, arm: Arm) -> str:
-    """The image's URI. `missing_images` has said before if there is none."""
+    """The URI of the image that an arm's jobs run in.
+
+    That of the project's own folder, or AWS's own image in the deployment's region. Raises
+    ImageError.
+    """
+    if arm.image_folder == AWS_IMAGE:
+        return _aws_image(deployment, arm)
+    if arm.image_folder not in deployment.images:
+        raise ImageError(
+            f"the {arm.compiler} arm runs in the image {arm.image_folder!r}, which is no folder "
+            f"of containers/, allowed: {', '.join(sorted(deployment.images))}"
+        )
     return deployment.images[arm.image_folder]
 
 
-def missing_images(deployment: Deployment, arms: dict[str, Arm]) -> list[str]:
-    """A sentence for each arm whose image the deployment does not have."""
-    there = ", ".join(sorted(deployment.images))
-    return [
-        f"arms.{name}.image: the {arm.compiler} arm runs in the image {arm.image_folder!r}, "
-        f"which is no folder of containers/, allowed: {there}"
-        for name, arm in arms.items()
-        if arm.image_folder not in deployment.images
-    ]
+def image_faults(deployment: Deployment, arms: Mapping[str, Arm]) -> list[str]:
+    """A sentence for each arm that has no image there."""
+    faults = []
+    for name, arm in arms.items():
+        try:
+            image_of(deployment, arm)
+        except ImageError as error:
+            faults.append(f"arms.{name}.image: {error}")
+    return faults
+
+
+def base_faults(arms: Mapping[str, Arm], bases: Mapping[str, BaseImage | str]) -> list[str]:
+    """A sentence for each arm whose stack is not the one that its image extends.
+
+    `bases` has what each folder of containers/ extends: an image of the catalog, or the URI of any
+    other, which is taken at its word.
+    """
+    faults = []
+    for name, arm in arms.items():
+        stack, base = stack_of(arm), bases.get(arm.image_folder)
+        if stack is not None and isinstance(base, BaseImage) and base.name != stack.image.name:
+            faults.append(
+                f"arms.{name}.image: {arm.image_folder!r} extends {base.name}, and the arm's "
+                f"stack is {stack.label}, which is in {stack.image.name}; declare the stack that "
+                "the image has, or another image"
+            )
+    return faults
+
+
+def stack_of(arm: Arm) -> Stack | None:
+    """What the catalog knows of the versions that an arm declares; None where it declares none, or
+    there are no such."""
+    declared = arm.stack
+    if declared is None:
+        return None
+    return compilers()[arm.compiler].stack(
+        declared.framework, declared.version, declared.transformers
+    )
+
+
+def _aws_image(deployment: Deployment, arm: Arm) -> str:
+    stack = stack_of(arm)
+    if stack is None:
+        raise ImageError(f"the catalog knows no image of AWS's for this {arm.compiler} arm")
+    try:
+        return stack.image.uri(deployment.registry_region or deployment.region)
+    except UnknownImageError as error:
+        raise ImageError(str(error)) from error

@@ -8,6 +8,8 @@ from typing import Any
 from pipelines.definition.deployment import Deployment, Sources, object_name
 
 CHANNEL = "code"
+PROGRAM = "training/train.py"
+"""The training program, by its path in the archive."""
 
 
 def toolkit_parameters(deployment: Deployment, sources: Sources) -> dict[str, str]:
@@ -16,7 +18,7 @@ def toolkit_parameters(deployment: Deployment, sources: Sources) -> dict[str, st
     if deployment.isolated:
         archive = f"/opt/ml/input/data/{CHANNEL}/{object_name(archive)}"
     return {
-        "sagemaker_program": json.dumps("training/train.py"),
+        "sagemaker_program": json.dumps(PROGRAM),
         "sagemaker_submit_directory": json.dumps(archive),
         "sagemaker_region": json.dumps(deployment.region),
         "sagemaker_container_log_level": "20",

@@ -41,6 +41,7 @@ def stand_ins(images: Iterable[str]) -> Mapping[str, str]:
 def standin_deployment(
     *,
     images: Iterable[str],
+    registry_region: str | None = None,
     encrypted: bool = True,
     network: Network | None = None,
     name_prefix: str = "",
@@ -48,6 +49,7 @@ def standin_deployment(
     """A deployment of stand-ins. What is known without CloudFormation is given as it is."""
     return Deployment(
         region=REGION,
+        registry_region=registry_region,
         bucket=BUCKET,
         training_role_arn=_STAND_INS["training_role_arn"],
         processing_role_arn=_STAND_INS["processing_role_arn"],

@@ -9,20 +9,24 @@ from sagemaker.mlops.workflow.steps import StepTypeEnum
 
 from pipelines.definition.blueprint import Blueprint
 from pipelines.definition.checkpoint_folder import checkpoint_members
-from pipelines.definition.compile_cache import (
-    compile_cache_environment,
-    compile_cache_hyperparameters,
-)
+from pipelines.definition.compile_cache import compile_cache_environment
+from pipelines.definition.hyperparameters import job_hyperparameters
 from pipelines.definition.images import image_of
+from pipelines.definition.neuron import neuron_environment
+from pipelines.definition.observation import observation_members
 from pipelines.definition.processing import Uri
 from pipelines.definition.protection import output_key, training_network, volume_key
 from pipelines.definition.request_step import RequestStep
 from pipelines.definition.retries import job_retries
-from pipelines.definition.source_code import channel, code_channels, toolkit_parameters
+from pipelines.definition.source_code import (
+    PROGRAM,
+    channel,
+    code_channels,
+    toolkit_parameters,
+)
 from pipelines.definition.spot import spot_environment, spot_limits, spot_members
 from pipelines.definition.tags import training_tags
-from pipelines.workload import Arm, HubModel, Workload
-from pipelines.workload.declaration import BASELINE
+from pipelines.definition.training_compiler import arm_hyperparameters
 
 NUMBER = r"(-?(?:nan|inf)|[-+0-9.eE]+)"
 METRICS = (
@@ -59,8 +63,9 @@ def training_step(blueprint: Blueprint, prepared: Uri, *, arm_name: str, seed: i
             "MetricDefinitions": [{"Name": name, "Regex": f"{name}={NUMBER}"} for name in METRICS],
         },
         "HyperParameters": {
-            **_hyperparameters(workload, arm_name, arm, seed),
+            **job_hyperparameters(workload, arm_name, arm, seed),
             **toolkit_parameters(deployment, blueprint.sources),
+            **arm_hyperparameters(arm, PROGRAM),
         },
         # The resources are no part of the step cache's key, but a timing taken on one instance
         # type says nothing about another: naming the type here makes the cache tell them apart.
@@ -71,6 +76,7 @@ def training_step(blueprint: Blueprint, prepared: Uri, *, arm_name: str, seed: i
             "PYTHONUNBUFFERED": "1",
             **compile_cache_environment(workload, arm),
             **spot_environment(workload, arm),
+            **neuron_environment(deployment, workload, arm_name, arm),
         },
         "InputDataConfig": [
             channel("prepared", prepared),
@@ -96,8 +102,7 @@ def training_step(blueprint: Blueprint, prepared: Uri, *, arm_name: str, seed: i
         **spot_members(arm),
         **checkpoint_members(deployment, workload, arm_name, arm),
         **training_network(deployment),
-        # A profiler would slow the very steps that are timed.
-        "ProfilerConfig": {"DisableProfiler": True},
+        **observation_members(deployment, workload, arm),
         "Tags": training_tags(workload, arm_name, arm),
     }
     return RequestStep(
@@ -125,74 +130,3 @@ def evidence_uri(step: RequestStep) -> Join:
             "output.tar.gz",
         ],
     )
-
-
-def _hyperparameters(workload: Workload, name: str, arm: Arm, seed: int) -> dict[str, str]:
-    return {
-        "arm": name,
-        "seed": str(seed),
-        "compiler": arm.compiler,
-        "batch_size": str(arm.batch_size),
-        "learning_rate": repr(arm.learning_rate),
-        "precision": arm.precision,
-        "epochs": str(workload.recipe.epochs),
-        "warmup_fraction": repr(workload.recipe.warmup_fraction),
-        "weight_decay": repr(workload.recipe.weight_decay),
-        "gradient_clip": repr(workload.recipe.gradient_clip),
-        "averaging": repr(workload.recipe.averaging),
-        **_model_hyperparameters(workload),
-        **compile_cache_hyperparameters(workload, arm),
-        **_parity_hyperparameters(workload, arm),
-        **_torch_compile_hyperparameters(arm),
-        **_distribution_hyperparameters(arm),
-        **_scaling_hyperparameters(arm),
-        # A candidate that cannot train is evidence against it, not an outage: the baseline still
-        # has to be released. Without a baseline there is nothing to release.
-        "on_failure": "stop" if name == BASELINE else "record",
-    }
-
-
-def _model_hyperparameters(workload: Workload) -> dict[str, str]:
-    model = workload.model
-    if isinstance(model, HubModel):
-        return {"model_id": model.id}
-    return {
-        "layers": str(model.layers),
-        "hidden_size": str(model.hidden_size),
-        "attention_heads": str(model.attention_heads),
-        "intermediate_size": str(model.intermediate_size),
-        "dropout": repr(model.dropout),
-    }
-
-
-def _torch_compile_hyperparameters(arm: Arm) -> dict[str, str]:
-    """Those that are set: a default that is spelled out would train every arm anew."""
-    names = {"mode": "compile_mode", "dynamic": "dynamic_shapes"}
-    return {
-        names.get(key, key): str(value).lower() for key, value in arm.torch_compile_keys.items()
-    }
-
-
-def _distribution_hyperparameters(arm: Arm) -> dict[str, str]:
-    """The training program starts torchrun itself, so that it is the same on every platform; the
-    toolkit's own `sagemaker_torch_distributed_enabled` would be unknown to most."""
-    if arm.distribution != "torchrun":
-        return {}
-    return {"distribution": "torchrun", "processes": str(arm.processes)}
-
-
-def _scaling_hyperparameters(arm: Arm) -> dict[str, str]:
-    """For the evidence: the learning rate itself is another hyperparameter."""
-    scaled = arm.scaled_rate
-    if scaled is None:
-        return {}
-    return {
-        "learning_rate_rule": scaled.rule,
-        "base_learning_rate": repr(scaled.base_rate),
-        "base_global_batch_size": str(scaled.base_batch),
-    }
-
-
-def _parity_hyperparameters(workload: Workload, arm: Arm) -> dict[str, str]:
-    """Only where there is something to compare: other steps then train no baseline again."""
-    return {} if arm.compiler == "eager" else {"parity_steps": str(workload.gate.parity.steps)}

@@ -33,6 +33,9 @@ FOLLOWS_FROM_INSTANCE_TYPE = frozenset(
 """Environment values that may change with the instance an arm declares; library versions may not:
 they are the image's."""
 
+FOLLOWS_FROM_WORLD_SIZE = frozenset({"threads"})
+"""Environment values that may change with the processes of an arm: they share the cores."""
+
 FOLLOWS_FROM_IMAGE = frozenset({"image", "python", "torch", "transformers", "numpy", "platform"})
 """Environment values that may change with the image an arm declares."""
 
@@ -119,6 +122,7 @@ def _consequences(baseline: ArmDeclaration, candidate: ArmDeclaration) -> dict[s
         for declared, following in (
             ("image", FOLLOWS_FROM_IMAGE),
             ("instance_type", FOLLOWS_FROM_INSTANCE_TYPE),
+            ("world_size", FOLLOWS_FROM_WORLD_SIZE),
         )
         if getattr(baseline, declared) != getattr(candidate, declared)
         for key in following

@@ -189,12 +189,14 @@ def _check_compiler(evidence: Evidence, expected: Expectation) -> Iterator[Reaso
 
 def _check_recipe(evidence: Evidence, expected: Expectation) -> Iterator[Reason]:
     declared = expected.declaration
+    recipe = {"world_size": 1, **evidence.recipe}  # of other programs: one process, if not said
     for key, wanted, code in (
+        ("world_size", declared.world_size, Code.RECIPE_WORLD_SIZE),
         ("batch_size", declared.batch_size, Code.RECIPE_BATCH_SIZE),
         ("learning_rate", declared.learning_rate, Code.RECIPE_LEARNING_RATE),
         ("precision", declared.precision, Code.RECIPE_PRECISION),
     ):
-        found = evidence.recipe.get(key)
+        found = recipe.get(key)
         if isinstance(found, bool) or found != wanted:
             yield failure(
                 code,

@@ -66,6 +66,8 @@ class GitHub(_Table):
         | None
     ) = None
     """GitHub's identity provider, where the account has it already: an account can have one."""
+    session_hours: int = Field(default=1, ge=1, le=12)
+    """The longest that a job may be the deploying role, and so follow an execution."""
 
 
 class Images(_Table):
@@ -82,11 +84,11 @@ class Storage(_Table):
     """The bucket and the key."""
 
     retain: bool = True
-    """Keep the bucket, the key and the registered models when the stacks are destroyed."""
+    """Keep bucket, key, images and registered models when the stacks are destroyed."""
     noncurrent_days: Days = 30
     """How long an overwritten or deleted object can still be brought back."""
     execution_days: Days = 365
-    """How long the outputs of an execution are kept."""
+    """How long prepared data, verdicts and checkpoints are kept; models and evidence always are."""
     log_days: LogDays = 90
 
 

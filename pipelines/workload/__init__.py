@@ -1,6 +1,7 @@
 """The workload: one model that is trained again and again, declared in `workloads/NAME.toml`."""
 
 from pipelines.workload.arm import Arm
+from pipelines.workload.compilers import Neuron, TrainingCompiler
 from pipelines.workload.declaration import (
     Compute,
     FilesData,
@@ -15,6 +16,7 @@ from pipelines.workload.declaration import (
 from pipelines.workload.errors import WorkloadError
 from pipelines.workload.reading import find_workload, read_workload
 from pipelines.workload.starts import NewData, Schedule
+from pipelines.workload.subset import select_arms
 
 __all__ = [
     "Arm",
@@ -22,14 +24,17 @@ __all__ = [
     "FilesData",
     "HubData",
     "HubModel",
+    "Neuron",
     "NewData",
     "RandomModel",
     "Recipe",
     "Registry",
     "ReutersData",
     "Schedule",
+    "TrainingCompiler",
     "Workload",
     "WorkloadError",
     "find_workload",
     "read_workload",
+    "select_arms",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pipelines.catalog.instances import instance_of
 from pipelines.catalog.tested_models import TestedBatch, default_batch_size
 from pipelines.workload.arm import UNSETTLED, Arm
 from pipelines.workload.scaling import ScaledRate
@@ -25,7 +26,7 @@ def settled_arms(
     batched = {
         name: _with_batch_size(
             name,
-            arm,
+            _with_processes(arm, arm.instance_type or instance_type),
             model_id=model_id,
             instance_type=arm.instance_type or instance_type,
             sequence_length=sequence_length,
@@ -33,6 +34,14 @@ def settled_arms(
         for name, arm in arms.items()
     }
     return {name: _with_rate(name, arm, batched[baseline]) for name, arm in batched.items()}
+
+
+def _with_processes(arm: Arm, instance_type: str) -> Arm:
+    """Of what starts one for each accelerator: as many as the instance has, if it is known."""
+    if arm.distribution in ("none", "torchrun") or "processes" in arm.model_fields_set:
+        return arm
+    instance = instance_of(instance_type)
+    return arm if instance is None else arm.with_processes(instance.accelerators)
 
 
 def _with_batch_size(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.gate.reasons import Outcome
 from pipelines.gate.verdict import Verdict
 
 PROJECT = Path(__file__).parents[2]
@@ -36,11 +37,12 @@ def test_a_script_that_predicts_numbers_is_judged_by_its_errors(tmp_path: Path) 
         for seed in (1, 2, 3):
             python(sys.executable, script, arm, str(seed), f"ev/{arm}--{seed}", folder=tmp_path)
     config = f"--config={EXAMPLES / 'regression.toml'}"
-    printed = python(*COMMAND, "gate", "ev", config, "--output=out", folder=tmp_path)
-    assert printed.startswith("Release matrix, seed 1: as good as loop")
+    python(*COMMAND, "gate", "ev", config, "--output=out", folder=tmp_path)
     verdict = Verdict.from_json((tmp_path / "out" / "verdict.json").read_bytes())
     (candidate,) = verdict.candidates
     found = {metric.metric: metric for metric in candidate.metrics}
     assert found["mse"].baseline == pytest.approx(0.09, rel=0.3)  # the noise in the targets
     assert found["mae"].baseline == pytest.approx(0.3 * (2 / 3.1416) ** 0.5, rel=0.2)
+    # How fast the two were is the machine's affair; that they are equally good is not.
+    assert {metric.outcome for metric in candidate.metrics} == {Outcome.PASS}
     assert candidate.confounds == ()

@@ -115,7 +115,10 @@ def _needed(binaries: list[Path]) -> list[Path]:
     named = re.findall(r"(?:=> )?(/[^\s:]+)(?= \(0x)", listed)
     names = sorted({Path(name) for name in named})
     # What the resolver of host names loads when it is asked, and what wheels expect of a system.
-    unlinked = ("libnss_*.so.2", "libresolv.so.2", "libstdc++.so.6", "libgcc_s.so.1")
+    unlinked = (
+        *("libnss_*.so.2", "libresolv.so.2", "libstdc++.so.6", "libgcc_s.so.1"),
+        *("libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1", "libutil.so.1"),
+    )
     folders = {name.parent for name in names}
     return [
         *names,

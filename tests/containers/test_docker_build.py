@@ -19,7 +19,11 @@ from tests.containers.stand_in_base import make_base, with_torch
 
 CONTAINERS = Path(__file__).parents[2] / "containers"
 BASE = "compilegate-test/base"
-TORCH = {"training": "2.13.0+standin", "training-compiler": "1.13.1+standin"}
+TORCH = {
+    "neuron": "2.9.0+standin",
+    "training": "2.13.0+standin",
+    "training-compiler": "1.13.1+standin",
+}
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +43,10 @@ def docker() -> list[str]:
 def base(docker: list[str]) -> Iterator[str]:
     make_base(docker, BASE)
     yield BASE
-    subprocess.run([*docker, "image", "rm", "--force", BASE], check=False, capture_output=True)
+    names = ("--format", "{{.Repository}}:{{.Tag}}", "--filter", "reference=compilegate-test/*")
+    listing = [*docker, "image", "ls", *names]
+    made = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.split()
+    subprocess.run([*docker, "image", "rm", "--force", *made], check=True, capture_output=True)
 
 
 def build(docker: list[str], folder: str, base_image: str) -> str:
@@ -62,11 +69,12 @@ def build(docker: list[str], folder: str, base_image: str) -> str:
     return image
 
 
-def run(docker: list[str], image: str, *command: str) -> str:
-    """What a command prints in a container of the image."""
+def run(docker: list[str], image: str, *command: str, path: str = "") -> str:
+    """What a command prints in a container of the image; `path` is Python's module path."""
+    options = ("--rm", "--network", "none", "--env", f"PYTHONPATH={path}")
     done = subprocess.run(
-        [*docker, "run", "--rm", "--network", "none", image, *command],
-        capture_output=True,
+        [*docker, "run", *options, image, *command],
+        stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
@@ -81,8 +89,8 @@ def test_the_gate_s_image_runs_the_gate_and_has_no_torch(
     (tmp_path / "Dockerfile").write_text(f"FROM {image}\nCOPY gate.zip /gate.zip\n")
     with_code = f"{image}-with-code"
     subprocess.run([*docker, "build", "--quiet", "--tag", with_code, str(tmp_path)], check=True)
-    job = ("env", "PYTHONPATH=/gate.zip", "python3", "-m", "pipelines.gate_job", "--help")
-    assert "--evidence" in run(docker, with_code, *job)
+    job = ("python3", "-m", "pipelines.gate_job", "--help")
+    assert "--evidence" in run(docker, with_code, *job, path="/gate.zip")
     packages = run(docker, image, "python", "-m", "pip", "list")
     assert "scipy" in packages
     assert "torch" not in packages

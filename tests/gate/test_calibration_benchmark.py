@@ -49,7 +49,7 @@ def test_large_experiments_come_out_as_the_truth_says(module, metric, seed_sd):
 )
 def test_however_the_harm_to_the_log_loss_is_spread_its_mean_is_the_one_declared(module, changed):
     simulation = module("gate_simulation")
-    design = simulation.Design("log_loss", 20, 50_000, 0.0, 0.9, harm=2.0, **changed)
+    design = simulation.Design("log_loss", 4, 50_000, 0.0, 0.9, harm=2.0, **changed)
     baseline, candidate = simulation.draw(design, np.random.default_rng(6))
     differences = np.mean(
         [after.losses - before.losses for before, after in zip(baseline, candidate, strict=True)],
@@ -62,7 +62,7 @@ def test_however_the_harm_to_the_log_loss_is_spread_its_mean_is_the_one_declared
 
 def test_large_samples_show_the_calibration_error_that_was_declared(module):
     simulation = module("gate_simulation")
-    design = simulation.Design("calibration_error", 1, 500_000, 0.0, harm=3.0)
+    design = simulation.Design("calibration_error", 1, 200_000, 0.0, harm=3.0)
     (baseline,), (candidate,) = simulation.draw(design, np.random.default_rng(7))
     assert metric_value("calibration_error", baseline) == pytest.approx(0.0, abs=0.004)
     assert metric_value("calibration_error", candidate) == pytest.approx(0.06, abs=0.004)

@@ -177,6 +177,7 @@ def test_what_scaling_and_several_processes_change_is_intended_where_they_are_de
     }
     for seed in execution.experiment.seeds:
         change_recipe(execution, "fast", seed, **recipe)
+        change_environment(execution, "fast", seed, threads=1)
     assert not any(item.intended for item in confounds(execution).values())
     declare(execution, "fast", world_size=2, scale_learning_rate="linear", learning_rate=2e-3)
     found = confounds(execution)
@@ -186,4 +187,5 @@ def test_what_scaling_and_several_processes_change_is_intended_where_they_are_de
         "learning_rate_factor": "follows from scale_learning_rate",
         "base_learning_rate": "follows from scale_learning_rate",
     }
+    assert found["threads"].why == "follows from world_size"
     assert all(item.intended for item in found.values())

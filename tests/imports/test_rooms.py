@@ -46,6 +46,7 @@ ROOMS = {
         "boto3",
         "botocore",
     },
+    "pipelines/batch_size": {"pipelines.local.atomic_files"},
     "pipelines/datasets": {"pipelines.workload", "datasets"},
     "pipelines/definition": {
         "pipelines.catalog",

@@ -157,3 +157,11 @@ def test_scaling_twice_is_scaling_once_by_the_whole(
 def test_the_defaults_of_an_arm_are_one_process_and_torch_s_own_mode() -> None:
     arm = Arm(compiler="inductor", batch_size=8, learning_rate=1e-3)
     assert (arm.world_size, arm.torch_compile_keys, arm.explanations) == (1, {}, ())
+
+
+def test_where_each_accelerator_has_a_process_the_instance_says_how_many(read: Read) -> None:
+    arm = 'compiler = "training-compiler"\nbatch_size = 8\nscale_learning_rate = "linear"\n'
+    keys = 'distribution = "pytorchxla"\ninstance_type = "ml.p3.16xlarge"\ninstance_count = 2'
+    declared = read(arm + keys).arms["other"]
+    assert (declared.world_size, declared.global_batch_size) == (16, 128)
+    assert declared.learning_rate == pytest.approx(4e-3)

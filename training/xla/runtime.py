@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import atexit
-import functools
 import importlib
 import importlib.metadata
 import os
 import tempfile
-from typing import Any, Callable, ContextManager, Iterable, Iterator, MutableMapping, Optional
+from typing import (
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    MutableMapping,
+    Optional,
+)
 
 import torch
 
@@ -152,7 +161,7 @@ def mean(value: torch.Tensor, processes: int) -> torch.Tensor:
     return reduced
 
 
-def adamw() -> Callable[..., torch.optim.Optimizer]:
+def adamw(groups: List[Dict[str, Any]], learning_rate: float) -> torch.optim.Optimizer:
     """AdamW that leaves out an update which overflowed without asking the host, and counts its
     steps on the device where it can.
 
@@ -160,11 +169,13 @@ def adamw() -> Callable[..., torch.optim.Optimizer]:
     happens to equal another number of the step, the two are one input: another graph.
     """
     try:
-        optimizer: Callable[..., torch.optim.Optimizer] = _module("torch_xla.amp.syncfree").AdamW
+        kind: Any = _module("torch_xla.amp.syncfree").AdamW
     except (ImportError, AttributeError):
-        optimizer = torch.optim.AdamW
-    on_device = hasattr(_module("torch_xla"), "sync")  # torch before 2.x does that on CUDA only
-    return functools.partial(optimizer, capturable=True) if on_device else optimizer
+        kind = torch.optim.AdamW
+    # torch before 2.x counts on CUDA devices only.
+    capturable = hasattr(_module("torch_xla"), "sync")
+    optimizer: torch.optim.Optimizer = kind(groups, lr=learning_rate, capturable=capturable)
+    return optimizer
 
 
 def autocast(dtype: torch.dtype) -> ContextManager[Any]:

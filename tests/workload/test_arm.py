@@ -1,0 +1,62 @@
+"""What an arm may say of its image, its instances and its compiler."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from pipelines.workload import Arm, Neuron, TrainingCompiler
+
+PLAIN = {"compiler": "training-compiler", "batch_size": 8, "learning_rate": 1e-3}
+
+
+def arm(**changes: object) -> Arm:
+    return Arm.model_validate({**PLAIN, **changes})
+
+
+def test_training_compiler_s_stack_is_its_newest_unless_another_is_declared() -> None:
+    assert arm().stack == TrainingCompiler(framework="pytorch", version="1.13.1")
+    older = {"version": "1.10.2", "transformers": "4.17.0", "debug": True}
+    assert arm(training_compiler=older).stack == TrainingCompiler.model_validate(older)
+    assert arm(compiler="neuron").stack == Neuron(version="2.9.0")
+    assert arm(compiler="inductor").stack is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"compiler": "inductor", "training_compiler": {}},
+            "a table training_compiler is given and compiler is 'inductor', allowed: only with "
+            "compiler = 'training-compiler'",
+        ),
+        (
+            {"neuron": {}},
+            "a table neuron is given and compiler is 'training-compiler', allowed: only with "
+            "compiler = 'neuron'",
+        ),
+        (
+            {"compiler": "eager", "image": "aws"},
+            "image is 'aws' and compiler is 'eager', allowed: only with a compiler whose images "
+            "are its own",
+        ),
+        (
+            {"distribution": "smdistributed"},
+            "found 'smdistributed', allowed: 'none', 'torchrun', 'pytorchxla' or 'sm_dist'; "
+            "SageMaker's distributed libraries and Training Compiler exclude each other",
+        ),
+        (
+            {"instance_groups": [{"instance_type": "ml.p3.2xlarge"}]},
+            "instance_groups is given, allowed: instance_type and instance_count",
+        ),
+        (
+            {"instance_count": 2},
+            "instance_count is 2 and distribution is 'none', allowed: a distribution, or one",
+        ),
+    ],
+    ids=str,
+)
+def test_what_does_not_go_together_is_refused(changes: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        arm(**changes)
+    assert sentence in str(caught.value)
