@@ -14,7 +14,7 @@ DEFAULT_STEP_GRAPHS = 4
 """Of steps that are all alike one would do. But numbers of a step that happen to be equal, such as
 its learning rate and a bias correction, are one input of its graph, and that is another graph."""
 
-TRACING = ("xla", "training-compiler")
+TRACING = ("xla", "training-compiler", "neuron")
 """The compilers that trace a step on an XLA device."""
 
 
