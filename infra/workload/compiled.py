@@ -82,11 +82,10 @@ def code_digest(project: Path) -> str:
     digest = hashlib.sha256()
     for place in CODE:
         root = project / place
-        for path in [root] if root.is_file() else sorted(root.rglob("*")):
-            if path.is_file() and path.suffix != ".pyc":
-                content = path.read_bytes()
-                digest.update(f"{path.relative_to(project)}:{len(content)}:".encode())
-                digest.update(content)
+        for path in [root] if root.is_file() else _files(root):
+            content = path.read_bytes()
+            digest.update(f"{path.relative_to(project)}:{len(content)}:".encode())
+            digest.update(content)
     for package in PACKAGES:
         digest.update(f"{package}=={version(package)}\0".encode())
     return digest.hexdigest()
