@@ -9,7 +9,8 @@ from infra.workload.compiled import Recipe, compiled_definition
 from infra.workload.substitution import check_size
 from pipelines.datasets import raw_data
 from pipelines.definition.deployment import Network
-from pipelines.definition.feasibility import check_feasible
+from pipelines.definition.feasibility import InfeasibleError, check_feasible
+from pipelines.definition.images import base_faults
 from pipelines.definition.standin import standin_deployment, standin_sources
 from pipelines.staging import StagingPlan, check_metric_functions, plan_staging
 
@@ -33,7 +34,7 @@ def incomplete_definition(
     a metric's function, CompilationError when the service would not take a step's request, and
     DefinitionSizeError when it would not take the whole.
     """
-    check_feasible(declared.workload, region=region)
+    _check_arms(project, declared, region)
     images = list(project.images)
     plan = plan_staging(
         declared.workload,
@@ -57,6 +58,14 @@ def incomplete_definition(
     )
     check_size(declared.workload.name, text)
     return IncompleteDefinition(text=text, plan=plan)
+
+
+def _check_arms(project: Project, declared: DeclaredWorkload, region: str | None) -> None:
+    check_feasible(declared.workload, region=region)
+    bases = {name: image.base for name, image in project.images.items()}
+    faults = base_faults(declared.workload.arms, bases)
+    if faults:
+        raise InfeasibleError("\n".join(f"{declared.path}: {fault}" for fault in faults))
 
 
 def _network(project: Project) -> Network | None:

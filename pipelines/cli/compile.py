@@ -12,6 +12,7 @@ from pipelines.cli.project import (
     plan_locally,
     project_options,
     refuse_infeasible,
+    refuse_wrong_bases,
 )
 from pipelines.cli.refusal import refusing
 
@@ -34,6 +35,7 @@ def command(workload: str, output: Path | None, workloads: Path, containers: Pat
     """
     declared, path = load_workload(workload, workloads)
     refuse_infeasible(declared, path)
+    refuse_wrong_bases(declared, path, containers)
     deployment, plan = plan_locally(
         declared, path, Project(workloads=workloads, containers=containers)
     )

@@ -17,7 +17,12 @@ from pipelines.aws.plan.target import target_deployment, target_sources
 from pipelines.aws.stacks import read_outputs
 from pipelines.cli.account import Account, open_account, settings_option
 from pipelines.cli.parameters import parameter_option, parameter_pairs
-from pipelines.cli.project import load_workload, project_options, refuse_infeasible
+from pipelines.cli.project import (
+    load_workload,
+    project_options,
+    refuse_infeasible,
+    refuse_wrong_bases,
+)
 from pipelines.cli.refusal import refusing
 from pipelines.datasets import DatasetError, raw_data
 from pipelines.staging import ImageFolderError, OwnCodeError, image_folders, plan_staging
@@ -78,6 +83,7 @@ def command(  # noqa: PLR0917  one argument for each option
     declared, path = load_workload(workload, workloads)
     account = open_account(settings)
     refuse_infeasible(declared, path, region=account.session.region)
+    refuse_wrong_bases(declared, path, containers, account.names.settings.images.base)
     with refusing(AwsError, DatasetError, ImageFolderError, OwnCodeError, OSError):
         deployment, sources = _target(account, declared, path, containers)
     definition = _compiled(declared, deployment, sources)

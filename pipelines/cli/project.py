@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +13,7 @@ from pipelines.cli.refusal import Refusal, refusing
 from pipelines.datasets import DatasetError, raw_data
 from pipelines.definition.deployment import Deployment, local_deployment
 from pipelines.definition.feasibility import InfeasibleError, check_feasible
+from pipelines.definition.images import base_faults
 from pipelines.staging import (
     ImageFolderError,
     MetricFunctionsError,
@@ -20,6 +21,7 @@ from pipelines.staging import (
     StagingPlan,
     check_metric_functions,
     gate_tree,
+    image_folders,
     image_tags,
     own_code,
     plan_staging,
@@ -79,6 +81,22 @@ def refuse_infeasible(
         check_feasible(workload, region=region, local=local)
     except InfeasibleError as error:
         raise Refusal("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from error
+
+
+def refuse_wrong_bases(
+    workload: Workload, path: Path, containers: Path, bases: Mapping[str, str] | None = None
+) -> None:
+    """Refuse arms whose image extends another than their stack's; without containers/, none.
+
+    `bases` names another base by folder, as the settings do.
+    """
+    if not containers.is_dir():
+        return
+    with refusing(ImageFolderError):
+        folders = image_folders(containers, bases)
+    faults = base_faults(workload.arms, {name: folder.base for name, folder in folders.items()})
+    if faults:
+        raise Refusal("\n".join(f"{path}: {fault}" for fault in faults))
 
 
 def plan_locally(

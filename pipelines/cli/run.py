@@ -24,6 +24,7 @@ from pipelines.cli.project import (
 )
 from pipelines.cli.refusal import Refusal, refusing
 from pipelines.datasets import DatasetError, cache_folder
+from pipelines.definition.feasibility import NO_DAY, findings
 from pipelines.local import (
     ImageSources,
     LocalRunError,
@@ -32,6 +33,8 @@ from pipelines.local import (
     latest_unfinished,
     run_definition,
 )
+from pipelines.workload import Workload, WorkloadError, select_arms
+from pipelines.workload.declaration import BASELINE
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,12 @@ class _Pipeline:
     help="What stands for images whose URI matches PATTERN: `here` (this Python environment), a "
     "folder with a requirements.txt, or a Python executable. May be given several times.",
 )
+@click.option(
+    "--arms",
+    metavar="NAME,NAME",
+    help="Run these arms of the workload only, the baseline among them; the report says which are "
+    "left out.",
+)
 @click.option("--no-cache", is_flag=True, help="Run every step, whatever the step cache holds.")
 @click.option(
     "--cores-per-job",
@@ -82,6 +91,7 @@ def command(  # noqa: PLR0917  one argument for each option
     execution: str | None,
     parameters: tuple[str, ...],
     images: tuple[str, ...],
+    arms: str | None,
     no_cache: bool,
     cores_per_job: int | None,
     max_parallel: int | None,
@@ -94,6 +104,7 @@ def command(  # noqa: PLR0917  one argument for each option
     \b
       compilegate run news-topics                        compile and execute a workload
       compilegate run news-topics --resume               go on after a crash or Ctrl-C
+      compilegate run news-topics --arms baseline,control   run some of its arms
       compilegate run --definition pipeline.json         execute a definition from elsewhere
       compilegate run news-topics -p ModelApprovalStatus=Approved
 
@@ -102,11 +113,13 @@ def command(  # noqa: PLR0917  one argument for each option
     before anything starts. `s3://bucket/key` is the file HOME/s3/bucket/key.
     """
     project = Project(workloads=workloads, containers=containers)
+    if resume and arms is not None:
+        raise click.UsageError("--arms: an execution that is resumed goes on with its own arms")
     if resume:
         pipeline = _Pipeline(_name(workload, definition, project), definition=None)
         execution_id = execution or _latest(pipeline.name, home)
     else:
-        pipeline = _pipeline(workload, definition, project, home)
+        pipeline = _pipeline(workload, definition, project, home, arms)
         execution_id = None
     with refusing(OSError):
         home.mkdir(parents=True, exist_ok=True)
@@ -130,11 +143,17 @@ def command(  # noqa: PLR0917  one argument for each option
 
 
 def _pipeline(
-    workload: str | None, definition: Path | None, project: Project, home: Path
+    workload: str | None,
+    definition: Path | None,
+    project: Project,
+    home: Path,
+    arms: str | None,
 ) -> _Pipeline:
     name = _name(workload, definition, project)
     if workload is not None:
-        return _compiled(workload, project, home)
+        return _compiled(workload, project, home, arms)
+    if arms is not None:
+        raise click.UsageError("--arms: found --definition beside it, allowed: with a workload")
     try:
         with click.open_file(str(definition), encoding="utf-8") as file:
             return _Pipeline(name, file.read())
@@ -152,9 +171,14 @@ def _name(workload: str | None, definition: Path | None, project: Project) -> st
     raise click.UsageError("name a workload, or give --definition FILE, and not both")
 
 
-def _compiled(workload: str, project: Project, home: Path) -> _Pipeline:
+def _compiled(workload: str, project: Project, home: Path, arms: str | None) -> _Pipeline:
     declared, path = load_workload(workload, project.workloads)
-    refuse_infeasible(declared, path, local=True)
+    if arms is not None:
+        with refusing(WorkloadError):
+            declared = select_arms(declared, [name.strip() for name in arms.split(",")])
+        if declared.left_out:
+            click.echo(f"arms left out: {', '.join(declared.left_out)}")
+    _refuse_what_cannot_run_here(declared, path)
     deployment, plan = plan_locally(declared, path, project)
     check_functions(declared, path, project)
     with refusing(DatasetError, LocalRunError, OSError):
@@ -166,6 +190,19 @@ def _compiled(workload: str, project: Project, home: Path) -> _Pipeline:
 
     with refusing(RequestError):
         return _Pipeline(declared.name, compile_definition(declared, deployment, plan.sources))
+
+
+def _refuse_what_cannot_run_here(workload: Workload, path: Path) -> None:
+    """Refuse by name, and say how to run the rest, where there is a rest."""
+    try:
+        refuse_infeasible(workload, path, local=True)
+    except Refusal as refusal:
+        elsewhere = {each.arm for each in findings(workload, today=NO_DAY, local=True)}
+        rest = [name for name in workload.arms if name not in elsewhere]
+        if BASELINE not in rest or len(rest) == 1:
+            raise
+        message = f"{refusal.message}\nto run the others here: --arms {','.join(rest)}"
+        raise Refusal(message) from refusal
 
 
 def _latest(pipeline_name: str, home: Path) -> str:

@@ -14,8 +14,11 @@ from pipelines.cli.project import (
     load_workload,
     project_options,
     refuse_infeasible,
+    refuse_wrong_bases,
 )
+from pipelines.cli.refusal import refusing
 from pipelines.definition.feasibility import findings
+from pipelines.settings import SettingsError, read_settings
 from pipelines.workload import Schedule, Workload
 from pipelines.workload.schedule import Rate, next_times, read_expression, read_time_zone
 
@@ -25,8 +28,12 @@ if TYPE_CHECKING:
 
 @click.command("validate")
 @click.argument("workload", metavar="NAME|FILE")
+@click.option(
+    "--region",
+    help="Ask also whether AWS has each image there; by default where infra/settings.toml deploys.",
+)
 @project_options
-def command(workload: str, workloads: Path, containers: Path) -> None:
+def command(workload: str, region: str | None, workloads: Path, containers: Path) -> None:
     """Check a workload file, and do nothing else.
 
     Every problem is one line that names the file, the key, what was found and what is allowed.
@@ -35,18 +42,27 @@ def command(workload: str, workloads: Path, containers: Path) -> None:
     that gets no more patches, a margin that the seeds can hardly show) is valid, and said.
     """
     declared, path = load_workload(workload, workloads)
-    refuse_infeasible(declared, path)
+    region = region or _declared_region()
+    refuse_infeasible(declared, path, region=region)
+    refuse_wrong_bases(declared, path, containers)
     check_functions(declared, path, Project(workloads=workloads, containers=containers))
     click.echo(f"{path}: valid: {_description(declared)}")
     if declared.schedule is not None:
         click.echo(f"{path}: {schedule_sentence(declared.schedule, datetime.now(UTC))}")
-    for finding in findings(declared, today=datetime.now(UTC).date()):
+    for finding in findings(declared, today=datetime.now(UTC).date(), region=region):
         click.echo(f"{path}: {finding.sentence}")
     for check in _checked_margins(declared):
         click.echo(f"{path}: gate.metrics.{check.sentence}")
 
 
 SHOWN_TIMES = 3
+SETTINGS = Path("infra") / "settings.toml"
+
+
+def _declared_region() -> str | None:
+    """Where the project in this folder is deployed; None where that is left to the credentials."""
+    with refusing(SettingsError):
+        return read_settings(SETTINGS).region
 
 
 def schedule_sentence(schedule: Schedule, now: datetime) -> str:

@@ -22,6 +22,9 @@ _FOLDER = "/opt/ml/checkpoints"
 COMPILE_CACHE = f"{_FOLDER}/compile-cache"
 CHECKPOINTS = f"{_FOLDER}/checkpoints"
 
+KEEPING = frozenset({"inductor"})
+"""Compilers whose output another process can use."""
+
 
 def checkpoint_members(
     deployment: Deployment, workload: Workload, arm_name: str, arm: Arm
@@ -39,4 +42,4 @@ def checkpoint_members(
 
 def has_compile_cache(workload: Workload, arm: Arm) -> bool:
     """Whether what the arm compiles is kept for the next job."""
-    return workload.compile_cache.enabled and arm.compiler != "eager"
+    return workload.compile_cache.enabled and arm.compiler in KEEPING

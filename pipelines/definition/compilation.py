@@ -18,6 +18,7 @@ from pipelines.definition.blueprint import Blueprint, blueprint_of
 from pipelines.definition.deployment import Deployment, Sources
 from pipelines.definition.images import image_faults
 from pipelines.definition.judgement import gate_steps
+from pipelines.definition.neuron import extraction_steps, isolation_faults
 from pipelines.definition.preparation import prepare_step, prepared_uri
 from pipelines.definition.registration import decide_step
 from pipelines.definition.requests import RequestError, check_requests
@@ -64,7 +65,10 @@ def _check_reach(workload: Workload, deployment: Deployment) -> None:
 
 
 def _check_images(workload: Workload, deployment: Deployment) -> None:
-    faults = image_faults(deployment, workload.arms)
+    faults = [
+        *image_faults(deployment, workload.arms),
+        *isolation_faults(deployment, workload.arms),
+    ]
     if faults:
         raise RequestError("\n".join(faults))
 
@@ -80,7 +84,7 @@ def _steps(blueprint: Blueprint) -> list[Step]:
     }
     gating = gate_steps(blueprint, trained)
     decide = decide_step(blueprint, gating[-1], trained)
-    return [prepare, *trained.values(), *gating, decide]
+    return [prepare, *extraction_steps(blueprint, trained), *trained.values(), *gating, decide]
 
 
 def _offline_session(deployment: Deployment) -> PipelineSession:

@@ -14,6 +14,7 @@ from pipelines.definition.compile_cache import (
     compile_cache_hyperparameters,
 )
 from pipelines.definition.images import image_of
+from pipelines.definition.neuron import neuron_environment
 from pipelines.definition.observation import observation_members
 from pipelines.definition.processing import Uri
 from pipelines.definition.protection import output_key, training_network, volume_key
@@ -79,6 +80,7 @@ def training_step(blueprint: Blueprint, prepared: Uri, *, arm_name: str, seed: i
             "PYTHONUNBUFFERED": "1",
             **compile_cache_environment(workload, arm),
             **spot_environment(workload, arm),
+            **neuron_environment(deployment, workload, arm_name, arm),
         },
         "InputDataConfig": [
             channel("prepared", prepared),

@@ -8,7 +8,8 @@ Pure but for `evidence_folders` and `experiment_file`, which read files. The pat
     agreement           records together      -> what makes them incomparable
     examination         both, of all records  -> the records that can be judged
     confounds           candidate, baseline   -> what differs beside the compiler
-    quality             columns of examples   -> comparisons       (metrics, slices, crossed)
+    quality             columns of examples   -> comparisons        (metrics, slices)
+    comparison          two arms, one metric  -> the mean difference (crossed, tails)
     noninferiority      a comparison          -> is the model as good?
     settling            an undecided one      -> how many seeds or examples would decide it
     resolution          a comparison, or plan -> could the margin be shown at all?

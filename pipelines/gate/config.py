@@ -233,6 +233,8 @@ class Experiment(_Strict):
     seeds: list[Seed] = Field(min_length=1)
     """The replicates of every arm; the first is the one whose model is released."""
     settings: GateSettings
+    left_out: list[ArmName] = []
+    """Arms that the workload declares and this execution goes without: nothing is said of them."""
 
     @property
     def candidates(self) -> tuple[str, ...]:

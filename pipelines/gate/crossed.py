@@ -213,5 +213,6 @@ def _freedom(deviations: FloatArray, imaginary: float) -> float:
     if largest == 0.0:
         return most
     scaled = np.append(deviations, imaginary) / largest  # so that fourth powers cannot underflow
-    concentration = np.sum(scaled**4) / np.sum(scaled**2) ** 2 - 1.0 / len(deviations)
+    squares = scaled * scaled  # products are far faster than powers
+    concentration = np.sum(squares * squares) / np.sum(squares) ** 2 - 1.0 / len(deviations)
     return most if concentration <= 0.0 else min(max(2.0 / float(concentration), 1.0), most)

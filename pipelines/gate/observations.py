@@ -97,6 +97,8 @@ class Observations:
     baseline: str
     arms: tuple[ArmObservation, ...]
     replicates: tuple[ReplicateObservation, ...]
+    left_out: tuple[str, ...] = ()
+    """Arms that the workload declares and this execution went without."""
     schema_version: Literal[1] = SCHEMA_VERSION
 
     def to_json(self) -> str:
@@ -146,6 +148,7 @@ def observe(
             )
             for arm, seed in experiment.replicates
         ),
+        left_out=tuple(experiment.left_out),
     )
 
 

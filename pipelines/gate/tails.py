@@ -45,7 +45,8 @@ def skewness(deviations: FloatArray) -> float:
     if largest == 0.0:
         return 0.0
     scaled = deviations / largest  # so that third powers cannot underflow
-    return float(np.mean(scaled**3) / np.mean(scaled**2) ** 1.5)
+    squares = scaled * scaled  # products are far faster than powers
+    return float(np.mean(squares * scaled) / np.mean(squares) ** 1.5)
 
 
 def examples_for(skew: float) -> int:

@@ -67,6 +67,8 @@ _LAUNCHER_FLAGS = (
     "sagemaker_torch_distributed_enabled",
 )
 
+_TRAINING_COMPILER = "sagemaker_training_compiler_enabled"
+
 JobRequest = TrainingRequest | ProcessingRequest
 Image = Environment | UnbuiltEnvironment
 
@@ -221,8 +223,17 @@ def _training_faults(job: TrainingRequest) -> Iterator[str]:
         yield "TrainingInputMode Pipe is not supported here, use File"
     if not job.entrypoint:
         for name in _LAUNCHER_FLAGS:
-            if job.hyperparameters.get(name, "false").strip('"').lower() == "true":
+            if _is_on(job, name):
                 yield f"{name} is not supported here: a local job is one process on one machine"
+        if _is_on(job, _TRAINING_COMPILER):
+            yield (
+                f"{_TRAINING_COMPILER} needs SageMaker Training Compiler, which is in AWS's "
+                "images only; run it on SageMaker"
+            )
+
+
+def _is_on(job: TrainingRequest, name: str) -> bool:
+    return job.hyperparameters.get(name, "false").strip('"').lower() == "true"
 
 
 def _machine_faults(resources: RequestReader, instance_type: str) -> Iterator[str]:

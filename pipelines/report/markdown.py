@@ -30,6 +30,9 @@ def render_markdown(verdict: Verdict, observations: Observations) -> str:
         f"Seeds {', '.join(str(seed) for seed in verdict.seeds)}; "
         f"declared confidence {verdict.confidence * 100:g}%.",
     ]
+    if observations.left_out:
+        names = ", ".join(_text(name) for name in observations.left_out)
+        blocks.append(f"Arms left out of this execution, of which nothing is said: {names}.")
     for candidate in verdict.candidates:
         blocks += _candidate(candidate)
     blocks += _baseline(verdict.baseline)

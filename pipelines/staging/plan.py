@@ -111,6 +111,7 @@ def experiment_of(workload: Workload) -> Experiment:
             for name, arm in workload.arms.items()
         },
         seeds=list(workload.seeds),
+        left_out=list(workload.left_out),
         settings=GateSettings.model_validate(workload.gate.model_dump(exclude={"code"})),
     )
 

@@ -16,6 +16,7 @@ from pipelines.workload.declaration import (
 from pipelines.workload.errors import WorkloadError
 from pipelines.workload.reading import find_workload, read_workload
 from pipelines.workload.starts import NewData, Schedule
+from pipelines.workload.subset import select_arms
 
 __all__ = [
     "Arm",
@@ -35,4 +36,5 @@ __all__ = [
     "WorkloadError",
     "find_workload",
     "read_workload",
+    "select_arms",
 ]

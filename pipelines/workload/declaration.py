@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, PrivateAttr, StringConstraints, model_validator
 
 from pipelines.gate.config import NO_ARM, GateSettings, Seed, SliceColumn
 from pipelines.workload.arm import Arm
@@ -261,6 +262,18 @@ class Workload(Table):
     compile_cache: CompileCache = CompileCache()
     schedule: Schedule | None = None
     new_data: NewData | None = None
+    _left_out: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Arms that the file declares and this workload goes without."""
+        return self._left_out
+
+    def with_arms(self, arms: Mapping[str, Arm]) -> Workload:
+        """The workload with these of its arms. `subset.select_arms` checks what makes sense."""
+        chosen = self.model_copy(update={"arms": dict(arms)})
+        chosen._left_out = tuple(name for name in self.arms if name not in arms)
+        return chosen
 
     @property
     def candidates(self) -> dict[str, Arm]:

@@ -26,6 +26,7 @@ FOUNDATION = {
     "PipelineRoleArn": f"{ROLE}-pipeline",
     "RepositoryUriTraining": f"{REGISTRY}/training",
     "RepositoryUriTrainingCompiler": f"{REGISTRY}/training-compiler",
+    "RepositoryUriNeuron": f"{REGISTRY}/neuron",
     "RepositoryUriGate": f"{REGISTRY}/gate",
     "NotificationTopicArn": f"arn:aws:sns:{REGION}:{ACCOUNT}:compilegate-notifications",
 }

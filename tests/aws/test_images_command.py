@@ -16,7 +16,7 @@ from tests.aws.command import compilegate, environment
 from tests.aws.deployed import REGISTRY, create_stack
 from tests.aws_server.client import PROJECT, AwsServer
 
-IMAGES = ("gate", "training", "training-compiler")
+IMAGES = ("gate", "neuron", "training", "training-compiler")
 
 pytestmark = pytest.mark.slow
 
@@ -77,15 +77,15 @@ def test_what_is_missing_is_built_once_and_then_there(account: AwsServer, checko
 
     built = compilegate(account, checkout, "images", "--build", "--wait")
     assert built.returncode == 0, built.stderr
-    assert "training: build compilegate-training:build002 started" in built.stdout
+    assert "training: build compilegate-training:build003 started" in built.stdout
     assert "training-compiler  succeeded after 90 s" in built.stdout
-    assert len(account.calls("StartBuild")) == 3
+    assert len(account.calls("StartBuild")) == len(IMAGES)
 
     again = compilegate(account, checkout, "images", "--build", "--wait")
     assert again.returncode == 0
     assert states(again.stdout) == dict.fromkeys(IMAGES, "built")
     assert "nothing to build" in again.stdout
-    assert len(account.calls("StartBuild")) == 3
+    assert len(account.calls("StartBuild")) == len(IMAGES)
 
 
 def test_one_image_can_be_named_and_a_build_that_goes_on_is_not_started_again(
@@ -169,7 +169,7 @@ def test_what_a_scan_found_is_in_the_list(account: AwsServer, checkout: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["nothing"], "containers has no image folder 'nothing'; it has gate, training"),
+        (["nothing"], "containers has no image folder 'nothing'; it has gate, neuron, training"),
         (["--containers", "elsewhere"], "--containers: elsewhere is not a folder"),
     ],
 )

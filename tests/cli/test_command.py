@@ -77,6 +77,25 @@ def test_an_unknown_workload_is_refused_with_what_there_is() -> None:
     assert "did you mean 'news-topics'?" in done.stderr
 
 
+def test_an_arm_that_cannot_run_here_is_refused_by_name_with_how_to_run_the_rest(
+    tmp_path: Path,
+) -> None:
+    text = (PROJECT / "workloads" / "news-topics.toml").read_text(encoding="utf-8")
+    path = tmp_path / "news-topics.toml"
+    path.write_text(
+        text.replace('"inductor"\nbatch_size = 48', '"training-compiler"\nbatch_size = 48')
+    )
+    done = compilegate("run", path, "--home", tmp_path / "home")
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        f"error: {path}: arms.larger-batch.compiler: SageMaker Training Compiler runs in AWS's "
+        "images on AWS's instances only; submit the workload to SageMaker, or take another "
+        "compiler for local runs",
+        "error: to run the others here: --arms baseline,control",
+    ]
+    assert not (tmp_path / "home").exists()
+
+
 @pytest.mark.slow
 def test_compile_prints_a_definition_or_writes_it(tmp_path: Path) -> None:
     printed = compilegate("compile", "news-topics")

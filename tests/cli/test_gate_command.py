@@ -24,6 +24,8 @@ from training.evidence import (
     write_evidence,
 )
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-c", "from pipelines.cli import main; main(prog_name='compilegate')"]
 

@@ -19,7 +19,11 @@ from tests.containers.stand_in_base import make_base, with_torch
 
 CONTAINERS = Path(__file__).parents[2] / "containers"
 BASE = "compilegate-test/base"
-TORCH = {"training": "2.13.0+standin", "training-compiler": "1.13.1+standin"}
+TORCH = {
+    "neuron": "2.9.0+standin",
+    "training": "2.13.0+standin",
+    "training-compiler": "1.13.1+standin",
+}
 
 pytestmark = pytest.mark.slow
 

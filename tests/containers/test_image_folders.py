@@ -40,6 +40,10 @@ def pinned(path: Path) -> dict[str, str]:
 def test_the_images_extend_what_they_are_for() -> None:
     assert {name: image.base_uri("us-east-1") for name, image in FOLDERS.items()} == {
         "gate": "public.ecr.aws/docker/library/python:3.12-slim-bookworm",
+        "neuron": (
+            "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-training-neuronx:"
+            "2.9.0-neuronx-py312-sdk2.29.0-ubuntu24.04"
+        ),
         "training": (
             "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch:2.13-cu133-amzn2023-sagemaker"
         ),
@@ -98,12 +102,12 @@ def test_the_lock_of_the_gate_fulfils_its_requirements_with_digests() -> None:
 
 def test_the_images_install_the_versions_that_the_tests_pass_with() -> None:
     here = pinned(PROJECT / "constraints.txt")
-    for path in ("gate/requirements.lock", "training/constraints.txt"):
+    for path in ("gate/requirements.lock", "neuron/constraints.txt", "training/constraints.txt"):
         for name, version in pinned(CONTAINERS / path).items():
             assert here[name] == version, f"{path}: {name}"
 
 
-@pytest.mark.parametrize("name", ["training", "training-compiler"])
+@pytest.mark.parametrize("name", ["neuron", "training", "training-compiler"])
 def test_a_training_image_leaves_the_torch_of_its_base_alone(name: str) -> None:
     added = pinned(CONTAINERS / name / "constraints.txt")
     wanted = requirements(CONTAINERS / name / "requirements.txt")

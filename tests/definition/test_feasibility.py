@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.catalog.images import find_image
 from pipelines.definition.feasibility import InfeasibleError, check_feasible, findings
+from pipelines.definition.images import base_faults
 from pipelines.workload import TrainingCompiler, Workload, read_workload
 
 WORKLOAD = read_workload(Path(__file__).parent / "topics.toml")
@@ -147,4 +149,18 @@ def test_what_slows_the_compiler_or_gets_no_patches_is_said_and_not_refused() ->
         "no more, and no newer one will come for SageMaker Training Compiler",
         "arms.compiled.image: AWS does not list the image of pytorch 1.13.1 among those that may "
         "be extended",
+    ]
+
+
+def test_an_image_must_extend_what_the_arm_says_it_holds() -> None:
+    newest, older = (
+        find_image("pytorch-training-compiler", version) for version in ("1.13.1", "1.12.0")
+    )
+    declared = compiled_with(image="own").arms
+    assert base_faults(declared, {"own": newest}) == []
+    assert base_faults(declared, {"own": "registry.example/built-elsewhere:1"}) == []
+    assert base_faults(declared, {"own": older}) == [
+        "arms.compiled.image: 'own' extends pytorch-trcomp-training:1.12.0-gpu-py38, and the "
+        "arm's stack is pytorch 1.13.1, which is in pytorch-trcomp-training:1.13.1-gpu-py39; "
+        "declare the stack that the image has, or another image"
     ]

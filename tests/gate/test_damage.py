@@ -200,7 +200,10 @@ def change_column(file: Path, position: float, amount: int) -> bytes:
     changed = columns[name].copy()
     match amount % 5:
         case 0:
-            columns = {key: np.delete(column, row, axis=0) for key, column in columns.items()}
+            columns = {
+                key: np.delete(column, min(row, len(column) - 1), axis=0)
+                for key, column in columns.items()
+            }
         case 1:
             columns[name] = np.concatenate([changed[:row], changed[row + 1 :]])
         case 2:

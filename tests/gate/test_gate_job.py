@@ -13,6 +13,8 @@ from pipelines.gate.observations import Observations, observe
 from pipelines.gate.reasons import Code
 from pipelines.gate.verdict import Verdict
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -61,7 +61,7 @@ def test_a_script_gets_hyperparameters_channels_and_framework_parameters(bench: 
             "epochs": "3",
             "tag": '"compiled"',
             "cache": "/opt/ml/input/data/train",
-            "sagemaker_training_compiler_enabled": "true",
+            "sagemaker_training_compiler_enabled": "false",
         },
         channels={"train": "s3://bucket/data/train"},
     )
@@ -76,7 +76,7 @@ def test_a_script_gets_hyperparameters_channels_and_framework_parameters(bench: 
     ]
     assert environ["SM_CHANNEL_TRAIN"] == channel
     assert json.loads(environ["SM_FRAMEWORK_PARAMS"]) == {
-        "sagemaker_training_compiler_enabled": True
+        "sagemaker_training_compiler_enabled": False
     }
     assert environ["PYTHONPATH"] == f"{root}/opt/ml/code"
     assert environ["SM_MODEL_DIR"] == f"{root}/opt/ml/model"

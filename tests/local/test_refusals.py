@@ -300,3 +300,21 @@ def test_metadata_and_experiment_settings_are_ignored(bench: Any, tmp_path: Path
     parsed, faults = read_definition(json.dumps({**definition, **extra}))
     assert faults == []
     assert [step.name for step in parsed.steps] == ["stop"]
+
+
+@pytest.mark.parametrize(("value", "refused"), [("true", True), ("false", False)])
+def test_training_compiler_is_refused_where_it_is_switched_on(
+    bench: Any, value: str, refused: bool
+) -> None:
+    step = bench.training("train")
+    step["Arguments"]["HyperParameters"]["sagemaker_training_compiler_enabled"] = value
+    step["Arguments"]["ResourceConfig"]["InstanceCount"] = 2  # so that nothing starts either way
+    said = [reason for reason in reasons(bench, step) if "Training Compiler" in reason]
+    assert said == (
+        [
+            "train: sagemaker_training_compiler_enabled needs SageMaker Training Compiler, which "
+            "is in AWS's images only; run it on SageMaker"
+        ]
+        if refused
+        else []
+    )

@@ -8,6 +8,8 @@ import pytest
 
 from tests.notifier.account import BUCKET, EXECUTION_CHANGED, Account
 
+pytestmark = pytest.mark.slow
+
 JOB = "arn:aws:sagemaker:us-east-1:123456789012:training-job/pipelines-abc-Train-fast-1"
 FAILED = {
     "status": "Failed",

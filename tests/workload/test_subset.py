@@ -1,0 +1,43 @@
+"""Some of a workload's arms: what is left must still be a comparison, and say what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipelines.staging.plan import experiment_of
+from pipelines.workload import WorkloadError, read_workload, select_arms
+
+WORKLOAD = read_workload(Path(__file__).parents[2] / "workloads" / "news-topics.toml")
+
+
+def test_the_chosen_arms_stay_in_their_order_and_the_others_are_named() -> None:
+    chosen = select_arms(WORKLOAD, ["control", "baseline"])
+    assert list(chosen.arms) == ["baseline", "control"]
+    assert chosen.left_out == ("larger-batch",)
+    assert experiment_of(chosen).left_out == ["larger-batch"]
+    assert select_arms(WORKLOAD, list(WORKLOAD.arms)) == WORKLOAD
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        (
+            ["baseline", "contrl"],
+            "arms: 'contrl' is not declared, allowed: baseline, control, larger-batch",
+        ),
+        (
+            ["baseline"],
+            "arms: found baseline, allowed: baseline and one or more candidates beside it",
+        ),
+        (
+            ["control"],
+            "arms: found control, allowed: baseline and one or more candidates beside it",
+        ),
+    ],
+)
+def test_what_is_no_comparison_is_refused(names: list[str], sentence: str) -> None:
+    with pytest.raises(WorkloadError) as caught:
+        select_arms(WORKLOAD, names)
+    assert caught.value.problems == (sentence,)

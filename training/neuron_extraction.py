@@ -1,0 +1,50 @@
+"""Compiles a training script's graphs ahead of its training, on Trainium.
+
+Runs the script named by `--training_script` under `neuron_parallel_compile`, which goes through its
+steps without calculating anything, and then compiles every graph that it met, side by side, into
+the cache that NEURON_COMPILE_CACHE_URL names. The other arguments are the script's own.
+
+Ahead of time is only sooner: where this fails, training compiles as it goes, and shows in its
+evidence what that took. So a failure is said here, and ends nothing.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import List, Sequence
+
+TOOL = "neuron_parallel_compile"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the tool; always 0, since nothing depends on it."""
+    command = extraction_command(arguments)
+    try:
+        status = subprocess.call(command, env={**os.environ, "PYTHONPATH": _import_path()})
+    except OSError as error:
+        print(f"{TOOL} cannot be started ({error.strerror}): training will compile as it goes")
+        return 0
+    if status != 0:
+        print(f"{TOOL} ended with exit status {status}: training will compile as it goes")
+    return 0
+
+
+def extraction_command(arguments: Sequence[str]) -> List[str]:
+    """The tool, and behind it the script with the arguments that are its own."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("--training_script", required=True)
+    known, own = parser.parse_known_args(list(arguments))
+    return [TOOL, sys.executable, known.training_script, *own]
+
+
+def _import_path() -> str:
+    """With the folder of the source archive, from which the script imports."""
+    root = str(Path(__file__).resolve().parent.parent)
+    inherited = os.environ.get("PYTHONPATH")
+    return root if not inherited else root + os.pathsep + inherited
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
