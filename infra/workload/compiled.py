@@ -43,7 +43,7 @@ class Recipe:
     """With the assets as stand-ins."""
     images: Sequence[str]
     region: str | None
-    """Whose registry AWS's own images come from; None where only CloudFormation knows it."""
+    """Whose registry AWS's own images come from; None where no arm runs in one."""
     network: Network | None
     name_prefix: str
 
