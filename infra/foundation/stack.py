@@ -11,6 +11,7 @@ from constructs import Construct
 
 from infra.access import Arns, scoped_role, service_principal
 from infra.foundation.artifacts import ArtifactBucket
+from infra.foundation.aws_images import aws_repositories
 from infra.foundation.encryption import EncryptionKey
 from infra.foundation.notifications import Notifications
 from infra.foundation.permissions import (
@@ -101,9 +102,15 @@ class FoundationStack(cdk.Stack):
             statements=training_statements(
                 replace(
                     place,
-                    repository_arns=self._repository_arns(
-                        [image for image in self.repositories if image != GATE]
-                    ),
+                    repository_arns=[
+                        *self._repository_arns(
+                            [image for image in self.repositories if image != GATE]
+                        ),
+                        *(
+                            arns.repository(repository.name, repository.account)
+                            for repository in aws_repositories(project.workloads, self.region)
+                        ),
+                    ],
                 )
             ),
         )

@@ -43,7 +43,7 @@ class Recipe:
     """With the assets as stand-ins."""
     images: Sequence[str]
     region: str | None
-    """Whose registry AWS's own images come from; None where only CloudFormation knows it."""
+    """Whose registry AWS's own images come from; None where no arm runs in one."""
     network: Network | None
     name_prefix: str
 
@@ -82,11 +82,10 @@ def code_digest(project: Path) -> str:
     digest = hashlib.sha256()
     for place in CODE:
         root = project / place
-        for path in [root] if root.is_file() else sorted(root.rglob("*")):
-            if path.is_file() and path.suffix != ".pyc":
-                content = path.read_bytes()
-                digest.update(f"{path.relative_to(project)}:{len(content)}:".encode())
-                digest.update(content)
+        for path in [root] if root.is_file() else _files(root):
+            content = path.read_bytes()
+            digest.update(f"{path.relative_to(project)}:{len(content)}:".encode())
+            digest.update(content)
     for package in PACKAGES:
         digest.update(f"{package}=={version(package)}\0".encode())
     return digest.hexdigest()

@@ -13,6 +13,7 @@ from pipelines.definition.feasibility import InfeasibleError, check_feasible
 from pipelines.definition.images import base_faults
 from pipelines.definition.standin import standin_deployment, standin_sources
 from pipelines.staging import StagingPlan, check_metric_functions, plan_staging
+from pipelines.workload.arm import AWS_IMAGE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +50,7 @@ def incomplete_definition(
             workload=declared.workload,
             sources=standin_sources(plan.sources),
             images=images,
-            region=region,
+            region=region if _runs_in_images_of_aws(declared) else None,
             network=_network(project),
             name_prefix=project.names.pipeline(""),
         ),
@@ -58,6 +59,11 @@ def incomplete_definition(
     )
     check_size(declared.workload.name, text)
     return IncompleteDefinition(text=text, plan=plan)
+
+
+def _runs_in_images_of_aws(declared: DeclaredWorkload) -> bool:
+    """Whether the text depends on the region; otherwise it is the same in all of them."""
+    return any(arm.image_folder == AWS_IMAGE for arm in declared.workload.arms.values())
 
 
 def _check_arms(project: Project, declared: DeclaredWorkload, region: str | None) -> None:

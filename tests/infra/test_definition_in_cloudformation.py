@@ -171,7 +171,7 @@ from pathlib import Path
 from infra.project import read_project
 from infra.workload.definition import incomplete_definition
 project = read_project(Path(sys.argv[1]))
-text = incomplete_definition(project, project.workloads[0]).text
+text = incomplete_definition(project, project.workloads[0], project.settings.region).text
 print(json.dumps({"sdk": "sagemaker" in sys.modules, "text": text}))
 """
 

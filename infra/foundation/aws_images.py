@@ -1,0 +1,24 @@
+"""AWS's own images that arms run in as they are: their repositories are in accounts of AWS's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from infra.project import DeclaredWorkload
+from pipelines.catalog.images import EcrRepository, ecr_repository
+from pipelines.definition.images import stack_of
+from pipelines.workload.arm import AWS_IMAGE
+
+
+def aws_repositories(workloads: Iterable[DeclaredWorkload], region: str) -> list[EcrRepository]:
+    """The repositories that training jobs pull from, in that region, each once.
+
+    Raises UnknownImageError where AWS has none.
+    """
+    found = {
+        ecr_repository(stack.image.uri(region))
+        for declared in workloads
+        for arm in declared.workload.arms.values()
+        if arm.image_folder == AWS_IMAGE and (stack := stack_of(arm)) is not None
+    }
+    return sorted((each for each in found if each is not None), key=lambda each: each.name)
