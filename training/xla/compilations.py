@@ -13,7 +13,7 @@ from training.xla import runtime
 _REPORT = re.compile(r"^Compilation Analysis: =+$", re.MULTILINE)
 _LINE = re.compile(r"^Compilation Analysis: ?(.*)$", re.MULTILINE)
 _UNEXPECTED = re.compile(
-    r"^Unexpected Execution Analysis: Python Frame Triggered Execution: \n"
+    r"^Unexpected Execution Analysis: Python Frame Triggered Execution: ?\n"
     r"Unexpected Execution Analysis: +(\S+) \((?:.*/)?([^/]+:\d+)\)$",
     re.MULTILINE,
 )
