@@ -120,7 +120,7 @@ class FoundationStack(cdk.Stack):
             trusted=trusted,
             description="Prepare, gather and gate jobs",
             statements=processing_statements(
-                replace(place, repository_arns=self._repository_arns(_processing_images(project))),
+                replace(place, repository_arns=self._repository_arns(processing_images(project))),
                 champions=[
                     declared.workload.name
                     for declared in project.workloads
@@ -172,7 +172,7 @@ def assets_bucket_name(stack: cdk.Stack) -> str:
     return f"cdk-{qualifier}-assets-{stack.account}-{stack.region}"
 
 
-def _processing_images(project: Project) -> list[str]:
+def processing_images(project: Project) -> list[str]:
     """Of the prepare jobs, the gate, and the scripts of programs of one's own."""
     programs = {
         declared.workload.program.image

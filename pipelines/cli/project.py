@@ -125,8 +125,10 @@ def plan_locally(
 
 def check_program(workload: Workload, path: Path) -> None:
     """Refuse a training program of the workload's own that cannot be taken along."""
-    with refusing(OwnCodeError, OSError):
+    try:
         training_code(workload, path.parent)
+    except (OwnCodeError, OSError) as error:
+        raise Refusal(f"{path}: {error}") from error
 
 
 def check_functions(workload: Workload, path: Path, project: Project) -> None:

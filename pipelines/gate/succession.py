@@ -163,7 +163,7 @@ def _compare(
     champion = in_the_order_of(champion, reference)
     if outputs_digest(champion) == outputs_digest(reference):
         sentence = "The new model says of every example what the registered one says."
-        judged.reasons.append(Reason(Code.CHAMPION_SAME, Outcome.INCONCLUSIVE, sentence))
+        judged.reasons.append(Reason(Code.CHAMPION_SAME, Outcome.PASS, sentence))
         return
     before = Replicates(examples=[champion] * len(sound), reported=[{}] * len(sound))
     quality = compare_arms(settings, before, {CHALLENGER: challenger}, {})[CHALLENGER]
@@ -194,6 +194,9 @@ def _wrong_with(
 
 
 def _decide(judged: _Judged, champion: Champion, seed: int) -> Decision:
+    if any(reason.code is Code.CHAMPION_SAME for reason in judged.reasons):
+        told = "The registered model stands: the new model is no other."
+        return Decision(CHAMPION, seed, told)
     if judged.outcome is Outcome.PASS:
         why = (
             "no model was registered before"
@@ -212,6 +215,4 @@ def _decide(judged: _Judged, champion: Champion, seed: int) -> Decision:
         Outcome.FAIL: "the new model failed",
         Outcome.INCONCLUSIVE: "the new model was not shown to be as good",
     }[judged.outcome]
-    if any(reason.code is Code.CHAMPION_SAME for reason in judged.reasons):
-        why = "the new model is no other"
     return Decision(CHAMPION, seed, f"The registered model stands: {why}.")

@@ -26,7 +26,7 @@ parser.add_argument("--seed", type=int)
 parser.add_argument("--offset", type=float)
 arguments, _ = parser.parse_known_args()
 rows = open(os.path.join(os.environ["SM_CHANNEL_DATA"], "train.csv")).read().split()
-chance = random.Random(arguments.seed)
+chance = random.Random(f"{arguments.compiler} {arguments.seed}")
 quality = arguments.offset + len(rows) + chance.gauss(0.0, 0.01)
 print(f"bleu = {quality:.4f}")
 faster = 1.5 if arguments.compiler == "inductor" else 1.0

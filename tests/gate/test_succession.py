@@ -12,6 +12,7 @@ from pipelines.gate.reasons import Code, Outcome
 from pipelines.gate.succession import CHALLENGER, judge_succession
 from pipelines.gate.succession_file import SuccessionExperiment
 from pipelines.gate.verdict import Verdict
+from pipelines.report import notice_of
 from pipelines.succession_job import main
 from training.evidence import EvidenceError, examples_digest, write_evidence, write_examples
 
@@ -59,6 +60,10 @@ def test_where_the_new_model_is_worse_the_registered_one_stands(new_execution):
     assert verdict.decision.arm == "champion"
     assert verdict.decision.sentence == "The registered model stands: the new model failed."
     assert Code.QUALITY_WORSE in codes(verdict)
+    notice = notice_of(verdict)
+    assert notice.send
+    assert "the registered model stands, and the next execution tries again" in notice.message
+    assert "batch_size" not in notice.message
 
 
 def test_where_the_examples_cannot_show_it_the_registered_one_stands(new_execution):
@@ -82,6 +87,7 @@ def test_the_same_model_again_is_not_registered_twice(new_execution):
     succession.champion = succession.records[CHALLENGER, 1].examples
     verdict = succession.judge()
     assert (verdict.decision.arm, codes(verdict)) == ("champion", {Code.CHAMPION_SAME})
+    assert not notice_of(verdict).send  # nobody has to hear every night that nothing changed
 
 
 def test_the_order_of_the_champions_rows_does_not_matter(new_execution):
