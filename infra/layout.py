@@ -22,6 +22,11 @@ def executions_prefix(workload: str) -> str:
     return f"{PREFIX}/workloads/{workload}/executions/"
 
 
+def registered_prefix(workload: str) -> str:
+    """What processing jobs of a workload with a champion keep: the model that was registered."""
+    return f"{PREFIX}/workloads/{workload}/registered/"
+
+
 def data_prefix() -> str:
     """Raw data, staged before an execution."""
     return f"{PREFIX}/data/"

@@ -129,7 +129,7 @@ def read_job(arguments: Sequence[str] | None) -> Job:
 
 
 def _expected_jobs(expectations: Sequence[str], experiment: Experiment) -> dict[Replicate, str]:
-    jobs = dict(_expected_job(expectation) for expectation in expectations)
+    jobs = dict(read_expectation(expectation) for expectation in expectations)
     for arm, seed in experiment.replicates:
         if (arm, seed) not in jobs:
             raise GateJobError(f"--expect names no job for {arm}:{seed}, which gate.json declares")
@@ -139,7 +139,8 @@ def _expected_jobs(expectations: Sequence[str], experiment: Experiment) -> dict[
     return jobs
 
 
-def _expected_job(expectation: str) -> tuple[Replicate, str]:
+def read_expectation(expectation: str) -> tuple[Replicate, str]:
+    """`ARM:SEED:JOBNAME`. Raises GateJobError."""
     arm, _, rest = expectation.partition(":")
     seed, _, name = rest.partition(":")
     if not (seed.isdecimal() and name):

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from infra.access import Arns, Statement
-from infra.layout import PREFIX, checkpoints_prefix, executions_prefix, training_prefix
+from infra.layout import (
+    PREFIX,
+    checkpoints_prefix,
+    executions_prefix,
+    registered_prefix,
+    training_prefix,
+)
 
 ANY = "*"
 NO_RESOURCE = "The action knows no resources"
@@ -39,14 +45,17 @@ def training_statements(place: Place) -> list[Statement]:
     ]
 
 
-def processing_statements(place: Place, deliveries: Sequence[str]) -> list[Statement]:
+def processing_statements(
+    place: Place, *, deliveries: Sequence[str], champions: Sequence[str]
+) -> list[Statement]:
     """A prepare, gather or gate job: reads code, raw data and evidence, writes to its execution.
 
-    `deliveries` are the prefixes of keys that raw data is delivered under.
+    `deliveries` are the prefixes of keys that raw data is delivered under, `champions` the
+    workloads whose registered model is kept.
     """
     return [
         _read(place, [f"{PREFIX}/*", *(f"{prefix}*" for prefix in deliveries)]),
-        _write(place, [executions_prefix("*")]),
+        _write(place, [executions_prefix("*"), *map(registered_prefix, champions)]),
         *_job_statements(place, "ProcessingJobs"),
     ]
 

@@ -120,7 +120,12 @@ class FoundationStack(cdk.Stack):
             trusted=trusted,
             description="Prepare, gather and gate jobs",
             statements=processing_statements(
-                replace(place, repository_arns=self._repository_arns([PREPARE, GATE])),
+                replace(place, repository_arns=self._repository_arns(processing_images(project))),
+                champions=[
+                    declared.workload.name
+                    for declared in project.workloads
+                    if declared.workload.champion is not None
+                ],
                 deliveries=[
                     declared.workload.new_data.prefix
                     for declared in project.workloads
@@ -165,3 +170,13 @@ def assets_bucket_name(stack: cdk.Stack) -> str:
     """The bucket that `cdk bootstrap` made in the stack's account and region."""
     qualifier = stack.synthesizer.bootstrap_qualifier
     return f"cdk-{qualifier}-assets-{stack.account}-{stack.region}"
+
+
+def processing_images(project: Project) -> list[str]:
+    """Of the prepare jobs, the gate, and the scripts of programs of one's own."""
+    programs = {
+        declared.workload.program.image
+        for declared in project.workloads
+        if declared.workload.program is not None
+    }
+    return [PREPARE, GATE, *sorted((programs - {PREPARE, GATE}) & project.images.keys())]

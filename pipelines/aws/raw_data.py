@@ -14,9 +14,6 @@ from pipelines.aws.session import AwsSession
 from pipelines.datasets import RawData
 from pipelines.datasets.raw_data import Announce
 
-FILES = frozenset({"train", "validation"})
-"""What raw data consists of, by the names' first parts."""
-
 
 def stage_raw_data(
     session: AwsSession, data: RawData, uri: str, cache: Path, announce: Announce
@@ -27,7 +24,7 @@ def stage_raw_data(
     """
     client = session.client("s3")
     present = _present(client, uri)
-    if {name.partition(".")[0] for name in present} >= FILES:
+    if {name.partition(".")[0] for name in present} >= data.parts:
         return False
     store = S3ObjectStore(client)
     for name, path in data.fetch(cache, announce).items():

@@ -15,7 +15,7 @@ from pipelines.cli.project import load_workload, workloads_option
 from pipelines.cli.refusal import Refusal, refusing
 from pipelines.definition.feasibility import NO_DAY, findings
 from pipelines.definition.hyperparameters import job_hyperparameters
-from pipelines.workload import Arm, RandomModel, Workload
+from pipelines.workload import Arm, RandomModel, TextClassification, Workload
 
 STEPS = 3
 """The optimizer has its state after the first, and a compiler is done after the second."""
@@ -117,17 +117,20 @@ def _arm(declared: Workload, path: Path, name: str) -> Arm:
 
 
 def _shapes(declared: Workload, name: str, arm: Arm, memory_limit: int | None) -> Shapes:
-    hyperparameters = job_hyperparameters(declared, name, arm, declared.seeds[0])
+    kind = declared.kind
+    if not isinstance(kind, TextClassification):
+        raise Refusal(
+            "program: trials take the built-in program's steps, and this workload has its own"
+        )
+    hyperparameters = job_hyperparameters(declared, kind, name, arm, declared.seeds[0])
     return Shapes(
         hyperparameters={
             key: value
             for key, value in hyperparameters.items()
             if key not in ("distribution", "processes")
         },
-        sequence_length=declared.data.sequence_length,
-        vocabulary=(
-            declared.data.vocabulary if isinstance(declared.model, RandomModel) else FEW_TOKENS
-        ),
+        sequence_length=kind.data.sequence_length,
+        vocabulary=(kind.data.vocabulary if isinstance(kind.model, RandomModel) else FEW_TOKENS),
         steps=STEPS,
         memory_limit=memory_limit,
     )

@@ -1,7 +1,8 @@
 """What the command's exit status means. Scripts and CI may rely on these."""
 
 DECIDED = 0
-"""Done. For an execution: a model was decided on and registered, compiled or baseline."""
+"""Done. For an execution: a model was decided on and registered, compiled or baseline; or the one
+that was registered before stands, where a workload has a champion."""
 
 INTERNAL = 1
 """A defect in this program: the message is a traceback, and we want to hear of it."""
@@ -23,7 +24,7 @@ INTERRUPTED = 130
 goes on, unless it was stopped itself."""
 
 TABLE = (
-    (DECIDED, "done; an execution ended with a registered model"),
+    (DECIDED, "done; an execution ended with a registered model, new or standing"),
     (INTERNAL, "a defect in this program"),
     (REFUSED, "the input was refused before anything started"),
     (STEP_FAILED, "a step of the execution, or the build of an image, failed"),

@@ -28,11 +28,11 @@ KEPT = (REPORT, REPORT_MARKDOWN, "verdict.json")
 def show_outcome(result: ExecutionResult, home: Path) -> int:
     """Print what came out of the execution; returns the exit status that says it."""
     verdict = verdict_folder(result, home)
+    if verdict is None or not (verdict / REPORT).is_file():
+        write_reports(_facts(result), result.folder)
     if verdict is not None:
         show_verdict(verdict)
         _keep_reports(verdict, result.folder)
-    if verdict is None or not (verdict / REPORT).is_file():
-        write_reports(_facts(result), result.folder)
     click.echo(f"\nreport: {result.folder / REPORT}")
     for model in _registered(result, home):
         click.echo(f"model:  {model}")

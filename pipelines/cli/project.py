@@ -25,6 +25,7 @@ from pipelines.staging import (
     image_tags,
     own_code,
     plan_staging,
+    training_code,
 )
 from pipelines.workload import Workload, WorkloadError, find_workload, read_workload
 
@@ -110,7 +111,8 @@ def plan_locally(
         )
     with refusing(ImageFolderError):
         deployment = local_deployment(image_tags(project.containers))
-    missing = {"training", "gate"} - deployment.images.keys()
+    needed = {"training" if workload.program is None else workload.program.image, "gate"}
+    missing = needed - deployment.images.keys()
     if missing:
         raise click.UsageError(
             f"--containers: {project.containers} has no image folder "
@@ -119,6 +121,14 @@ def plan_locally(
     with refusing(DatasetError, OwnCodeError, OSError):
         data = raw_data(workload.data, path.parent)
         return deployment, plan_staging(workload, deployment, data, path.parent)
+
+
+def check_program(workload: Workload, path: Path) -> None:
+    """Refuse a training program of the workload's own that cannot be taken along."""
+    try:
+        training_code(workload, path.parent)
+    except (OwnCodeError, OSError) as error:
+        raise Refusal(f"{path}: {error}") from error
 
 
 def check_functions(workload: Workload, path: Path, project: Project) -> None:

@@ -11,6 +11,7 @@ import click
 from pipelines.cli.project import (
     Project,
     check_functions,
+    check_program,
     load_workload,
     project_options,
     refuse_infeasible,
@@ -45,6 +46,7 @@ def command(workload: str, region: str | None, workloads: Path, containers: Path
     region = region or _declared_region()
     refuse_infeasible(declared, path, region=region)
     refuse_wrong_bases(declared, path, containers)
+    check_program(declared, path)
     check_functions(declared, path, Project(workloads=workloads, containers=containers))
     click.echo(f"{path}: valid: {_description(declared)}")
     if declared.schedule is not None:
@@ -83,6 +85,8 @@ def schedule_sentence(schedule: Schedule, now: datetime) -> str:
 
 
 def _description(workload: Workload) -> str:
+    if workload.champion is not None:
+        return f"a new model against the registered one; {len(workload.seeds)} training jobs"
     arms = ", ".join(f"{name} ({arm.compiler})" for name, arm in workload.arms.items())
     jobs = len(workload.arms) * len(workload.seeds)
     return f"{len(workload.arms)} arms, {arms}; {len(workload.seeds)} seeds; {jobs} training jobs"

@@ -7,7 +7,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipelines.datasets.raw_data import Announce, DatasetError, identity_of
+from pipelines.datasets.raw_data import TWO_SPLITS, Announce, DatasetError, identity_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,10 @@ class HubDataset:
             self.train_split,
             self.validation_split,
         )
+
+    @property
+    def parts(self) -> frozenset[str]:
+        return TWO_SPLITS
 
     def fetch(self, cache: Path, announce: Announce) -> dict[str, Path]:
         folder = cache / "hub" / self.identity

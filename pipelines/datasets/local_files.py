@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipelines.datasets.raw_data import Announce, DatasetError, identity_of, sha256_of
+from pipelines.datasets.raw_data import TWO_SPLITS, Announce, DatasetError, identity_of, sha256_of
 
 
 class LocalFiles:
@@ -22,6 +22,10 @@ class LocalFiles:
     @property
     def identity(self) -> str:
         return identity_of(*(sha256_of(path) for path in self._files.values()))
+
+    @property
+    def parts(self) -> frozenset[str]:
+        return TWO_SPLITS
 
     def fetch(self, cache: Path, announce: Announce) -> dict[str, Path]:
         return {f"{key}{path.suffix}": path for key, path in self._files.items()}

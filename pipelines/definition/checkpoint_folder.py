@@ -41,5 +41,5 @@ def checkpoint_members(
 
 
 def has_compile_cache(workload: Workload, arm: Arm) -> bool:
-    """Whether what the arm compiles is kept for the next job."""
-    return workload.compile_cache.enabled and arm.compiler in KEEPING
+    """Whether what the arm compiles is kept for the next job; by the built-in program alone."""
+    return workload.program is None and workload.compile_cache.enabled and arm.compiler in KEEPING

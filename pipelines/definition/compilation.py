@@ -15,15 +15,13 @@ from sagemaker.mlops.workflow.pipeline import Pipeline
 from sagemaker.mlops.workflow.steps import Step
 
 from pipelines.definition.blueprint import Blueprint, blueprint_of
+from pipelines.definition.comparison import comparison_steps
 from pipelines.definition.deployment import Deployment, Sources
-from pipelines.definition.images import image_faults
-from pipelines.definition.judgement import gate_steps
-from pipelines.definition.neuron import extraction_steps, isolation_faults
-from pipelines.definition.preparation import prepare_step, prepared_uri
-from pipelines.definition.registration import decide_step
+from pipelines.definition.images import image_faults, program_faults
+from pipelines.definition.neuron import isolation_faults
 from pipelines.definition.requests import RequestError, check_requests
-from pipelines.definition.training import training_step
-from pipelines.workload import HubModel, Workload
+from pipelines.definition.succession import succession_steps
+from pipelines.workload import HubModel, Succession, Workload
 
 
 def compile_definition(workload: Workload, deployment: Deployment, sources: Sources) -> str:
@@ -67,6 +65,7 @@ def _check_reach(workload: Workload, deployment: Deployment) -> None:
 def _check_images(workload: Workload, deployment: Deployment) -> None:
     faults = [
         *image_faults(deployment, workload.arms),
+        *program_faults(deployment, workload.program),
         *isolation_faults(deployment, workload.arms),
     ]
     if faults:
@@ -74,17 +73,10 @@ def _check_images(workload: Workload, deployment: Deployment) -> None:
 
 
 def _steps(blueprint: Blueprint) -> list[Step]:
-    prepare = prepare_step(blueprint)
-    # Seed by seed, not arm by arm: where jobs run one after the other, a machine that slows down
-    # over time then slows all arms alike.
-    trained = {
-        (arm, seed): training_step(blueprint, prepared_uri(prepare), arm_name=arm, seed=seed)
-        for seed in blueprint.workload.seeds
-        for arm in blueprint.workload.arms
-    }
-    gating = gate_steps(blueprint, trained)
-    decide = decide_step(blueprint, gating[-1], trained)
-    return [prepare, *extraction_steps(blueprint, trained), *trained.values(), *gating, decide]
+    kind = blueprint.workload.kind
+    if isinstance(kind, Succession):
+        return succession_steps(blueprint, kind)
+    return comparison_steps(blueprint, kind)
 
 
 def _offline_session(deployment: Deployment) -> PipelineSession:

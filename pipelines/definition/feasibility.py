@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pipelines.catalog import Asked, Finding, check
 from pipelines.definition.images import stack_of
 from pipelines.definition.program import program_findings
-from pipelines.workload import Arm, TrainingCompiler, Workload
+from pipelines.workload import Arm, TextClassification, TrainingCompiler, Workload
 from pipelines.workload.arm import AWS_IMAGE
 
 
@@ -75,15 +75,16 @@ def findings(
         for name, arm in workload.arms.items()
         for finding in (
             *check(asked_of(workload, arm, region=region, local=local), today),
-            *_of_the_program(arm),
+            *_of_the_program(workload, arm),
         )
         if not local or finding.about == "local"
     )
 
 
-def _of_the_program(arm: Arm) -> Iterator[Finding]:
+def _of_the_program(workload: Workload, arm: Arm) -> Iterator[Finding]:
+    """Of the project's own one; what a workload's own program needs, nobody else knows."""
     stack = stack_of(arm)
-    if stack is not None:
+    if stack is not None and isinstance(workload.kind, TextClassification):
         yield from program_findings(stack, as_it_is=arm.image_folder == AWS_IMAGE)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pipelines.definition.compile_cache import compile_cache_hyperparameters
-from pipelines.workload import Arm, HubModel, Workload
-from pipelines.workload.declaration import BASELINE
+from pipelines.workload import Arm, HubModel, TextClassification, Workload
+from pipelines.workload.declaration import BASELINE, Model
 
 
-def job_hyperparameters(workload: Workload, name: str, arm: Arm, seed: int) -> dict[str, str]:
+def job_hyperparameters(
+    workload: Workload, kind: TextClassification, name: str, arm: Arm, seed: int
+) -> dict[str, str]:
     """Of the job that trains an arm with a seed, as text, without those of SageMaker's toolkit."""
     return {
         "arm": name,
@@ -16,12 +18,12 @@ def job_hyperparameters(workload: Workload, name: str, arm: Arm, seed: int) -> d
         "batch_size": str(arm.batch_size),
         "learning_rate": repr(arm.learning_rate),
         "precision": arm.precision,
-        "epochs": str(workload.recipe.epochs),
-        "warmup_fraction": repr(workload.recipe.warmup_fraction),
-        "weight_decay": repr(workload.recipe.weight_decay),
-        "gradient_clip": repr(workload.recipe.gradient_clip),
-        "averaging": repr(workload.recipe.averaging),
-        **_model_hyperparameters(workload),
+        "epochs": str(kind.recipe.epochs),
+        "warmup_fraction": repr(kind.recipe.warmup_fraction),
+        "weight_decay": repr(kind.recipe.weight_decay),
+        "gradient_clip": repr(kind.recipe.gradient_clip),
+        "averaging": repr(kind.recipe.averaging),
+        **_model_hyperparameters(kind.model),
         **compile_cache_hyperparameters(workload, arm),
         **_parity_hyperparameters(workload, arm),
         **_torch_compile_hyperparameters(arm),
@@ -34,8 +36,7 @@ def job_hyperparameters(workload: Workload, name: str, arm: Arm, seed: int) -> d
     }
 
 
-def _model_hyperparameters(workload: Workload) -> dict[str, str]:
-    model = workload.model
+def _model_hyperparameters(model: Model) -> dict[str, str]:
     if isinstance(model, HubModel):
         return {"model_id": model.id}
     return {

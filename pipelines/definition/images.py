@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pipelines.catalog.compilers import Stack, compilers
 from pipelines.catalog.images import BaseImage, UnknownImageError
 from pipelines.definition.deployment import Deployment
-from pipelines.workload import Arm
+from pipelines.workload import Arm, Program
 from pipelines.workload.arm import AWS_IMAGE
 
 
@@ -40,6 +40,16 @@ def image_faults(deployment: Deployment, arms: Mapping[str, Arm]) -> list[str]:
         except ImageError as error:
             faults.append(f"arms.{name}.image: {error}")
     return faults
+
+
+def program_faults(deployment: Deployment, program: Program | None) -> list[str]:
+    """A sentence where a program of one's own has no image there."""
+    if program is None or program.image in deployment.images:
+        return []
+    return [
+        f"program.image: found {program.image!r}, which is no folder of containers/, allowed: "
+        f"{', '.join(sorted(deployment.images))}"
+    ]
 
 
 def base_faults(arms: Mapping[str, Arm], bases: Mapping[str, BaseImage | str]) -> list[str]:

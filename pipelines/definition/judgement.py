@@ -79,9 +79,13 @@ def _arguments(blueprint: Blueprint, trained: Mapping[Replicate, RequestStep]) -
     arguments: list[Any] = ["--experiment", f"{INPUT}/experiment/{experiment}"]
     arguments += ["--evidence", f"{INPUT}/evidence", "--output", f"{OUTPUT}/verdict"]
     for (arm, seed), step in trained.items():
-        job = step.properties.TrainingJobName
-        arguments.append(Join(on=":", values=[f"--expect={arm}", str(seed), job]))
+        arguments.append(expected_job(arm, seed, step))
     return arguments
+
+
+def expected_job(arm: str, seed: int, step: RequestStep) -> Join:
+    """`--expect=ARM:SEED:JOB`."""
+    return Join(on=":", values=[f"--expect={arm}", str(seed), step.properties.TrainingJobName])
 
 
 def _gathered(number: int) -> str:

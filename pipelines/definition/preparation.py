@@ -5,16 +5,16 @@ from __future__ import annotations
 from sagemaker.mlops.workflow.steps import StepTypeEnum
 
 from pipelines.definition.blueprint import Blueprint
-from pipelines.definition.processing import INPUT, OUTPUT, Uri, processing_request
+from pipelines.definition.processing import INPUT, OUTPUT, processing_request
 from pipelines.definition.request_step import RequestStep
 from pipelines.definition.retries import job_retries
-from pipelines.workload import HubModel, ReutersData, Workload
+from pipelines.workload import HubModel, ReutersData, TextClassification
 
 STEP = "Prepare"
 PREPARED = "prepared"
 
 
-def prepare_step(blueprint: Blueprint) -> RequestStep:
+def prepare_step(blueprint: Blueprint, kind: TextClassification) -> RequestStep:
     """Trains the tokenizer, or takes the model's own, and cuts every document to one length."""
     return RequestStep(
         STEP,
@@ -24,7 +24,7 @@ def prepare_step(blueprint: Blueprint) -> RequestStep:
             image="training",
             module="training.prepare",
             code=blueprint.sources.training_code,
-            arguments=_arguments(blueprint.workload),
+            arguments=_arguments(kind),
             inputs={"data": blueprint.parameters.data},
             output=PREPARED,
         ),
@@ -34,13 +34,8 @@ def prepare_step(blueprint: Blueprint) -> RequestStep:
     )
 
 
-def prepared_uri(step: RequestStep) -> Uri:
-    outputs = step.properties.ProcessingOutputConfig.Outputs
-    return outputs[PREPARED].S3Output.S3Uri
-
-
-def _arguments(workload: Workload) -> list[str]:
-    data = workload.data
+def _arguments(kind: TextClassification) -> list[str]:
+    data = kind.data
     columns = (
         ("text", "label", None)
         if isinstance(data, ReutersData)
@@ -59,7 +54,7 @@ def _arguments(workload: Workload) -> list[str]:
         "--id-column": identifier,
         "--sequence-length": str(data.sequence_length),
         "--vocabulary": str(data.vocabulary),
-        "--model-id": workload.model.id if isinstance(workload.model, HubModel) else None,
+        "--model-id": kind.model.id if isinstance(kind.model, HubModel) else None,
     }
     given = [(key, value) for key, value in arguments.items() if value is not None]
     given += [("--slice-column", column) for column in data.slice_columns]

@@ -11,6 +11,7 @@ from sagemaker.core.workflow.functions import Join
 from pipelines.definition.blueprint import Blueprint
 from pipelines.definition.deployment import object_name
 from pipelines.definition.protection import output_key, processing_network, volume_key
+from pipelines.definition.request_step import RequestStep
 from pipelines.definition.tags import shared_tags
 
 INPUT = "/opt/ml/processing/input"
@@ -31,12 +32,13 @@ def processing_request(
     arguments: Sequence[Any],
     inputs: Mapping[str, Uri],
     output: str,
+    kept_at: Uri | None = None,
 ) -> dict[str, Any]:
     """A CreateProcessingJob request that runs `python3 -m module` in the image of that folder.
 
     `code` is the URI of the zip that holds the module. `inputs` maps a name, which is also the
     folder below INPUT, to where its content lies. What the program leaves in OUTPUT/`output` is
-    kept under a key of this execution's own.
+    kept under `kept_at`, or a key of this execution's own.
     """
     deployment, compute = blueprint.deployment, blueprint.workload.compute
     return {
@@ -69,7 +71,7 @@ def processing_request(
                 {
                     "OutputName": output,
                     "S3Output": {
-                        "S3Uri": execution_uri(blueprint, output),
+                        "S3Uri": kept_at or execution_uri(blueprint, output),
                         "LocalPath": f"{OUTPUT}/{output}",
                         "S3UploadMode": "EndOfJob",
                     },
@@ -89,6 +91,13 @@ def processing_request(
         **processing_network(deployment),
         "Tags": shared_tags(blueprint.workload),
     }
+
+
+def output_uri(step: RequestStep) -> Uri:
+    """Where the one output of a step with `processing_request` lies."""
+    (output,) = step.arguments["ProcessingOutputConfig"]["Outputs"]
+    outputs = step.properties.ProcessingOutputConfig.Outputs
+    return outputs[output["OutputName"]].S3Output.S3Uri
 
 
 def execution_uri(blueprint: Blueprint, *parts: str) -> Join:

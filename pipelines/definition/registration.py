@@ -17,6 +17,7 @@ from pipelines.definition.judgement import STEP as GATE_STEP
 from pipelines.definition.judgement import VERDICT, Replicate, verdict_uri
 from pipelines.definition.request_step import RequestStep
 from pipelines.definition.training import model_uri
+from pipelines.workload import Succession, Workload
 from pipelines.workload.declaration import BASELINE
 
 DECIDED_ARM = "decision.arm"
@@ -38,40 +39,40 @@ def decide_step(
             ],
         ),
     )
+    seed = blueprint.workload.seeds[0]
     for arm in [BASELINE, *reversed(blueprint.workload.candidates)]:
         otherwise = ConditionStep(
             f"Decide-{arm}",
-            conditions=[
-                ConditionEquals(
-                    left=JsonGet(step_name=GATE_STEP, property_file=VERDICT, json_path=DECIDED_ARM),
-                    right=arm,
-                )
+            conditions=[is_decided(arm)],
+            if_steps=[
+                # The first replicate's model: the choice is made before anything is measured.
+                register_step(blueprint, gate, trained[arm, seed], arm_name=arm, seed=seed)
             ],
-            if_steps=[_register_step(blueprint, gate, trained, arm)],
             else_steps=[otherwise],
         )
     return otherwise
 
 
-def _register_step(
-    blueprint: Blueprint,
-    gate: RequestStep,
-    trained: Mapping[Replicate, RequestStep],
-    arm: str,
+def is_decided(arm: str) -> ConditionEquals:
+    """Whether the verdict names this arm."""
+    return ConditionEquals(
+        left=JsonGet(step_name=GATE_STEP, property_file=VERDICT, json_path=DECIDED_ARM), right=arm
+    )
+
+
+def register_step(
+    blueprint: Blueprint, gate: RequestStep, step: RequestStep, *, arm_name: str, seed: int
 ) -> RequestStep:
-    """Registers the first replicate's model: the choice is made before anything is measured."""
+    """Registers the model that a training step left."""
     workload = blueprint.workload
-    seed = workload.seeds[0]
-    step = trained[arm, seed]
-    declared = workload.arms[arm]
+    declared = workload.trained_arms[arm_name]
     return RequestStep(
-        f"Register-{arm}",
+        f"Register-{arm_name}",
         StepTypeEnum.REGISTER_MODEL,
         {
             "ModelPackageGroupName": blueprint.deployment.model_package_group(workload),
             "ModelPackageDescription": (
-                f"{workload.description.rstrip('.')}. Arm {arm}: {declared.compiler}, "
-                f"batch {declared.batch_size}, {declared.precision}, seed {seed}."
+                f"{workload.description.rstrip('.')}. {_in_words(workload, arm_name, seed)}"
             ),
             "ModelApprovalStatus": blueprint.parameters.approval,
             "InferenceSpecification": {
@@ -94,7 +95,7 @@ def _register_step(
             },
             "CustomerMetadataProperties": {
                 "workload": workload.name,
-                "arm": arm,
+                "arm": arm_name,
                 "compiler": declared.compiler,
                 "seed": str(seed),
                 "training_job": step.properties.TrainingJobName,
@@ -103,3 +104,10 @@ def _register_step(
             },
         },
     )
+
+
+def _in_words(workload: Workload, arm_name: str, seed: int) -> str:
+    if isinstance(workload.kind, Succession):
+        return f"Compared with the model registered before; seed {seed}."
+    arm = workload.arms[arm_name]
+    return f"Arm {arm_name}: {arm.compiler}, batch {arm.batch_size}, {arm.precision}, seed {seed}."

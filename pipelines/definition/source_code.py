@@ -12,13 +12,14 @@ PROGRAM = "training/train.py"
 """The training program, by its path in the archive."""
 
 
-def toolkit_parameters(deployment: Deployment, sources: Sources) -> dict[str, str]:
-    """What SageMaker's training toolkit reads; it expects strings quoted as JSON."""
+def toolkit_parameters(deployment: Deployment, sources: Sources, entry: str) -> dict[str, str]:
+    """What SageMaker's training toolkit reads to start the script `entry` of the archive; it
+    expects strings quoted as JSON."""
     archive = sources.training_archive
     if deployment.isolated:
         archive = f"/opt/ml/input/data/{CHANNEL}/{object_name(archive)}"
     return {
-        "sagemaker_program": json.dumps(PROGRAM),
+        "sagemaker_program": json.dumps(entry),
         "sagemaker_submit_directory": json.dumps(archive),
         "sagemaker_region": json.dumps(deployment.region),
         "sagemaker_container_log_level": "20",

@@ -14,6 +14,7 @@ from pipelines.definition.hyperparameters import job_hyperparameters
 from pipelines.definition.images import image_of
 from pipelines.definition.neuron import neuron_environment
 from pipelines.definition.observation import observation_members
+from pipelines.definition.own_program import own_training_program
 from pipelines.definition.processing import Uri
 from pipelines.definition.protection import output_key, training_network, volume_key
 from pipelines.definition.request_step import RequestStep
@@ -27,6 +28,8 @@ from pipelines.definition.source_code import (
 from pipelines.definition.spot import spot_environment, spot_limits, spot_members
 from pipelines.definition.tags import training_tags
 from pipelines.definition.training_compiler import arm_hyperparameters
+from pipelines.definition.training_program import TrainingProgram
+from pipelines.workload import Arm, Succession, TextClassification, Workload
 
 NUMBER = r"(-?(?:nan|inf)|[-+0-9.eE]+)"
 METRICS = (
@@ -46,26 +49,29 @@ def step_name(arm: str, seed: int) -> str:
     return f"Train-{arm}-{seed}"
 
 
-def training_step(blueprint: Blueprint, prepared: Uri, *, arm_name: str, seed: int) -> RequestStep:
-    """One arm with one seed, on the prepared data set at that URI."""
+def training_step(blueprint: Blueprint, data: Uri, *, arm_name: str, seed: int) -> RequestStep:
+    """One arm with one seed, on the training data at that URI."""
     workload, deployment, parameters = (
         blueprint.workload,
         blueprint.deployment,
         blueprint.parameters,
     )
-    arm = workload.arms[arm_name]
+    arm = workload.trained_arms[arm_name]
+    program = _program(workload, arm_name, arm, seed)
     image = image_of(deployment, arm)
     instance_type = arm.instance_type or parameters.instance_type
     request: dict[str, Any] = {
         "AlgorithmSpecification": {
             "TrainingImage": image,
             "TrainingInputMode": "File",
-            "MetricDefinitions": [{"Name": name, "Regex": f"{name}={NUMBER}"} for name in METRICS],
+            "MetricDefinitions": [
+                {"Name": name, "Regex": regex} for name, regex in program.metrics.items()
+            ],
         },
         "HyperParameters": {
-            **job_hyperparameters(workload, arm_name, arm, seed),
-            **toolkit_parameters(deployment, blueprint.sources),
-            **arm_hyperparameters(arm, PROGRAM),
+            **program.hyperparameters,
+            **toolkit_parameters(deployment, blueprint.sources, program.entry),
+            **arm_hyperparameters(arm, program.entry),
         },
         # The resources are no part of the step cache's key, but a timing taken on one instance
         # type says nothing about another: naming the type here makes the cache tell them apart.
@@ -74,12 +80,13 @@ def training_step(blueprint: Blueprint, prepared: Uri, *, arm_name: str, seed: i
             # For the evidence: no container knows what it was started from.
             "COMPILEGATE_IMAGE": image,
             "PYTHONUNBUFFERED": "1",
+            **program.environment,
             **compile_cache_environment(workload, arm),
             **spot_environment(workload, arm),
             **neuron_environment(deployment, workload, arm_name, arm),
         },
         "InputDataConfig": [
-            channel("prepared", prepared),
+            channel(data_channel(workload), data),
             *code_channels(deployment, blueprint.sources),
         ],
         "OutputDataConfig": {
@@ -111,8 +118,14 @@ def training_step(blueprint: Blueprint, prepared: Uri, *, arm_name: str, seed: i
         request,
         cache=blueprint.cache,
         retries=job_retries(workload.compute),
-        description=f"Arm {arm_name} ({arm.compiler}, batch {arm.batch_size}), seed {seed}",
+        description=_description(workload, arm_name, arm, seed),
     )
+
+
+def data_channel(workload: Workload) -> str:
+    """What the channel of the training data is called: `prepared`, or `data` where it is raw."""
+    raw = workload.program is not None and workload.program.prepare is None
+    return "data" if raw else "prepared"
 
 
 def model_uri(step: RequestStep) -> Uri:
@@ -129,4 +142,21 @@ def evidence_uri(step: RequestStep) -> Join:
             "output",
             "output.tar.gz",
         ],
+    )
+
+
+def _description(workload: Workload, name: str, arm: Arm, seed: int) -> str:
+    if isinstance(workload.kind, Succession):
+        return f"The new model, seed {seed}"
+    return f"Arm {name} ({arm.compiler}, batch {arm.batch_size}), seed {seed}"
+
+
+def _program(workload: Workload, name: str, arm: Arm, seed: int) -> TrainingProgram:
+    kind = workload.kind
+    if not isinstance(kind, TextClassification):
+        return own_training_program(kind, name, arm, seed)
+    return TrainingProgram(
+        entry=PROGRAM,
+        hyperparameters=job_hyperparameters(workload, kind, name, arm, seed),
+        metrics={metric: f"{metric}={NUMBER}" for metric in METRICS},
     )

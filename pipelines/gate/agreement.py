@@ -61,10 +61,11 @@ def check_agreement(
             seed=seed,
         )
     if record.examples is not None and reference.examples is not None:
-        yield from _check_examples(record.examples, reference.examples, seed)
+        yield from check_same_examples(record.examples, reference.examples, seed)
 
 
-def _check_examples(found: Examples, reference: Examples, seed: int) -> Iterator[Reason]:
+def check_same_examples(found: Examples, reference: Examples, seed: int) -> Iterator[Reason]:
+    """Whether both scored the same validation examples, with the same labels."""
     if found.scores.shape[1] != reference.scores.shape[1]:
         yield failure(
             Code.EXAMPLES_CLASSES_DIFFER,

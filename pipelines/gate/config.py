@@ -246,6 +246,9 @@ class Experiment(_Strict):
     settings: GateSettings
     left_out: list[ArmName] = []
     """Arms that the workload declares and this execution goes without: nothing is said of them."""
+    evidence: Literal["written", "printed"] = "written"
+    """`printed`: the jobs left nothing but metrics that they printed. Then nothing but these can be
+    judged, over seeds, and nothing proves that a compiler ran."""
 
     @property
     def candidates(self) -> tuple[str, ...]:

@@ -35,16 +35,10 @@ def check_examples(
 ) -> Iterator[Reason]:
     """Check the rows in stages: a later check needs what an earlier one has found to hold."""
     seed = expected.seed
-    stages: tuple[Callable[[Examples, int], Iterator[Reason]], ...] = (
-        _check_rows,
-        _check_values,
-        _check_meaning,
-    )
-    for stage in stages:
-        found = tuple(stage(examples, seed))
-        yield from found
-        if found:
-            return
+    found = check_columns(examples, seed)
+    yield from found
+    if found:
+        return
     recorded = evidence.digests.get("examples")
     if recorded and recorded != expected.digest_of(examples):
         yield failure(
@@ -58,6 +52,20 @@ def check_examples(
             yield from _check_is_reported(metric, guard, evidence, seed)
         else:
             yield from _check_computed(metric, guard, evidence, examples, expected)
+
+
+def check_columns(examples: Examples, seed: int) -> tuple[Reason, ...]:
+    """What is wrong with the rows by themselves, whatever was told of them."""
+    stages: tuple[Callable[[Examples, int], Iterator[Reason]], ...] = (
+        _check_rows,
+        _check_values,
+        _check_meaning,
+    )
+    for stage in stages:
+        found = tuple(stage(examples, seed))
+        if found:
+            return found
+    return ()
 
 
 def _check_rows(examples: Examples, seed: int) -> Iterator[Reason]:

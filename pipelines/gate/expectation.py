@@ -18,7 +18,8 @@ class Expectation:
 
     arm: str
     seed: int
-    declaration: ArmDeclaration
+    declaration: ArmDeclaration | None
+    """None where the training program's recipe is its own affair."""
     settings: GateSettings
     job: str | None
     """The training job whose evidence this must be; None when any job will do."""

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pipelines.gate.config import ArmDeclaration
 from pipelines.gate.examples_integrity import MOST_LOSS, check_examples
 from pipelines.gate.expectation import Expectation
 from pipelines.gate.foreign_text import clipped
@@ -68,8 +69,7 @@ def check_record(record: EvidenceRecord, expected: Expectation) -> tuple[Reason,
         *identity,
         *_check_scalars(evidence, expected),
         *_check_digests(record, expected.seed),
-        *_check_compiler(evidence, expected),
-        *_check_recipe(evidence, expected),
+        *_check_declared(evidence, expected),
         *_check_steps(evidence, record.steps, expected.seed),
         *check_examples(evidence, record.examples, expected),
     )
@@ -154,9 +154,14 @@ def _magnitudes(evidence: Evidence) -> Iterator[tuple[str, float, float]]:
         yield f"compiler.{name}", getattr(evidence.compiler, name), MOST_BYTES
 
 
-def _check_compiler(evidence: Evidence, expected: Expectation) -> Iterator[Reason]:
+def _check_declared(evidence: Evidence, expected: Expectation) -> Iterator[Reason]:
+    if expected.declaration is not None:
+        yield from _check_compiler(evidence, expected, expected.declaration.compiler)
+        yield from _check_recipe(evidence, expected.declaration, expected.seed)
+
+
+def _check_compiler(evidence: Evidence, expected: Expectation, declared: str) -> Iterator[Reason]:
     compiler, seed = evidence.compiler, expected.seed
-    declared = expected.declaration.compiler
     if compiler.name != declared:
         yield failure(
             Code.COMPILER_DIFFERS,
@@ -187,8 +192,7 @@ def _check_compiler(evidence: Evidence, expected: Expectation) -> Iterator[Reaso
         )
 
 
-def _check_recipe(evidence: Evidence, expected: Expectation) -> Iterator[Reason]:
-    declared = expected.declaration
+def _check_recipe(evidence: Evidence, declared: ArmDeclaration, seed: int) -> Iterator[Reason]:
     recipe = {"world_size": 1, **evidence.recipe}  # of other programs: one process, if not said
     for key, wanted, code in (
         ("world_size", declared.world_size, Code.RECIPE_WORLD_SIZE),
@@ -200,9 +204,9 @@ def _check_recipe(evidence: Evidence, expected: Expectation) -> Iterator[Reason]
         if isinstance(found, bool) or found != wanted:
             yield failure(
                 code,
-                f"Seed {expected.seed}: trained with {key} {clipped(repr(found))}, "
+                f"Seed {seed}: trained with {key} {clipped(repr(found))}, "
                 f"the workload declares {wanted!r}.",
-                seed=expected.seed,
+                seed=seed,
             )
 
 

@@ -110,8 +110,8 @@ def _measure(
     controls = find_controls(experiment, comparable)
     quality = compare_arms(
         experiment.settings,
-        _replicates(examined.of_arm(experiment.baseline)),
-        {arm: _replicates(examined.of_arm(arm)) for arm in comparable},
+        replicates_of(examined.of_arm(experiment.baseline)),
+        {arm: replicates_of(examined.of_arm(arm)) for arm in comparable},
         controls,
     )
     speeds = {
@@ -157,7 +157,7 @@ def _judge_baseline(
     reasons = examined.problems_of(experiment.baseline)
     floors: list[NoiseFloor] = []
     if not reasons and len(experiment.seeds) > 1:
-        replicates = _replicates(examined.of_arm(experiment.baseline))
+        replicates = replicates_of(examined.of_arm(experiment.baseline))
         for metric, guard in experiment.settings.metrics.items():
             # A watched metric may be undefined; each candidate's notes say so.
             with suppress(MetricUndefinedError):
@@ -187,7 +187,7 @@ def _judge_candidate(
     speed: SpeedJudgement | None = None
     effects: tuple[EffectSplit, ...] = ()
     if arm in measured:
-        metrics, about_quality = _judge_quality(measured[arm].quality, confidences[arm])
+        metrics, about_quality = judge_quality(measured[arm].quality, confidences[arm])
         speed, about_speed = _judge_speed(measured[arm], experiment.settings, confidences[arm])
         decided, seen = split_findings([*about_quality, *measured[arm].quality.findings])
         reasons += [*decided, about_speed]
@@ -235,9 +235,10 @@ def _confounds(arm: str, experiment: Experiment, examined: Examined) -> tuple[Co
     )
 
 
-def _judge_quality(
+def judge_quality(
     quality: ArmQuality, confidence: float
 ) -> tuple[list[MetricJudgement], list[Reason | Note]]:
+    """Each metric's judgement at this confidence, and what is to be said of it."""
     judged = [conclude(comparison, confidence) for comparison in quality.comparisons]
     findings = [finding for _, finding in judged]
     unresolved = (below_resolution(item, confidence) for item in quality.comparisons)
@@ -288,7 +289,7 @@ def _about_holm(experiment: Experiment, confidence: float) -> list[Note]:
     return [Note(Code.CONFIDENCE_HOLM, sentence, {"confidence": confidence, "candidates": count})]
 
 
-def _replicates(records: Sequence[EvidenceRecord]) -> Replicates:
+def replicates_of(records: Sequence[EvidenceRecord]) -> Replicates:
     """What sound records measured, row by row the same examples in all of them."""
     return Replicates(
         examples=[record.examples for record in records if record.examples is not None],

@@ -91,6 +91,12 @@ class Code(StrEnum):
     PARITY_DIFFERS = "parity.differs"
     PARITY_CANNOT_TELL = "parity.cannot_tell"
 
+    CHAMPION_NONE = "champion.none"
+    CHAMPION_SAME = "champion.same"
+    CHAMPION_UNUSABLE = "champion.unusable"
+
+    PRINTED_ONLY = "printed.only"
+
     QUALITY_NOT_WORSE = "quality.not_worse"
     QUALITY_WORSE = "quality.worse"
     QUALITY_UNDECIDED = "quality.undecided"

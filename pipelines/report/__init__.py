@@ -11,7 +11,7 @@ from pipelines.report.execution import (
 )
 from pipelines.report.html import render_html
 from pipelines.report.junit import render_junit
-from pipelines.report.markdown import render_markdown
+from pipelines.report.markdown import render_brief, render_markdown
 from pipelines.report.notice import Notice, notice_of
 from pipelines.report.summary import summary_lines
 
@@ -20,6 +20,7 @@ __all__ = [
     "Notice",
     "StepFacts",
     "notice_of",
+    "render_brief",
     "render_execution_html",
     "render_execution_markdown",
     "render_html",

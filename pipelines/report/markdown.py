@@ -45,6 +45,22 @@ def render_markdown(verdict: Verdict, observations: Observations) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
+def render_brief(verdict: Verdict) -> str:
+    """One short page, of a gate that saw models and no runs: no speed, no costs, no replicates."""
+    blocks = [f"# {_text(verdict.workload)}", f"**{_text(verdict.decision.sentence)}**"]
+    seeds = ", ".join(map(str, verdict.seeds))
+    blocks.append(f"Seeds {seeds}; declared confidence {verdict.confidence * 100:g}%.")
+    for candidate in verdict.candidates:
+        blocks += [f"## {_text(candidate.arm)}: {candidate.outcome}", _reasons(candidate.reasons)]
+        if candidate.notes:
+            blocks += ["Also seen, deciding nothing:", _notes(candidate.notes)]
+        if candidate.metrics:
+            blocks += [f"Baseline: {_text(verdict.baseline.arm)}.", _metrics(candidate.metrics)]
+        if candidate.speed is not None:
+            blocks += ["### Speed", _speed(candidate.speed)]
+    return "\n\n".join(blocks) + "\n"
+
+
 def _candidate(candidate: CandidateVerdict) -> list[str]:
     blocks = [f"## {_text(candidate.arm)}: {candidate.outcome}", _reasons(candidate.reasons)]
     if candidate.notes:

@@ -6,6 +6,7 @@ The gate says what it found; this says what follows from it, for each kind of fi
 from __future__ import annotations
 
 from pipelines.gate.reasons import Code, Outcome
+from pipelines.gate.succession import CHAMPION
 from pipelines.gate.verdict import CandidateVerdict, Verdict
 from pipelines.report import cost
 
@@ -16,7 +17,12 @@ _MORE_EVIDENCE = (
     "More seeds alone would not settle this: judge on more validation examples, or declare a "
     "margin that they can show."
 )
+_LOOK_AT_THE_DATA = (
+    "Look at the data that came since the registered model was trained, and at what changed in the "
+    "program."
+)
 _RETUNE = "Give it another `batch_size` or `learning_rate`, which is what costs quality most often."
+_STANDS = "Meanwhile the registered model stands, and the next execution tries again."
 _BY_CODE = {
     Code.QUALITY_UNDECIDED: _MORE_EVIDENCE,
     Code.QUALITY_NO_SPREAD: _MORE_EVIDENCE,
@@ -38,6 +44,8 @@ _BY_SUBJECT = {
     "confound": "Run all arms on the same kind of machine and image, or declare the difference.",
     "slice": "Give that slice more validation examples, or correct its column and value.",
     "baseline": "Repair the baseline first: nothing can be compared with it.",
+    "champion": "Read the log of Evaluate-champion: its script and the registered model must fit "
+    "today's data. Delete registered/model/model.tar.gz to start without a comparison.",
     "metric": "Correct what the training program reports, or the metric's function.",
 }
 """By the part of a reason's code before the dot, where the code itself has no entry."""
@@ -47,17 +55,21 @@ _EVIDENCE = "Its evidence cannot be trusted: read the logs of its training jobs,
 def remedies(verdict: Verdict, candidate: CandidateVerdict) -> list[str]:
     """What can be done, the likeliest first: a sentence each, and at last how to do without it."""
     settling = _settling(verdict, candidate.arm)
+    challenges = verdict.baseline.arm == CHAMPION
     found = [
         remedy
         for remedy in (
-            _remedy(reason.code)
+            _LOOK_AT_THE_DATA
+            if challenges and reason.code is Code.QUALITY_WORSE
+            else _remedy(reason.code)
             for reason in candidate.reasons
             if reason.outcome is candidate.outcome
         )
         # What more evidence would settle has its own line, with what that costs.
         if not (settling and remedy == _MORE_EVIDENCE)
     ]
-    return [*settling, *dict.fromkeys(found), _do_without(verdict, candidate)]
+    last = _STANDS if challenges else _do_without(verdict, candidate)
+    return [*settling, *dict.fromkeys(found), last]
 
 
 def _remedy(code: Code) -> str:

@@ -5,7 +5,7 @@ from pipelines.staging.image_file import ImageFolderError
 from pipelines.staging.metric_functions import MetricFunctionsError, check_metric_functions
 from pipelines.staging.object_store import ObjectStore
 from pipelines.staging.own_code import OwnCodeError, own_code
-from pipelines.staging.plan import StagingPlan, plan_staging, raw_data_uri
+from pipelines.staging.plan import StagingPlan, plan_staging, raw_data_uri, training_code
 from pipelines.staging.source_tree import SourceTree, gate_tree
 
 __all__ = [
@@ -23,4 +23,5 @@ __all__ = [
     "own_code",
     "plan_staging",
     "raw_data_uri",
+    "training_code",
 ]

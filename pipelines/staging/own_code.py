@@ -26,7 +26,7 @@ def own_code(places: list[str], folder: Path) -> dict[str, bytes]:
                 f"gate.code[{index}]: {root} does not exist, allowed: a file or a folder, with a "
                 "path relative to the workload's own file"
             )
-        for path in _files_below(root):
+        for path in files_below(root):
             name = PurePosixPath(root.name, path.relative_to(root).as_posix())
             found[name.as_posix()] = path.read_bytes()
     size = sum(len(content) for content in found.values())
@@ -38,7 +38,8 @@ def own_code(places: list[str], folder: Path) -> dict[str, bytes]:
     return found
 
 
-def _files_below(root: Path) -> list[Path]:
+def files_below(root: Path) -> list[Path]:
+    """The files of a folder, or the file itself; neither hidden ones nor what Python compiled."""
     if root.is_file():
         return [root]
     return [

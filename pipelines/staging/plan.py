@@ -15,10 +15,12 @@ from pipelines.datasets import RawData
 from pipelines.datasets.raw_data import Announce
 from pipelines.definition.deployment import PREFIX, Deployment, Sources
 from pipelines.gate.config import ArmDeclaration, Experiment, GateSettings
+from pipelines.gate.succession_file import SuccessionExperiment
 from pipelines.staging.object_store import ObjectStore
 from pipelines.staging.own_code import own_code
+from pipelines.staging.program_tree import program_tree
 from pipelines.staging.source_tree import SourceTree, gate_tree, training_tree
-from pipelines.workload import Arm, Workload
+from pipelines.workload import Arm, OwnProgram, Succession, TextClassification, Workload
 from pipelines.workload.declaration import BASELINE
 
 DIGEST_LENGTH = 32
@@ -60,7 +62,7 @@ def plan_staging(
     `folder` is that of the workload's file. Raises OwnCodeError when code that it names there
     cannot be taken.
     """
-    training, experiment = training_tree(), experiment_file(workload)
+    training, experiment = training_code(workload, folder), experiment_file(workload)
     gate = gate_tree(own_code(workload.gate.code, folder))
     digests = {
         "training": training.digest[:DIGEST_LENGTH],
@@ -84,6 +86,17 @@ def plan_staging(
     )
 
 
+def training_code(workload: Workload, folder: Path) -> SourceTree:
+    """What runs in the workload's training container. `folder` is that of the workload's file.
+
+    Raises OwnCodeError when a program of the workload's own cannot be taken.
+    """
+    kind = workload.kind
+    if isinstance(kind, TextClassification):
+        return training_tree()
+    return program_tree(kind, folder)
+
+
 def raw_data_uri(workload: Workload, data: RawData, bucket: str, prefix: str = PREFIX) -> str:
     """The prefix of a workload's raw data in a bucket; its last part is the data's digest."""
     return f"s3://{bucket}/{prefix}/data/{workload.name}/{data.identity[:DIGEST_LENGTH]}"
@@ -92,15 +105,25 @@ def raw_data_uri(workload: Workload, data: RawData, bucket: str, prefix: str = P
 def experiment_file(workload: Workload) -> bytes:
     """The content of `gate.json`. It is an object of its own, so that a changed margin moves
     neither the gate's program nor anything that is trained."""
-    return (experiment_of(workload).model_dump_json(indent=2) + "\n").encode()
+    told = succession_of if isinstance(workload.kind, Succession) else experiment_of
+    return (told(workload).model_dump_json(indent=2) + "\n").encode()
+
+
+def succession_of(workload: Workload) -> SuccessionExperiment:
+    """What the gate is told of a workload that has a champion."""
+    return SuccessionExperiment(
+        workload=workload.name, seeds=list(workload.seeds), settings=_settings(workload)
+    )
 
 
 def experiment_of(workload: Workload) -> Experiment:
-    """What the gate is told of a workload."""
+    """What the gate is told of a workload whose arms are compared."""
     images = {arm.image_folder for arm in workload.arms.values()}
+    kind = workload.kind
     return Experiment(
         workload=workload.name,
         baseline=BASELINE,
+        evidence=kind.program.evidence if isinstance(kind, OwnProgram) else "written",
         arms={
             name: _declaration(
                 arm,
@@ -112,8 +135,12 @@ def experiment_of(workload: Workload) -> Experiment:
         },
         seeds=list(workload.seeds),
         left_out=list(workload.left_out),
-        settings=GateSettings.model_validate(workload.gate.model_dump(exclude={"code"})),
+        settings=_settings(workload),
     )
+
+
+def _settings(workload: Workload) -> GateSettings:
+    return GateSettings.model_validate(workload.gate.model_dump(exclude={"code"}))
 
 
 def _declaration(arm: Arm, instance_type: str, *, image: str | None) -> ArmDeclaration:

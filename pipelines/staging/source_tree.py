@@ -68,6 +68,19 @@ def training_tree() -> SourceTree:
     return SourceTree(_files(["training"]))
 
 
+def evidence_files() -> dict[str, bytes]:
+    """What goes beside a program of one's own, so that it may `import training.evidence`."""
+    return _files(
+        [
+            "training/__init__.py",
+            "training/champion.py",
+            "training/digests.py",
+            "training/evidence",
+            "training/sm_dist_launcher.py",
+        ]
+    )
+
+
 def gate_tree(own_code: Mapping[str, bytes] = MappingProxyType({})) -> SourceTree:
     """What runs in the gate's container: the same for every workload, but for code of its own.
 
@@ -79,6 +92,8 @@ def gate_tree(own_code: Mapping[str, bytes] = MappingProxyType({})) -> SourceTre
                 "pipelines/__init__.py",
                 "pipelines/gate_job.py",
                 "pipelines/gather_job.py",
+                "pipelines/printed_gate_job.py",
+                "pipelines/succession_job.py",
                 "pipelines/gate",
                 "pipelines/report",
                 "training/__init__.py",

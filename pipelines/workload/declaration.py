@@ -17,6 +17,7 @@ from pydantic import (
 
 from pipelines.gate.config import NO_ARM, GateSettings, Seed, SliceColumn
 from pipelines.workload.arm import Arm
+from pipelines.workload.kind import Kind, kind_of
 from pipelines.workload.parameters import (
     LONGEST_JOB_SECONDS,
     MAX_RUNTIME,
@@ -24,9 +25,11 @@ from pipelines.workload.parameters import (
     InstanceType,
     RuntimeSeconds,
 )
+from pipelines.workload.program import CHALLENGER, Champion, Program, Succession
 from pipelines.workload.settling import settled_arms
 from pipelines.workload.starts import NewData, Schedule
 from pipelines.workload.table import Positive, Table
+from pipelines.workload.wheel_data import WheelData
 
 BASELINE = "baseline"
 
@@ -122,7 +125,8 @@ class HubData(_ColumnData):
     validation_split: Text = "validation"
 
 
-Data = Annotated[ReutersData | FilesData | HubData, Field(discriminator="source")]
+TextData = ReutersData | FilesData | HubData
+Data = Annotated[ReutersData | FilesData | HubData | WheelData, Field(discriminator="source")]
 
 
 class RandomModel(Table):
@@ -259,9 +263,13 @@ class Workload(Table):
     seeds: list[Seed] = Field(min_length=1)
     """The replicates of every arm. The first is the one whose model is released."""
     data: Data
-    model: Model
-    recipe: Recipe
-    arms: dict[Name, Arm]
+    model: Model | None = None
+    recipe: Recipe | None = None
+    program: Program | None = None
+    """Without one the built-in program trains, and needs `[model]` and `[recipe]`."""
+    arms: dict[Name, Arm] = Field(default={})
+    champion: Champion | None = None
+    """Takes the place of arms: the new model is compared with the last registered one."""
     gate: Gate
     compute: Compute = Compute()
     registry: Registry = Registry()
@@ -283,6 +291,19 @@ class Workload(Table):
         return chosen
 
     @property
+    def kind(self) -> Kind:
+        """What kind of workload this is, with the tables that make it that."""
+        return kind_of(self)
+
+    @property
+    def trained_arms(self) -> dict[str, Arm]:
+        """What is trained: the arms, or the one that challenges the champion."""
+        kind = self.kind
+        if isinstance(kind, Succession):
+            return {CHALLENGER: kind.champion.challenger(kind.program)}
+        return self.arms
+
+    @property
     def candidates(self) -> dict[str, Arm]:
         """The arms that are compared with the baseline, in the order they were declared."""
         return {name: arm for name, arm in self.arms.items() if name != BASELINE}
@@ -296,6 +317,11 @@ class Workload(Table):
         return arm.max_wait_seconds or min(
             2 * self.compute.max_runtime_seconds, LONGEST_JOB_SECONDS
         )
+
+    @model_validator(mode="after")
+    def _tables_make_one_kind(self) -> Self:
+        kind_of(self)
+        return self
 
     @model_validator(mode="after")
     def _waits_belong_to_spot_arms(self) -> Self:
@@ -328,6 +354,8 @@ class Workload(Table):
 
     @model_validator(mode="after")
     def _arms_can_be_compared(self) -> Self:
+        if self.champion is not None:
+            return self
         names = ", ".join(self.arms) or "no arm at all"
         if BASELINE not in self.arms:
             raise ValueError(
@@ -352,6 +380,8 @@ class Workload(Table):
 
     @model_validator(mode="after")
     def _slices_are_carried_by_the_data(self) -> Self:
+        if self.program is not None:  # whose evidence may have any column
+            return self
         carried = self.data.slice_columns
         for index, part in enumerate(self.gate.slices):
             if part.column not in carried:
@@ -364,10 +394,11 @@ class Workload(Table):
 
     @model_validator(mode="after")
     def _experiment_fits_one_execution(self) -> Self:
-        jobs = len(self.arms) * len(self.seeds)
+        arms, seeds = len(self.trained_arms), len(self.seeds)
+        jobs = arms * seeds
         if jobs > LARGEST_EXPERIMENT:
             raise ValueError(
-                f"arms x seeds is {len(self.arms)} x {len(self.seeds)} = {jobs} training jobs, "
+                f"arms x seeds is {arms} x {seeds} = {jobs} training jobs, "
                 f"allowed: {LARGEST_EXPERIMENT} at most in one execution"
             )
         return self
@@ -379,12 +410,17 @@ class Workload(Table):
         cls, value: Any, check: ModelWrapValidatorHandler[Self]
     ) -> Self:
         workload = check(value)
-        model = workload.model
+        if not workload.arms:
+            return workload
+        model, data = workload.model, workload.data
         arms = settled_arms(
             workload.arms,
             baseline=BASELINE,
+            built_in=workload.program is None,
             model_id=model.id if isinstance(model, HubModel) else None,
             instance_type=workload.compute.instance_type,
-            sequence_length=workload.data.sequence_length,
+            sequence_length=(
+                data.sequence_length if isinstance(data, _TextClassificationData) else None
+            ),
         )
         return workload.model_copy(update={"arms": arms})

@@ -14,6 +14,8 @@ def select_arms(workload: Workload, names: Sequence[str]) -> Workload:
     It knows which arms it leaves out, so that nobody takes the rest for the whole. Raises
     WorkloadError for an arm that is not declared, and when there is nothing left to compare.
     """
+    if not workload.arms:
+        raise WorkloadError(["arms: there are none beside champion, allowed: to run the whole"])
     unknown = [name for name in names if name not in workload.arms]
     if unknown:
         raise WorkloadError(

@@ -50,6 +50,9 @@ def test_the_images_extend_what_they_are_for() -> None:
         "training-compiler": (
             "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-trcomp-training:1.13.1-gpu-py39"
         ),
+        "xgboost": (
+            "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch:2.13-cpu-amzn2023-sagemaker"
+        ),
     }
 
 
@@ -102,7 +105,12 @@ def test_the_lock_of_the_gate_fulfils_its_requirements_with_digests() -> None:
 
 def test_the_images_install_the_versions_that_the_tests_pass_with() -> None:
     here = pinned(PROJECT / "constraints.txt")
-    for path in ("gate/requirements.lock", "neuron/constraints.txt", "training/constraints.txt"):
+    for path in (
+        "gate/requirements.lock",
+        "neuron/constraints.txt",
+        "training/constraints.txt",
+        "xgboost/constraints.txt",
+    ):
         for name, version in pinned(CONTAINERS / path).items():
             assert here[name] == version, f"{path}: {name}"
 

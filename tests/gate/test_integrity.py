@@ -22,6 +22,9 @@ ABOUT_ARMS = {
     "quality",
     "slice",
     "speed",
+    # Of other gates, with tests of their own.
+    "champion",
+    "printed",
 }
 INTEGRITY_CODES = {code for code in Code if code.partition(".")[0] not in ABOUT_ARMS}
 """Codes of what is wrong with a single replicate."""

@@ -41,3 +41,9 @@ def test_what_is_no_comparison_is_refused(names: list[str], sentence: str) -> No
     with pytest.raises(WorkloadError) as caught:
         select_arms(WORKLOAD, names)
     assert caught.value.problems == (sentence,)
+
+
+def test_a_workload_with_a_champion_has_no_arms_to_choose_from() -> None:
+    champion = read_workload(Path(__file__).parents[2] / "workloads" / "tumours-xgboost.toml")
+    with pytest.raises(WorkloadError, match="arms: there are none beside champion"):
+        select_arms(champion, ["baseline"])

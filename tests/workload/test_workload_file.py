@@ -138,12 +138,12 @@ def test_a_model_of_the_hub_takes_the_place_of_the_random_one(tmp_path: Path) ->
         (
             'source = "files"',
             'source = "file"',
-            "data.source: found 'file', allowed: 'reuters-r8' or 'files' or 'hub'",
+            "data.source: found 'file', allowed: 'reuters-r8' or 'files' or 'hub' or 'wheel'",
         ),
         (
             'source = "files"\n',
             "",
-            "data.source is missing, allowed: 'reuters-r8' or 'files' or 'hub'",
+            "data.source is missing, allowed: 'reuters-r8' or 'files' or 'hub' or 'wheel'",
         ),
         (
             'train = "train.csv"',

@@ -21,7 +21,7 @@ are those that were written, `steady` which steps a speed is measured on.
 
 from training.evidence.digests import column_digests, examples_digest, outputs_digest
 from training.evidence.layout import FOLDER
-from training.evidence.reading import read_evidence
+from training.evidence.reading import read_evidence, read_examples
 from training.evidence.record import (
     CACHE_STATES,
     SCHEMA_VERSION,
@@ -42,7 +42,7 @@ from training.evidence.record import (
     Steps,
 )
 from training.evidence.steady import steady_steps, steady_steps_of
-from training.evidence.writing import write_evidence
+from training.evidence.writing import write_evidence, write_examples
 
 __all__ = [
     "CACHE_STATES",
@@ -67,7 +67,9 @@ __all__ = [
     "examples_digest",
     "outputs_digest",
     "read_evidence",
+    "read_examples",
     "steady_steps",
     "steady_steps_of",
     "write_evidence",
+    "write_examples",
 ]

@@ -171,6 +171,11 @@ def _read_steps(path: Path) -> Steps:
     )
 
 
+def read_examples(folder: Union[str, Path]) -> Examples:
+    """Read the examples that `write_examples` left in a folder. Raises EvidenceError."""
+    return _read_examples(Path(folder) / EXAMPLES)
+
+
 def _read_examples(path: Path) -> Examples:
     arrays = read_columns(
         path,

@@ -53,6 +53,14 @@ def write_evidence(
     return folder
 
 
+def write_examples(folder: Union[str, Path], examples: Examples) -> Path:
+    """Write examples alone: those of a model that was trained before. Returns the file."""
+    path = Path(folder) / EXAMPLES
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _write_arrays(path, _columns(examples))
+    return path
+
+
 def _with_digests(
     evidence: Evidence,
     steps: Optional[Steps],

@@ -1,0 +1,79 @@
+"""Programs of a user's own: how each of their scripts is started."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sagemaker.mlops.workflow.steps import StepTypeEnum
+
+from pipelines.definition.blueprint import Blueprint
+from pipelines.definition.processing import INPUT, OUTPUT, processing_request
+from pipelines.definition.request_step import RequestStep
+from pipelines.definition.retries import job_retries
+from pipelines.definition.training_program import TrainingProgram
+from pipelines.workload import Arm, OwnProgram, Program, Succession
+
+ARM_VARIABLE = "COMPILEGATE_ARM"
+"""Tells the script whose evidence it writes. No argument: a script need not know of arms."""
+PREPARED = "prepared"
+PREPARE = "Prepare"
+
+
+def own_training_program(
+    kind: OwnProgram | Succession, arm_name: str, arm: Arm, seed: int
+) -> TrainingProgram:
+    """The training script with its hyperparameters and, of arms that are compared, the arm's."""
+    told = {"seed": str(seed)} if isinstance(kind, Succession) else _arm_hyperparameters(arm, seed)
+    program = kind.program
+    return TrainingProgram(
+        entry=program.entry,
+        hyperparameters={**told, **_declared(program)},
+        metrics=program.metrics,
+        environment={ARM_VARIABLE: arm_name},
+    )
+
+
+def prepare_step(blueprint: Blueprint, program: Program) -> RequestStep | None:
+    """Runs the program's prepare script; None where the raw data is what is trained on."""
+    if program.prepare is None:
+        return None
+    return RequestStep(
+        PREPARE,
+        StepTypeEnum.PROCESSING,
+        processing_request(
+            blueprint,
+            image=program.image,
+            module=module_name(program.prepare),
+            code=blueprint.sources.training_code,
+            arguments=["--data-dir", f"{INPUT}/data", "--output-dir", f"{OUTPUT}/{PREPARED}"],
+            inputs={"data": blueprint.parameters.data},
+            output=PREPARED,
+        ),
+        cache=blueprint.cache,
+        retries=job_retries(blueprint.workload.compute),
+        description=f"One data set for all jobs, by {program.prepare}",
+    )
+
+
+def module_name(script: str) -> str:
+    """How Python imports a script from the program's zip."""
+    return script.removesuffix(".py").replace("/", ".")
+
+
+def _arm_hyperparameters(arm: Arm, seed: int) -> dict[str, str]:
+    return {
+        "compiler": arm.compiler,
+        "batch_size": str(arm.batch_size),
+        "learning_rate": repr(arm.learning_rate),
+        "precision": arm.precision,
+        "seed": str(seed),
+    }
+
+
+def _declared(program: Program) -> dict[str, str]:
+    return {name: _text(value) for name, value in program.hyperparameters.items()}
+
+
+def _text(value: Any) -> str:
+    """As the toolkit hands it to the script: true and false in small letters."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,62 @@
+"""The gate of a program that only prints its metrics: SageMaker's regular expressions catch them,
+and they reach the gate as arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sagemaker.core.workflow.functions import Join
+from sagemaker.mlops.workflow.steps import StepTypeEnum
+
+from pipelines.definition.blueprint import Blueprint
+from pipelines.definition.deployment import object_name
+from pipelines.definition.judgement import STEP, VERDICT, Replicate
+from pipelines.definition.processing import INPUT, OUTPUT, processing_request
+from pipelines.definition.request_step import RequestStep
+from pipelines.definition.retries import job_retries
+from pipelines.workload import Program
+
+SPEED = "samples_per_second"
+"""What the gate calls the program's `speed_metric`."""
+
+
+def printed_gate_step(
+    blueprint: Blueprint, program: Program, trained: Mapping[Replicate, RequestStep]
+) -> RequestStep:
+    """The gate, on one argument for each training job. A metric that a job did not print ends the
+    execution before the gate."""
+    experiment = object_name(blueprint.sources.experiment)
+    names = {name: name for name in blueprint.workload.gate.metrics}
+    if program.speed_metric is not None:
+        names[SPEED] = program.speed_metric
+    return RequestStep(
+        STEP,
+        StepTypeEnum.PROCESSING,
+        processing_request(
+            blueprint,
+            image="gate",
+            module="pipelines.printed_gate_job",
+            code=blueprint.sources.gate_code,
+            arguments=[
+                *["--experiment", f"{INPUT}/experiment/{experiment}"],
+                *["--output", f"{OUTPUT}/{VERDICT.output_name}"],
+                *[_printed(arm, seed, step, names) for (arm, seed), step in trained.items()],
+            ],
+            inputs={"experiment": blueprint.sources.experiment},
+            output=VERDICT.output_name,
+        ),
+        retries=job_retries(blueprint.workload.compute),
+        property_files=[VERDICT],
+        description="Printed metrics in, verdict out",
+    )
+
+
+def _printed(arm: str, seed: int, step: RequestStep, names: Mapping[str, str]) -> Join:
+    """`--printed=ARM:SEED:JOB:NAME=VALUE,NAME=VALUE`."""
+    values: list[Any] = [f"--printed={arm}:{seed}:", step.properties.TrainingJobName]
+    separator = ":"
+    for name, metric in names.items():
+        values += [f"{separator}{name}=", step.properties.FinalMetricDataList[metric].Value]
+        separator = ","
+    return Join(on="", values=values)

@@ -1,0 +1,68 @@
+"""The gate's program where jobs only print their metrics: these in, verdict and report out.
+
+    python3 -m pipelines.printed_gate_job --experiment gate.json --output DIR \
+        --printed=ARM:SEED:JOBNAME:METRIC=VALUE,METRIC=VALUE ...
+
+The exit status is 0 whenever a verdict was reached, and 2 for bad usage, in one sentence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipelines.gate.agreement import Replicate
+from pipelines.gate.experiment_file import ExperimentError, read_experiment
+from pipelines.gate.printed import Printed, judge_printed
+from pipelines.gate_job import (
+    EXIT_JUDGED,
+    EXIT_USAGE,
+    NOTICE,
+    REPORT_MARKDOWN,
+    VERDICT,
+    GateJobError,
+    read_expectation,
+    write_text,
+)
+from pipelines.report import notice_of, render_brief, summary_lines
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the job; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python3 -m pipelines.printed_gate_job")
+    parser.add_argument("--experiment", required=True, type=Path)
+    parser.add_argument("--output", required=True, type=Path)
+    parser.add_argument("--printed", action="append", default=[], metavar="ARM:SEED:JOB:METRICS")
+    options = parser.parse_args(arguments)
+    try:
+        experiment = read_experiment(options.experiment)
+        printed = dict(map(_read, options.printed))
+    except (ExperimentError, GateJobError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    verdict = judge_printed(experiment, printed)
+    options.output.mkdir(parents=True, exist_ok=True)
+    write_text(options.output / REPORT_MARKDOWN, render_brief(verdict))
+    write_text(options.output / NOTICE, notice_of(verdict).to_json())
+    # Last: who finds a verdict finds everything else beside it.
+    write_text(options.output / VERDICT, verdict.to_json())
+    for line in summary_lines(verdict):
+        print(line)
+    return EXIT_JUDGED
+
+
+def _read(text: str) -> tuple[Replicate, Printed]:
+    """`ARM:SEED:JOBNAME:METRIC=VALUE,...`, of which no name holds a colon."""
+    head, _, values = text.rpartition(":")
+    replicate, job = read_expectation(head)
+    pairs = [pair.partition("=") for pair in values.split(",")]
+    try:
+        return replicate, Printed(job, {name: float(value) for name, _, value in pairs})
+    except ValueError as error:
+        raise GateJobError(f"--printed {text!r} has a value that is no number") from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

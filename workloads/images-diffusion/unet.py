@@ -1,0 +1,80 @@
+"""A small UNet that predicts the noise in an image, told how noisy it is."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class Block(nn.Module):
+    """Two convolutions with the noise level between them, around a shortcut."""
+
+    def __init__(self, channels_in: int, channels_out: int, level_size: int) -> None:
+        super().__init__()
+        self.norm1 = nn.GroupNorm(4, channels_in)
+        self.conv1 = nn.Conv2d(channels_in, channels_out, 3, padding=1)
+        self.level = nn.Linear(level_size, channels_out)
+        self.norm2 = nn.GroupNorm(4, channels_out)
+        self.conv2 = nn.Conv2d(channels_out, channels_out, 3, padding=1)
+        self.shortcut = (
+            nn.Identity()
+            if channels_in == channels_out
+            else nn.Conv2d(channels_in, channels_out, 1)
+        )
+
+    def forward(self, x: torch.Tensor, level: torch.Tensor) -> torch.Tensor:
+        h = self.conv1(functional.silu(self.norm1(x)))
+        h = h + self.level(level)[:, :, None, None]
+        h = self.conv2(functional.silu(self.norm2(h)))
+        return h + self.shortcut(x)
+
+
+class Attention(nn.Module):
+    """Every position looks at every other; only affordable where the image is small."""
+
+    def __init__(self, channels: int, heads: int = 4) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm = nn.GroupNorm(4, channels)
+        self.qkv = nn.Conv2d(channels, 3 * channels, 1)
+        self.out = nn.Conv2d(channels, channels, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, channels, height, width = x.shape
+        q, k, v = (
+            part.reshape(batch, self.heads, channels // self.heads, height * width).transpose(2, 3)
+            for part in self.qkv(self.norm(x)).chunk(3, dim=1)
+        )
+        seen = functional.scaled_dot_product_attention(q, k, v)
+        return x + self.out(seen.transpose(2, 3).reshape(batch, channels, height, width))
+
+
+class UNet(nn.Module):
+    """(batch, 3, 32, 32) noisy images and (batch,) noise levels in, the noise out."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        c, size = channels, 4 * channels
+        frequencies = torch.exp(torch.linspace(0.0, 6.0, c))
+        self.register_buffer("frequencies", frequencies, persistent=False)
+        self.level = nn.Sequential(nn.Linear(2 * c, size), nn.SiLU(), nn.Linear(size, size))
+        self.enter = nn.Conv2d(3, c, 3, padding=1)
+        self.down1, self.down2 = Block(c, c, size), Block(c, 2 * c, size)
+        self.middle, self.attention = Block(2 * c, 4 * c, size), Attention(4 * c)
+        self.up2, self.up1 = Block(4 * c + 2 * c, 2 * c, size), Block(2 * c + c, c, size)
+        self.leave = nn.Sequential(nn.GroupNorm(4, c), nn.SiLU(), nn.Conv2d(c, 3, 3, padding=1))
+
+    def forward(self, x: torch.Tensor, noise_level: torch.Tensor) -> torch.Tensor:
+        waves = noise_level[:, None] * self.frequencies
+        level = self.level(torch.cat([waves.sin(), waves.cos()], dim=1))
+        at32 = self.down1(self.enter(x), level)
+        at16 = self.down2(functional.avg_pool2d(at32, 2), level)
+        at8 = self.attention(self.middle(functional.avg_pool2d(at16, 2), level))
+        up16 = self.up2(
+            torch.cat([functional.interpolate(at8, scale_factor=2.0), at16], dim=1), level
+        )
+        up32 = self.up1(
+            torch.cat([functional.interpolate(up16, scale_factor=2.0), at32], dim=1), level
+        )
+        return self.leave(up32)
