@@ -77,7 +77,7 @@ format: $(INSTALLED) ## Format the code
 
 constraints: $(INSTALLED) ## Write constraints.txt from the newest versions that pyproject.toml allows
 	@rm -rf .cache/constraints && $(PYTHON) -m venv .cache/constraints
-	@.cache/constraints/bin/python -m pip install --quiet --quiet --editable '.[dev]'
+	@.cache/constraints/bin/python -m pip install --quiet --quiet --editable '.[bench,dev]'
 	@{ sed -n '/^#/p' constraints.txt; .cache/constraints/bin/python -m pip freeze --exclude-editable \
 	  | sed 's/+cpu//'; } > .cache/constraints.txt && mv .cache/constraints.txt constraints.txt
 

@@ -14,11 +14,15 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, NoReturn, Optional, Sequence
 
 from training.compilers import COMPILERS
+from training.compilers.options import MODES, CompilerOptions
 from training.evidence import Scalar
 from training.failure import InputError
 
-PRECISIONS = ("fp32", "bf16")
+PRECISIONS = ("fp32", "bf16", "fp16")
 ON_FAILURE = ("stop", "record")
+DISTRIBUTIONS = ("none", "torchrun")
+RULES = ("none", "linear", "square-root")
+MOST_PROCESSES = 64
 SEED_LIMIT = 2**31
 DEFAULT_PARITY_STEPS = 4
 DEFAULT_COMPILE_CACHE_MEGABYTES = 1024
@@ -54,7 +58,9 @@ class Recipe:
 
     batch_size: int = _option(32, "training documents per step", at_least=1)
     learning_rate: float = _option(1e-3, "peak of the schedule", at_least=1e-9)
-    precision: str = _option("fp32", "arithmetic; bf16 is by autocast", choices=PRECISIONS)
+    precision: str = _option(
+        "fp32", "arithmetic; 16 bits are by autocast, fp16 on a GPU", choices=PRECISIONS
+    )
     epochs: int = _option(3, "passes over the training split", at_least=1)
     warmup_fraction: float = _option(0.1, "part of the steps in which the rate rises", below=1)
     weight_decay: float = _option(0.01, "AdamW's; biases and normalisation weights go without")
@@ -76,6 +82,33 @@ class Recipe:
             raise InputError(
                 f"--hidden_size is {self.hidden_size}, expected a multiple of "
                 f"--attention_heads ({self.attention_heads})"
+            )
+
+
+@dataclass(frozen=True)
+class RateScaling:
+    """Where the learning rate comes from: the workload scaled it, and this is for the evidence."""
+
+    learning_rate_rule: str = "none"
+    base_learning_rate: float = 0.0
+    """The baseline's."""
+    base_global_batch_size: int = 0
+    """Examples of one of the baseline's steps."""
+
+    def declared(self, learning_rate: float) -> Dict[str, Scalar]:
+        """Rule, base and factor; empty where there is no rule."""
+        if self.learning_rate_rule == "none":
+            return {}
+        return {
+            **dataclasses.asdict(self),
+            "learning_rate_factor": learning_rate / self.base_learning_rate,
+        }
+
+    def __post_init__(self) -> None:
+        if self.learning_rate_rule != "none" and not self.base_learning_rate > 0:
+            raise InputError(
+                f"--learning_rate_rule is {self.learning_rate_rule} and --base_learning_rate is "
+                f"{self.base_learning_rate:g}, expected the rate that it was scaled from"
             )
 
 
@@ -123,20 +156,43 @@ class Job:
     """Between two checkpoints, where the job keeps any."""
     recipe: Recipe
     folders: Folders
+    compiler_options: CompilerOptions = field(default_factory=CompilerOptions)
+    distribution: str = "none"
+    """Who starts the processes: `torchrun`, or nobody but the job itself."""
+    processes: int = 1
+    """On each machine."""
+    scaling: RateScaling = field(default_factory=RateScaling)
+
+    def __post_init__(self) -> None:
+        if self.distribution == "torchrun" and self.folders.checkpoints is not None:
+            raise InputError(
+                f"--distribution is torchrun, and {CHECKPOINTS_VARIABLE} names a folder: "
+                "checkpoints hold the state of one process; leave out one of them"
+            )
 
     def declared(self) -> Dict[str, Scalar]:
         """What the job was told to do, as the evidence's recipe records it."""
-        return {"compiler": self.compiler, **dataclasses.asdict(self.recipe)}
+        return {
+            "compiler": self.compiler,
+            **self.compiler_options.declared(self.compiler),
+            **dataclasses.asdict(self.recipe),
+            **self.scaling.declared(self.recipe.learning_rate),
+        }
 
 
 def read_job(arguments: Sequence[str], environment: Mapping[str, str]) -> Job:
     """Understand the command line and the environment. Raises InputError."""
     options = vars(_parser().parse_args(arguments))
-    recipe = {each.name: options.pop(each.name) for each in dataclasses.fields(Recipe)}
+    recipe, compiling, scaling = (
+        {each.name: options.pop(each.name) for each in dataclasses.fields(kind)}
+        for kind in (Recipe, CompilerOptions, RateScaling)
+    )
     return Job(
         name=environment.get("TRAINING_JOB_NAME") or f"{options['arm']}-seed-{options['seed']}",
         checkpoint_seconds=_checkpoint_seconds(environment),
         recipe=Recipe(**recipe),
+        compiler_options=CompilerOptions(**compiling),
+        scaling=RateScaling(**scaling),
         folders=Folders.from_environment(environment),
         **options,
     )
@@ -173,6 +229,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--compiler", choices=sorted(COMPILERS), default="eager", help="default: eager"
     )
+    _add_compiler_options(parser)
+    _add_distribution(parser)
+    _add_rate_scaling(parser)
     parser.add_argument(
         "--on_failure",
         choices=ON_FAILURE,
@@ -204,6 +263,71 @@ def _parser() -> argparse.ArgumentParser:
             help=f"{each.metadata['description']}; default: {each.default!r}",
         )
     return parser
+
+
+def _add_compiler_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--compile_mode",
+        choices=MODES,
+        default="default",
+        help="of torch.compile; default: 'default'",
+    )
+    for name, default, description in (
+        ("dynamic_shapes", False, "one compiled graph may serve several shapes"),
+        ("regional", False, "compile the block that the model repeats, once"),
+        ("fallback_random", True, "compiled dropout draws eager's random numbers"),
+    ):
+        parser.add_argument(
+            f"--{name}",
+            type=_truth,
+            default=default,
+            metavar="{true,false}",
+            help=f"{description}; default: {str(default).lower()}",
+        )
+
+
+def _add_distribution(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--distribution",
+        choices=DISTRIBUTIONS,
+        default="none",
+        help="torchrun: several processes train together, each with batch_size documents in a "
+        "step; default: none",
+    )
+    parser.add_argument(
+        "--processes",
+        type=_processes,
+        default=1,
+        help="of torchrun, on each machine; default: 1",
+    )
+
+
+def _add_rate_scaling(parser: argparse.ArgumentParser) -> None:
+    """For the evidence alone: `learning_rate` is what is used."""
+    parser.add_argument(
+        "--learning_rate_rule",
+        choices=RULES,
+        default="none",
+        help="by which the learning rate was scaled; default: none",
+    )
+    parser.add_argument("--base_learning_rate", type=float, default=0.0, help="that was scaled")
+    parser.add_argument(
+        "--base_global_batch_size", type=int, default=0, help="documents in a step with that rate"
+    )
+
+
+def _processes(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= MOST_PROCESSES:
+        raise argparse.ArgumentTypeError(f"{value} is not from 1 to {MOST_PROCESSES}")
+    return value
+
+
+def _truth(text: str) -> bool:
+    """SageMaker's toolkit decodes `true` and writes it back as Python does."""
+    if text.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
 
 
 def _seed(text: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Dict, Iterator
+from typing import Dict, Iterator, Tuple
 
 import numpy as np
 import numpy.typing as npt
@@ -48,11 +48,24 @@ class BatchSource:
     def __len__(self) -> int:
         return len(self._labels)
 
-    def training(self, seed: int, epoch: int, batch_size: int, first: int = 0) -> Iterator[Batch]:
-        """The full batches of one epoch, in the seed's order, from number `first` on."""
+    def training(
+        self,
+        seed: int,
+        epoch: int,
+        batch_size: int,
+        first: int = 0,
+        share: Tuple[int, int] = (0, 1),
+    ) -> Iterator[Batch]:
+        """The full batches of one epoch, in the seed's order, from number `first` on.
+
+        `share` is (rank, processes): a step takes a batch for each process, and this is the one of
+        that rank.
+        """
+        rank, processes = share
         order = torch.from_numpy(epoch_order(len(self), seed, epoch)).to(self._labels.device)
-        for step in range(first, steps_per_epoch(len(self), batch_size)):
-            yield self._rows(order[step * batch_size : (step + 1) * batch_size])
+        for step in range(first, steps_per_epoch(len(self), batch_size * processes)):
+            begin = (step * processes + rank) * batch_size
+            yield self._rows(order[begin : begin + batch_size])
 
     def in_order(self, batch_size: int) -> Iterator[Batch]:
         """All rows in their stored order; the last batch may be smaller."""

@@ -26,6 +26,7 @@ from training.compile_cache import ColdFigures, CompileCache
 from training.compile_cache.this_job import key_of
 from training.compilers import Compiler, load_compiler
 from training.digests import file_digest, settings_digest
+from training.distribution import joined
 from training.evaluation import evaluate, metrics
 from training.evidence import (
     CheckpointRecord,
@@ -41,13 +42,16 @@ from training.evidence import (
     write_evidence,
 )
 from training.failure import ArmError, InputError, one_sentence, report_failure
+from training.launch import FailureNote, leave_note
 from training.loop import TrainingRun, train
 from training.model import WEIGHTS, build_model, load_model, save_model
 from training.parity import Weights, keep_weights, probe
 from training.plan import Plan, plan_run
+from training.precision import check_precision
 from training.prepared import PreparedData, read_prepared
 from training.supervisor import REPORTED_FAILURE, seconds_since_start
 from training.unfinished import record_failure
+from training.world import World, world_of
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -56,13 +60,18 @@ def main(arguments: Sequence[str]) -> int:
     try:
         run(read_job(arguments, os.environ))
     except (InputError, ArmError) as error:
-        report_failure(str(error), os.environ)
-        return REPORTED_FAILURE
+        return _fail(error)
     except Exception as error:  # noqa: BLE001 - whatever it is, SageMaker must show the reason
         traceback.print_exc()
-        report_failure(one_sentence(error), os.environ)
-        return REPORTED_FAILURE
+        return _fail(error)
     return 0
+
+
+def _fail(error: Exception) -> int:
+    note = FailureNote(one_sentence(error), by_input=isinstance(error, InputError))
+    if not leave_note(note, os.environ):
+        report_failure(note.reason, os.environ)
+    return REPORTED_FAILURE
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,7 @@ class Setting:
     data: PreparedData
     plan: Plan
     device: torch.device
+    world: World
 
 
 def run(job: Job) -> None:
@@ -82,22 +92,27 @@ def run(job: Job) -> None:
     raises, unless the job is to record it.
     """
     data = read_prepared(job.folders.prepared)
+    world = world_of(os.environ)
     setting = Setting(
         job=job,
         data=data,
-        plan=plan_run(job.recipe, data.manifest.counts["train"]),
-        device=torch.device("cuda" if torch.cuda.is_available() else "cpu"),
+        plan=plan_run(job.recipe, data.manifest.counts["train"], world.size),
+        device=_device(world),
+        world=world,
     )
     compiler: Optional[Compiler] = None
     try:
-        compiler = load_compiler(job.compiler)
-        trained = _train_and_save(setting, compiler)
+        compiler = load_compiler(job.compiler, job.compiler_options)
+        trained = _train(setting, compiler)
+        if not world.first:
+            return
+        save_model(trained.model, data, job.folders.model)
         examples = _evaluate_saved(setting)
     except InputError:
         raise
     except Exception as error:
-        if job.on_failure != "record":
-            raise
+        if job.on_failure != "record" or not world.alone:
+            raise  # of several processes the supervisor records what the first to fail has noted
         if not isinstance(error, ArmError):
             traceback.print_exc()
         record_failure(
@@ -132,24 +147,40 @@ class _Trained:
     checkpoints: Optional[Checkpoints]
 
 
-def _train_and_save(setting: Setting, compiler: Compiler) -> _Trained:
+def _device(world: World) -> torch.device:
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    if world.alone:
+        return torch.device("cuda")
+    if world.local_rank >= torch.cuda.device_count():
+        raise InputError(
+            f"--processes starts process {world.local_rank + 1} on a machine with "
+            f"{torch.cuda.device_count()} GPUs; expected as many as it has"
+        )
+    torch.cuda.set_device(world.local_rank)
+    return torch.device("cuda", world.local_rank)
+
+
+def _train(setting: Setting, compiler: Compiler) -> _Trained:
     job, data = setting.job, setting.data
+    check_precision(job.recipe.precision, setting.device)
     transformers.set_seed(job.seed)
     model = build_model(job.recipe, data.manifest).to(setting.device)
     probed = job.parity_steps > 0 and job.compiler != "eager"
     initial = keep_weights(model) if probed else None
     cache = _loaded_cache(setting, compiler, model)
     checkpoints = _checkpoints(setting)
-    run = train(
-        model,
-        compiler=compiler,
-        source=BatchSource(data.train, setting.device),
-        recipe=job.recipe,
-        plan=setting.plan,
-        seed=job.seed,
-        checkpoints=checkpoints,
-    )
-    save_model(model, data, job.folders.model)
+    with joined(setting.world, setting.device):
+        run = train(
+            model,
+            compiler=compiler,
+            source=BatchSource(data.train, setting.device),
+            recipe=job.recipe,
+            plan=setting.plan,
+            seed=job.seed,
+            checkpoints=checkpoints,
+            world=setting.world,
+        )
     return _Trained(model, initial, run, cache, checkpoints)
 
 
@@ -250,7 +281,7 @@ def _evidence(
             speed.recompilations(run.graphs),
         ),
         speed=SpeedRecord(
-            samples_per_second=speed.samples_per_second(steady, job.recipe.batch_size),
+            samples_per_second=speed.samples_per_second(steady, _global_batch_size(setting)),
             steady_from=first,
             train_seconds=run.seconds,
             total_seconds=_total_seconds(trained),
@@ -308,15 +339,22 @@ def _performed(setting: Setting) -> Dict[str, Scalar]:
     """What followed from the declared recipe on these data and this machine."""
     manifest, plan, job = setting.data.manifest, setting.plan, setting.job
     return {
+        "world_size": plan.world_size,
+        "global_batch_size": _global_batch_size(setting),
         "steps": plan.steps,
         "warmup_steps": plan.warmup,
         "device": setting.device.type,
         "sequence_length": manifest.sequence_length,
         "vocabulary": manifest.vocabulary_size,
         "data_order": order_digest(
-            manifest.counts["train"], job.seed, job.recipe.batch_size, plan.steps
+            manifest.counts["train"], job.seed, _global_batch_size(setting), plan.steps
         ),
     }
+
+
+def _global_batch_size(setting: Setting) -> int:
+    """Documents of one step, of all processes together."""
+    return setting.job.recipe.batch_size * setting.plan.world_size
 
 
 def _print_metrics(evidence: Evidence) -> None:

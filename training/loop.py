@@ -14,11 +14,13 @@ from training.averaging import WeightAverage
 from training.batches import BatchSource
 from training.checkpoints import Checkpoints, Course, Return, RunState
 from training.compilers import Compiler
+from training.distribution import averaging_gradients, mean_loss, seed_dropout
 from training.evidence import Steps
 from training.failure import NonFiniteLossError
 from training.plan import Plan, planned_batches
 from training.precision import autocast
 from training.update import WeightUpdate
+from training.world import ALONE, World
 
 REPORT_SECONDS = 1.0  # SageMaker keeps one value of a metric a minute; people want a live log
 
@@ -48,8 +50,11 @@ def train(
     plan: Plan,
     seed: int,
     checkpoints: Optional[Checkpoints] = None,
+    world: World = ALONE,
 ) -> TrainingRun:
     """Train the model in place; its weights are the averaged ones afterwards.
+
+    Each process of a joined `world` calls this; all have the same weights afterwards.
 
     With `checkpoints`, a run that was interrupted goes on from its last one, to the same result.
 
@@ -60,21 +65,23 @@ def train(
     average = WeightAverage(model, recipe.averaging)
     state = RunState(model, update, average)
     course = Course() if checkpoints is None else checkpoints.resume(state)
-    progress = _Progress(plan, recipe.batch_size, course.steps)
+    progress = _Progress(plan, recipe.batch_size * world.size, course.steps)
     model.train()
     began = clock = time.perf_counter()
     forward = compiler.compile(model)
-    batches = planned_batches(source, recipe, plan, seed, course.steps)
+    step_forward = averaging_gradients(model, forward, world)
+    seed_dropout(seed, world)
+    batches = planned_batches(source, recipe, plan, seed, first=course.steps, rank=world.rank)
     for step, batch in enumerate(batches, start=course.steps):
         with autocast(recipe.precision, device):
-            loss = forward(**batch).loss
-        value = loss.item()
+            loss = step_forward(**batch).loss
+        value = mean_loss(loss, world)
         if not math.isfinite(value):
             raise NonFiniteLossError(
                 f"the training loss is {value} in step {step} (epoch "
                 f"{step // plan.steps_per_epoch + 1}) at learning rate {update.rate(step):.3g}"
             )
-        loss.backward()
+        update.backward(loss)
         update.apply(step)
         average.update()
         now = time.perf_counter()
@@ -84,7 +91,8 @@ def train(
             # No step's time holds it: it is the price of spot capacity, not of a compiler.
             now = time.perf_counter()
         clock = now
-        progress.report(step, value, course.seconds)
+        if world.first:
+            progress.report(step, value, course.seconds)
     ended = time.perf_counter()
     average.apply()
     return TrainingRun(

@@ -79,7 +79,7 @@ def probe(
             measured = _measure(
                 variants,
                 batches=planned_batches(source, recipe, plan, seed),
-                update=WeightUpdate(model, recipe, plan),
+                update=WeightUpdate(model, recipe, plan, scaled=False),
                 seed=seed,
                 steps=min(steps, plan.steps),
             )

@@ -1,15 +1,40 @@
-"""The arithmetic of a training step: float32, or bfloat16 by autocast."""
+"""The arithmetic of a training step: float32, or 16 bits by autocast."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import Any, ContextManager
+from typing import Any, ContextManager, Optional
 
 import torch
 
+from training.failure import ArmError
+
+_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
 
 def autocast(precision: str, device: torch.device) -> ContextManager[Any]:
-    """The context in which a step's forward pass runs; `precision` is "fp32" or "bf16"."""
-    if precision == "bf16":
-        return torch.autocast(device.type, dtype=torch.bfloat16)
+    """The context in which a step's forward pass runs; another precision than fp16 and bf16 is
+    the model's own."""
+    if precision in _AUTOCAST:
+        return torch.autocast(device.type, dtype=_AUTOCAST[precision])
     return contextlib.nullcontext()
+
+
+def check_precision(precision: str, device: torch.device) -> None:
+    """Raises ArmError where the device does not train in it."""
+    if precision == "fp16" and device.type != "cuda":
+        raise ArmError(
+            f"precision fp16 needs a GPU, and this job has a {device.type}; take bf16, or fp32"
+        )
+
+
+def loss_scaler(precision: str, device: torch.device) -> Optional[Any]:
+    """What keeps small gradients of fp16 from becoming zero; None where there is no need.
+
+    bf16 has the exponents of float32.
+    """
+    if precision != "fp16":
+        return None
+    if hasattr(torch.amp, "GradScaler"):
+        return torch.amp.GradScaler(device.type)
+    return torch.cuda.amp.GradScaler()  # torch before 2.3

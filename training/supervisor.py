@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
+import tempfile
 import time
 from pathlib import Path
 from types import FrameType
@@ -20,7 +20,9 @@ from training.arguments import Job
 from training.compile_cache import discard
 from training.evidence import FOLDER
 from training.failure import report_failure
+from training.launch import launch_command, launch_environment, read_note
 from training.unfinished import record_failure
+from training.world import host_rank
 
 STARTED_VARIABLE = "COMPILEGATE_JOB_STARTED"
 """Tells the child when its parent started, on the system's monotonic clock."""
@@ -36,7 +38,15 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 def supervise(job: Job, module: str, arguments: Sequence[str]) -> int:
     """Run ``python -m MODULE ARGUMENTS`` to its end; returns the exit status for this process."""
-    child = subprocess.Popen([sys.executable, "-m", module, *arguments], env=_environment())
+    with tempfile.TemporaryDirectory(prefix="training-") as folder:
+        return _supervise(job, module, arguments, note=Path(folder) / "failure.json")
+
+
+def _supervise(job: Job, module: str, arguments: Sequence[str], note: Path) -> int:
+    child = subprocess.Popen(
+        launch_command(job, module, arguments),
+        env={**_environment(), **launch_environment(job, note)},
+    )
     stopped = _forward_stop_signals(child)
     status = child.wait()
     if stopped:
@@ -44,13 +54,18 @@ def supervise(job: Job, module: str, arguments: Sequence[str]) -> int:
         return 128 + stopped[0]
     if status == REPORTED_FAILURE:
         return 1
-    reason = _unexplained_end(status, job)
+    noted = read_note(note)
+    if noted is not None and noted.by_input:
+        report_failure(noted.reason, os.environ)
+        return 1
+    reason = _unexplained_end(status, job) if noted is None else noted.reason
     if reason is None:
         return 0
     if -status in _BAD_CODE:
         _distrust_compile_cache(job)
     if job.on_failure == "record":
-        record_failure(job, reason)
+        if host_rank(os.environ) == 0:
+            record_failure(job, reason)
         return 0
     report_failure(reason, os.environ)
     return 1
@@ -69,6 +84,8 @@ def _unexplained_end(status: int, job: Job) -> Optional[str]:
         return f"the training process was killed by {name}{hint}"
     if status > 0:
         return f"the training process ended with exit status {status}; its log says more"
+    if host_rank(os.environ) > 0:
+        return None  # the first machine writes the evidence
     if not (job.folders.output_data / FOLDER / "evidence.json").is_file():
         return "the training process ended without writing its evidence"
     return None

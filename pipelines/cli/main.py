@@ -19,6 +19,7 @@ class LazyGroup(click.Group):
         "validate": ("pipelines.cli.validate", "Check a workload file, and do nothing else."),
         "compile": ("pipelines.cli.compile", "Print a workload's SageMaker pipeline definition."),
         "run": ("pipelines.cli.run", "Execute a workload or a definition on this machine."),
+        "batch-size": ("pipelines.cli.batch_size", "Find the largest batch of an arm that fits."),
         "gate": ("pipelines.cli.gate", "Judge evidence that lies in a folder."),
         "executions": ("pipelines.cli.executions", "List executions, or show one."),
         "plan": ("pipelines.cli.plan", "Say what a deployment changes and an execution costs."),

@@ -51,6 +51,9 @@ def command(workload: str, region: str | None, workloads: Path, containers: Path
     click.echo(f"{path}: valid: {_description(declared)}")
     if declared.schedule is not None:
         click.echo(f"{path}: {schedule_sentence(declared.schedule, datetime.now(UTC))}")
+    for name, arm in declared.arms.items():
+        for explanation in arm.explanations:
+            click.echo(f"{path}: arms.{name}.{explanation}")
     for finding in findings(declared, today=datetime.now(UTC).date(), region=region):
         click.echo(f"{path}: {finding.sentence}")
     for check in _checked_margins(declared):

@@ -36,6 +36,7 @@ class ArmFinding:
 _KEYS = {
     "instance_type": "instance_type",
     "precision": "precision",
+    "instance_count": "instance_count",
     "distribution": "distribution",
     "profiler": "profiler",
     "debugger": "debugger",

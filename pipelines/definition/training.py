@@ -9,10 +9,8 @@ from sagemaker.mlops.workflow.steps import StepTypeEnum
 
 from pipelines.definition.blueprint import Blueprint
 from pipelines.definition.checkpoint_folder import checkpoint_members
-from pipelines.definition.compile_cache import (
-    compile_cache_environment,
-    compile_cache_hyperparameters,
-)
+from pipelines.definition.compile_cache import compile_cache_environment
+from pipelines.definition.hyperparameters import job_hyperparameters
 from pipelines.definition.images import image_of
 from pipelines.definition.neuron import neuron_environment
 from pipelines.definition.observation import observation_members
@@ -31,8 +29,7 @@ from pipelines.definition.spot import spot_environment, spot_limits, spot_member
 from pipelines.definition.tags import training_tags
 from pipelines.definition.training_compiler import arm_hyperparameters
 from pipelines.definition.training_program import TrainingProgram
-from pipelines.workload import Arm, HubModel, Succession, TextClassification, Workload
-from pipelines.workload.declaration import BASELINE, Model
+from pipelines.workload import Arm, Succession, TextClassification, Workload
 
 NUMBER = r"(-?(?:nan|inf)|[-+0-9.eE]+)"
 METRICS = (
@@ -160,47 +157,6 @@ def _program(workload: Workload, name: str, arm: Arm, seed: int) -> TrainingProg
         return own_training_program(kind, name, arm, seed)
     return TrainingProgram(
         entry=PROGRAM,
-        hyperparameters=_hyperparameters(workload, kind, name, arm, seed),
+        hyperparameters=job_hyperparameters(workload, kind, name, arm, seed),
         metrics={metric: f"{metric}={NUMBER}" for metric in METRICS},
     )
-
-
-def _hyperparameters(
-    workload: Workload, kind: TextClassification, name: str, arm: Arm, seed: int
-) -> dict[str, str]:
-    return {
-        "arm": name,
-        "seed": str(seed),
-        "compiler": arm.compiler,
-        "batch_size": str(arm.batch_size),
-        "learning_rate": repr(arm.learning_rate),
-        "precision": arm.precision,
-        "epochs": str(kind.recipe.epochs),
-        "warmup_fraction": repr(kind.recipe.warmup_fraction),
-        "weight_decay": repr(kind.recipe.weight_decay),
-        "gradient_clip": repr(kind.recipe.gradient_clip),
-        "averaging": repr(kind.recipe.averaging),
-        **_model_hyperparameters(kind.model),
-        **compile_cache_hyperparameters(workload, arm),
-        **_parity_hyperparameters(workload, arm),
-        # A candidate that cannot train is evidence against it, not an outage: the baseline still
-        # has to be released. Without a baseline there is nothing to release.
-        "on_failure": "stop" if name == BASELINE else "record",
-    }
-
-
-def _model_hyperparameters(model: Model) -> dict[str, str]:
-    if isinstance(model, HubModel):
-        return {"model_id": model.id}
-    return {
-        "layers": str(model.layers),
-        "hidden_size": str(model.hidden_size),
-        "attention_heads": str(model.attention_heads),
-        "intermediate_size": str(model.intermediate_size),
-        "dropout": repr(model.dropout),
-    }
-
-
-def _parity_hyperparameters(workload: Workload, arm: Arm) -> dict[str, str]:
-    """Only where there is something to compare: other steps then train no baseline again."""
-    return {} if arm.compiler == "eager" else {"parity_steps": str(workload.gate.parity.steps)}

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 
 from pipelines.workload import Arm, TrainingCompiler
-from pipelines.workload.arm import Distribution
+from pipelines.workload.distribution import Distribution
 
 LAUNCHER = "training/sm_dist_launcher.py"
 """What starts a script on several GPUs in the images of PyTorch 1.10.2 and before."""
@@ -54,5 +54,5 @@ def _launch(distribution: Distribution, program: str) -> dict[str, str]:
                 "sagemaker_program": json.dumps(LAUNCHER),
                 "training_script": json.dumps(program),
             }
-        case "none":
+        case "none" | "torchrun":  # torchrun is not Training Compiler's
             return {}

@@ -125,6 +125,7 @@ class ParitySettings(_Strict):
     fp32_limit: float = Field(default=20.0, gt=1.0, allow_inf_nan=False)
     """How many times what eager's rounding explains a compiled tensor may err."""
     bf16_limit: float = Field(default=4.0, gt=1.0, allow_inf_nan=False)
+    fp16_limit: float = Field(default=4.0, gt=1.0, allow_inf_nan=False)
 
     @model_validator(mode="after")
     def _what_is_required_is_measured(self) -> Self:
@@ -134,8 +135,9 @@ class ParitySettings(_Strict):
         return self
 
     def limit(self, precision: str) -> float:
-        """The limit of a precision, fp32 or bf16."""
-        return {"fp32": self.fp32_limit, "bf16": self.bf16_limit}[precision]
+        """The limit of a precision: fp32, bf16 or fp16."""
+        limits = {"fp32": self.fp32_limit, "bf16": self.bf16_limit, "fp16": self.fp16_limit}
+        return limits[precision]
 
 
 class GateSettings(_Strict):
@@ -196,7 +198,11 @@ class ArmDeclaration(_Strict):
     compiler: str
     batch_size: int = Field(ge=1)
     learning_rate: float = Field(gt=0, allow_inf_nan=False)
-    precision: Literal["fp32", "bf16"]
+    precision: Literal["fp32", "bf16", "fp16"]
+    world_size: int = Field(default=1, ge=1)
+    """Processes that train together, each with a batch of `batch_size`."""
+    scale_learning_rate: Literal["none", "linear", "square-root"] = "none"
+    """The rule by which the learning rate follows from the baseline's."""
     instance_type: Annotated[str, StringConstraints(min_length=1, max_length=60)] | None = None
     """Where its jobs are to run. What they cost is told only where their evidence says so too."""
     usd_per_hour: float | None = Field(default=None, ge=1e-4, le=1e5)
@@ -206,6 +212,11 @@ class ArmDeclaration(_Strict):
     an image holds are intended too."""
     price_note: Annotated[str, StringConstraints(max_length=200)] | None = None
     """When and where that was the price, or why there is none."""
+
+    @property
+    def global_batch_size(self) -> int:
+        """Examples of one step."""
+        return self.batch_size * self.world_size
 
     @model_validator(mode="after")
     def _a_price_is_that_of_an_instance(self) -> Self:

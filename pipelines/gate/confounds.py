@@ -16,8 +16,16 @@ from pipelines.gate.reasons import Code, Reason, failure
 from pipelines.gate.verdict import Confound
 from training.evidence import Evidence, Scalar
 
-FOLLOWS_FROM_BATCH_SIZE = frozenset({"steps", "warmup_steps", "steps_per_epoch", "data_order"})
-"""Recipe keys that change with the batch size: fewer, larger steps over the same epochs."""
+FOLLOWS_FROM_BATCH_SIZE = frozenset(
+    {"steps", "warmup_steps", "steps_per_epoch", "data_order", "global_batch_size"}
+)
+"""Recipe keys that change with the examples of a step, by the batch of a process or by the number
+of processes: fewer, larger steps over the same epochs."""
+
+FOLLOWS_FROM_SCALING = frozenset(
+    {"learning_rate_rule", "learning_rate_factor", "base_learning_rate", "base_global_batch_size"}
+)
+"""Recipe keys of a job whose learning rate was scaled from the baseline's."""
 
 FOLLOWS_FROM_INSTANCE_TYPE = frozenset(
     {"instance_type", "cpu", "cores_available", "gpu", "platform", "threads"}
@@ -25,13 +33,25 @@ FOLLOWS_FROM_INSTANCE_TYPE = frozenset(
 """Environment values that may change with the instance an arm declares; library versions may not:
 they are the image's."""
 
+FOLLOWS_FROM_WORLD_SIZE = frozenset({"threads"})
+"""Environment values that may change with the processes of an arm: they share the cores."""
+
 FOLLOWS_FROM_IMAGE = frozenset({"image", "python", "torch", "transformers", "numpy", "platform"})
 """Environment values that may change with the image an arm declares."""
 
-DECLARED = ("batch_size", "learning_rate", "precision")
+DECLARED = ("batch_size", "learning_rate", "precision", "world_size")
 
-NOT_COMPARED = frozenset({"arm", "seed", "compiler", "on_failure"})
-"""Recipe keys that say who the job is, or what it does when it fails: not how it trains."""
+SCALING = "scale_learning_rate"
+"""Declared, too; but what it changes is the learning rate, which is declared by itself."""
+
+NOT_COMPARED = frozenset(
+    {
+        *("arm", "seed", "compiler", "on_failure"),
+        *("compile_mode", "dynamic_shapes", "regional", "fallback_random"),
+    }
+)
+"""Recipe keys that say who the job is, what it does when it fails, or how its compiler is set: not
+how it trains."""
 
 
 def find_confounds(
@@ -46,7 +66,7 @@ def find_confounds(
     """
     declared = {
         key
-        for key in DECLARED
+        for key in (*DECLARED, SCALING)
         if getattr(baseline_declaration, key) != getattr(candidate_declaration, key)
     }
     recipes = _differences([item.recipe for item in baseline], [item.recipe for item in candidate])
@@ -85,8 +105,13 @@ def undeclared(confounds: Sequence[Confound]) -> tuple[Reason, ...]:
 def _recipe_confound(key: str, before: str, after: str, declared: set[str]) -> Confound:
     if key in declared:
         return Confound(key, before, after, intended=True, why="declared by the workload")
-    if key in FOLLOWS_FROM_BATCH_SIZE and "batch_size" in declared:
-        return Confound(key, before, after, intended=True, why="follows from batch_size")
+    for following, causes in (
+        (FOLLOWS_FROM_BATCH_SIZE, ("batch_size", "world_size")),
+        (FOLLOWS_FROM_SCALING, (SCALING,)),
+    ):
+        cause = next((each for each in causes if each in declared), None)
+        if key in following and cause is not None:
+            return Confound(key, before, after, intended=True, why=f"follows from {cause}")
     return Confound(key, before, after, intended=False, why="recipe, not declared")
 
 
@@ -97,6 +122,7 @@ def _consequences(baseline: ArmDeclaration, candidate: ArmDeclaration) -> dict[s
         for declared, following in (
             ("image", FOLLOWS_FROM_IMAGE),
             ("instance_type", FOLLOWS_FROM_INSTANCE_TYPE),
+            ("world_size", FOLLOWS_FROM_WORLD_SIZE),
         )
         if getattr(baseline, declared) != getattr(candidate, declared)
         for key in following

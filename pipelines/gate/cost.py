@@ -106,7 +106,7 @@ def _arm_cost(arm: str, declaration: ArmDeclaration, records: Sequence[EvidenceR
     """`records` holds one or more, all of them sound."""
     ran_on = [_ran_on(record.evidence) for record in records]
     usd_per_hour, note = price_that_holds(declaration, ran_on)
-    speed = measure_arm(declaration.batch_size, records)
+    speed = measure_arm(declaration.global_batch_size, records)
     rate = None if speed is None else speed.rate
     return ArmCost(
         arm=arm,

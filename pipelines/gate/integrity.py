@@ -193,12 +193,14 @@ def _check_compiler(evidence: Evidence, expected: Expectation, declared: str) ->
 
 
 def _check_recipe(evidence: Evidence, declared: ArmDeclaration, seed: int) -> Iterator[Reason]:
+    recipe = {"world_size": 1, **evidence.recipe}  # of other programs: one process, if not said
     for key, wanted, code in (
+        ("world_size", declared.world_size, Code.RECIPE_WORLD_SIZE),
         ("batch_size", declared.batch_size, Code.RECIPE_BATCH_SIZE),
         ("learning_rate", declared.learning_rate, Code.RECIPE_LEARNING_RATE),
         ("precision", declared.precision, Code.RECIPE_PRECISION),
     ):
-        found = evidence.recipe.get(key)
+        found = recipe.get(key)
         if isinstance(found, bool) or found != wanted:
             yield failure(
                 code,

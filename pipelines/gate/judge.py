@@ -115,7 +115,7 @@ def _measure(
         controls,
     )
     speeds = {
-        arm: measure_arm(experiment.arms[arm].batch_size, examined.of_arm(arm))
+        arm: measure_arm(experiment.arms[arm].global_batch_size, examined.of_arm(arm))
         for arm in (experiment.baseline, *comparable)
     }
     return {

@@ -189,7 +189,7 @@ def _replicate(
         )
     seconds = steady_seconds(evidence, record.steps)
     measurable = len(seconds) > 0 and bool(np.all((seconds > 0) & (seconds < 1e8)))
-    batch_size = experiment.arms[arm].batch_size
+    batch_size = experiment.arms[arm].global_batch_size
     return ReplicateObservation(
         arm=arm,
         seed=seed,

@@ -21,7 +21,7 @@ from pipelines.gate.reasons import Code, Note, Number, Outcome, Reason
 from pipelines.gate.verdict import ParityAnswer, ParityJudgement, WorstTensor
 from training.evidence import EvidenceRecord, FloatArray, ParityErrors
 
-EPSILON = MappingProxyType({"fp32": 2.0**-23, "bf16": 2.0**-7})
+EPSILON = MappingProxyType({"fp32": 2.0**-23, "bf16": 2.0**-7, "fp16": 2.0**-10})
 """Distance from 1 to the next number of a precision. A tensor on which eager is nearer to float64
 than that was lucky, and compiled code need not be."""
 REPEAT_LIMIT = 2.0
@@ -60,7 +60,8 @@ def judge_replicate(seed: int, record: EvidenceRecord, settings: ParitySettings)
         )
         return ParityJudgement(ParityAnswer.FAIL, sentence, seed, precision)
     if parity.precision not in EPSILON:
-        known = " and ".join(EPSILON)
+        *others, last = EPSILON
+        known = f"{', '.join(others)} and {last}"
         return _silent(seed, f"there are limits for {known}, not for {precision}", precision)
     if record.parity is None:
         why = clipped(parity.obstacle or "the record holds no errors")

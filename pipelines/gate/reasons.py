@@ -80,6 +80,7 @@ class Code(StrEnum):
     COMPILER_RAN_IN_EAGER = "compiler.ran_in_eager"
     COMPILER_RECOMPILED = "compiler.recompiled"
     RECIPE_BATCH_SIZE = "recipe.batch_size"
+    RECIPE_WORLD_SIZE = "recipe.world_size"
     RECIPE_LEARNING_RATE = "recipe.learning_rate"
     RECIPE_PRECISION = "recipe.precision"
 

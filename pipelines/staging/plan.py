@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from pipelines.catalog import Price, price_of
+from pipelines.catalog import Price, UnknownPrice, price_of
 from pipelines.datasets import RawData
 from pipelines.datasets.raw_data import Announce
 from pipelines.definition.deployment import PREFIX, Deployment, Sources
@@ -150,11 +150,20 @@ def _declaration(arm: Arm, instance_type: str, *, image: str | None) -> ArmDecla
         batch_size=arm.batch_size,
         learning_rate=arm.learning_rate,
         precision=arm.precision,
+        world_size=arm.world_size,
+        scale_learning_rate=arm.scale_learning_rate,
         instance_type=instance_type,
         image=image,
-        usd_per_hour=price.usd_per_hour if isinstance(price, Price) else None,
-        price_note=price.note if isinstance(price, Price) else price.reason,
+        usd_per_hour=(
+            price.usd_per_hour * arm.instance_count if isinstance(price, Price) else None
+        ),
+        price_note=_price_note(price, arm.instance_count),
     )
+
+
+def _price_note(price: Price | UnknownPrice, instances: int) -> str:
+    note = price.note if isinstance(price, Price) else price.reason
+    return note if instances == 1 else f"{instances} instances, each: {note}"
 
 
 @dataclass(frozen=True)

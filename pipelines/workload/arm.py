@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import Field, PrivateAttr, StringConstraints, field_validator, model_validator
 
 from pipelines.workload.compilers import Neuron, TrainingCompiler
+from pipelines.workload.distribution import DistributionKeys
 from pipelines.workload.parameters import LONGEST_JOB_SECONDS, InstanceType
-from pipelines.workload.table import Positive, Table
+from pipelines.workload.scaling import ScaledRate
+from pipelines.workload.table import Positive
+from pipelines.workload.torch_compile import TorchCompileKeys
 
 CompilerName = Literal["eager", "inductor", "training-compiler", "neuron"]
-Distribution = Literal["none", "pytorchxla", "sm_dist"]
 ImageFolder = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(?:[._-][a-z0-9]+)*$")]
 
 IMAGES: dict[CompilerName, str] = {
@@ -25,22 +27,28 @@ IMAGES: dict[CompilerName, str] = {
 AWS_IMAGE = "aws"
 """As an arm's image: AWS's own image of the compiler's stack, with nothing added."""
 
+UNSETTLED = 0
+"""A batch size or a learning rate that is not given, until the workload is read as a whole."""
 
-class Arm(Table):
+TORCHRUN_COMPILERS = ("eager", "inductor")
+
+
+class Arm(TorchCompileKeys, DistributionKeys):
     """One way to train the workload."""
 
     compiler: CompilerName
-    batch_size: int = Field(ge=1, le=1_000_000)
-    learning_rate: Positive
-    precision: Literal["fp32", "bf16"] = "fp32"
+    batch_size: Annotated[int, Field(ge=1, le=1_000_000)] = UNSETTLED
+    """Examples that each process takes in a step. Left out, it is what AWS fitted into memory for
+    the same model, instance, precision and sequence length."""
+    learning_rate: Positive = UNSETTLED
+    scale_learning_rate: Literal["none", "linear", "square-root"] = "none"
+    """Instead of a learning rate: how it follows from the baseline's, by the examples of a step."""
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     image: ImageFolder | None = None
     """Folder in `containers/` whose image the jobs run in, by default that of the compiler; or
     `aws`."""
     instance_type: InstanceType | None = None
     """Overrides `[compute] instance_type`, and then the execution's parameter, for this arm."""
-    instance_count: int = Field(default=1, ge=1, le=100)
-    distribution: Distribution = "none"
-    """What starts one process for each accelerator."""
     profiler: bool = False
     """SageMaker's profiler. It slows the very steps that are timed."""
     debugger: bool = False
@@ -51,6 +59,36 @@ class Arm(Table):
     """Of a spot arm: how long a job may take in all, waiting for machines included."""
     training_compiler: TrainingCompiler | None = None
     neuron: Neuron | None = None
+
+    _scaled: ScaledRate | None = PrivateAttr(default=None)
+    _explanations: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def scaled_rate(self) -> ScaledRate | None:
+        """What the learning rate follows from; None where it was given."""
+        return self._scaled
+
+    @property
+    def explanations(self) -> tuple[str, ...]:
+        """A sentence for each value that the file leaves out: what it is, and why."""
+        return self._explanations
+
+    def with_processes(self, processes: int) -> Arm:
+        """The arm with as many processes as its instance has accelerators."""
+        return self.model_copy(update={"processes": processes})
+
+    def with_batch_size(self, batch_size: int, explanation: str) -> Arm:
+        """The arm with the batch size that its file leaves out."""
+        arm = self.model_copy(update={"batch_size": batch_size})
+        arm._explanations = (*self._explanations, explanation)
+        return arm
+
+    def with_rate(self, scaled: ScaledRate) -> Arm:
+        """The arm with the learning rate that its file leaves to a rule."""
+        arm = self.model_copy(update={"learning_rate": scaled.rate})
+        arm._scaled = scaled
+        arm._explanations = (*self._explanations, scaled.sentence)
+        return arm
 
     @property
     def image_folder(self) -> str:
@@ -71,8 +109,8 @@ class Arm(Table):
     def _no_distributed_library(cls, value: Any) -> Any:
         if isinstance(value, str) and value.startswith("smdistributed"):
             raise ValueError(
-                f"found {value!r}, allowed: 'none', 'pytorchxla' or 'sm_dist'; SageMaker's "
-                "distributed libraries and Training Compiler exclude each other"
+                f"found {value!r}, allowed: 'none', 'torchrun', 'pytorchxla' or 'sm_dist'; "
+                "SageMaker's distributed libraries and Training Compiler exclude each other"
             )
         return value
 
@@ -103,11 +141,43 @@ class Arm(Table):
             )
         return self
 
+    @property
+    def global_batch_size(self) -> int:
+        """Examples of one step, of all processes together."""
+        return self.batch_size * self.world_size
+
     @model_validator(mode="after")
-    def _instances_work_together(self) -> Self:
-        if self.instance_count > 1 and self.distribution == "none":
+    def _one_thing_decides_the_learning_rate(self) -> Self:
+        given = self.learning_rate != UNSETTLED
+        ruled = self.scale_learning_rate != "none"
+        if given and ruled:
             raise ValueError(
-                f"instance_count is {self.instance_count} and distribution is 'none', allowed: "
-                "a distribution, or one instance; without one each instance would train alone"
+                f"learning_rate is {self.learning_rate:g} and scale_learning_rate is "
+                f"{self.scale_learning_rate!r}, allowed: one of them"
+            )
+        if not given and not ruled:
+            raise ValueError(
+                "learning_rate is missing, allowed: a number, or scale_learning_rate = 'linear' or "
+                "'square-root'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _keys_belong_to_the_compiler(self) -> Self:
+        for key, value in self.torch_compile_keys.items():
+            if self.compiler != "inductor":
+                raise ValueError(
+                    f"{key} is {value!r} with compiler {self.compiler!r}, allowed: only with "
+                    "compiler = 'inductor'"
+                )
+        if self.distribution == "torchrun" and self.compiler not in TORCHRUN_COMPILERS:
+            raise ValueError(
+                f"distribution is 'torchrun' with compiler {self.compiler!r}, allowed: only with "
+                f"{' and '.join(TORCHRUN_COMPILERS)}"
+            )
+        if self.distribution == "torchrun" and self.spot:
+            raise ValueError(
+                "spot is true with distribution 'torchrun', allowed: one of them, since a "
+                "checkpoint holds the state of one process"
             )
         return self

@@ -5,9 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, StringConstraints, model_validator
+from pydantic import (
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    StringConstraints,
+    model_validator,
+)
 
 from pipelines.gate.config import NO_ARM, GateSettings, Seed, SliceColumn
 from pipelines.workload.arm import Arm
@@ -20,6 +26,7 @@ from pipelines.workload.parameters import (
     RuntimeSeconds,
 )
 from pipelines.workload.program import CHALLENGER, Champion, Program, Succession
+from pipelines.workload.settling import settled_arms
 from pipelines.workload.starts import NewData, Schedule
 from pipelines.workload.table import Positive, Table
 from pipelines.workload.wheel_data import WheelData
@@ -395,3 +402,20 @@ class Workload(Table):
                 f"allowed: {LARGEST_EXPERIMENT} at most in one execution"
             )
         return self
+
+    # The last of all: it is given what the checks above have passed.
+    @model_validator(mode="wrap")
+    @classmethod
+    def _what_arms_leave_out_is_settled(
+        cls, value: Any, check: ModelWrapValidatorHandler[Self]
+    ) -> Self:
+        workload = check(value)
+        model, data = workload.model, workload.data
+        arms = settled_arms(
+            workload.arms,
+            baseline=BASELINE,
+            model_id=model.id if isinstance(model, HubModel) else None,
+            instance_type=workload.compute.instance_type,
+            sequence_length=0 if isinstance(data, WheelData) else data.sequence_length,
+        )
+        return workload.model_copy(update={"arms": arms})

@@ -301,3 +301,32 @@ def test_an_image_that_is_not_there_is_refused_by_the_arm_s_name() -> None:
         "arms.compiled.image: the inductor arm runs in the image 'mine', which is no folder of "
         "containers/, allowed: gate, training"
     )
+
+
+def test_an_arm_s_compiler_settings_processes_and_scaled_rate_reach_its_job(tmp_path: Path) -> None:
+    text = WORKLOAD.read_text(encoding="utf-8") + (
+        '\n[arms.wide]\ncompiler = "inductor"\nbatch_size = 8\nscale_learning_rate = "linear"\n'
+        'mode = "max-autotune"\ndynamic = true\n'
+        'distribution = "torchrun"\nprocesses = 4\ninstance_count = 2\n'
+    )
+    path = tmp_path / "topics.toml"
+    path.write_text(text, encoding="utf-8")
+    declared = read_workload(path)
+    steps = steps_of(json.loads(compile_definition(declared, DEPLOYMENT, SOURCES)))
+    request = steps["Train-wide-7"]["Arguments"]
+    base = declared.arms["baseline"]
+    expected = {
+        "compile_mode": "max-autotune",
+        "dynamic_shapes": "true",
+        "distribution": "torchrun",
+        "processes": "4",
+        "learning_rate": repr(base.learning_rate * 64 / base.batch_size),
+        "learning_rate_rule": "linear",
+        "base_learning_rate": repr(base.learning_rate),
+        "base_global_batch_size": str(base.batch_size),
+    }
+    assert {key: request["HyperParameters"].get(key) for key in expected} == expected
+    assert request["ResourceConfig"]["InstanceCount"] == 2
+    assert not expected.keys() & (
+        steps["Train-baseline-7"]["Arguments"]["HyperParameters"].keys() - {"learning_rate"}
+    )

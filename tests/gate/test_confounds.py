@@ -166,3 +166,26 @@ def test_another_library_version_does_not_follow_from_another_instance_type(exec
     execution.experiment = execution.experiment.model_copy(update={"arms": arms})
     change_environment(execution, "fast", 1, torch="2.12.1")
     assert not confounds(execution)["torch"].intended
+
+
+def test_what_scaling_and_several_processes_change_is_intended_where_they_are_declared(execution):
+    recipe = {
+        "global_batch_size": 64,
+        "learning_rate_rule": "linear",
+        "learning_rate_factor": 2.0,
+        "base_learning_rate": 1e-3,
+    }
+    for seed in execution.experiment.seeds:
+        change_recipe(execution, "fast", seed, **recipe)
+        change_environment(execution, "fast", seed, threads=1)
+    assert not any(item.intended for item in confounds(execution).values())
+    declare(execution, "fast", world_size=2, scale_learning_rate="linear", learning_rate=2e-3)
+    found = confounds(execution)
+    assert {name: item.why for name, item in found.items() if name in recipe} == {
+        "global_batch_size": "follows from world_size",
+        "learning_rate_rule": "follows from scale_learning_rate",
+        "learning_rate_factor": "follows from scale_learning_rate",
+        "base_learning_rate": "follows from scale_learning_rate",
+    }
+    assert found["threads"].why == "follows from world_size"
+    assert all(item.intended for item in found.values())

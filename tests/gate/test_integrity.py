@@ -211,6 +211,7 @@ DAMAGE = [
     (Code.COMPILER_DIFFERS, lambda e, r: change_compiler(e, r, name="xla")),
     (Code.COMPILER_RECOMPILED, lambda e, r: change_compiler(e, r, recompilations=1)),
     (Code.RECIPE_BATCH_SIZE, lambda e, r: change_recipe(e, r, batch_size=64)),
+    (Code.RECIPE_WORLD_SIZE, lambda e, r: change_recipe(e, r, world_size=2)),
     (Code.RECIPE_LEARNING_RATE, lambda e, r: change_recipe(e, r, learning_rate=2e-3)),
     (Code.RECIPE_LEARNING_RATE, lambda e, r: change_recipe(e, r, learning_rate=np.nan)),
     (Code.RECIPE_PRECISION, lambda e, r: change_recipe(e, r, precision="bf16")),

@@ -217,9 +217,9 @@ def test_parity_in_another_precision_than_the_training_fails() -> None:
 
 
 def test_a_precision_without_a_limit_cannot_tell() -> None:
-    judgement = judged("fp16")
+    judgement = judged("fp8")
     assert judgement.answer is ParityAnswer.CANNOT_TELL
-    assert "there are limits for fp32 and bf16, not for fp16" in judgement.sentence
+    assert "there are limits for fp32, bf16 and fp16, not for fp8" in judgement.sentence
 
 
 def test_one_replicate_that_fails_or_passes_speaks_for_the_arm() -> None:

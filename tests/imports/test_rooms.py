@@ -36,7 +36,12 @@ ROOMS = {
     "infra/notifier": {"boto3", "botocore", "notifier"},
     "pipelines/catalog": set(),
     "pipelines/local": {"packaging"},
-    "pipelines/workload": {"pipelines.gate.config", "pydantic", "pydantic_core"},
+    "pipelines/workload": {
+        "pipelines.catalog",
+        "pipelines.gate.config",
+        "pydantic",
+        "pydantic_core",
+    },
     "pipelines/settings": {"pipelines.workload", "pydantic"},
     "pipelines/aws": {
         "pipelines.catalog",
@@ -54,6 +59,7 @@ ROOMS = {
         "boto3",
         "botocore",
     },
+    "pipelines/batch_size": {"pipelines.local.atomic_files"},
     "pipelines/datasets": {"pipelines.workload", "datasets"},
     "pipelines/definition": {
         "pipelines.catalog",

@@ -62,7 +62,7 @@ def test_a_job_without_a_name_is_named_by_its_arm_and_seed() -> None:
         ("averaging", "1", "--averaging is 1.0, expected 0 or more and below 1"),
         ("hidden_size", "65", "--hidden_size is 65, expected a multiple of --attention_heads (2)"),
         ("epochs", "two", "argument --epochs: invalid int value: 'two'"),
-        ("precision", "fp16", "argument --precision: invalid choice: 'fp16'"),
+        ("precision", "fp8", "argument --precision: invalid choice: 'fp8'"),
         ("compiler", "xla9", "argument --compiler: invalid choice: 'xla9'"),
         ("seed", "-1", "argument --seed: -1 is not from 0 to 2147483647"),
         ("parity_steps", "-1", "argument --parity_steps: -1 is not from 0 to 1000"),
@@ -78,3 +78,29 @@ def test_a_value_that_is_not_allowed_is_named(option: str, value: str, message: 
 def test_a_missing_folder_variable_is_named() -> None:
     with pytest.raises(InputError, match="SM_MODEL_DIR must name a folder"):
         read_job(REQUIRED, {**ENVIRONMENT, "SM_MODEL_DIR": ""})
+
+
+def test_a_scaled_learning_rate_is_recorded_with_what_it_follows_from() -> None:
+    options = ["--learning_rate", "2e-3", "--learning_rate_rule", "linear"]
+    base = ["--base_learning_rate", "1e-3", "--base_global_batch_size", "32"]
+    declared = read_job([*REQUIRED, *options, *base], ENVIRONMENT).declared()
+    assert declared["learning_rate_factor"] == 2.0
+    assert (declared["base_learning_rate"], declared["base_global_batch_size"]) == (1e-3, 32)
+    with pytest.raises(InputError, match="expected the rate that it was scaled from"):
+        read_job([*REQUIRED, *options], ENVIRONMENT)
+
+
+def test_the_compiler_s_settings_are_recorded_of_the_compiler_that_has_them() -> None:
+    options = ["--regional", "True", "--fallback_random", "false"]  # as the toolkit writes them
+    job = read_job([*REQUIRED, "--compiler", "inductor", *options], ENVIRONMENT)
+    assert job.declared()["regional"] is True
+    assert job.declared()["fallback_random"] is False
+    assert "regional" not in read_job([*REQUIRED, *options], ENVIRONMENT).declared()
+
+
+def test_checkpoints_of_several_processes_are_refused() -> None:
+    with pytest.raises(InputError, match="checkpoints hold the state of one process"):
+        read_job(
+            [*REQUIRED, "--distribution", "torchrun", "--processes", "2"],
+            {**ENVIRONMENT, "COMPILEGATE_CHECKPOINTS": "/checkpoints"},
+        )

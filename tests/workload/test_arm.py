@@ -42,8 +42,8 @@ def test_training_compiler_s_stack_is_its_newest_unless_another_is_declared() ->
         ),
         (
             {"distribution": "smdistributed"},
-            "found 'smdistributed', allowed: 'none', 'pytorchxla' or 'sm_dist'; SageMaker's "
-            "distributed libraries and Training Compiler exclude each other",
+            "found 'smdistributed', allowed: 'none', 'torchrun', 'pytorchxla' or 'sm_dist'; "
+            "SageMaker's distributed libraries and Training Compiler exclude each other",
         ),
         (
             {"instance_groups": [{"instance_type": "ml.p3.2xlarge"}]},

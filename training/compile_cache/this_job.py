@@ -30,6 +30,7 @@ def key_of(job: Job, model: Any, *, sequence_length: int, device: torch.device) 
     return CacheKey(
         graph={
             "compiler": job.compiler,
+            **job.compiler_options.declared(job.compiler),
             "batch_size": job.recipe.batch_size,
             "sequence_length": sequence_length,
             "precision": job.recipe.precision,

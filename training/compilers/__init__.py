@@ -9,6 +9,7 @@ import importlib
 from typing import Any, Callable, Dict, Optional, Protocol
 
 from training.compile_cache import CacheFolder, Lookups
+from training.compilers.options import CompilerOptions
 from training.evidence import CompilerRecord
 
 COMPILERS: Dict[str, str] = {
@@ -48,8 +49,8 @@ class Compiler(Protocol):
         """What the compiler did, with the observations that prove it."""
 
 
-def load_compiler(name: str) -> Compiler:
-    """The compiler of that name; `name` must be a key of `COMPILERS`."""
+def load_compiler(name: str, options: CompilerOptions) -> Compiler:
+    """The compiler of that name, set as told; `name` must be a key of `COMPILERS`."""
     module = importlib.import_module(COMPILERS[name])
-    compiler: Compiler = module.create()
+    compiler: Compiler = module.create(options)
     return compiler

@@ -9,6 +9,7 @@ import torch
 
 from training.compile_cache import CacheFolder, Lookups
 from training.compilers import Compiler
+from training.compilers.options import CompilerOptions
 from training.evidence import CompilerRecord, Scalar
 
 
@@ -57,6 +58,6 @@ class Eager:
         )
 
 
-def create() -> Compiler:
-    """The compiler object of one job."""
+def create(_options: CompilerOptions) -> Compiler:
+    """The compiler object of one job. There is nothing to set."""
     return Eager()

@@ -13,23 +13,28 @@ import torch
 
 from training.compile_cache import CacheFolder, Lookups
 from training.compilers import Compiler
+from training.compilers.options import CompilerOptions
+from training.compilers.regions import CompiledRegions
 from training.evidence import CompilerRecord, Scalar
 from training.failure import CompilerError
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 
+_LIMIT_ERRORS = ("FailOnRecompileLimitHit", "FailOnCacheLimitHit")
+"""What dynamo raises instead of compiling one graph too many; the second is of torch before 2.6."""
+
 
 class Inductor:
-    """Compiles with static shapes, counts the graphs it compiled and the calls they served."""
+    """Compiles as the options say, counts the graphs it compiled and the calls they served."""
 
-    shares_random_numbers = True  # by fallback_random
-
-    def __init__(self) -> None:
+    def __init__(self, options: CompilerOptions) -> None:
         if not hasattr(torch, "compile"):
             raise CompilerError(
                 f"inductor needs torch 2.0 or later, this is torch {torch.__version__}; "
                 "use the eager compiler or a newer image"
             )
+        self.shares_random_numbers = options.fallback_random
+        self._options = options
         self._graphs = 0
         self._graph_calls = 0
         self._cache = "given" if _names_a_cache() else "fresh"
@@ -73,11 +78,12 @@ class Inductor:
 
         # Inductor's own generator is slow on a CPU, and draws other dropout masks than eager
         # does; with eager's generator the two arms differ by arithmetic only.
-        torch._inductor.config.fallback_random = True
+        torch._inductor.config.fallback_random = self._options.fallback_random
         # Past its limit dynamo would go on in eager mode without a word.
         torch._dynamo.config.fail_on_recompile_limit_hit = True
-        forward: Callable[..., Any] = torch.compile(model, backend=self._backend, dynamic=False)
-        return forward
+        if self._options.regional:
+            return _stopping_at_the_limit(CompiledRegions(model, self._compiled))
+        return _stopping_at_the_limit(self._compiled(model))
 
     def graphs(self) -> int:
         """How many graphs inductor compiled."""
@@ -91,7 +97,7 @@ class Inductor:
         proof: Dict[str, Scalar] = {
             "torch": str(torch.__version__),
             "backend": "inductor",
-            "fallback_random": True,
+            **self._options.declared("inductor"),
             "graph_calls": self._graph_calls,
             "unique_graphs": int(dynamo.counters["stats"].get("unique_graphs", 0)),
             "kernels": int(inductor.generated_kernel_count),
@@ -109,14 +115,26 @@ class Inductor:
             recompilations=recompilations,
         )
 
+    def _compiled(self, forward: Callable[..., Any]) -> Callable[..., Any]:
+        # Never None, which would let dynamo turn to dynamic shapes by itself.
+        dynamic = self._options.dynamic_shapes
+        compiled: Callable[..., Any] = torch.compile(
+            forward, backend=self._backend, dynamic=dynamic
+        )
+        return compiled
+
     def _backend(self, graph: Any, inputs: List[Any]) -> Callable[..., Any]:
         """Inductor, with every compiled graph and every call of one counted.
 
         Counters say that something was compiled; only the calls say that it was used.
         """
+        from torch._inductor import list_mode_options  # noqa: PLC0415
         from torch._inductor.compile_fx import compile_fx  # noqa: PLC0415
 
-        compiled: Callable[..., Any] = compile_fx(graph, inputs)  # type: ignore[assignment]
+        settings = list_mode_options(self._options.compile_mode, self._options.dynamic_shapes)
+        compiled: Callable[..., Any] = compile_fx(  # type: ignore[assignment]
+            graph, inputs, config_patches=settings
+        )
         self._graphs += 1
 
         def counted(*arguments: Any) -> Any:
@@ -126,9 +144,43 @@ class Inductor:
         return counted
 
 
-def create() -> Compiler:
+def create(options: CompilerOptions) -> Compiler:
     """The compiler object of one job."""
-    return Inductor()
+    return Inductor(options)
+
+
+def _stopping_at_the_limit(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, which says by CompilerError what asked for one graph too many."""
+
+    def stopping(*arguments: Any, **named: Any) -> Any:
+        try:
+            return forward(*arguments, **named)
+        except Exception as error:
+            if type(error).__name__ not in _LIMIT_ERRORS:
+                raise
+            raise CompilerError(
+                f"inductor would have to compile one function again, and more often than "
+                f"{_recompile_limit()} times: {_failed_guard()}; give every step the same shapes "
+                "and settings, or set dynamic = true"
+            ) from error
+
+    return stopping
+
+
+def _recompile_limit() -> int:
+    import torch._dynamo.config as dynamo  # noqa: PLC0415
+
+    # cache_size_limit until torch 2.5
+    return int(getattr(dynamo, "recompile_limit", None) or dynamo.cache_size_limit)
+
+
+def _failed_guard() -> str:
+    """The last guard that did not hold, in dynamo's words."""
+    from torch._dynamo.utils import get_compilation_metrics  # noqa: PLC0415
+
+    reasons = [getattr(each, "recompile_reason", None) for each in get_compilation_metrics()]
+    told = [reason for reason in reasons if reason]
+    return f"guard {told[-1].splitlines()[0]}" if told else "this torch does not say which guard"
 
 
 def _names_a_cache() -> bool:

@@ -1,0 +1,87 @@
+"""What an arm leaves out and what it therefore is: its batch size, its learning rate. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pipelines.catalog.instances import instance_of
+from pipelines.catalog.tested_models import TestedBatch, default_batch_size
+from pipelines.workload.arm import UNSETTLED, Arm
+from pipelines.workload.scaling import ScaledRate
+
+
+def settled_arms(
+    arms: Mapping[str, Arm],
+    *,
+    baseline: str,
+    model_id: str | None,
+    instance_type: str,
+    sequence_length: int,
+) -> dict[str, Arm]:
+    """The arms with every batch size and learning rate in place.
+
+    `instance_type` is that of arms that name none; `model_id` is None for a model of no name.
+    Raises ValueError, in the words of a workload file, where nothing follows from the rest.
+    """
+    batched = {
+        name: _with_batch_size(
+            name,
+            _with_processes(arm, arm.instance_type or instance_type),
+            model_id=model_id,
+            instance_type=arm.instance_type or instance_type,
+            sequence_length=sequence_length,
+        )
+        for name, arm in arms.items()
+    }
+    return {name: _with_rate(name, arm, batched[baseline]) for name, arm in batched.items()}
+
+
+def _with_processes(arm: Arm, instance_type: str) -> Arm:
+    """Of what starts one for each accelerator: as many as the instance has, if it is known."""
+    if arm.distribution in ("none", "torchrun") or "processes" in arm.model_fields_set:
+        return arm
+    instance = instance_of(instance_type)
+    return arm if instance is None else arm.with_processes(instance.accelerators)
+
+
+def _with_batch_size(
+    name: str, arm: Arm, *, model_id: str | None, instance_type: str, sequence_length: int
+) -> Arm:
+    if arm.batch_size != UNSETTLED:
+        return arm
+    missing = f"arms.{name}.batch_size is missing, allowed: a number"
+    if model_id is None:
+        raise ValueError(
+            f"{missing}; only models of the hub that AWS has tested have a batch size by default"
+        )
+    tested = default_batch_size(
+        model_id,
+        instance_type=instance_type,
+        precision=arm.precision,
+        sequence_length=sequence_length,
+        compiled=arm.compiler != "eager",
+        framework="pytorch",
+    )
+    if not isinstance(tested, TestedBatch):
+        raise ValueError(f"{missing}; there is none by default, since {tested.reason}")
+    return arm.with_batch_size(
+        tested.batch_size, f"batch_size {tested.batch_size}: {tested.sentence}"
+    )
+
+
+def _with_rate(name: str, arm: Arm, baseline: Arm) -> Arm:
+    if arm.scale_learning_rate == "none":
+        return arm
+    if baseline.scale_learning_rate != "none":
+        raise ValueError(
+            f"arms.{name}.scale_learning_rate is {arm.scale_learning_rate!r}, but the baseline has "
+            "no learning_rate of its own, allowed: one there, from which others are scaled"
+        )
+    return arm.with_rate(
+        ScaledRate(
+            rule=arm.scale_learning_rate,
+            base_rate=baseline.learning_rate,
+            base_batch=baseline.global_batch_size,
+            batch=arm.global_batch_size,
+        )
+    )

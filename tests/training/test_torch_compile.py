@@ -1,0 +1,115 @@
+"""How torch.compile is set: the block that repeats, shapes that change, modes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from training.compilers.regions import CompiledRegions, repeated_blocks
+from training.failure import CompilerError
+
+ROOT = Path(__file__).resolve().parents[2]
+TrainJob = Callable[..., Any]
+
+SHAPES = """
+import json, torch
+from training.compilers import load_compiler
+from training.compilers.options import CompilerOptions
+from training.failure import CompilerError
+
+def graphs(dynamic):
+    compiler = load_compiler("inductor", CompilerOptions(dynamic_shapes=dynamic))
+    forward = compiler.compile(torch.nn.Linear(4, 4))
+    try:
+        for rows in (2, 3, 5, 7):
+            forward(torch.ones(rows, 4))
+    except CompilerError as error:
+        return str(error)
+    return compiler.graphs()
+
+import torch._dynamo.config
+torch._dynamo.config.recompile_limit = 2
+stopped = graphs(False)
+torch._dynamo.reset()
+print(json.dumps([stopped, graphs(True)]))
+"""
+
+
+class Block(torch.nn.Module):
+    """A layer with a skip connection."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(width, width)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        return values + torch.relu(self.linear(values))
+
+
+class Stack(torch.nn.Module):
+    """Equal blocks, and a short list of something else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads = torch.nn.ModuleList([torch.nn.Linear(4, 1)])
+        self.blocks = torch.nn.ModuleList([Block(4) for _ in range(3)])
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            values = block(values)
+        return self.heads[0](values)
+
+
+def test_the_largest_list_of_equal_modules_is_the_repeated_block() -> None:
+    stack = Stack()
+    assert repeated_blocks(stack) == list(stack.blocks)
+
+
+def test_a_model_that_repeats_nothing_is_refused() -> None:
+    with pytest.raises(CompilerError, match="Linear has no list of modules of one class"):
+        repeated_blocks(torch.nn.Linear(2, 2))
+
+
+def test_blocks_are_compiled_during_a_call_and_themselves_again_after_it() -> None:
+    stack, called = Stack(), []
+
+    def compile_block(forward: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda values: called.append(forward.__self__) or forward(values)
+
+    compiled = CompiledRegions(stack, compile_block)
+    values = torch.ones(2, 4)
+    torch.testing.assert_close(compiled(values), stack(values))
+    assert called == list(stack.blocks)
+
+
+@pytest.mark.slow
+def test_a_shape_too_many_stops_the_job_with_the_guard_that_failed() -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", SHAPES], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    stopped, dynamic = json.loads(result.stdout)
+    assert stopped.startswith("inductor would have to compile one function again, and more often")
+    assert "size mismatch at index 0. expected 3, actual 5" in stopped
+    assert dynamic == 1
+
+
+@pytest.mark.slow
+def test_a_job_compiles_the_repeated_block_once_and_passes_the_parity_probe(
+    train_job: TrainJob,
+) -> None:
+    job = train_job(compiler="inductor", layers=3, epochs=1, regional="true", dropout=0.1)
+    record = job.evidence()
+    compiler, parity = record.evidence.compiler, record.evidence.parity
+    assert (compiler.ran, compiler.graphs, compiler.recompilations) == (True, 1, 0)
+    assert compiler.proof["regional"] is True
+    assert compiler.proof["graph_calls"] >= 3 * 20
+    assert (parity.obstacle, parity.steps) == (None, 4)
+    assert record.evidence.recipe["regional"] is True

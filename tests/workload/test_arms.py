@@ -1,0 +1,167 @@
+"""What an arm may say of its compiler, its processes, its batch and its learning rate."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelines.workload import Arm, Workload, WorkloadError, read_workload
+from pipelines.workload.scaling import ScaledRate, ScalingRule
+
+HEAD = """
+name = "topics"
+description = "A small one"
+seeds = [1]
+data = {{ source = "reuters-r8", sequence_length = {length} }}
+model = {model}
+recipe = {{ epochs = 1 }}
+compute = {{ instance_type = "ml.g5.4xlarge" }}
+[gate.metrics.accuracy]
+direction = "higher"
+margin = 0.01
+[arms.baseline]
+compiler = "eager"
+{baseline}
+[arms.other]
+{other}
+"""
+RATE = "learning_rate = 1e-3"
+BATCH = "batch_size = 32"
+
+Read = Callable[..., Workload]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """Reads a workload with two arms."""
+
+    def read(
+        other: str,
+        *,
+        baseline: str = f"{BATCH}\n{RATE}",
+        model: str = '{ source = "random" }',
+        length: int = 64,
+    ) -> Workload:
+        path = tmp_path / "topics.toml"
+        path.write_text(HEAD.format(other=other, baseline=baseline, model=model, length=length))
+        return read_workload(path)
+
+    return read
+
+
+def inductor(*keys: str) -> str:
+    return "\n".join(['compiler = "inductor"', *keys])
+
+
+def problem(read: Read, other: str, **changes: object) -> str:
+    with pytest.raises(WorkloadError) as caught:
+        read(other, **changes)
+    (sentence,) = caught.value.problems
+    return sentence
+
+
+def test_an_arm_says_how_torch_compile_compiles(read: Read) -> None:
+    arm = read(inductor(BATCH, RATE, 'mode = "max-autotune"', "regional = true")).arms["other"]
+    assert arm.torch_compile_keys == {"mode": "max-autotune", "regional": True}
+
+
+def test_the_keys_of_torch_compile_are_inductor_s_alone(read: Read) -> None:
+    eager = f'compiler = "eager"\n{BATCH}\n{RATE}\ndynamic = true'
+    assert "dynamic is True with compiler 'eager', allowed: only with" in problem(read, eager)
+
+
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ("processes = 2", "processes is 2 and distribution is 'none', allowed: 1, or"),
+        ('distribution = "torchrun"', "distribution is 'torchrun' for one process"),
+        ('distribution = "torchrun"\nprocesses = 2\nspot = true', "spot is true with"),
+    ],
+)
+def test_several_processes_need_a_launcher_that_can(read: Read, keys: str, sentence: str) -> None:
+    assert sentence in problem(read, inductor(BATCH, RATE, keys))
+
+
+def test_the_examples_of_a_step_are_those_of_all_processes(read: Read) -> None:
+    keys = ('distribution = "torchrun"', "processes = 4", "instance_count = 2")
+    arm = read(inductor(BATCH, RATE, *keys)).arms["other"]
+    assert (arm.world_size, arm.global_batch_size) == (8, 256)
+
+
+@pytest.mark.parametrize(("rule", "rate"), [("linear", 8e-3), ("square-root", 8**0.5 * 1e-3)])
+def test_a_learning_rate_is_scaled_by_the_examples_of_a_step(
+    read: Read, rule: str, rate: float
+) -> None:
+    keys = (f'scale_learning_rate = "{rule}"', 'distribution = "torchrun"', "processes = 4")
+    arm = read(inductor("batch_size = 64", *keys)).arms["other"]
+    assert arm.learning_rate == pytest.approx(rate)
+    (explanation,) = arm.explanations
+    assert explanation.startswith(f"learning_rate {arm.learning_rate:g} is the baseline's 0.001")
+    assert explanation.endswith(f"({rule}: 256 examples a step for 32)")
+
+
+def test_a_learning_rate_is_either_given_or_scaled(read: Read) -> None:
+    both = inductor(BATCH, RATE, 'scale_learning_rate = "linear"')
+    assert "learning_rate is 0.001 and scale_learning_rate is 'linear'" in problem(read, both)
+    assert "learning_rate is missing, allowed: a number, or" in problem(read, inductor(BATCH))
+
+
+def test_rates_are_scaled_from_one_that_is_given(read: Read) -> None:
+    scaled = 'scale_learning_rate = "linear"'
+    sentence = problem(read, inductor(BATCH, RATE), baseline=f"{BATCH}\n{scaled}")
+    assert "the baseline has no learning_rate of its own" in sentence
+
+
+def test_a_batch_size_that_is_left_out_is_what_aws_fitted_for_the_model(read: Read) -> None:
+    hub = '{ source = "hub", id = "bert-base-uncased" }'
+    declared = read(inductor(RATE, 'precision = "fp16"'), model=hub, length=128)
+    assert declared.arms["other"].batch_size > 32
+    (explanation,) = declared.arms["other"].explanations
+    assert "AWS fitted" in explanation
+    assert "bert-base-uncased on ml.g5.4xlarge" in explanation
+    assert "tested models" in explanation
+
+
+def test_no_batch_size_is_invented(read: Read) -> None:
+    assert problem(read, inductor(RATE)).endswith(
+        "arms.other.batch_size is missing, allowed: a number; only models of the hub that AWS has "
+        "tested have a batch size by default"
+    )
+    hub = '{ source = "hub", id = "somebody/their-own" }'
+    assert "since AWS tested no batch size of somebody/their-own" in problem(
+        read, inductor(RATE), model=hub
+    )
+
+
+sizes = st.integers(1, 10**6)
+
+
+@given(rate=st.floats(1e-6, 1.0), one=sizes, two=sizes, three=sizes)
+def test_scaling_twice_is_scaling_once_by_the_whole(
+    rate: float, one: int, two: int, three: int
+) -> None:
+    def scaled(rule: ScalingRule, base: float, before: int, after: int) -> float:
+        return ScaledRate(rule=rule, base_rate=base, base_batch=before, batch=after).rate
+
+    for rule in typing.get_args(ScalingRule):
+        there = scaled(rule, scaled(rule, rate, one, two), two, three)
+        assert there == pytest.approx(scaled(rule, rate, one, three), rel=1e-9)
+        assert scaled(rule, there, three, one) == pytest.approx(rate, rel=1e-9)
+
+
+def test_the_defaults_of_an_arm_are_one_process_and_torch_s_own_mode() -> None:
+    arm = Arm(compiler="inductor", batch_size=8, learning_rate=1e-3)
+    assert (arm.world_size, arm.torch_compile_keys, arm.explanations) == (1, {}, ())
+
+
+def test_where_each_accelerator_has_a_process_the_instance_says_how_many(read: Read) -> None:
+    arm = 'compiler = "training-compiler"\nbatch_size = 8\nscale_learning_rate = "linear"\n'
+    keys = 'distribution = "pytorchxla"\ninstance_type = "ml.p3.16xlarge"\ninstance_count = 2'
+    declared = read(arm + keys).arms["other"]
+    assert (declared.world_size, declared.global_batch_size) == (16, 128)
+    assert declared.learning_rate == pytest.approx(4e-3)

@@ -1,0 +1,53 @@
+"""The processes that train together, and this one's place among them. Needs no torch."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import List, Mapping
+
+
+@dataclass(frozen=True)
+class World:
+    """One process alone, unless a launcher started several."""
+
+    size: int = 1
+    rank: int = 0
+    """From 0. The first one saves, evaluates and writes the evidence."""
+    local_rank: int = 0
+    """Among those of this machine: the number of its GPU."""
+
+    @property
+    def alone(self) -> bool:
+        return self.size == 1
+
+    @property
+    def first(self) -> bool:
+        return self.rank == 0
+
+
+ALONE = World()
+
+
+def world_of(environment: Mapping[str, str]) -> World:
+    """What torchrun told this process; one process alone where it was not started by it."""
+    if "TORCHELASTIC_RUN_ID" not in environment:
+        return ALONE
+    return World(
+        size=int(environment["WORLD_SIZE"]),
+        rank=int(environment["RANK"]),
+        local_rank=int(environment["LOCAL_RANK"]),
+    )
+
+
+def hosts(environment: Mapping[str, str]) -> List[str]:
+    """The machines of the job by name, this one's among them; the first one leads."""
+    named: List[str] = json.loads(environment.get("SM_HOSTS") or "[]")
+    return named or ["localhost"]
+
+
+def host_rank(environment: Mapping[str, str]) -> int:
+    """The number of this machine among them, from 0."""
+    named = hosts(environment)
+    current = environment.get("SM_CURRENT_HOST")
+    return named.index(current) if current in named else 0
