@@ -15,7 +15,7 @@ CDK := $(WITH_NODE) CDK_DISABLE_CLI_TELEMETRY=true node_modules/.bin/cdk --no-no
 FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-quick check format constraints image-locks clean synth diff deploy destroy
+.PHONY: help setup run test test-quick check format constraints image-locks xla-env clean synth diff deploy destroy
 
 help: ## Show what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -43,6 +43,10 @@ test: $(INSTALLED) $(NODE_TOOLS) ## Lint, check types, run all tests
 
 test-quick: $(INSTALLED) ## Run the tests that take less than a minute in all
 	@$(BIN)/python -m pytest -m "not slow"
+
+# 2.6 GB, so that no other target makes it. Needs gcc and binutils.
+xla-env: $(INSTALLED) ## Make the environment in which the tests train with PyTorch/XLA
+	@$(BIN)/python -m tests.xla_environment
 
 # The CDK CLI and what the policies are tested with, exactly as locked.
 $(NODE_TOOLS): package.json package-lock.json $(INSTALLED)

@@ -12,12 +12,14 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from training.compilers.immediate import ImmediateSteps
+
 Graph = torch.fx.GraphModule
 Edit = Callable[[Graph, list[Any]], Callable[..., Any]]
 """The graph and example inputs in, what is called in the graph's place out."""
 
 
-class Miscompiler:
+class Miscompiler(ImmediateSteps):
     """Runs the captured graph after `edit` has spoilt it."""
 
     shares_random_numbers = True

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, NoReturn, Optional, Sequence
 
 from training.compilers import COMPILERS
-from training.compilers.options import MODES, CompilerOptions
+from training.compilers.options import DEFAULT_STEP_GRAPHS, MODES, CompilerOptions
 from training.evidence import Scalar
 from training.failure import InputError
 
@@ -23,6 +23,7 @@ ON_FAILURE = ("stop", "record")
 DISTRIBUTIONS = ("none", "torchrun")
 RULES = ("none", "linear", "square-root")
 MOST_PROCESSES = 64
+MOST_STEP_GRAPHS = 1000
 SEED_LIMIT = 2**31
 DEFAULT_PARITY_STEPS = 4
 DEFAULT_COMPILE_CACHE_MEGABYTES = 1024
@@ -284,6 +285,13 @@ def _add_compiler_options(parser: argparse.ArgumentParser) -> None:
             metavar="{true,false}",
             help=f"{description}; default: {str(default).lower()}",
         )
+    parser.add_argument(
+        "--step_graphs",
+        type=_step_graphs,
+        default=DEFAULT_STEP_GRAPHS,
+        help="graphs that XLA may compile for the training steps; one more stops the job; "
+        f"default: {DEFAULT_STEP_GRAPHS}",
+    )
 
 
 def _add_distribution(parser: argparse.ArgumentParser) -> None:
@@ -320,6 +328,13 @@ def _processes(text: str) -> int:
     value = int(text)
     if not 1 <= value <= MOST_PROCESSES:
         raise argparse.ArgumentTypeError(f"{value} is not from 1 to {MOST_PROCESSES}")
+    return value
+
+
+def _step_graphs(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= MOST_STEP_GRAPHS:
+        raise argparse.ArgumentTypeError(f"{value} is not from 1 to {MOST_STEP_GRAPHS}")
     return value
 
 

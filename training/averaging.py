@@ -10,6 +10,8 @@ from typing import List, Sequence
 
 import torch
 
+from training.changing_number import changing_number
+
 
 class WeightAverage:
     """Exponential moving average of a model's parameters."""
@@ -32,8 +34,17 @@ class WeightAverage:
         decay = min(self._decay, (1 + self._updates) / (10 + self._updates))
         self._updates += 1
         current = [parameter.detach() for parameter in self._model.parameters()]
+        if current[0].device.type == "xla":
+            self._update_traced(current, decay)
+            return
         torch._foreach_mul_(self._average, decay)
         torch._foreach_add_(self._average, current, alpha=1 - decay)
+
+    def _update_traced(self, current: Sequence[torch.Tensor], decay: float) -> None:
+        kept = changing_number(decay, current[0].device)
+        taken = changing_number(1 - decay, current[0].device)
+        for own, now in zip(self._average, current):
+            own.mul_(kept).add_(now * taken)
 
     @property
     def updates(self) -> int:

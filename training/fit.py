@@ -109,7 +109,7 @@ def _limit_memory(limit: int, device: torch.device) -> None:
 
 
 def _take_steps(job: Job, options: argparse.Namespace, device: torch.device) -> None:
-    check_precision(job.recipe.precision, device)
+    check_precision(job.recipe.precision, device.type)
     documents = job.recipe.batch_size
     recipe = dataclasses.replace(job.recipe, epochs=options.steps, max_steps=0)
     manifest = Manifest(
@@ -122,10 +122,11 @@ def _take_steps(job: Job, options: argparse.Namespace, device: torch.device) -> 
     )
     transformers.set_seed(job.seed)
     compiler = load_compiler(job.compiler, job.compiler_options)
+    host = torch.device("cpu") if compiler.compiles_whole_steps else device
     train(
-        build_model(recipe, manifest).to(device),
+        build_model(recipe, manifest).to(host),
         compiler=compiler,
-        source=BatchSource(_made_up(documents, manifest), device),
+        source=BatchSource(_made_up(documents, manifest), host),
         recipe=recipe,
         plan=plan_run(recipe, documents),
         seed=job.seed,

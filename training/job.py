@@ -82,7 +82,13 @@ class Setting:
     data: PreparedData
     plan: Plan
     device: torch.device
+    """Where the model is built, and evaluated in the end."""
+    accelerator: str
+    """What the machine trains on: cuda or cpu."""
+    launched: World
+    """The processes that torchrun started."""
     world: World
+    """Those that train together."""
 
 
 def run(job: Job) -> None:
@@ -92,17 +98,22 @@ def run(job: Job) -> None:
     raises, unless the job is to record it.
     """
     data = read_prepared(job.folders.prepared)
-    world = world_of(os.environ)
-    setting = Setting(
-        job=job,
-        data=data,
-        plan=plan_run(job.recipe, data.manifest.counts["train"], world.size),
-        device=_device(world),
-        world=world,
-    )
+    launched = world = world_of(os.environ)
+    device = _device(world)
     compiler: Optional[Compiler] = None
     try:
         compiler = load_compiler(job.compiler, job.compiler_options)
+        world = compiler.world(launched)
+        setting = Setting(
+            job=job,
+            data=data,
+            plan=plan_run(job.recipe, data.manifest.counts["train"], world.size),
+            # What traces whole steps keeps the accelerator for itself.
+            device=torch.device("cpu") if compiler.compiles_whole_steps else device,
+            accelerator=device.type,
+            launched=launched,
+            world=world,
+        )
         trained = _train(setting, compiler)
         if not world.first:
             return
@@ -111,15 +122,20 @@ def run(job: Job) -> None:
     except InputError:
         raise
     except Exception as error:
-        if job.on_failure != "record" or not world.alone:
-            raise  # of several processes the supervisor records what the first to fail has noted
+        # Of several that torchrun launched, the supervisor records what the first to fail noted.
+        # Those of torch_xla's launcher have no supervisor; what is the arm's fault all of them see.
+        together = world.alone or (launched.alone and isinstance(error, ArmError))
+        if job.on_failure != "record" or not together:
+            raise
+        if not world.first:
+            return
         if not isinstance(error, ArmError):
             traceback.print_exc()
         record_failure(
             job,
             one_sentence(error),
             compiler=None if compiler is None else compiler.record(0.0, 0),
-            environment=environment.describe(setting.device),
+            environment=environment.describe(device),
         )
         return
     evidence = _evidence(setting, compiler, trained, examples)
@@ -163,14 +179,14 @@ def _device(world: World) -> torch.device:
 
 def _train(setting: Setting, compiler: Compiler) -> _Trained:
     job, data = setting.job, setting.data
-    check_precision(job.recipe.precision, setting.device)
+    check_precision(job.recipe.precision, setting.accelerator)
     transformers.set_seed(job.seed)
     model = build_model(job.recipe, data.manifest).to(setting.device)
     probed = job.parity_steps > 0 and job.compiler != "eager"
     initial = keep_weights(model) if probed else None
     cache = _loaded_cache(setting, compiler, model)
     checkpoints = _checkpoints(setting)
-    with joined(setting.world, setting.device):
+    with joined(setting.launched, setting.device):
         run = train(
             model,
             compiler=compiler,
@@ -343,7 +359,7 @@ def _performed(setting: Setting) -> Dict[str, Scalar]:
         "global_batch_size": _global_batch_size(setting),
         "steps": plan.steps,
         "warmup_steps": plan.warmup,
-        "device": setting.device.type,
+        "device": setting.accelerator,
         "sequence_length": manifest.sequence_length,
         "vocabulary": manifest.vocabulary_size,
         "data_order": order_digest(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass
 from typing import Any, Callable, List, Optional
@@ -14,11 +13,9 @@ from training.averaging import WeightAverage
 from training.batches import BatchSource
 from training.checkpoints import Checkpoints, Course, Return, RunState
 from training.compilers import Compiler
-from training.distribution import averaging_gradients, mean_loss, seed_dropout
 from training.evidence import Steps
-from training.failure import NonFiniteLossError
 from training.plan import Plan, planned_batches
-from training.precision import autocast
+from training.step import StepParts
 from training.update import WeightUpdate
 from training.world import ALONE, World
 
@@ -58,9 +55,11 @@ def train(
 
     With `checkpoints`, a run that was interrupted goes on from its last one, to the same result.
 
-    Raises NonFiniteLossError before an update with a loss that is NaN or infinite.
+    Raises NonFiniteLossError in a step whose loss is NaN or infinite.
     """
-    device = next(model.parameters()).device
+    host = next(model.parameters()).device
+    compiler.seed(seed, world)
+    model.to(compiler.device(host))
     update = WeightUpdate(model, recipe, plan)
     average = WeightAverage(model, recipe.averaging)
     state = RunState(model, update, average)
@@ -69,21 +68,19 @@ def train(
     model.train()
     began = clock = time.perf_counter()
     forward = compiler.compile(model)
-    step_forward = averaging_gradients(model, forward, world)
-    seed_dropout(seed, world)
+    parts = StepParts(
+        model=model,
+        forward=forward,
+        update=update,
+        average=average,
+        precision=recipe.precision,
+        device=compiler.device(host),
+        plan=plan,
+    )
+    take_step = compiler.stepping(parts, world)
     batches = planned_batches(source, recipe, plan, seed, first=course.steps, rank=world.rank)
-    for step, batch in enumerate(batches, start=course.steps):
-        with autocast(recipe.precision, device):
-            loss = step_forward(**batch).loss
-        value = mean_loss(loss, world)
-        if not math.isfinite(value):
-            raise NonFiniteLossError(
-                f"the training loss is {value} in step {step} (epoch "
-                f"{step // plan.steps_per_epoch + 1}) at learning rate {update.rate(step):.3g}"
-            )
-        update.backward(loss)
-        update.apply(step)
-        average.update()
+    for step, batch in enumerate(compiler.batches(batches), start=course.steps):
+        value = take_step(step, batch)
         now = time.perf_counter()
         course.add(value, now - clock, compiler.graphs())
         if checkpoints is not None and course.steps < plan.steps and checkpoints.due():
@@ -95,6 +92,7 @@ def train(
             progress.report(step, value, course.seconds)
     ended = time.perf_counter()
     average.apply()
+    model.to(host)
     return TrainingRun(
         steps=Steps(np.array(course.losses), np.array(course.seconds)),
         seconds=time.time() - course.began if course.returns else ended - began,

@@ -19,7 +19,7 @@ import contextlib
 import copy
 import time
 import traceback
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple
 
 import numpy as np
 import torch
@@ -73,9 +73,14 @@ def probe(
     began = time.perf_counter()
     obstacle: Optional[str] = None
     errors: Optional[ParityErrors] = None
-    variants = _Variants(model, forward, recipe.precision, compiler.shares_random_numbers)
+    variants = _Variants(model, forward, recipe.precision, compiler)
     try:
-        with _starting_from(model, initial), _no_new_graphs(compiler):
+        # A graph of whole steps has no gradients to show: the probe's graph is another, of the same
+        # operations, without the update.
+        same_code = (
+            contextlib.nullcontext() if compiler.compiles_whole_steps else _no_new_graphs(compiler)
+        )
+        with _starting_from(model, initial), same_code:
             measured = _measure(
                 variants,
                 batches=planned_batches(source, recipe, plan, seed),
@@ -149,21 +154,24 @@ class _Variants:
     """The four ways to compute a step: loss, logits and gradients at the model's weights."""
 
     def __init__(
-        self, model: Any, forward: Callable[..., Any], precision: str, shared_random_numbers: bool
+        self, model: Any, forward: Callable[..., Any], precision: str, compiler: Compiler
     ) -> None:
         self._model = model
         self._forward = forward
         self._precision = precision
-        self._shared_random_numbers = shared_random_numbers
+        self._compiled_on = compiler.device(_device(model))
+        self._shared_random_numbers = compiler.shares_random_numbers
         self._reference: Any = None
 
     def eager(self, batch: Batch, seed: int) -> _Tensors:
         """The model as it is."""
-        return _step(self._model, self._model, batch, seed, self._precision)
+        context = autocast(self._precision, _device(self._model))
+        return _step(self._model, self._model, batch, seed, context)
 
     def compiled(self, batch: Batch, seed: int) -> _Tensors:
         """What trained."""
-        return _step(self._model, self._forward, batch, seed, self._precision)
+        context = autocast(self._precision, self._compiled_on)
+        return _step(self._model, self._forward, batch, seed, context)
 
     def exact(self, batch: Batch, seed: int) -> _Tensors:
         """Eager in float64, without autocast.
@@ -175,7 +183,8 @@ class _Variants:
             if self._reference is None:
                 self._reference = copy.deepcopy(self._model).double()
             self._reference.load_state_dict(self._model.state_dict())
-            tensors = _step(self._reference, self._reference, batch, seed, "fp64")
+            exactly = contextlib.nullcontext()
+            tensors = _step(self._reference, self._reference, batch, seed, exactly)
         except (RuntimeError, TypeError, NotImplementedError) as error:
             raise _ObstacleError(
                 f"the step cannot be computed in float64 here: {one_sentence(error)}"
@@ -188,12 +197,13 @@ class _Variants:
 
 
 def _step(
-    model: Any, forward: Callable[..., Any], batch: Batch, seed: int, precision: str
+    model: Any, forward: Callable[..., Any], batch: Batch, seed: int, context: ContextManager[Any]
 ) -> _Tensors:
-    """Run a forward and a backward pass; the model has the gradients afterwards."""
+    """Run a forward pass in that context and a backward pass; the model has the gradients
+    afterwards."""
     model.zero_grad(set_to_none=True)
     torch.manual_seed(seed)
-    with autocast(precision, _device(model)):
+    with context:
         output = forward(**batch)
     output.loss.backward()
     tensors = {"loss": output.loss.detach(), "logits": output.logits.detach()}

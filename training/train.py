@@ -4,17 +4,21 @@
     PYTHONPATH=. python training/train.py --arm baseline --seed 1 --compiler eager
 
 It understands the arguments and supervises `training.job`, which does the work.
+
+Where PyTorch/XLA's launcher starts the processes (`distribution = "pytorchxla"`), it imports this
+file and calls `_mp_fn` in each of them.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import Sequence
 
 from training.arguments import read_job
 from training.failure import InputError, report_failure
-from training.supervisor import supervise
+from training.supervisor import STARTED_VARIABLE, supervise
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -25,6 +29,19 @@ def main(arguments: Sequence[str]) -> int:
         report_failure(str(error), os.environ)
         return 1
     return supervise(job, "training.job", arguments)
+
+
+def _mp_fn(_index: int) -> None:
+    """Train in this process, which torch_xla's launcher started and gave its name to.
+
+    The launcher is its parent then, and ends the job when one of its processes dies.
+    """
+    from training import job  # noqa: PLC0415 - imports torch, which the supervisor does without
+
+    os.environ.setdefault(STARTED_VARIABLE, str(time.monotonic()))
+    status = job.main(sys.argv[1:])
+    if status:
+        sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Mapping, Tuple
 import torch
 
 from training.arguments import Recipe
+from training.changing_number import changing_number
 from training.plan import Plan
 from training.precision import loss_scaler
 from training.schedule import rate_factor
@@ -23,7 +24,7 @@ class WeightUpdate:
         self._model = model
         self._recipe = recipe
         self._plan = plan
-        device = next(model.parameters()).device
+        self._device = device = next(model.parameters()).device
         self._optimizer = _adamw(
             _parameter_groups(model, recipe.weight_decay), recipe.learning_rate, device
         )
@@ -34,6 +35,31 @@ class WeightUpdate:
         plan = self._plan
         return self._recipe.learning_rate * rate_factor(step, plan.steps, plan.warmup)
 
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """For what averages its gradients over processes."""
+        return self._optimizer
+
+    def allocate(self) -> None:
+        """Give the optimizer its moments now, as its first step would.
+
+        A step that makes them is another graph than the later ones: compiled whole, it would take
+        as long as they do to compile, and serve once.
+        """
+        if self._scaler is not None:
+            return  # its first step makes more than these
+        for group in self._optimizer.param_groups:
+            for parameter in group["params"]:
+                if not self._optimizer.state[parameter]:
+                    counted_on = parameter.device if group["capturable"] else torch.device("cpu")
+                    # From the host: zeros of the device's own would be constants of the graph.
+                    zeros = torch.zeros(parameter.shape, dtype=parameter.dtype)
+                    self._optimizer.state[parameter] = {
+                        "step": torch.zeros(1).to(counted_on),
+                        "exp_avg": zeros.to(parameter.device),
+                        "exp_avg_sq": zeros.to(parameter.device),
+                    }
+
     def backward(self, loss: torch.Tensor) -> None:
         """Leave the gradients of the loss with the parameters, scaled where the update knows."""
         (loss if self._scaler is None else self._scaler.scale(loss)).backward()
@@ -41,7 +67,9 @@ class WeightUpdate:
     def apply(self, step: int) -> None:
         """Update the weights, and drop the gradients."""
         for group in self._optimizer.param_groups:
-            group["lr"] = self.rate(step)
+            rate = self.rate(step)
+            # Without `capturable` the optimizer computes with numbers on the host.
+            group["lr"] = changing_number(rate, self._device) if group["capturable"] else rate
         if self._scaler is not None:
             self._scaler.unscale_(self._optimizer)
         if self._recipe.gradient_clip:
@@ -94,6 +122,10 @@ def _adamw(
 ) -> torch.optim.Optimizer:
     """AdamW in one pass over each parameter where torch has it for the device; elsewhere the ten
     small operations by which it is written, which are a tenth of a small model's step."""
+    if device.type == "xla":
+        from training.xla import runtime  # noqa: PLC0415 - torch_xla is in few environments
+
+        return runtime.adamw(groups, learning_rate)
     if device.type in _FUSED and _release() >= _FUSED[device.type]:
         return torch.optim.AdamW(groups, lr=learning_rate, fused=True)
     return torch.optim.AdamW(groups, lr=learning_rate)

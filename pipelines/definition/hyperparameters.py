@@ -27,6 +27,7 @@ def job_hyperparameters(
         **compile_cache_hyperparameters(workload, arm),
         **_parity_hyperparameters(workload, arm),
         **_torch_compile_hyperparameters(arm),
+        **({} if arm.step_graphs is None else {"step_graphs": str(arm.step_graphs)}),
         **_distribution_hyperparameters(arm),
         **_scaling_hyperparameters(arm),
         # A candidate that cannot train is evidence against it, not an outage: the baseline still

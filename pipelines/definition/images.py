@@ -26,7 +26,7 @@ def image_of(deployment: Deployment, arm: Arm) -> str:
     if arm.image_folder not in deployment.images:
         raise ImageError(
             f"the {arm.compiler} arm runs in the image {arm.image_folder!r}, which is no folder "
-            f"of containers/, allowed: {', '.join(sorted(deployment.images))}"
+            f"of containers/ that has one, allowed: {', '.join(sorted(deployment.images))}"
         )
     return deployment.images[arm.image_folder]
 

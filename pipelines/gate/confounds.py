@@ -48,6 +48,7 @@ NOT_COMPARED = frozenset(
     {
         *("arm", "seed", "compiler", "on_failure"),
         *("compile_mode", "dynamic_shapes", "regional", "fallback_random"),
+        "step_graphs",
     }
 )
 """Recipe keys that say who the job is, what it does when it fails, or how its compiler is set: not

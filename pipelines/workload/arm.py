@@ -13,12 +13,13 @@ from pipelines.workload.scaling import ScaledRate
 from pipelines.workload.table import Positive
 from pipelines.workload.torch_compile import TorchCompileKeys
 
-CompilerName = Literal["eager", "inductor", "training-compiler", "neuron"]
+CompilerName = Literal["eager", "inductor", "xla", "training-compiler", "neuron"]
 ImageFolder = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(?:[._-][a-z0-9]+)*$")]
 
 IMAGES: dict[CompilerName, str] = {
     "eager": "training",
     "inductor": "training",
+    "xla": "xla",
     "training-compiler": "training-compiler",
     "neuron": "neuron",
 }
@@ -31,6 +32,7 @@ UNSETTLED = 0
 """A batch size or a learning rate that is not given, until the workload is read as a whole."""
 
 TORCHRUN_COMPILERS = ("eager", "inductor")
+TRACING_COMPILERS = ("xla", "training-compiler", "neuron")
 
 
 class Arm(TorchCompileKeys, DistributionKeys):
@@ -57,6 +59,9 @@ class Arm(TorchCompileKeys, DistributionKeys):
     """Train on managed spot capacity, which may be taken back and is gone on with later."""
     max_wait_seconds: int | None = Field(default=None, ge=60, le=LONGEST_JOB_SECONDS)
     """Of a spot arm: how long a job may take in all, waiting for machines included."""
+    step_graphs: int | None = Field(default=None, ge=1, le=1000)
+    """Of compilers that trace steps: graphs that a training step may become; one more stops the
+    job."""
     training_compiler: TrainingCompiler | None = None
     neuron: Neuron | None = None
 
@@ -170,6 +175,11 @@ class Arm(TorchCompileKeys, DistributionKeys):
                     f"{key} is {value!r} with compiler {self.compiler!r}, allowed: only with "
                     "compiler = 'inductor'"
                 )
+        if self.step_graphs is not None and self.compiler not in TRACING_COMPILERS:
+            raise ValueError(
+                f"step_graphs is {self.step_graphs} with compiler {self.compiler!r}, allowed: only "
+                f"with {', '.join(TRACING_COMPILERS)}"
+            )
         if self.distribution == "torchrun" and self.compiler not in TORCHRUN_COMPILERS:
             raise ValueError(
                 f"distribution is 'torchrun' with compiler {self.compiler!r}, allowed: only with "

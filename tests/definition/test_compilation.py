@@ -299,7 +299,7 @@ def test_an_image_that_is_not_there_is_refused_by_the_arm_s_name() -> None:
         )
     assert str(caught.value) == (
         "arms.compiled.image: the inductor arm runs in the image 'mine', which is no folder of "
-        "containers/, allowed: gate, training"
+        "containers/ that has one, allowed: gate, training"
     )
 
 

@@ -17,6 +17,7 @@ from pipelines.gate.config import ParitySettings
 from pipelines.gate.parity import error_ratios, lasting
 from training.arguments import Recipe
 from training.batches import BatchSource
+from training.compilers.immediate import ImmediateSteps
 from training.evidence import ParityErrors, ParityRecord
 from training.parity import keep_weights, probe
 from training.plan import plan_run
@@ -28,7 +29,7 @@ EPSILON = 2.0**-23
 WRONG = sorted(EDITS)
 
 
-class PlainCall:
+class PlainCall(ImmediateSteps):
     """No compiler at all behind a compiler's interface: it calls what it is given."""
 
     shares_random_numbers = True

@@ -114,6 +114,13 @@ def test_inductor_is_refused_with_one_sentence(train_job: TrainJob, python39: Pa
     assert "Traceback" not in job.stderr
 
 
+def test_xla_is_refused_where_the_image_has_none(train_job: TrainJob, python39: Path) -> None:
+    job = train_job(python=str(python39), compiler="xla", on_failure="record")
+    failure = job.evidence().evidence.failure
+    assert failure.startswith("xla needs the package torch_xla, and this environment has none")
+    assert "Traceback" not in job.stderr
+
+
 def test_the_parity_probe_runs_on_torch_1_13(python39: Path) -> None:
     script = Path(__file__).with_name("python39") / "probe.py"
     process = subprocess.run(

@@ -50,6 +50,15 @@ def test_training_compiler_s_stack_is_its_newest_unless_another_is_declared() ->
             "instance_groups is given, allowed: instance_type and instance_count",
         ),
         (
+            {"compiler": "inductor", "step_graphs": 2},
+            "step_graphs is 2 with compiler 'inductor', allowed: only with xla, training-compiler, "
+            "neuron",
+        ),
+        (
+            {"compiler": "xla", "distribution": "torchrun", "processes": 2},
+            "distribution is 'torchrun' with compiler 'xla', allowed: only with eager and inductor",
+        ),
+        (
             {"instance_count": 2},
             "instance_count is 2 and distribution is 'none', allowed: a distribution, or one",
         ),

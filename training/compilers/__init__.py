@@ -6,15 +6,23 @@ Nothing here imports torch at the top, so that the names can be read without it.
 from __future__ import annotations
 
 import importlib
-from typing import Any, Callable, Dict, Optional, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, Optional, Protocol
 
 from training.compile_cache import CacheFolder, Lookups
 from training.compilers.options import CompilerOptions
 from training.evidence import CompilerRecord
+from training.world import World
+
+if TYPE_CHECKING:
+    import torch
+
+    from training.batches import Batch
+    from training.step import StepParts, TakeStep
 
 COMPILERS: Dict[str, str] = {
     "eager": "training.compilers.eager",
     "inductor": "training.compilers.inductor",
+    "xla": "training.compilers.xla",
 }
 """The module of each compiler, by the name a workload declares."""
 
@@ -24,6 +32,26 @@ class Compiler(Protocol):
 
     shares_random_numbers: bool
     """Whether a compiled step draws the random numbers that the eager one draws at that seed."""
+    compiles_whole_steps: bool
+    """Whether a graph holds the update as well, so that gradients alone are another graph."""
+
+    def world(self, launched: World) -> World:
+        """The processes that train together, where a launcher started those.
+
+        Raises CompilerError when the compiler's own processes are others.
+        """
+
+    def device(self, host: torch.device) -> torch.device:
+        """Where the steps of a model compute that was built on `host`."""
+
+    def seed(self, seed: int, world: World) -> None:
+        """Seed what a step draws from, beyond what every process was seeded with."""
+
+    def batches(self, batches: Iterator[Batch]) -> Iterable[Batch]:
+        """The batches, on their way to where the steps compute."""
+
+    def stepping(self, parts: StepParts, world: World) -> TakeStep:
+        """What takes the steps of a run."""
 
     def cache_folder(self) -> Optional[CacheFolder]:
         """An empty folder in which this compiler will keep what it compiles, to be filled first.

@@ -9,11 +9,12 @@ import torch
 
 from training.compile_cache import CacheFolder, Lookups
 from training.compilers import Compiler
+from training.compilers.immediate import ImmediateSteps
 from training.compilers.options import CompilerOptions
 from training.evidence import CompilerRecord, Scalar
 
 
-class Eager:
+class Eager(ImmediateSteps):
     """Runs the model as it is."""
 
     shares_random_numbers = True

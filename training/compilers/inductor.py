@@ -13,6 +13,7 @@ import torch
 
 from training.compile_cache import CacheFolder, Lookups
 from training.compilers import Compiler
+from training.compilers.immediate import ImmediateSteps
 from training.compilers.options import CompilerOptions
 from training.compilers.regions import CompiledRegions
 from training.evidence import CompilerRecord, Scalar
@@ -24,7 +25,7 @@ _LIMIT_ERRORS = ("FailOnRecompileLimitHit", "FailOnCacheLimitHit")
 """What dynamo raises instead of compiling one graph too many; the second is of torch before 2.6."""
 
 
-class Inductor:
+class Inductor(ImmediateSteps):
     """Compiles as the options say, counts the graphs it compiled and the calls they served."""
 
     def __init__(self, options: CompilerOptions) -> None:

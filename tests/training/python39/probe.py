@@ -15,6 +15,7 @@ from transformers import BertConfig, BertForSequenceClassification
 from training.arguments import Recipe
 from training.batches import BatchSource
 from training.compilers import load_compiler
+from training.compilers.options import CompilerOptions
 from training.parity import keep_weights, probe
 from training.plan import plan_run
 from training.prepared import PreparedSplit
@@ -42,7 +43,7 @@ def found(precision: str) -> dict[str, Any]:
     record, errors = probe(
         model,
         model,
-        compiler=load_compiler("eager"),
+        compiler=load_compiler("eager", CompilerOptions()),
         initial=keep_weights(model),
         source=source(),
         recipe=recipe,

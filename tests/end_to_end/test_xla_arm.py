@@ -1,0 +1,103 @@
+"""An arm with compiler = "xla", from the workload's file to the verdict, on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.xla_environment import interpreter
+
+pytestmark = pytest.mark.slow
+
+PROJECT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-c", "from pipelines.cli import main; main(prog_name='compilegate')"]
+TOPICS = {"sea": "ship harbour captain anchor", "bank": "money loan credit interest"}
+WORKLOAD = """
+name = "traced"
+description = "Two topics that differ in every word"
+seeds = [1, 2]
+
+[data]
+source = "files"
+train = "train.csv"
+validation = "validation.csv"
+sequence_length = 16
+vocabulary = 64
+
+[model]
+source = "random"
+layers = 1
+hidden_size = 16
+attention_heads = 2
+intermediate_size = 16
+dropout = 0.0
+
+[recipe]
+epochs = 3
+
+[arms.baseline]
+compiler = "eager"
+image = "xla"
+batch_size = 8
+learning_rate = 3e-3
+
+[arms.traced]
+compiler = "xla"
+step_graphs = 2
+batch_size = 8
+learning_rate = 3e-3
+
+[gate]
+min_speedup = 1000.0
+
+[gate.metrics.accuracy]
+direction = "higher"
+margin = 0.5
+"""
+
+
+def write_split(path: Path, documents: int) -> None:
+    chance = random.Random(0)
+    rows = ["text,label"]
+    for number in range(documents):
+        label = sorted(TOPICS)[number % 2]
+        words = " ".join(chance.choices(TOPICS[label].split(), k=6))
+        rows.append(f"{words} {number},{label}")
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+def test_the_gate_judges_an_arm_that_was_trained_with_xla(tmp_path: Path) -> None:
+    python = interpreter()
+    if python is None:
+        pytest.skip("NO ARM WAS TRAINED WITH XLA: make the environment with `make xla-env`")
+    (tmp_path / "traced.toml").write_text(WORKLOAD, encoding="utf-8")
+    write_split(tmp_path / "train.csv", 64)
+    write_split(tmp_path / "validation.csv", 40)
+    home = tmp_path / "home"
+    where = ["--home", str(home), "--containers", str(PROJECT / "containers")]
+    done = subprocess.run(
+        [*COMMAND, "run", str(tmp_path / "traced.toml"), *where, "--image", f"*/xla:*={python}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = home.glob("executions/*/verdict.json")
+    verdict = json.loads(path.read_text(encoding="utf-8"))
+    (traced,) = verdict["candidates"]
+    # Too slow, and nothing else: XLA ran, in the same environment, and calculated what eager does.
+    assert {reason["code"] for reason in traced["reasons"]} == {
+        "quality.not_worse",
+        "parity.alike",
+        "speed.below_minimum",
+    }
+    assert traced["parity"]["answer"] == "pass"
+    assert traced["confounds"] == []
+    assert verdict["decision"]["arm"] == "baseline"

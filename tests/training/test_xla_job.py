@@ -1,0 +1,174 @@
+"""Training on XLA's CPU device, for real, in the environment of containers/xla."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from tests.xla_environment import interpreter
+from training.evidence import EvidenceRecord
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+QUICK_TO_COMPILE = {
+    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+}
+TrainJob = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def xla_python() -> str:
+    """The interpreter of an environment with torch_xla."""
+    found = interpreter()
+    if found is None:
+        pytest.skip("NOTHING WAS TRAINED WITH XLA: make the environment with `make xla-env`")
+    return str(found)
+
+
+@pytest.fixture(scope="module")
+def xla_job(train_job: TrainJob, xla_python: str) -> EvidenceRecord:
+    """The evidence of a job that was trained with XLA, without dropout."""
+    job = train_job(QUICK_TO_COMPILE, python=xla_python, compiler="xla", dropout=0)
+    return job.evidence()
+
+
+@pytest.fixture(scope="module")
+def eager_job(train_job: TrainJob, xla_python: str) -> EvidenceRecord:
+    """The evidence of the same job in the same environment, eager."""
+    return train_job(python=xla_python, compiler="eager", dropout=0).evidence()
+
+
+def test_every_step_is_an_execution_of_one_graph(xla_job: EvidenceRecord) -> None:
+    compiler = xla_job.evidence.compiler
+    assert (compiler.name, compiler.ran) == ("xla", True)
+    assert (compiler.graphs, compiler.recompilations) == (1, 0)
+    assert compiler.compile_seconds > 0
+    proof = compiler.proof
+    steps = len(xla_job.steps.loss)
+    assert (proof["graphs_compiled"], proof["graphs_reused"]) == (1, steps - 1)
+    assert (proof["device"], proof["executions"], proof["torch_xla"]) == ("CPU", steps, "2.9.0")
+    assert 0 < float(str(proof["xla_compile_seconds"])) < xla_job.steps.seconds[0]
+    assert str(proof["compilation 1"]).startswith("torch_xla.compile: training step, ")
+
+
+def test_xla_and_eager_train_the_same_model(
+    xla_job: EvidenceRecord, eager_job: EvidenceRecord
+) -> None:
+    np.testing.assert_allclose(xla_job.steps.loss, eager_job.steps.loss, rtol=1e-4)
+    np.testing.assert_allclose(xla_job.examples.scores, eager_job.examples.scores, atol=1e-3)
+    ours, theirs = xla_job.evidence.recipe, eager_job.evidence.recipe
+    assert {key for key in ours if ours[key] != theirs.get(key)} == {"compiler", "step_graphs"}
+
+
+def test_the_parity_probe_compares_xlas_gradients_with_eagers(xla_job: EvidenceRecord) -> None:
+    record, errors = xla_job.evidence.parity, xla_job.parity
+    assert record is not None
+    assert errors is not None
+    assert (record.obstacle, record.steps) == (None, 4)
+    assert "gradient of bert.embeddings.word_embeddings.weight" in errors.tensors
+    assert 0 < errors.compiled.max() < 100 * 2.0**-23
+
+
+def test_dropout_averaging_and_bfloat16_leave_it_one_graph_and_parity_cannot_tell(
+    train_job: TrainJob, xla_python: str
+) -> None:
+    job = train_job(
+        QUICK_TO_COMPILE,
+        python=xla_python,
+        compiler="xla",
+        averaging=0.9,
+        precision="bf16",
+        max_steps=12,
+    )
+    evidence = job.evidence().evidence
+    assert evidence.compiler.graphs == 1
+    assert evidence.parity is not None
+    assert evidence.parity.obstacle == (
+        "the model draws random numbers (dropout), and the compiler draws its own"
+    )
+    saved = load_file(str(job.model / "model.safetensors"))
+    assert all(np.isfinite(each).all() for each in saved.values())
+
+
+def test_what_would_be_compiled_again_and_again_is_refused_with_the_reason(
+    xla_python: str,
+) -> None:
+    done = subprocess.run(
+        [xla_python, Path(__file__).with_name("xla") / "guard.py"],
+        env={**os.environ, **QUICK_TO_COMPILE, "PYTHONPATH": str(ROOT), "PJRT_DEVICE": "CPU"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert (found["alike"]["failure"], found["alike"]["graphs"]) == (None, 1)
+    assert found["alike"]["losses"][-1] < found["alike"]["losses"][0]
+    assert len(found["varied"]["losses"]) == 4
+    assert found["varied"]["failure"].startswith(
+        "XLA would have to compile the training step once more, and its graphs may be 2: it found "
+    )
+    assert "it found aten::addmm, xla_shape=f32[6,1]" in found["varied"]["failure"]
+    assert "where aten::addmm, xla_shape=f32[8,1]" in found["varied"]["failure"]
+    assert (found["varied and allowed"]["failure"], found["varied and allowed"]["graphs"]) == (
+        None,
+        1,  # the graphs of 8 and 7 are known by now
+    )
+    assert found["looking"]["losses"] == []
+    assert found["looking"]["failure"].startswith(
+        "the training step asks the XLA device for a value before it ends (forward in guard.py:"
+    )
+
+
+def test_a_loss_that_is_not_finite_ends_the_job(train_job: TrainJob, xla_python: str) -> None:
+    job = train_job(
+        QUICK_TO_COMPILE,
+        python=xla_python,
+        compiler="xla",
+        learning_rate=1e30,
+        on_failure="record",
+    )
+    assert job.evidence().evidence.failure.startswith("the training loss is nan in step ")
+
+
+def test_processes_that_torch_xla_does_not_know_of_are_refused(
+    train_job: TrainJob, xla_python: str
+) -> None:
+    """On a CPU torch_xla takes each process of torchrun for one alone, without a word."""
+    job = train_job(
+        python=xla_python,
+        compiler="xla",
+        distribution="torchrun",
+        processes=2,
+        on_failure="record",
+    )
+    assert job.evidence().evidence.failure == (
+        "torchrun started 2 processes and torch_xla knows of 1: each would train alone; start them "
+        "with distribution = 'pytorchxla'"
+    )
+
+
+def test_machines_that_torch_xla_does_not_know_of_are_refused(
+    train_job: TrainJob, xla_python: str
+) -> None:
+    machines = {"SM_HOSTS": '["algo-1", "algo-2"]', "SM_CURRENT_HOST": "algo-1"}
+    job = train_job(machines, python=xla_python, compiler="xla")
+    assert job.status == 1
+    assert "the job has 2 machines and torch_xla knows of 1 process" in job.failure_file.read_text()
+
+
+def test_without_torch_xla_the_arm_says_where_it_runs(train_job: TrainJob) -> None:
+    job = train_job(compiler="xla", on_failure="record")
+    assert job.evidence().evidence.failure == (
+        "xla needs the package torch_xla, and this environment has none; run the arm in the image "
+        "'xla'"
+    )

@@ -1,0 +1,85 @@
+"""Trains a tiny model on XLA's CPU device, in three ways that XLA cannot compile once for all.
+
+Prints one JSON object: what happened in each.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from training.arguments import Recipe
+from training.averaging import WeightAverage
+from training.batches import Batch
+from training.compilers.options import CompilerOptions
+from training.compilers.xla import Xla
+from training.failure import CompilerError
+from training.plan import Plan
+from training.step import StepParts
+from training.update import WeightUpdate
+from training.world import ALONE
+
+PLAN = Plan(steps=6, warmup=0, steps_per_epoch=6)
+
+
+class Doubling(torch.nn.Module):
+    """One layer; with `looks`, a step that looks at one of its values."""
+
+    def __init__(self, looks: bool) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+        self.looks = looks
+        self.config = SimpleNamespace()
+
+    def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> Any:
+        outputs = self.layer(inputs)
+        if self.looks and bool((outputs > 1e9).any()):
+            outputs = outputs / 2
+        return SimpleNamespace(loss=(outputs.squeeze(1) - labels).square().mean())
+
+
+def batches(sizes: list[int]) -> Iterator[Batch]:
+    for size in sizes:
+        yield {"inputs": torch.ones(size, 4), "labels": torch.zeros(size)}
+
+
+def train(sizes: list[int], *, looks: bool = False, most_graphs: int = 1) -> dict[str, Any]:
+    """Take a step for each size of a batch: the losses, and why it ended early."""
+    torch.manual_seed(0)
+    compiler = Xla(CompilerOptions(step_graphs=most_graphs))
+    model = Doubling(looks)
+    device = compiler.device(torch.device("cpu"))
+    model.to(device)
+    parts = StepParts(
+        model=model,
+        forward=compiler.compile(model),
+        update=WeightUpdate(model, Recipe(learning_rate=0.03), PLAN),
+        average=WeightAverage(model, 0.0),
+        precision="fp32",
+        device=device,
+        plan=PLAN,
+    )
+    take_step = compiler.stepping(parts, ALONE)
+    losses: list[float] = []
+    failure = None
+    try:
+        for step, batch in enumerate(compiler.batches(batches(sizes))):
+            losses.append(take_step(step, batch))
+    except CompilerError as error:
+        failure = str(error)
+    return {"losses": losses, "failure": failure, "graphs": compiler.graphs()}
+
+
+if __name__ == "__main__":
+    found = {
+        "alike": train([8] * 6),
+        "varied": train([8, 8, 8, 7, 6, 5], most_graphs=2),
+        "varied and allowed": train([8, 8, 7, 7, 6, 6], most_graphs=3),
+        "looking": train([8] * 6, looks=True),
+    }
+    json.dump(found, sys.stdout)
