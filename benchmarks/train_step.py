@@ -66,7 +66,7 @@ def main() -> None:
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=60, help="of each process that count")
+    parser.add_argument("--steps", type=int, default=60, help="of each process, that count")
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--layers", type=int, default=2)
