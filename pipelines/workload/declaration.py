@@ -410,12 +410,17 @@ class Workload(Table):
         cls, value: Any, check: ModelWrapValidatorHandler[Self]
     ) -> Self:
         workload = check(value)
+        if not workload.arms:
+            return workload
         model, data = workload.model, workload.data
         arms = settled_arms(
             workload.arms,
             baseline=BASELINE,
+            built_in=workload.program is None,
             model_id=model.id if isinstance(model, HubModel) else None,
             instance_type=workload.compute.instance_type,
-            sequence_length=0 if isinstance(data, WheelData) else data.sequence_length,
+            sequence_length=(
+                data.sequence_length if isinstance(data, _TextClassificationData) else None
+            ),
         )
         return workload.model_copy(update={"arms": arms})

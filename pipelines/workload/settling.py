@@ -14,15 +14,20 @@ def settled_arms(
     arms: Mapping[str, Arm],
     *,
     baseline: str,
+    built_in: bool,
     model_id: str | None,
     instance_type: str,
-    sequence_length: int,
+    sequence_length: int | None,
 ) -> dict[str, Arm]:
     """The arms with every batch size and learning rate in place.
 
-    `instance_type` is that of arms that name none; `model_id` is None for a model of no name.
+    `built_in` says whether the built-in program trains; `instance_type` is that of arms that name
+    none; `model_id` is None for a model of no name.
     Raises ValueError, in the words of a workload file, where nothing follows from the rest.
     """
+    if not built_in:
+        for name, arm in arms.items():
+            _check_own_program(name, arm)
     batched = {
         name: _with_batch_size(
             name,
@@ -36,6 +41,15 @@ def settled_arms(
     return {name: _with_rate(name, arm, batched[baseline]) for name, arm in batched.items()}
 
 
+def _check_own_program(name: str, arm: Arm) -> None:
+    keys = [*arm.torch_compile_keys, *(["distribution"] if arm.distribution == "torchrun" else [])]
+    if keys:
+        raise ValueError(
+            f"arms.{name}.{keys[0]} is given with a program of one's own, allowed: only with the "
+            "built-in program, since the script decides it; give it a hyperparameter"
+        )
+
+
 def _with_processes(arm: Arm, instance_type: str) -> Arm:
     """Of what starts one for each accelerator: as many as the instance has, if it is known."""
     if arm.distribution in ("none", "torchrun") or "processes" in arm.model_fields_set:
@@ -45,7 +59,7 @@ def _with_processes(arm: Arm, instance_type: str) -> Arm:
 
 
 def _with_batch_size(
-    name: str, arm: Arm, *, model_id: str | None, instance_type: str, sequence_length: int
+    name: str, arm: Arm, *, model_id: str | None, instance_type: str, sequence_length: int | None
 ) -> Arm:
     if arm.batch_size != UNSETTLED:
         return arm
