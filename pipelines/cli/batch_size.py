@@ -68,8 +68,9 @@ def command(  # noqa: PLR0917  one argument for each option
     this machine: give --memory-limit.
     """
     declared, path = load_workload(workload, workloads)
+    kind = _kind(declared, path)
     arm = _arm(declared, path, name)
-    shapes = _shapes(declared, name, arm, memory_limit)
+    shapes = _shapes(declared, kind, name, arm, memory_limit)
     kept = KeptTrials(home / "batch-size", shapes)
     bracket = largest_fitting(
         lambda batch_size: _fits(kept, shapes, batch_size, again=again),
@@ -116,12 +117,18 @@ def _arm(declared: Workload, path: Path, name: str) -> Arm:
     return declared.arms[name]
 
 
-def _shapes(declared: Workload, name: str, arm: Arm, memory_limit: int | None) -> Shapes:
-    kind = declared.kind
-    if not isinstance(kind, TextClassification):
-        raise Refusal(
-            "program: trials take the built-in program's steps, and this workload has its own"
-        )
+def _kind(declared: Workload, path: Path) -> TextClassification:
+    if isinstance(declared.kind, TextClassification):
+        return declared.kind
+    raise Refusal(
+        f"{path}: program: its steps are its own, allowed: a workload of the built-in training "
+        "program ([model] and [recipe])"
+    )
+
+
+def _shapes(
+    declared: Workload, kind: TextClassification, name: str, arm: Arm, memory_limit: int | None
+) -> Shapes:
     hyperparameters = job_hyperparameters(declared, kind, name, arm, declared.seeds[0])
     return Shapes(
         hyperparameters={
