@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from tests.xla_environment import interpreter
-from training.evidence import EvidenceRecord
+from training.evidence import EvidenceRecord, read_evidence
 
 pytestmark = pytest.mark.slow
 
@@ -127,6 +128,55 @@ def test_what_would_be_compiled_again_and_again_is_refused_with_the_reason(
     assert found["looking"]["failure"].startswith(
         "the training step asks the XLA device for a value before it ends (forward in guard.py:"
     )
+
+
+def test_a_killed_job_resumes_with_the_very_same_dropout(
+    start_job: Callable[..., Any], train_job: TrainJob, xla_python: str, tmp_path: Path
+) -> None:
+    options = {"python": xla_python, "compiler": "xla", "max_steps": 24, "parity_steps": 0}
+    keeping = {**QUICK_TO_COMPILE, "COMPILEGATE_CHECKPOINTS": str(tmp_path)}
+    whole = train_job(QUICK_TO_COMPILE, **options).evidence()
+    process, _ = start_job({**keeping, "COMPILEGATE_CHECKPOINT_SECONDS": "0"}, **options)
+    assert any(line.startswith("checkpoint after step 8") for line in process.stdout)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    for pid in (process.pid, *map(int, children)):
+        os.kill(pid, signal.SIGKILL)
+    process.communicate()
+    resumed = train_job(keeping, **options).evidence()
+    record = resumed.evidence.checkpoints
+    assert record is not None
+    assert record.resumed[0].step > 8
+    assert np.array_equal(resumed.steps.loss, whole.steps.loss)
+    assert resumed.evidence.digests["model"] == whole.evidence.digests["model"]
+
+
+def test_torch_xlas_own_launcher_finds_what_it_calls(
+    prepared: Path, xla_python: str, tmp_path: Path
+) -> None:
+    (tmp_path / "evidence").mkdir()
+    (tmp_path / "model").mkdir()
+    options = {"arm": "a", "seed": 1, "compiler": "xla", "max_steps": 4, "parity_steps": 0}
+    tiny = {"layers": 1, "hidden_size": 16, "intermediate_size": 16, "batch_size": 8}
+    arguments = [f"--{name}={value}" for name, value in {**options, **tiny}.items()]
+    done = subprocess.run(
+        [xla_python, "tests/training/xla/launch.py", "training/train.py", *arguments],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            **QUICK_TO_COMPILE,
+            "PYTHONPATH": str(ROOT),
+            "PJRT_DEVICE": "CPU",
+            "SM_CHANNEL_PREPARED": str(prepared),
+            "SM_MODEL_DIR": str(tmp_path / "model"),
+            "SM_OUTPUT_DATA_DIR": str(tmp_path / "evidence"),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    evidence = read_evidence(tmp_path / "evidence" / "evidence").evidence
+    assert (evidence.compiler.ran, evidence.recipe["steps"]) == (True, 4)
 
 
 def test_a_loss_that_is_not_finite_ends_the_job(train_job: TrainJob, xla_python: str) -> None:

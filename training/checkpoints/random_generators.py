@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import random
-import sys
 from typing import Any, Dict, Mapping
 
 import numpy as np
@@ -31,7 +29,6 @@ def facts() -> Dict[str, Any]:
     return {
         "python": [version, next_gauss],
         "numpy": [int(position), int(has_gauss), float(cached_gauss)],
-        **({"xla": int(_xla().get_rng_state())} if _has_xla() else {}),
     }
 
 
@@ -46,17 +43,6 @@ def restore(states: Mapping[str, torch.Tensor], rest: Mapping[str, Any]) -> None
     if torch.cuda.is_available():
         devices = range(torch.cuda.device_count())
         torch.cuda.set_rng_state_all([states[f"cuda{number}"] for number in devices])
-    if _has_xla():
-        _xla().set_rng_state(rest["xla"])
-
-
-def _has_xla() -> bool:
-    """Whether this job trains on an XLA device: nothing else imports torch_xla."""
-    return "torch_xla" in sys.modules
-
-
-def _xla() -> Any:
-    return importlib.import_module("torch_xla.core.xla_model")
 
 
 def _numpy_state() -> Any:

@@ -36,6 +36,7 @@ class Xla:
         self._options = options
         self._version = runtime.start(os.environ)
         self._graphs_before_steps = 0
+        self._seed = 0
 
     def world(self, launched: World) -> World:
         """The processes that torch_xla knows of. Raises CompilerError when others were launched.
@@ -63,7 +64,7 @@ class Xla:
 
     def seed(self, seed: int, world: World) -> None:
         """Weights are the same in all processes; what dropout draws is each one's own."""
-        runtime.seed(seed + world.rank * SEED_LIMIT)
+        self._seed = seed + world.rank * SEED_LIMIT
 
     def batches(self, batches: Iterator[Batch]) -> Iterable[Batch]:
         """Put together on the host, and copied to the device ahead of their steps."""
@@ -74,7 +75,7 @@ class Xla:
         parts.update.allocate()
         runtime.sync()  # copies of the weights, if any: they are no part of a step
         self._graphs_before_steps = Compilations.now().graphs
-        return TracedStep(parts, world, self._options.step_graphs)
+        return TracedStep(parts, world, self._seed, self._options.step_graphs)
 
     def cache_folder(self) -> Optional[CacheFolder]:
         """None: executables of XLA's CPU device cannot be read back."""

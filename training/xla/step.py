@@ -15,6 +15,9 @@ from training.world import World
 from training.xla import runtime
 from training.xla.compilations import Compilations, cut_by
 
+SEEDS_OF_A_STEP = 2**38
+"""More than the seeds of all processes: no two steps of any two draw the same numbers."""
+
 _TOO_MANY = "Maximum number of different graphs allowed per function exceeded"
 _OPERATION = re.compile(r"\[\] (.+?)(?:, dynamic_dims.*)?$", re.MULTILINE)
 _CUT = "Unexpected execution happens inside the compiled function"
@@ -29,9 +32,10 @@ class TracedStep:
     nobody will see, since the job ends.
     """
 
-    def __init__(self, parts: StepParts, world: World, most_graphs: int) -> None:
+    def __init__(self, parts: StepParts, world: World, seed: int, most_graphs: int) -> None:
         self._parts = parts
         self._world = world
+        self._seed = seed
         self._most_graphs = most_graphs
         self._losses: List[float] = []
         self._run = runtime.compiled(self._trace, most_graphs)
@@ -56,6 +60,9 @@ class TracedStep:
 
     def _trace(self, step: int, batch: Batch) -> None:
         parts = self._parts
+        # The device's generator moves on with every synchronisation, and a job that was resumed has
+        # others; so each step has a seed of its own.
+        runtime.seed(self._seed + (step + 1) * SEEDS_OF_A_STEP)
         loss = parts.loss(batch)
         parts.update.backward(loss)
         reported = loss.detach()
