@@ -13,6 +13,8 @@ WITH_NODE := PATH="$(CURDIR)/$(BIN):$$PATH" JSII_SILENCE_WARNING_END_OF_LIFE_NOD
 CDK := $(WITH_NODE) CDK_DISABLE_CLI_TELEMETRY=true node_modules/.bin/cdk --no-notices \
   --app "$(BIN)/python -m infra.app"
 FLAGS ?=
+# A worker for each core; a file stays with one worker, so that what its tests share is made once.
+SIDE_BY_SIDE := --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-quick check format constraints image-locks xla-env clean synth diff deploy destroy
@@ -39,10 +41,10 @@ test: $(INSTALLED) $(NODE_TOOLS) ## Lint, check types, run all tests
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --quiet --check .
 	@$(BIN)/mypy --no-error-summary
-	@$(WITH_NODE) $(BIN)/python -m pytest
+	@$(WITH_NODE) $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 test-quick: $(INSTALLED) ## Run the tests that take less than a minute in all
-	@$(BIN)/python -m pytest -m "not slow"
+	@$(BIN)/python -m pytest -m "not slow" $(SIDE_BY_SIDE)
 
 # 2.6 GB, so that no other target makes it. Needs gcc and binutils.
 xla-env: $(INSTALLED) ## Make the environment in which the tests train with PyTorch/XLA

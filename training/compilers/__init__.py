@@ -23,6 +23,8 @@ COMPILERS: Dict[str, str] = {
     "eager": "training.compilers.eager",
     "inductor": "training.compilers.inductor",
     "xla": "training.compilers.xla",
+    "training-compiler": "training.compilers.training_compiler",
+    "neuron": "training.compilers.neuron",
 }
 """The module of each compiler, by the name a workload declares."""
 

@@ -1,0 +1,57 @@
+"""AWS Neuron: PyTorch/XLA on Trainium, whose plugin compiles with neuronx-cc."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+from typing import Dict
+
+from training.compilers import Compiler
+from training.compilers.options import CompilerOptions
+from training.compilers.xla import Xla
+from training.evidence import Scalar
+from training.failure import CompilerError
+from training.xla import runtime
+
+CACHE_URL = "NEURON_COMPILE_CACHE_URL"
+
+
+class Neuron(Xla):
+    """PyTorch/XLA, and the proof that its device is a NeuronCore."""
+
+    name = "neuron"
+
+    def __init__(self, options: CompilerOptions) -> None:
+        if importlib.util.find_spec("torch_neuronx") is None:
+            raise CompilerError(
+                "neuron needs the package torch_neuronx, and this environment has none; run the "
+                "arm in the image 'neuron' on a Trainium instance"
+            )
+        os.environ["PJRT_DEVICE"] = "NEURON"
+        super().__init__(options)
+        found = runtime.hardware()
+        if found != "NEURON":
+            raise CompilerError(
+                f"the compiler was declared and did not run: the XLA device is {found}, not a "
+                "NeuronCore; take an ml.trn1 instance"
+            )
+
+    def _own_proof(self) -> Dict[str, Scalar]:
+        return {
+            "torch_neuronx": importlib.metadata.version("torch_neuronx"),
+            "neuronx_cc": _version("neuronx-cc"),
+            "cache": os.environ.get(CACHE_URL, "of this machine"),
+        }
+
+
+def create(options: CompilerOptions) -> Compiler:
+    """The compiler object of one job."""
+    return Neuron(options)
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
