@@ -28,6 +28,7 @@ FOUNDATION = {
     "RepositoryUriTrainingCompiler": f"{REGISTRY}/training-compiler",
     "RepositoryUriNeuron": f"{REGISTRY}/neuron",
     "RepositoryUriGate": f"{REGISTRY}/gate",
+    "RepositoryUriXgboost": f"{REGISTRY}/xgboost",
     "NotificationTopicArn": f"arn:aws:sns:{REGION}:{ACCOUNT}:compilegate-notifications",
 }
 IMAGES = {

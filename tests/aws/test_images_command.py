@@ -16,7 +16,7 @@ from tests.aws.command import compilegate, environment
 from tests.aws.deployed import REGISTRY, create_stack
 from tests.aws_server.client import PROJECT, AwsServer
 
-IMAGES = ("gate", "neuron", "training", "training-compiler")
+IMAGES = ("gate", "neuron", "training", "training-compiler", "xgboost")
 
 pytestmark = pytest.mark.slow
 

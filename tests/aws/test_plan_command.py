@@ -35,7 +35,7 @@ def deployed_definition(project: Path) -> str:
     from pipelines.datasets import raw_data  # noqa: PLC0415
     from pipelines.definition.compilation import compact, compile_definition  # noqa: PLC0415
     from pipelines.settings import Names, Settings  # noqa: PLC0415
-    from pipelines.staging import image_tags, plan_staging  # noqa: PLC0415
+    from pipelines.staging import image_folders, plan_staging  # noqa: PLC0415
     from pipelines.workload import read_workload  # noqa: PLC0415
     from tests.aws.deployed import WORKLOAD  # noqa: PLC0415
 
@@ -44,7 +44,7 @@ def deployed_definition(project: Path) -> str:
     deployment = target_deployment(
         StackOutputs("compilegate-foundation", FOUNDATION),
         Names(Settings()),
-        image_tags(PROJECT / "containers"),
+        {name: each.tag for name, each in image_folders(PROJECT / "containers").items()},
         "us-east-1",
     )
     data = raw_data(workload.data, path.parent)
