@@ -115,8 +115,8 @@ class Project:
 
     @property
     def images(self) -> list[str]:
-        """The folders of `containers/`, each of which is an image."""
-        return [path.name for path in (self.path / "containers").iterdir() if path.is_dir()]
+        """The folders of `containers/` with a Dockerfile: each of them is an image."""
+        return [path.parent.name for path in (self.path / "containers").glob("*/Dockerfile")]
 
     def change(self, old: str, new: str) -> None:
         """Change what the workload declares."""
