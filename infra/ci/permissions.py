@@ -106,6 +106,12 @@ def _submitting(arns: Arns, project: str, bucket_arn: str, key_arn: str) -> list
             because=EXECUTION_NAMES,
         ),
         Statement(
+            sid="ReadModels",
+            actions=["sagemaker:DescribeModelPackage"],
+            resources=[arns.sagemaker(f"model-package/{project}-*/*")],
+            because=OF_THE_PROJECT,
+        ),
+        Statement(
             sid="ReadJobLogs",
             actions=["logs:DescribeLogStreams", "logs:GetLogEvents"],
             resources=[

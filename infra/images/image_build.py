@@ -7,12 +7,13 @@ updated; `compilegate images --build` starts it at any other time.
 from __future__ import annotations
 
 import json
-import re
+from collections.abc import Mapping
 from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
@@ -21,13 +22,8 @@ from infra.foundation import FoundationStack
 from infra.images.permissions import build_statements
 from infra.log_group import log_group
 from infra.project import Project
+from pipelines.catalog.images import EcrRepository, ecr_repository
 from pipelines.staging import ImageFolder
-
-ECR_IMAGE = re.compile(
-    r"(?P<registry>(?P<account>\d{12})\.dkr\.ecr\.[a-z0-9-]+\.amazonaws\.com(?:\.cn)?)"
-    r"/(?P<repository>[^:@]+)[:@].+"
-)
-"""An image in somebody's private registry, which takes a login and a permission to pull."""
 
 BUILD_IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:5.0"
 COMPUTE = "BUILD_GENERAL1_MEDIUM"
@@ -48,43 +44,24 @@ class ImageBuild(Construct):
         base_uri: str,
     ) -> None:
         super().__init__(scope, id)
-        stack = cdk.Stack.of(self)
         names, network = project.names, project.settings.network
         build_name = names.build_project(image.name)
-        log_name = f"/aws/codebuild/{build_name}"
-        repository = foundation.repositories[image.name]
         context = assets.Asset(self, "Folder", path=str(image.folder), exclude=["__pycache__"])
         self.log_group = log_group(
             self,
             "Logs",
-            name=log_name,
+            name=f"/aws/codebuild/{build_name}",
             key=foundation.key,
             days=project.settings.storage.log_days,
         )
-        base = ECR_IMAGE.fullmatch(base_uri)
-        role = scoped_role(
-            self,
-            "Role",
-            trusted=service_principal(self, "codebuild"),
-            description=f"Build the image {image.name}",
-            statements=build_statements(
-                arns=Arns.of(stack),
-                log_group=log_name,
-                source_arn=f"{Arns.of(stack).bucket(context.s3_bucket_name)}/{context.s3_object_key}",
-                repository_arn=repository.repository_arn,
-                base_repository_arn=Arns.of(stack).repository(base["repository"], base["account"])
-                if base
-                else None,
-                key_arn=foundation.key.key_arn,
-                subnets=network.subnets if network.vpc_id else (),
-            ),
-        )
+        # What is in a private registry takes a login and a permission to pull.
+        base = ecr_repository(base_uri)
         self.project = codebuild.CfnProject(
             self,
             "Project",
             name=build_name,
             description=f"Builds {image.name} on {base_uri}, unless it is there",
-            service_role=role.role_arn,
+            service_role=self._role(project, foundation, image, context, base).role_arn,
             encryption_key=foundation.key.key_arn,
             source={
                 "type": "S3",
@@ -92,22 +69,15 @@ class ImageBuild(Construct):
                 "buildSpec": json.dumps(_build_specification(logs_in_to_base=base is not None)),
             },
             artifacts={"type": "NO_ARTIFACTS"},
-            environment={
-                "type": "LINUX_CONTAINER",
-                "computeType": COMPUTE,
-                "image": BUILD_IMAGE,
-                "privilegedMode": True,
-                "environmentVariables": [
-                    {"name": name, "value": value}
-                    for name, value in {
-                        "REPOSITORY": names.repository(image.name),
-                        "REGISTRY": registry_of(stack),
-                        "TAG": image.tag,
-                        "BASE_IMAGE": base_uri,
-                        "BASE_REGISTRY": base["registry"] if base else "",
-                    }.items()
-                ],
-            },
+            environment=_environment(
+                {
+                    "REPOSITORY": names.repository(image.name),
+                    "REGISTRY": registry_of(cdk.Stack.of(self)),
+                    "TAG": image.tag,
+                    "BASE_IMAGE": base_uri,
+                    "BASE_REGISTRY": base.host if base else "",
+                }
+            ),
             logs_config={
                 "cloudWatchLogs": {
                     "status": "ENABLED",
@@ -131,6 +101,32 @@ class ImageBuild(Construct):
             )
         )
         self._start_when_deployed()
+
+    def _role(
+        self,
+        project: Project,
+        foundation: FoundationStack,
+        image: ImageFolder,
+        context: assets.Asset,
+        base: EcrRepository | None,
+    ) -> iam.IRole:
+        """Reads one folder, pulls one base, pushes to one repository."""
+        arns, network = Arns.of(cdk.Stack.of(self)), project.settings.network
+        return scoped_role(
+            self,
+            "Role",
+            trusted=service_principal(self, "codebuild"),
+            description=f"Build the image {image.name}",
+            statements=build_statements(
+                arns=arns,
+                log_group=f"/aws/codebuild/{project.names.build_project(image.name)}",
+                source_arn=f"{arns.bucket(context.s3_bucket_name)}/{context.s3_object_key}",
+                repository_arn=foundation.repositories[image.name].repository_arn,
+                base_repository_arn=arns.repository(base.name, base.account) if base else None,
+                key_arn=foundation.key.key_arn,
+                subnets=network.subnets if network.vpc_id else (),
+            ),
+        )
 
     def _start_when_deployed(self) -> None:
         """Start the build when CloudFormation is done with this very stack."""
@@ -161,6 +157,19 @@ class ImageBuild(Construct):
             },
             targets=[{"id": "Build", "arn": self.project.attr_arn, "roleArn": role.role_arn}],
         )
+
+
+def _environment(variables: Mapping[str, str]) -> dict[str, Any]:
+    """The machine that builds, and what its commands are told."""
+    return {
+        "type": "LINUX_CONTAINER",
+        "computeType": COMPUTE,
+        "image": BUILD_IMAGE,
+        "privilegedMode": True,
+        "environmentVariables": [
+            {"name": name, "value": value} for name, value in variables.items()
+        ],
+    }
 
 
 def registry_of(stack: cdk.Stack) -> str:

@@ -14,7 +14,7 @@ from pipelines.cli.project import (
     refuse_infeasible,
     refuse_wrong_bases,
 )
-from pipelines.cli.refusal import refusing
+from pipelines.cli.refusal import Refusal, refusing
 
 
 @click.command("compile")
@@ -55,7 +55,7 @@ def command(workload: str, output: Path | None, workloads: Path, containers: Pat
         part.write_text(definition, encoding="utf-8")
         part.replace(output)
     except OSError as error:
-        raise click.FileError(str(output), hint=error.strerror) from error
+        raise Refusal(f"--output: {output} cannot be written: {error.strerror}") from error
     deployed = len(compact(definition).encode())
     click.echo(
         f"{output}: {len(definition.encode()):,} bytes, {deployed:,} as it is deployed", err=True

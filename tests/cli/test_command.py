@@ -97,6 +97,7 @@ def test_an_arm_that_cannot_run_here_is_refused_by_name_with_how_to_run_the_rest
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_compile_prints_a_definition_or_writes_it(tmp_path: Path) -> None:
     printed = compilegate("compile", "news-topics")
     assert printed.returncode == 0
@@ -104,6 +105,9 @@ def test_compile_prints_a_definition_or_writes_it(tmp_path: Path) -> None:
     path = tmp_path / "definition.json"
     assert compilegate("compile", "news-topics", "--output", path).returncode == 0
     assert path.read_text() == printed.stdout
+    refused = compilegate("compile", "news-topics", "--output", path / "below-a-file.json")
+    assert refused.returncode == 2
+    assert f"--output: {path / 'below-a-file.json'} cannot be written: Not a dir" in refused.stderr
 
 
 def test_compile_outside_a_checkout_says_what_is_missing(tmp_path: Path) -> None:

@@ -222,6 +222,7 @@ ROLES = {
             ("sagemaker:ListPipelineExecutionSteps", f"{PIPELINE}/execution/x"),
             ("s3:PutObject", f"{BUCKET}/compilegate/data/topics/0123/train.csv"),
             ("s3:GetObject", f"{OURS}/executions/abc/verdict/report.html"),
+            ("sagemaker:DescribeModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
             ("codebuild:StartBuild", f"{CODEBUILD}/compilegate-training"),
         ],
         may_not=[

@@ -31,6 +31,11 @@ def check(workload: Workload, folder: Path) -> None:
     check_metric_functions(workload, gate_tree(own_code(workload.gate.code, folder)), REQUIREMENTS)
 
 
+def leaves_a_mark(folder: Path) -> str:
+    """Code that shows that it was imported."""
+    return f"import pathlib\npathlib.Path({str(folder / 'imported')!r}).touch()\n"
+
+
 def refused(workload: Workload, folder: Path) -> str:
     with pytest.raises(MetricFunctionsError) as caught:
         check(workload, folder)
@@ -42,9 +47,10 @@ def refused(workload: Workload, folder: Path) -> str:
 def test_functions_of_modules_and_packages_beside_the_workload_are_loaded(tmp_path: Path) -> None:
     package = tmp_path / "lib" / "house"
     package.mkdir(parents=True)
-    (package / "__init__.py").write_text("print('being imported')\n")
+    (package / "__init__.py").write_text(f"print('being imported')\n{leaves_a_mark(tmp_path)}")
     (package / "errors.py").write_text("def worst(examples):\n    return 0.0\n")
     check(workload_with("house.errors.worst", "lib/house"), tmp_path)
+    assert (tmp_path / "imported").exists()
 
 
 @pytest.mark.slow
@@ -95,7 +101,10 @@ def test_a_module_that_ends_the_process_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_without_functions_of_one_s_own_nothing_is_started(tmp_path: Path) -> None:
-    check_metric_functions(TOPICS, gate_tree(), tmp_path / "no such file")
+    (tmp_path / "mine.py").write_text(leaves_a_mark(tmp_path))
+    gate = gate_tree(own_code(["mine.py"], tmp_path))
+    check_metric_functions(TOPICS, gate, tmp_path / "no such file")
+    assert not (tmp_path / "imported").exists()
 
 
 def test_a_folder_is_taken_without_what_is_hidden_or_compiled(tmp_path: Path) -> None:

@@ -22,13 +22,16 @@ SWITCHED_ON = '{"sagemaker_training_compiler_enabled":true}'
 
 
 def refusal(environment: dict[str, str]) -> str:
-    with pytest.raises(CompilerError) as caught:
+    """What is said against it; nothing where nothing is."""
+    try:
         require_configured(environment)
-    return str(caught.value)
+    except CompilerError as error:
+        return str(error)
+    return ""
 
 
 def test_a_compiler_that_says_it_is_configured_is_believed() -> None:
-    require_configured({"SM_TRAINING_COMPILER_CONFIGURED": "1"})
+    assert refusal({"SM_TRAINING_COMPILER_CONFIGURED": "1"}) == ""
 
 
 def test_without_the_toolkit_the_compiler_was_declared_and_did_not_run() -> None:

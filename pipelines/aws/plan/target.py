@@ -13,20 +13,29 @@ from pipelines.settings.names import output_suffix
 def target_deployment(
     foundation: StackOutputs, names: Names, image_tags: Mapping[str, str], region: str
 ) -> Deployment:
-    """The deployment that `make deploy` would compile for. Raises NotDeployedError."""
+    """The deployment that `make deploy` would compile for. Raises NotDeployedError.
+
+    An image folder that is new has no repository yet, and one of a known name in the same registry.
+    """
     return Deployment(
         region=region,
         bucket=foundation["BucketName"],
         training_role_arn=foundation["TrainingRoleArn"],
         processing_role_arn=foundation["ProcessingRoleArn"],
         images={
-            folder: f"{foundation[f'RepositoryUri{output_suffix(folder)}']}:{tag}"
+            folder: f"{_repository_uri(foundation, names, folder)}:{tag}"
             for folder, tag in image_tags.items()
         },
         kms_key=foundation["KeyArn"],
         network=_network(names),
         name_prefix=names.pipeline(""),
     )
+
+
+def _repository_uri(foundation: StackOutputs, names: Names, folder: str) -> str:
+    deployed = foundation.values.get(f"RepositoryUri{output_suffix(folder)}")
+    registry = foundation["RepositoryUriGate"].partition("/")[0]
+    return deployed or f"{registry}/{names.repository(folder)}"
 
 
 def target_sources(staged: Sources, stack: StackOutputs) -> Sources:

@@ -1,0 +1,19 @@
+"""The deployment that a plan compiles for, from what the stacks say and what is in the checkout."""
+
+from __future__ import annotations
+
+from pipelines.aws.plan.target import target_deployment
+from pipelines.aws.stacks import StackOutputs
+from pipelines.settings import Names, Settings
+from tests.aws.deployed import FOUNDATION
+
+
+def test_an_image_folder_that_is_new_has_the_repository_that_a_deployment_would_make() -> None:
+    deployment = target_deployment(
+        StackOutputs("compilegate-foundation", FOUNDATION),
+        Names(Settings()),
+        {"training": "1", "brand-new": "2"},
+        "us-east-1",
+    )
+    deployed = deployment.images["training"].removesuffix("training:1")
+    assert deployment.images["brand-new"] == f"{deployed}brand-new:2"
