@@ -8,10 +8,10 @@ from infra.project import ROOT, DeclaredWorkload, Project
 from infra.workload.compiled import Recipe, compiled_definition
 from infra.workload.substitution import check_size
 from pipelines.datasets import raw_data
-from pipelines.definition.deployment import Network
 from pipelines.definition.feasibility import InfeasibleError, check_feasible
 from pipelines.definition.images import base_faults
 from pipelines.definition.standin import standin_deployment, standin_sources
+from pipelines.settings.network import network_of
 from pipelines.staging import StagingPlan, check_metric_functions, plan_staging
 from pipelines.workload.arm import AWS_IMAGE
 
@@ -51,7 +51,7 @@ def incomplete_definition(
             sources=standin_sources(plan.sources),
             images=images,
             region=region if _runs_in_images_of_aws(declared) else None,
-            network=_network(project),
+            network=network_of(project.settings),
             name_prefix=project.names.pipeline(""),
         ),
         project=ROOT,
@@ -72,14 +72,3 @@ def _check_arms(project: Project, declared: DeclaredWorkload, region: str | None
     faults = base_faults(declared.workload.arms, bases)
     if faults:
         raise InfeasibleError("\n".join(f"{declared.path}: {fault}" for fault in faults))
-
-
-def _network(project: Project) -> Network | None:
-    declared = project.settings.network
-    if not declared.subnets and not declared.isolation:
-        return None
-    return Network(
-        subnets=declared.subnets,
-        security_group_ids=declared.security_groups,
-        isolation=declared.isolation,
-    )

@@ -42,7 +42,7 @@ ROOMS = {
         "pydantic",
         "pydantic_core",
     },
-    "pipelines/settings": {"pipelines.workload", "pydantic"},
+    "pipelines/settings": {"pipelines.definition.deployment", "pipelines.workload", "pydantic"},
     "pipelines/aws": {
         "pipelines.catalog",
         "pipelines.datasets",

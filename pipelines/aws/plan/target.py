@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pipelines.aws.stacks import StackOutputs
-from pipelines.definition.deployment import Deployment, Network, Sources, object_name
+from pipelines.definition.deployment import Deployment, Sources, object_name
 from pipelines.settings import Names
 from pipelines.settings.names import output_suffix
+from pipelines.settings.network import network_of
 
 
 def target_deployment(
@@ -27,7 +28,7 @@ def target_deployment(
             for folder, tag in image_tags.items()
         },
         kms_key=foundation["KeyArn"],
-        network=_network(names),
+        network=network_of(names.settings),
         name_prefix=names.pipeline(""),
     )
 
@@ -52,14 +53,3 @@ def target_sources(staged: Sources, stack: StackOutputs) -> Sources:
 
 def _beside(deployed: str, staged: str) -> str:
     return f"{deployed.rpartition('/')[0]}/{object_name(staged)}"
-
-
-def _network(names: Names) -> Network | None:
-    declared = names.settings.network
-    if not declared.subnets and not declared.isolation:
-        return None
-    return Network(
-        subnets=declared.subnets,
-        security_group_ids=declared.security_groups,
-        isolation=declared.isolation,
-    )
