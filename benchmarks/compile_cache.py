@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.datasets import cache_folder, raw_data
-from pipelines.workload import Workload, read_workload
-from pipelines.workload.declaration import BASELINE, RandomModel
+from pipelines.workload import RandomModel, Workload, read_workload
+from pipelines.workload.declaration import BASELINE
 from training.evidence import EvidenceRecord, read_evidence
 
 PROJECT = Path(__file__).parents[1]

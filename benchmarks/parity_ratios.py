@@ -25,7 +25,6 @@ import transformers
 from miscompilers import EDITS, Miscompiler
 
 from pipelines.gate.parity import EPSILON, error_ratios, lasting
-from training.arguments import Recipe
 from training.batches import BatchSource
 from training.compilers import load_compiler
 from training.evidence import ParityErrors
@@ -33,6 +32,7 @@ from training.parity import keep_weights, probe
 from training.plan import plan_run
 from training.precision import autocast
 from training.prepared import PreparedSplit
+from training.recipe import Recipe
 
 VOCABULARY, SEQUENCE_LENGTH, CLASSES, DOCUMENTS = 4096, 48, 8, 320
 STEPS = 4

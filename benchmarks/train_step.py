@@ -30,7 +30,6 @@ import numpy as np
 import torch
 import transformers
 
-from training.arguments import Recipe
 from training.batches import Batch, BatchSource
 from training.compilers import load_compiler
 from training.compilers.options import CompilerOptions
@@ -38,6 +37,7 @@ from training.loop import train
 from training.model import build_model
 from training.plan import plan_run
 from training.prepared import Manifest, PreparedSplit
+from training.recipe import Recipe
 
 PROJECT = Path(__file__).parents[1]
 DOCUMENTS, SEQUENCE_LENGTH, VOCABULARY, LABELS = 2048, 64, 4096, 8

@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterator
 import torch
 import torch.distributed
 
-from training.arguments import SEED_LIMIT
+from training.recipe import SEED_LIMIT
 from training.world import World
 
 Forward = Callable[..., Any]

@@ -8,13 +8,13 @@ from typing import Any, Callable, List, Optional
 
 import numpy as np
 
-from training.arguments import Recipe
 from training.averaging import WeightAverage
 from training.batches import BatchSource
 from training.checkpoints import Checkpoints, Course, Return, RunState
 from training.compilers import Compiler
 from training.evidence import Steps
 from training.plan import Plan, planned_batches
+from training.recipe import Recipe
 from training.step import StepParts
 from training.update import WeightUpdate
 from training.world import ALONE, World

@@ -12,9 +12,9 @@ from transformers import (
     BertForSequenceClassification,
 )
 
-from training.arguments import Recipe
 from training.failure import InputError, first_line
 from training.prepared import Manifest, PreparedData
+from training.recipe import Recipe
 
 WEIGHTS = "model.safetensors"
 

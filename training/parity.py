@@ -24,13 +24,13 @@ from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional
 import numpy as np
 import torch
 
-from training.arguments import Recipe
 from training.batches import Batch, BatchSource
 from training.compilers import Compiler
 from training.evidence import ParityErrors, ParityRecord
 from training.failure import one_sentence
 from training.plan import Plan, planned_batches
 from training.precision import autocast
+from training.recipe import Recipe
 from training.update import WeightUpdate
 
 SMALLEST_SHARE = 1e-3

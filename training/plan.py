@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Iterator
 
-from training.arguments import Recipe
 from training.batches import Batch, BatchSource, steps_per_epoch
 from training.failure import InputError
+from training.recipe import Recipe
 from training.schedule import warmup_steps
 
 

@@ -6,10 +6,10 @@ from typing import Any, Dict, List, Mapping, Tuple
 
 import torch
 
-from training.arguments import Recipe
 from training.changing_number import changing_number
 from training.plan import Plan
 from training.precision import loss_scaler
+from training.recipe import Recipe
 from training.schedule import rate_factor
 
 _FUSED = {"cuda": (2, 0), "cpu": (2, 4)}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pipelines.definition.compile_cache import compile_cache_hyperparameters
 from pipelines.workload import Arm, HubModel, TextClassification, Workload
-from pipelines.workload.declaration import BASELINE, Model
+from pipelines.workload.declaration import BASELINE
+from pipelines.workload.recipe import Model
 
 
 def job_hyperparameters(

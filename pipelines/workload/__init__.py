@@ -2,21 +2,13 @@
 
 from pipelines.workload.arm import Arm
 from pipelines.workload.compilers import Neuron, TrainingCompiler
-from pipelines.workload.declaration import (
-    Compute,
-    FilesData,
-    HubData,
-    HubModel,
-    RandomModel,
-    Recipe,
-    Registry,
-    ReutersData,
-    Workload,
-)
+from pipelines.workload.data import FilesData, HubData, ReutersData
+from pipelines.workload.declaration import Compute, Registry, Workload
 from pipelines.workload.errors import WorkloadError
 from pipelines.workload.kind import Kind, TextClassification
 from pipelines.workload.program import Champion, OwnProgram, Program, Succession
 from pipelines.workload.reading import find_workload, read_workload
+from pipelines.workload.recipe import HubModel, RandomModel, Recipe
 from pipelines.workload.starts import NewData, Schedule
 from pipelines.workload.subset import select_arms
 from pipelines.workload.wheel_data import WheelData

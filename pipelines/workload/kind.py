@@ -22,7 +22,9 @@ from pipelines.workload.program import (
 )
 
 if TYPE_CHECKING:
-    from pipelines.workload.declaration import Model, Recipe, TextData, Workload
+    from pipelines.workload.data import TextData
+    from pipelines.workload.declaration import Workload
+    from pipelines.workload.recipe import Model, Recipe
 
 MOST_CHALLENGERS = 7
 """Of the ten inputs of the gate's job, three are its program, the experiment and the champion."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=250)]
 
 
 class Table(BaseModel):

@@ -13,7 +13,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.arguments import Recipe
 from training.averaging import WeightAverage
 from training.checkpoints import (
     Checkpoint,
@@ -25,6 +24,7 @@ from training.checkpoints import (
 )
 from training.checkpoints.file import read_checkpoint, write_checkpoint
 from training.plan import Plan
+from training.recipe import Recipe
 from training.update import WeightUpdate
 
 IDENTITY = Identity(job="job-1", config="c" * 64, data="d" * 64, torch="2.13.0")

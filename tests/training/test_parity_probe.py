@@ -15,13 +15,13 @@ from transformers import BertConfig, BertForSequenceClassification
 from benchmarks.miscompilers import EDITS, Miscompiler, unchanged
 from pipelines.gate.config import ParitySettings
 from pipelines.gate.parity import error_ratios, lasting
-from training.arguments import Recipe
 from training.batches import BatchSource
 from training.compilers.immediate import ImmediateSteps
 from training.evidence import ParityErrors, ParityRecord
 from training.parity import keep_weights, probe
 from training.plan import plan_run
 from training.prepared import PreparedSplit
+from training.recipe import Recipe
 
 DOCUMENTS, SEQUENCE_LENGTH, VOCABULARY, CLASSES = 64, 12, 50, 3
 RECIPE = Recipe(batch_size=8, epochs=1, learning_rate=1e-2)

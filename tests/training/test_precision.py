@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from training.arguments import Recipe
 from training.failure import ArmError
 from training.plan import Plan
 from training.precision import check_precision, loss_scaler
+from training.recipe import Recipe
 from training.update import WeightUpdate
 
 CPU = torch.device("cpu")

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from training.arguments import Recipe, read_job
+from training.arguments import read_job
 from training.failure import InputError
+from training.recipe import Recipe
 
 REQUIRED = ["--arm", "control", "--seed", "3"]
 ENVIRONMENT = {

@@ -7,13 +7,13 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
 
 import torch
 
-from training.arguments import SEED_LIMIT
 from training.batches import Batch
 from training.compile_cache import CacheFolder, Lookups
 from training.compilers import Compiler
 from training.compilers.options import CompilerOptions
 from training.evidence import CompilerRecord, Scalar
 from training.failure import CompilerError
+from training.recipe import SEED_LIMIT
 from training.step import StepParts, TakeStep
 from training.world import World, hosts
 from training.xla import runtime

@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 
-from training.arguments import Recipe
 from training.averaging import WeightAverage
 from training.batches import Batch
 from training.compilers.options import CompilerOptions
 from training.compilers.xla import Xla
 from training.failure import CompilerError
 from training.plan import Plan
+from training.recipe import Recipe
 from training.step import StepParts
 from training.update import WeightUpdate
 from training.world import ALONE

@@ -1,0 +1,72 @@
+"""How the model of a job is built and trained: its recipe, and what each part of it may be."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from typing import Any, Mapping, Optional, Sequence
+
+from training.failure import InputError
+
+PRECISIONS = ("fp32", "bf16", "fp16")
+SEED_LIMIT = 2**31
+"""A job's seed is below it."""
+
+
+def _option(
+    default: Any,
+    description: str,
+    *,
+    at_least: float = 0,
+    below: float = math.inf,
+    choices: Optional[Sequence[str]] = None,
+) -> Any:
+    """A hyperparameter: its default, what --help says of it, and what it may be."""
+    allowed = {"at_least": at_least, "below": below, "choices": choices}
+    return field(default=default, metadata={"description": description, **allowed})
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the model is built and trained. Two arms with one recipe differ by compiler only.
+
+    Raises InputError for a value that is not allowed.
+    """
+
+    batch_size: int = _option(32, "training documents per step", at_least=1)
+    learning_rate: float = _option(1e-3, "peak of the schedule", at_least=1e-9)
+    precision: str = _option(
+        "fp32", "arithmetic; 16 bits are by autocast, fp16 on a GPU", choices=PRECISIONS
+    )
+    epochs: int = _option(3, "passes over the training split", at_least=1)
+    warmup_fraction: float = _option(0.1, "part of the steps in which the rate rises", below=1)
+    weight_decay: float = _option(0.01, "AdamW's; biases and normalisation weights go without")
+    gradient_clip: float = _option(1.0, "largest norm of the gradient; 0 turns clipping off")
+    averaging: float = _option(0.0, "decay of the weights' moving average; 0 is off", below=1)
+    dropout: float = _option(0.1, "probability, in hidden layers and attention", below=1)
+    layers: int = _option(2, "encoder layers of a model from scratch", at_least=1)
+    hidden_size: int = _option(128, "width of a model from scratch", at_least=1)
+    attention_heads: int = _option(2, "heads per layer of a model from scratch", at_least=1)
+    intermediate_size: int = _option(512, "inner width of a model from scratch", at_least=1)
+    model_id: str = _option("", "fine-tune this model (hub id or folder), not one from scratch")
+    max_steps: int = _option(0, "stop after so many steps; 0 trains all epochs")
+    eval_batch_size: int = _option(256, "validation documents per forward pass", at_least=1)
+
+    def __post_init__(self) -> None:
+        for each in dataclasses.fields(self):
+            _check(each.name, getattr(self, each.name), each.metadata)
+        if self.hidden_size % self.attention_heads:
+            raise InputError(
+                f"--hidden_size is {self.hidden_size}, expected a multiple of "
+                f"--attention_heads ({self.attention_heads})"
+            )
+
+
+def _check(name: str, value: Any, allowed: Mapping[str, Any]) -> None:
+    if isinstance(value, str):
+        return
+    least, below = allowed["at_least"], allowed["below"]
+    if not least <= value < below:  # also refuses NaN
+        limit = f" and below {below:g}" if math.isfinite(below) else " and finite"
+        raise InputError(f"--{name} is {value}, expected {least:g} or more{limit}")
