@@ -46,7 +46,7 @@ test: $(INSTALLED) $(NODE_TOOLS) ## Lint, check types, run all tests
 test-quick: $(INSTALLED) ## Run the tests that take less than a minute in all
 	@$(BIN)/python -m pytest -m "not slow" $(SIDE_BY_SIDE)
 
-# 2.6 GB, so that no other target makes it. Needs gcc and binutils.
+# 1.5 GB, so that no other target makes it. Needs gcc and binutils.
 xla-env: $(INSTALLED) ## Make the environment in which the tests train with PyTorch/XLA
 	@$(BIN)/python -m tests.xla_environment
 
