@@ -104,7 +104,7 @@ def conclude(comparison: Comparison, confidence: float) -> tuple[MetricJudgement
         examples_needed=needed.examples,
         part=comparison.part,
     )
-    found = _found(judgement, confidence)
+    found = _found(judgement, comparison, confidence)
     if outcome is None:
         return judgement, Note(Code.QUALITY_WATCHED, found, _numbers(judgement))
     code, meaning = _meaning(judgement, comparison, needed, confidence)
@@ -144,9 +144,15 @@ def _is_only_unseen(comparison: Comparison, confidence: float) -> bool:
     return slack.mean > slack.half_width(confidence) and comparison.hides_harm(confidence)
 
 
-def _found(judgement: MetricJudgement, confidence: float) -> str:
+def _found(judgement: MetricJudgement, comparison: Comparison, confidence: float) -> str:
     unit = unit_of(judgement.metric)
     delta = judgement.delta
+    between = (
+        "with unknown bounds"
+        if comparison.has_no_spread
+        else f"between {unit.number(delta.lower, signed=True)} and "
+        f"{unit.number(delta.upper, signed=True)} ({confidence * 100:.4g}% bounds)"
+    )
     where = "" if judgement.part is None else f" where {judgement.part}"
     limit = (
         "it is only watched"
@@ -155,8 +161,7 @@ def _found(judgement: MetricJudgement, confidence: float) -> str:
     )
     return (
         f"{judgement.metric}{where}: {unit.amount(delta.estimate, signed=True)} against the "
-        f"baseline, between {unit.number(delta.lower, signed=True)} and "
-        f"{unit.number(delta.upper, signed=True)} ({confidence * 100:.4g}% bounds); {limit}."
+        f"baseline, {between}; {limit}."
     )
 
 
@@ -170,6 +175,11 @@ def _meaning(
         beyond = "The whole interval lies beyond the margin: the model is worse."
         only_one = " With one seed this is said of that one model."
         return Code.QUALITY_WORSE, beyond + (only_one if judgement.seeds == 1 else "")
+    if judgement.margin == 0.0:
+        return Code.QUALITY_UNDECIDED, (
+            "The baseline's value is zero, and so is a margin relative to it: declare an absolute "
+            "margin."
+        )
     if judgement.seeds == 1:
         return Code.QUALITY_SINGLE_SEED, _why_one_seed_is_too_few(comparison.slack)
     if comparison.has_no_spread:

@@ -20,6 +20,9 @@ from pipelines.gate.verdict import Interval
 from training.evidence import FloatArray
 
 RESAMPLES = 2000
+MOST_LOGARITHM = 700.0
+"""Of a ratio that is still a number; two jobs that differ a lot, many candidates: the bound is as
+good as infinite."""
 
 
 def speedup_interval(
@@ -61,9 +64,8 @@ def _welch(baseline: FloatArray, candidate: FloatArray, confidence: float) -> In
         [len(rates) for rates in (baseline, candidate)],
         confidence,
     )
-    return Interval(
-        math.exp(difference), math.exp(difference - half_width), math.exp(difference + half_width)
-    )
+    bounds = (difference, difference - half_width, difference + half_width)
+    return Interval(*(math.exp(min(bound, MOST_LOGARITHM)) for bound in bounds))
 
 
 def _welch_half_width(

@@ -98,7 +98,8 @@ def one_flip(measure: str, examples: Examples, columns: FloatArray) -> float:
     whose values are all 0 or 1 counts flips too; of others nothing is known.
     """
     if "." in measure:
-        return 1.0 if bool(np.isin(columns, (0.0, 1.0)).all()) else 0.0
+        of_examples = columns.shape[-1] == len(examples.labels)
+        return 1.0 if of_examples and bool(np.isin(columns, (0.0, 1.0)).all()) else 0.0
     flip = _FLIPS.get(measure)
     return 0.0 if flip is None else flip(examples.labels)
 
