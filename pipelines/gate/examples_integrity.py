@@ -25,6 +25,8 @@ REPORTED_TOLERANCE = 1e-4
 
 MOST_LOSS = 1e6
 """A million nats: beyond them a number is damage, not a measurement."""
+MOST_VALUE = 1e30
+"""Of what a model predicts and of a reported metric: fourth powers of it are still numbers."""
 MUST_BE_REPORTED = frozenset({"accuracy", "balanced_accuracy", "macro_f1", "log_loss"})
 """What every classification job reports. Others are computed from the examples, and must only agree
 where the job reports them too."""
@@ -110,14 +112,15 @@ def _is_text(ids: npt.NDArray[np.str_]) -> bool:
 
 
 def _check_values(examples: Examples, seed: int) -> Iterator[Reason]:
-    bad = ~np.isfinite(examples.scores).all(axis=1) | ~np.isfinite(examples.losses)
-    for column in (examples.targets, examples.predictions):
+    bad = ~np.isfinite(examples.scores).all(axis=1)
+    for column in (examples.losses, examples.targets, examples.predictions):
         if column is not None:
-            bad |= ~np.isfinite(column)
+            bad |= ~(np.abs(column) <= MOST_VALUE)
     if bad.any():
         yield failure(
             Code.EXAMPLES_NOT_FINITE,
-            f"Seed {seed}: {int(bad.sum())} examples have a value that is not a number, "
+            f"Seed {seed}: {int(bad.sum())} examples have a value that is not a number, or is "
+            f"beyond {MOST_VALUE:.0e}; "
             f"the first is {clipped(repr(str(examples.ids[int(bad.argmax())])))}.",
             seed=seed,
             examples=int(bad.sum()),
