@@ -11,18 +11,23 @@ import gzip
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from pipelines.gate.agreement import Replicate
 from pipelines.gate.config import Experiment
 from pipelines.gate.integrity import MissingEvidenceError, TruncatedEvidenceError
-from training.evidence import FOLDER, EvidenceError, EvidenceRecord, read_evidence
+from pipelines.gate.rows import sharing
+from training.evidence import FOLDER, EvidenceError, EvidenceRecord, Examples, read_evidence
 
 ARCHIVE = "output.tar.gz"
 MOST_UNPACKED_BYTES = 2 * 1024**3
 """Of the evidence of one replicate; per-example scores of a million examples fit easily."""
 MOST_MEMBERS = 10_000
+AT_ONCE = 2
+"""Replicates that are read at the same time; each takes memory of its own until it is shared."""
 
 
 def folder_name(arm: str, seed: int) -> str:
@@ -37,13 +42,32 @@ def read_records(
 
     An error here is evidence too: the gate turns it into a fail with that reason.
     """
-    records: dict[Replicate, EvidenceRecord | EvidenceError] = {}
-    for arm, seed in experiment.replicates:
+
+    def read(replicate: Replicate) -> EvidenceRecord | EvidenceError:
         try:
-            records[arm, seed] = read_replicate(_place(folder, folder_name(arm, seed)))
+            return read_replicate(_place(folder, folder_name(*replicate)))
         except EvidenceError as error:
-            records[arm, seed] = error
-    return records
+            return error
+
+    # Threads, since it is mostly decompression, which does not hold the interpreter.
+    with ThreadPoolExecutor(AT_ONCE) as readers:
+        read_in_order = zip(
+            experiment.replicates, readers.map(read, experiment.replicates), strict=True
+        )
+        return dict(_sharing_columns(read_in_order))
+
+
+def _sharing_columns(
+    read: Iterable[tuple[Replicate, EvidenceRecord | EvidenceError]],
+) -> Iterator[tuple[Replicate, EvidenceRecord | EvidenceError]]:
+    """The same records; columns that are equal to those of the first are held once."""
+    first: Examples | None = None
+    for replicate, record in read:
+        if isinstance(record, EvidenceError) or record.examples is None:
+            yield replicate, record
+            continue
+        first = first or record.examples
+        yield replicate, replace(record, examples=sharing(record.examples, first))
 
 
 def _place(folder: Path, name: str) -> Path:

@@ -189,9 +189,9 @@ def _read_examples(path: Path) -> Examples:
         raise EvidenceError(f"{path.name}: columns of different lengths: {lengths}")
     return Examples(
         ids=arrays["ids"],
-        labels=arrays["labels"].astype(np.int64),
-        scores=arrays["scores"].astype(np.float64),
-        losses=arrays["losses"].astype(np.float64),
+        labels=arrays["labels"].astype(np.int64, copy=False),
+        scores=arrays["scores"].astype(np.float64, copy=False),
+        losses=arrays["losses"].astype(np.float64, copy=False),
         targets=_floats(arrays, "targets"),
         predictions=_floats(arrays, "predictions"),
         slices={
@@ -221,4 +221,4 @@ def _read_parity(path: Path, steps: int) -> ParityErrors:
 
 
 def _floats(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> Optional[FloatArray]:
-    return arrays[name].astype(np.float64) if name in arrays else None
+    return arrays[name].astype(np.float64, copy=False) if name in arrays else None
