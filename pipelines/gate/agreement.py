@@ -23,7 +23,8 @@ Replicate = tuple[str, int]
 def find_duplicates(
     records: Mapping[Replicate, EvidenceRecord], baseline: str
 ) -> dict[Replicate, list[Reason]]:
-    """Replicates that claim the same training job, or hold the same model, as another one.
+    """Replicates that claim the same training job, or hold the same model or the same times of all
+    steps, as another one.
 
     Between a candidate and the baseline the candidate is to blame: a comparison of the baseline
     with itself must not pass, and must not cost the baseline its soundness either.
@@ -31,7 +32,9 @@ def find_duplicates(
     found: dict[Replicate, list[Reason]] = defaultdict(list)
     for code, what, shared in (
         (Code.EVIDENCE_DUPLICATED, "training job", _sharing_a_job(records)),
-        (Code.MODEL_DUPLICATED, "model digest", _sharing_a_model(records)),
+        (Code.MODEL_DUPLICATED, "model digest", _sharing_a_digest(records, "model")),
+        # Clocks never repeat themselves: the same losses and times are a copy under another name.
+        (Code.EVIDENCE_DUPLICATED, "digest of steps.npz", _sharing_a_digest(records, "steps")),
     ):
         for value, replicates in shared.items():
             arms = {arm for arm, _ in replicates}
@@ -128,8 +131,10 @@ def _sharing_a_job(records: Mapping[Replicate, EvidenceRecord]) -> dict[str, lis
     return _shared({key: record.evidence.job for key, record in records.items()})
 
 
-def _sharing_a_model(records: Mapping[Replicate, EvidenceRecord]) -> dict[str, list[Replicate]]:
-    digests = {key: record.evidence.digests.get("model") for key, record in records.items()}
+def _sharing_a_digest(
+    records: Mapping[Replicate, EvidenceRecord], name: str
+) -> dict[str, list[Replicate]]:
+    digests = {key: record.evidence.digests.get(name) for key, record in records.items()}
     return _shared({key: digest for key, digest in digests.items() if digest})
 
 

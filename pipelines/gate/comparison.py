@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipelines.gate.config import MetricGuard
-from pipelines.gate.crossed import NO_EXAMPLES, CrossedMean, crossed_mean, seeds_mean
+from pipelines.gate.crossed import NO_EXAMPLES, CrossedMean, crossed_mean, is_constant, seeds_mean
 from pipelines.gate.metrics import MetricValues, bias_bound, counts_flips, one_flip
 from pipelines.gate.tails import unseen_share
 from training.evidence import Examples, FloatArray
@@ -39,6 +39,17 @@ class Comparison:
         if self.worst_example == 0.0:
             return 0.0
         return unseen_share(self.slack.examples, confidence) * self.worst_example
+
+    @property
+    def has_no_spread(self) -> bool:
+        """Whether nothing shows how uncertain the difference is, which is not certainty.
+
+        Where models agree on examples that are not all alike, the worst example does (`tails`,
+        "Unseen"): however close their outputs, what no example shows is bounded by it.
+        """
+        slack = self.slack
+        varies = bool(slack.seed_variance) or slack.example_variance > 0.0
+        return not varies and self.worst_example == 0.0
 
     def hides_harm(self, confidence: float) -> bool:
         """Whether a harm beyond the margin could be such."""
@@ -72,7 +83,7 @@ def arm_scores(
     """
     values = values or MetricValues()
     table = np.stack([values.column(measure, examples) for examples in replicates])
-    flip = one_flip(measure, replicates[0], table[0])
+    flip = one_flip(measure, replicates[0], table)
     return ArmScores(
         table=table,
         rows=len(replicates[0].labels),
@@ -117,14 +128,17 @@ def compare_scores(
 
 def _mean(table: FloatArray, before: ArmScores, after: ArmScores) -> CrossedMean:
     if table.ndim == 1:
-        return seeds_mean(table)
+        return seeds_mean(table, largest=float(np.abs([before.table, after.table]).max()))
     # The most that biases can do: all of it in one arm, none in the other.
     bias = max(before.bias, after.bias)
-    return crossed_mean(table, before.one_flip, counted=before.counted, bias=bias)
+    flip = min(before.one_flip, after.one_flip)  # a user's function may count in one arm only
+    return crossed_mean(table, flip, counted=before.counted and after.counted, bias=bias)
 
 
 def _worst_example(arm: ArmScores, sign: float) -> float:
     if arm.table.ndim == 1 or arm.one_flip > 0.0:
         return 0.0
     by_example = sign * arm.table.mean(axis=0)
+    if is_constant(by_example):
+        return 0.0
     return float(by_example.mean() - by_example.min())

@@ -148,7 +148,7 @@ class GateSettings(_Strict):
     `reported`."""
     slices: list[SliceGuard] = Field(default=[], max_length=200)
     """Parts of the validation data on which a metric is guarded or watched as well."""
-    confidence: float = Field(default=0.95, ge=0.5, lt=1.0)
+    confidence: float = Field(default=0.95, gt=0.5, le=0.9999)
     """Of each interval; non-inferiority is judged on the one-sided bound at this level."""
     min_speedup: float = Field(default=1.20, ge=1.0, allow_inf_nan=False)
     """Steady-state samples per second, candidate over baseline, that a candidate must reach."""

@@ -44,6 +44,9 @@ DECLARED = ("batch_size", "learning_rate", "precision", "world_size")
 SCALING = "scale_learning_rate"
 """Declared, too; but what it changes is the learning rate, which is declared by itself."""
 
+MOST_SHOWN = 80
+"""Characters of a value."""
+
 NOT_COMPARED = frozenset(
     {
         *("arm", "seed", "compiler", "on_failure"),
@@ -144,16 +147,25 @@ def _differences(
 ) -> Iterator[tuple[str, str, str]]:
     keys = sorted({key for values in (*before, *after) for key in values})
     for key in keys:
-        pairs = [
-            (_shown(old, key), _shown(new, key)) for old, new in zip(before, after, strict=True)
-        ]
-        differing = [(old, new) for old, new in pairs if old != new]
+        pairs = [(_told(old, key), _told(new, key)) for old, new in zip(before, after, strict=True)]
+        differing = [pair for pair in pairs if pair[0] != pair[1]]
         if differing:
-            yield clipped(key, 60), *differing[0]
+            yield clipped(key, 60), *_shown(*differing[0])
 
 
-def _shown(values: Mapping[str, Scalar], key: str) -> str:
+def _told(values: Mapping[str, Scalar], key: str) -> str:
     if key not in values:
         return "not recorded"
     value = values[key]
-    return "none" if value is None else clipped(str(value), 80)
+    return "none" if value is None else str(value)
+
+
+def _shown(before: str, after: str) -> tuple[str, str]:
+    """Both, clipped to where they differ: the digest of an image stands at the end of its name."""
+    differs_at = next(
+        (at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other), 0
+    )
+    start = max(differs_at - 20, 0) if max(len(before), len(after)) > MOST_SHOWN else 0
+    ellipsis = "..." if start else ""
+    shown = [f"{ellipsis}{clipped(text[start:], MOST_SHOWN)}" for text in (before, after)]
+    return shown[0], shown[1]

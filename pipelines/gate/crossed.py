@@ -133,7 +133,7 @@ def crossed_mean(
     seeds, examples = table.shape
     if seeds < 1 or examples < 2:
         raise ValueError(f"a table of {seeds} seeds x {examples} examples shows no spread")
-    if _is_constant(table):
+    if is_constant(table):
         return _without_spread(table, one_flip, bias)
     by_seed = table.mean(axis=1)
     by_example = table.mean(axis=0)
@@ -167,13 +167,17 @@ def crossed_mean(
     )
 
 
-def seeds_mean(differences: FloatArray) -> CrossedMean:
+def seeds_mean(differences: FloatArray, largest: float = 0.0) -> CrossedMean:
     """Analyse (seeds,) paired differences of a scalar that has no examples behind it.
 
-    The bound is then that of the paired t test over seeds. One seed shows no spread at all.
+    The bound is then that of the paired t test over seeds. One seed shows no spread at all, nor do
+    differences that are equal but for rounding: `largest` is the largest of the scalars, which sets
+    the size of that.
     """
     seeds = len(differences)
     seed_sd = float(differences.std(ddof=1)) if seeds > 1 else None
+    if seed_sd is not None and np.ptp(differences) <= ROUNDING * largest:
+        seed_sd = 0.0
     return CrossedMean(
         mean=float(differences.mean()),
         seeds=seeds,
@@ -196,7 +200,8 @@ def _rest(table: FloatArray, by_seed: FloatArray, deviations: FloatArray) -> flo
     return total
 
 
-def _is_constant(table: FloatArray) -> bool:
+def is_constant(table: FloatArray) -> bool:
+    """Whether all values are one number, but for rounding."""
     lowest, highest = float(table.min()), float(table.max())
     return highest - lowest <= ROUNDING * max(abs(lowest), abs(highest))
 

@@ -69,6 +69,8 @@ def split_effect(
 
 def _costs(effect: Interval, unit: Unit, *, higher: bool) -> str:
     cost = -effect.estimate if higher else effect.estimate
+    if effect.lower == effect.upper:
+        return f"makes {unit.amount(effect.estimate, signed=True)}, with unknown bounds"
     between = (
         f"{unit.amount(effect.estimate, signed=True)}, between "
         f"{unit.number(effect.lower, signed=True)} and {unit.number(effect.upper, signed=True)}"

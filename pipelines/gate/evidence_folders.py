@@ -18,13 +18,19 @@ from pathlib import Path, PurePosixPath
 
 from pipelines.gate.agreement import Replicate
 from pipelines.gate.config import Experiment
-from pipelines.gate.integrity import MissingEvidenceError, TruncatedEvidenceError
+from pipelines.gate.integrity import (
+    MissingEvidenceError,
+    TruncatedEvidenceError,
+    UndeclaredEvidenceError,
+)
 from pipelines.gate.rows import sharing
 from training.evidence import FOLDER, EvidenceError, EvidenceRecord, Examples, read_evidence
 
 ARCHIVE = "output.tar.gz"
 MOST_UNPACKED_BYTES = 2 * 1024**3
 """Of the evidence of one replicate; per-example scores of a million examples fit easily."""
+MOST_ARCHIVE_BYTES = 64 * 1024**3
+"""Of all that an archive unpacks to: what a job keeps beside its evidence has to be read over."""
 MOST_MEMBERS = 10_000
 AT_ONCE = 2
 """Replicates that are read at the same time; each takes memory of its own until it is shared."""
@@ -40,7 +46,8 @@ def read_records(
 ) -> dict[Replicate, EvidenceRecord | EvidenceError]:
     """The evidence of each declared replicate, or the error that reading it met.
 
-    An error here is evidence too: the gate turns it into a fail with that reason.
+    An error here is evidence too: the gate turns it into a fail with that reason. So is a seed
+    that the experiment does not declare: who leaves out seeds after they were trained can choose.
     """
 
     def read(replicate: Replicate) -> EvidenceRecord | EvidenceError:
@@ -54,7 +61,14 @@ def read_records(
         read_in_order = zip(
             experiment.replicates, readers.map(read, experiment.replicates), strict=True
         )
-        return dict(_sharing_columns(read_in_order))
+        records = dict(_sharing_columns(read_in_order))
+    for arm, seed in sorted(_replicates_in(folder) - set(records)):
+        if arm in experiment.arms:
+            records[arm, seed] = UndeclaredEvidenceError(
+                f"{folder_name(arm, seed)} is there, and the experiment does not declare that "
+                "seed: declare all seeds that were trained"
+            )
+    return records
 
 
 def _sharing_columns(
@@ -68,6 +82,16 @@ def _sharing_columns(
             continue
         first = first or record.examples
         yield replicate, replace(record, examples=sharing(record.examples, first))
+
+
+def _replicates_in(folder: Path) -> set[Replicate]:
+    """What the subfolders are called after, whatever is in them."""
+    found = set()
+    for place in (*folder.glob("*--*"), *folder.glob("*/*--*")):
+        arm, _, seed = place.name.rpartition("--")
+        if place.is_dir() and seed.isdecimal() and folder_name(arm, int(seed)) == place.name:
+            found.add((arm, int(seed)))
+    return found
 
 
 def _place(folder: Path, name: str) -> Path:
@@ -102,26 +126,36 @@ def _unpack(archive: Path, target: Path) -> None:
         with gzip.open(archive) as stream:
             with tarfile.open(fileobj=stream, mode="r:") as stored:
                 for member in _evidence_members(stored):
+                    # No owner, no times: a time that no system has must not end the gate.
+                    member.mtime = 0
                     stored.extract(member, target, filter="data")
             # The checksum stands at the end of the stream, after what tarfile reads.
             while stream.read(1 << 20):
-                pass
+                if stream.tell() > MOST_ARCHIVE_BYTES:
+                    raise _too_large()
     except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as error:
         raise TruncatedEvidenceError(f"{archive.name} is truncated or damaged: {error}") from error
 
 
 def _evidence_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     """The members to unpack. Raises EvidenceError when they are not plain files, or too large."""
-    unpacked = 0
+    of_evidence = of_all = 0
     for count, member in enumerate(archive, start=1):
         path = PurePosixPath(member.name)
+        of_all += member.size
+        if of_all > MOST_ARCHIVE_BYTES:
+            raise _too_large()
         if count > MOST_MEMBERS:
             raise EvidenceError(f"{ARCHIVE} has more than {MOST_MEMBERS} members")
         if path.parts[:1] != (FOLDER,) or member.isdir():
             continue
         if not member.isfile() or ".." in path.parts:
             raise EvidenceError(f"{ARCHIVE}: {member.name[:80]!r} is not a plain file")
-        unpacked += member.size
-        if unpacked > MOST_UNPACKED_BYTES:
+        of_evidence += member.size
+        if of_evidence > MOST_UNPACKED_BYTES:
             raise EvidenceError(f"{ARCHIVE}: {FOLDER}/ is larger than {MOST_UNPACKED_BYTES} bytes")
         yield member
+
+
+def _too_large() -> EvidenceError:
+    return EvidenceError(f"{ARCHIVE} unpacks to more than {MOST_ARCHIVE_BYTES} bytes")

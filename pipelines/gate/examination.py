@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pipelines.gate.agreement import Replicate, check_agreement, find_duplicates
 from pipelines.gate.config import Experiment
 from pipelines.gate.expectation import Expectation
-from pipelines.gate.integrity import check_record, unusable
+from pipelines.gate.integrity import UndeclaredEvidenceError, check_record, unusable
 from pipelines.gate.known_rows import KnownRows
 from pipelines.gate.metrics import MetricValues
 from pipelines.gate.reasons import Reason
@@ -37,8 +37,11 @@ class Examined:
         return record is not None and record.evidence.failure is None
 
     def problems_of(self, arm: str) -> tuple[Reason, ...]:
-        """What is wrong with the arm's replicates; empty when it can be judged."""
-        return tuple(reason for seed in self.seeds for reason in self.problems.get((arm, seed), ()))
+        """What is wrong with the arm's replicates, the declared ones first; empty when it can be
+        judged."""
+        return tuple(
+            reason for (name, _), found in self.problems.items() if name == arm for reason in found
+        )
 
 
 def examine(
@@ -62,6 +65,9 @@ def examine(
             arm, seed, experiment.arms[arm], experiment.settings, job, known, values
         )
         problems[arm, seed] += check_record(record, expected)
+    for (arm, seed), record in records.items():
+        if isinstance(record, UndeclaredEvidenceError):
+            problems[arm, seed].append(unusable(seed, record))
     for replicate, found in find_duplicates(readable, experiment.baseline).items():
         problems[replicate] += found
     _compare_with_reference(experiment, readable, problems)

@@ -26,6 +26,8 @@ REPORTED_TOLERANCE = 1e-4
 
 MOST_LOSS = 1e6
 """A million nats: beyond them a number is damage, not a measurement."""
+MOST_VALUE = 1e30
+"""Of what a model predicts and of a reported metric: fourth powers of it are still numbers."""
 MUST_BE_REPORTED = frozenset({"accuracy", "balanced_accuracy", "macro_f1", "log_loss"})
 """What every classification job reports. Others are computed from the examples, and must only agree
 where the job reports them too."""
@@ -101,19 +103,29 @@ def _check_rows(examples: Examples, seed: int, known: KnownRows) -> Iterator[Rea
 
 
 def _check_values(examples: Examples, seed: int) -> Iterator[Reason]:
-    columns = [examples.scores, examples.losses]
-    columns += [it for it in (examples.targets, examples.predictions) if it is not None]
-    if not all(np.isfinite(column).all() for column in columns):
-        bad = np.zeros(len(examples.ids), dtype=np.bool_)
-        for column in columns:
-            bad |= ~np.isfinite(column).all(axis=tuple(range(1, column.ndim)))
+    numbers = (examples.losses, examples.targets, examples.predictions)
+    columns = [column for column in numbers if column is not None]
+    # Whole columns first, since rows are slow to go over and nearly always fine.
+    if np.isfinite(examples.scores).all() and all(_is_plausible(it).all() for it in columns):
+        return
+    bad = ~np.isfinite(examples.scores).all(axis=1)
+    for column in columns:
+        bad |= ~_is_plausible(column)
+    if bad.any():
         yield failure(
             Code.EXAMPLES_NOT_FINITE,
-            f"Seed {seed}: {int(bad.sum())} examples have a value that is not a number, "
+            f"Seed {seed}: {int(bad.sum())} examples have a value that is not a number, or is "
+            f"beyond {MOST_VALUE:.0e}; "
             f"the first is {clipped(repr(str(examples.ids[int(bad.argmax())])))}.",
             seed=seed,
             examples=int(bad.sum()),
         )
+
+
+def _is_plausible(column: FloatArray) -> npt.NDArray[np.bool_]:
+    """(examples,) False for NaN too."""
+    plausible: npt.NDArray[np.bool_] = np.abs(column) <= MOST_VALUE
+    return plausible
 
 
 def _check_meaning(examples: Examples, seed: int) -> Iterator[Reason]:

@@ -7,14 +7,14 @@ same data) is in `agreement`.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from pipelines.gate.config import ArmDeclaration
-from pipelines.gate.examples_integrity import MOST_LOSS, check_examples
+from pipelines.gate.examples_integrity import MOST_LOSS, MOST_VALUE, check_examples
 from pipelines.gate.expectation import Expectation
 from pipelines.gate.foreign_text import clipped
 from pipelines.gate.reasons import Code, Reason, failure
@@ -22,6 +22,7 @@ from training.evidence import (
     Evidence,
     EvidenceError,
     EvidenceRecord,
+    FloatArray,
     Steps,
     column_digests,
     outputs_digest,
@@ -30,13 +31,18 @@ from training.evidence import (
 REQUIRED_DIGESTS = ("data", "model", "examples", "outputs", "steps")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
+LEAST_STEP_SECONDS = 1e-9
 MOST_SECONDS = 1e8
 MOST_BYTES = 1e16
-"""Three years, ten petabytes: beyond them a number is damage, not a measurement."""
+"""A nanosecond, three years, ten petabytes: beyond them a number is damage, not a measurement."""
 
 
 class MissingEvidenceError(EvidenceError):
     """There is no evidence of a replicate at all."""
+
+
+class UndeclaredEvidenceError(EvidenceError):
+    """There is evidence of a seed that the experiment does not declare."""
 
 
 class TruncatedEvidenceError(EvidenceError):
@@ -52,6 +58,8 @@ def unusable(seed: int, error: EvidenceError | None) -> Reason:
         code = Code.EVIDENCE_MISSING
     elif isinstance(error, TruncatedEvidenceError):
         code = Code.EVIDENCE_TRUNCATED
+    elif isinstance(error, UndeclaredEvidenceError):
+        code = Code.EVIDENCE_UNDECLARED
     return failure(code, f"Seed {seed}: {clipped(str(error))}.", seed=seed)
 
 
@@ -75,6 +83,12 @@ def check_record(record: EvidenceRecord, expected: Expectation) -> tuple[Reason,
     )
 
 
+def are_durations(seconds: FloatArray) -> npt.NDArray[np.bool_]:
+    """(steps,) which of them a step can have taken."""
+    plausible: npt.NDArray[np.bool_] = (seconds >= LEAST_STEP_SECONDS) & (seconds <= MOST_SECONDS)
+    return plausible
+
+
 def _check_identity(evidence: Evidence, expected: Expectation) -> Iterator[Reason]:
     if (evidence.arm, evidence.seed) != (expected.arm, expected.seed):
         yield failure(
@@ -95,10 +109,11 @@ def _check_identity(evidence: Evidence, expected: Expectation) -> Iterator[Reaso
 def _check_scalars(evidence: Evidence, expected: Expectation) -> Iterator[Reason]:
     seed = expected.seed
     for name, value in evidence.metrics.items():
-        if not math.isfinite(value):
+        if not abs(value) <= MOST_VALUE:  # False for NaN too
             yield failure(
                 Code.METRIC_NOT_FINITE,
-                f"Seed {seed}: the job reported {clipped(name)} as {value}.",
+                f"Seed {seed}: the job reported {clipped(name)} as {value}, "
+                f"allowed: a number up to {MOST_VALUE:.0e}.",
                 seed=seed,
             )
     for name, value, most in _magnitudes(evidence):
@@ -122,6 +137,13 @@ def _check_digests(record: EvidenceRecord, seed: int) -> Iterator[Reason]:
                 f"Seed {seed}: evidence.json has no sha256 of {name!r} among its digests.",
                 seed=seed,
             )
+    if not record.as_written:
+        yield failure(
+            Code.DIGEST_DIFFERS,
+            f"Seed {seed}: evidence.json is not what was written: it does not hold the sha256 of "
+            "its other keys.",
+            seed=seed,
+        )
     found = column_digests(record.steps, None, record.parity)
     if record.examples is not None:
         found["outputs"] = outputs_digest(record.examples)
@@ -150,6 +172,10 @@ def _magnitudes(evidence: Evidence) -> Iterator[tuple[str, float, float]]:
             yield f"compile_cache.{name}", getattr(cache, name) or 0.0, MOST_SECONDS
         for name in ("hits", "misses", "loaded_bytes", "saved_bytes"):
             yield f"compile_cache.{name}", getattr(cache, name), MOST_BYTES
+    if evidence.checkpoints is not None:
+        yield "checkpoints.seconds", evidence.checkpoints.seconds, MOST_SECONDS
+        for each in evidence.resumed:
+            yield "checkpoints.resumed.lost_seconds", each.lost_seconds, MOST_SECONDS
     for name in ("graphs", "graph_breaks", "recompilations"):
         yield f"compiler.{name}", getattr(evidence.compiler, name), MOST_BYTES
 
@@ -230,7 +256,7 @@ def _check_steps(evidence: Evidence, steps: Steps, seed: int) -> Iterator[Reason
             seed=seed,
             step=first,
         )
-    bad_seconds = np.flatnonzero(~((steps.seconds > 0.0) & (steps.seconds <= MOST_SECONDS)))
+    bad_seconds = np.flatnonzero(~are_durations(steps.seconds))
     if len(bad_seconds):
         first = int(bad_seconds[0])
         yield failure(
@@ -239,4 +265,13 @@ def _check_steps(evidence: Evidence, steps: Steps, seed: int) -> Iterator[Reason
             f"and {len(bad_seconds)} step times in all are no duration.",
             seed=seed,
             step=first,
+        )
+    told_seconds = 0.0 if evidence.speed is None else evidence.speed.train_seconds
+    in_steps = float(steps.seconds.sum())
+    if told_seconds < 0.99 * in_steps:
+        yield failure(
+            Code.EVIDENCE_IMPLAUSIBLE,
+            f"Seed {seed}: speed.train_seconds is {told_seconds:g}, but the steps in steps.npz "
+            f"took {in_steps:g} s.",
+            seed=seed,
         )

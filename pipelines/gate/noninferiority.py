@@ -22,8 +22,10 @@ A reported scalar with one seed has no spread at all, and nothing is said of it.
 **Long tails.** Where a harm larger than the margin may sit in examples so rare that the validation
 set need not hold one, nothing passes either (`tails`, "Unseen"). A fail stands.
 
-**No spread.** Differences that are the same in every seed and example show no uncertainty, which is
-not certainty: such a metric is inconclusive unless its resolution is known (`metrics.one_flip`).
+**No spread.** Scalars that differ by the same number in every seed show no uncertainty, which is
+not certainty: how coarsely they were rounded is not known, so nothing bounds what the seeds did not
+show. They are inconclusive. Per-example values that agree do pass, be it to the last bit: there the
+resolution is known, as one flip (`metrics.one_flip`) or the worst example (`tails`, "Unseen").
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from pipelines.gate.comparison import Comparison, arm_scores, compare_scores
 from pipelines.gate.config import MetricGuard
 from pipelines.gate.crossed import NO_EXAMPLES, CrossedMean
 from pipelines.gate.reasons import Code, Note, Number, Outcome, Reason
-from pipelines.gate.settling import MOST_SEEDS, Settling, has_no_spread, rounded_up, settling
+from pipelines.gate.settling import MOST_SEEDS, Settling, rounded_up, settling
 from pipelines.gate.tails import examples_to_see
 from pipelines.gate.units import unit_of
 from pipelines.gate.verdict import Interval, MetricJudgement, NoiseFloor
@@ -67,10 +69,9 @@ def outcome_of(comparison: Comparison, confidence: float) -> Outcome | None:
         return None
     slack = comparison.slack
     half_width = slack.half_width(confidence)
-    spread_is_known = half_width > 0.0
-    if slack.mean + half_width < 0.0 and (spread_is_known or slack.seeds > 1):
+    if slack.mean + half_width < 0.0 and (slack.seeds > 1 or not comparison.has_no_spread):
         return Outcome.FAIL
-    if slack.seed_variance is None or not spread_is_known:
+    if slack.seed_variance is None or comparison.has_no_spread:
         return Outcome.INCONCLUSIVE
     if slack.mean - half_width > 0.0 and not comparison.hides_harm(confidence):
         return Outcome.PASS
@@ -103,7 +104,7 @@ def conclude(comparison: Comparison, confidence: float) -> tuple[MetricJudgement
         examples_needed=needed.examples,
         part=comparison.part,
     )
-    found = _found(judgement, confidence)
+    found = _found(judgement, comparison, confidence)
     if outcome is None:
         return judgement, Note(Code.QUALITY_WATCHED, found, _numbers(judgement))
     code, meaning = _meaning(judgement, comparison, needed, confidence)
@@ -143,9 +144,15 @@ def _is_only_unseen(comparison: Comparison, confidence: float) -> bool:
     return slack.mean > slack.half_width(confidence) and comparison.hides_harm(confidence)
 
 
-def _found(judgement: MetricJudgement, confidence: float) -> str:
+def _found(judgement: MetricJudgement, comparison: Comparison, confidence: float) -> str:
     unit = unit_of(judgement.metric)
     delta = judgement.delta
+    between = (
+        "with unknown bounds"
+        if comparison.has_no_spread
+        else f"between {unit.number(delta.lower, signed=True)} and "
+        f"{unit.number(delta.upper, signed=True)} ({confidence * 100:.4g}% bounds)"
+    )
     where = "" if judgement.part is None else f" where {judgement.part}"
     limit = (
         "it is only watched"
@@ -154,8 +161,7 @@ def _found(judgement: MetricJudgement, confidence: float) -> str:
     )
     return (
         f"{judgement.metric}{where}: {unit.amount(delta.estimate, signed=True)} against the "
-        f"baseline, between {unit.number(delta.lower, signed=True)} and "
-        f"{unit.number(delta.upper, signed=True)} ({confidence * 100:.4g}% bounds); {limit}."
+        f"baseline, {between}; {limit}."
     )
 
 
@@ -169,9 +175,14 @@ def _meaning(
         beyond = "The whole interval lies beyond the margin: the model is worse."
         only_one = " With one seed this is said of that one model."
         return Code.QUALITY_WORSE, beyond + (only_one if judgement.seeds == 1 else "")
+    if judgement.margin == 0.0:
+        return Code.QUALITY_UNDECIDED, (
+            "The baseline's value is zero, and so is a margin relative to it: declare an absolute "
+            "margin."
+        )
     if judgement.seeds == 1:
         return Code.QUALITY_SINGLE_SEED, _why_one_seed_is_too_few(comparison.slack)
-    if has_no_spread(comparison.slack):
+    if comparison.has_no_spread:
         return Code.QUALITY_NO_SPREAD, (
             "The difference is the same in every seed, so nothing shows how uncertain it is: "
             "report it with more digits, or as a value for each example."

@@ -20,7 +20,7 @@ from pipelines.gate.agreement import Replicate
 from pipelines.gate.arm_speed import steady_seconds
 from pipelines.gate.config import Experiment
 from pipelines.gate.foreign_text import clipped
-from pipelines.gate.integrity import MOST_BYTES, unusable
+from pipelines.gate.integrity import MOST_BYTES, are_durations, unusable
 from pipelines.gate.metrics import MetricUndefinedError, MetricValues
 from training.evidence import EvidenceError, EvidenceRecord, Examples, FloatArray
 
@@ -188,7 +188,7 @@ def _replicate(
             arm, seed, clipped(evidence.job, MOST_TEXT), evidence.failure or "not measured"
         )
     seconds = steady_seconds(evidence, record.steps)
-    measurable = len(seconds) > 0 and bool(np.all((seconds > 0) & (seconds < 1e8)))
+    measurable = len(seconds) > 0 and bool(are_durations(seconds).all())
     batch_size = experiment.arms[arm].global_batch_size
     return ReplicateObservation(
         arm=arm,

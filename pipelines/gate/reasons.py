@@ -45,6 +45,7 @@ class Code(StrEnum):
     EVIDENCE_SWAPPED = "evidence.swapped"
     EVIDENCE_WRONG_JOB = "evidence.wrong_job"
     EVIDENCE_DUPLICATED = "evidence.duplicated"
+    EVIDENCE_UNDECLARED = "evidence.undeclared"
     EVIDENCE_IMPLAUSIBLE = "evidence.implausible"
     ARM_FAILED = "arm.failed"
 

@@ -20,10 +20,8 @@ from pipelines.gate.crossed import NO_EXAMPLES, CrossedMean
 from pipelines.gate.multiplicity import level_for
 from pipelines.gate.noninferiority import outcome_of
 from pipelines.gate.reasons import Code, Note, Number, Outcome
-from pipelines.gate.settling import MOST_SEEDS
+from pipelines.gate.settling import MOST_SEEDS, POWER
 from pipelines.gate.units import unit_of
-
-POWER = 0.8
 
 
 @dataclass(frozen=True)

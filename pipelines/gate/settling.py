@@ -1,18 +1,21 @@
 """Settling: how many more seeds, or examples, would decide what is undecided. Pure.
 
 The answer takes the measured spread and the measured difference as they are, and asks at which
-design the interval would no longer reach across the margin. Both are estimates, so it says "about".
-Both ways out are asked for by themselves, since they cost different things: a seed is trained, an
-example is labelled, and all jobs are run again to score it.
+design eight of ten experiments would be decided. (Where the interval is expected just to clear the
+margin, only every other one is.) Spread and difference are estimates, so it says "about". Both ways
+out are asked for by themselves, since they cost different things: a seed is trained, an example is
+labelled, and all jobs are run again to score it.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipelines.gate.crossed import NO_EXAMPLES, CrossedMean
 
+POWER = 0.8
+"""Of the experiments that are planned, so many shall be decided."""
 MOST_SEEDS = 100
 MOST_GROWTH = 1000.0
 """Of the validation set. More than that is as good as never."""
@@ -37,7 +40,7 @@ def settling(difference: CrossedMean, rows: int, confidence: float) -> Settling:
     `rows` is the number of validation examples behind the difference. Nothing would where the
     spread between seeds is not known, or there is no spread at all.
     """
-    if difference.seed_variance is None or has_no_spread(difference):
+    if difference.seed_variance is None or difference.half_width(confidence) == 0.0:
         return Settling()
     seeds = _seeds(difference, confidence)
     if difference.examples == NO_EXAMPLES:
@@ -47,11 +50,6 @@ def settling(difference: CrossedMean, rows: int, confidence: float) -> Settling:
     if seeds is None and growth is None:
         both = _both(difference, rows, confidence)
     return Settling(seeds, None if growth is None else rounded_up(rows * growth), both)
-
-
-def has_no_spread(difference: CrossedMean) -> bool:
-    """Whether neither seeds nor examples show any uncertainty, which is not certainty."""
-    return not difference.seed_variance and difference.example_variance == 0.0
 
 
 def _seeds(difference: CrossedMean, confidence: float) -> int | None:
@@ -91,7 +89,10 @@ def _is_settled(
     difference: CrossedMean, confidence: float, *, seeds: int | None = None, growth: float = 1.0
 ) -> bool:
     planned = difference.expected(seeds or difference.seeds, growth)
-    return planned.half_width(confidence) < abs(difference.mean)
+    # Where only seeds are added they are scored on the same examples, which draw no new chance.
+    from_examples = planned.example_variance if growth > 1.0 else 0.0
+    drawn = replace(planned, example_variance=from_examples, bias=0.0)
+    return planned.half_width(confidence) + drawn.half_width(POWER) < abs(difference.mean)
 
 
 def rounded_up(count: float) -> int:

@@ -15,11 +15,14 @@ import numpy as np
 from scipy.special import stdtrit
 
 from pipelines.gate.arm_speed import ArmSpeed
-from pipelines.gate.settling import MOST_SEEDS
+from pipelines.gate.settling import MOST_SEEDS, POWER
 from pipelines.gate.verdict import Interval
 from training.evidence import FloatArray
 
 RESAMPLES = 2000
+MOST_LOGARITHM = 700.0
+"""Of a ratio that is still a number; two jobs that differ a lot, many candidates: the bound is as
+good as infinite."""
 
 
 def speedup_interval(
@@ -34,7 +37,8 @@ def speedup_interval(
 def seeds_to_settle(
     baseline: ArmSpeed, candidate: ArmSpeed, min_speedup: float, confidence: float
 ) -> int | None:
-    """Seeds of each arm at which the bounds would lie to one side of `min_speedup`.
+    """Seeds of each arm at which the bounds would lie to one side of `min_speedup`, in eight of ten
+    experiments (`settling`).
 
     The estimate and the jobs' spread are taken as they are. None where that spread is not known,
     or MOST_SEEDS would not do.
@@ -45,7 +49,10 @@ def seeds_to_settle(
     variances = [float(rates.var(ddof=1)) for rates in logs]
     distance = abs(math.log(candidate.rate / baseline.rate / min_speedup))
     for seeds in range(max(len(rates) for rates in logs) + 1, MOST_SEEDS + 1):
-        if _welch_half_width(variances, [seeds, seeds], confidence) < distance:
+        needed = sum(
+            _welch_half_width(variances, [seeds, seeds], level) for level in (confidence, POWER)
+        )
+        if needed < distance:
             return seeds
     return None
 
@@ -57,9 +64,8 @@ def _welch(baseline: FloatArray, candidate: FloatArray, confidence: float) -> In
         [len(rates) for rates in (baseline, candidate)],
         confidence,
     )
-    return Interval(
-        math.exp(difference), math.exp(difference - half_width), math.exp(difference + half_width)
-    )
+    bounds = (difference, difference - half_width, difference + half_width)
+    return Interval(*(math.exp(min(bound, MOST_LOGARITHM)) for bound in bounds))
 
 
 def _welch_half_width(

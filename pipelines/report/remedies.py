@@ -25,7 +25,9 @@ _RETUNE = "Give it another `batch_size` or `learning_rate`, which is what costs 
 _STANDS = "Meanwhile the registered model stands, and the next execution tries again."
 _BY_CODE = {
     Code.QUALITY_UNDECIDED: _MORE_EVIDENCE,
-    Code.QUALITY_NO_SPREAD: _MORE_EVIDENCE,
+    Code.QUALITY_NO_SPREAD: (
+        "Report the metric with more digits, or let the jobs write its value for each example."
+    ),
     Code.QUALITY_SINGLE_SEED: "Declare two or more `seeds`: with one, chance cannot be told apart.",
     Code.QUALITY_WORSE: _RETUNE,
     Code.SPEED_UNDECIDED: _BENCHMARK_LONGER,

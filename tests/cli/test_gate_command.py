@@ -104,7 +104,8 @@ def write_replicate(folder: Path, arm: str, seed: int, *, worse_by: float = 0.0)
             "model": hashlib.sha256(f"{arm}{seed}".encode()).hexdigest(),
         },
     )
-    seconds = np.full(50, 0.05 if compiled else 0.1) * np.linspace(0.99, 1.01, 50)
+    jitter = np.random.default_rng([seed, len(arm)]).uniform(0.99, 1.01, 50)
+    seconds = np.full(50, 0.05 if compiled else 0.099) * jitter
     steps = Steps(loss=np.linspace(3.0, 1.0, 50), seconds=seconds)
     write_evidence(folder / f"{arm}--{seed}", evidence, steps, examples)
 

@@ -94,10 +94,15 @@ class SyntheticExecution:
         )
 
     def change_steps(self, arm: str, seed: int, /, **columns: Any) -> None:
+        """Change columns, and the training time and digest that follow from them."""
         record = self.record(arm, seed)
         assert record.steps is not None
+        assert record.evidence.speed is not None
+        steps = dataclasses.replace(record.steps, **columns)
+        speed = dataclasses.replace(record.evidence.speed, train_seconds=float(steps.seconds.sum()))
+        self.change_evidence(arm, seed, speed=speed)
         self.records[arm, seed] = with_digests(
-            dataclasses.replace(record, steps=dataclasses.replace(record.steps, **columns))
+            dataclasses.replace(self.record(arm, seed), steps=steps)
         )
 
     def jobs(self) -> dict[tuple[str, int], str]:

@@ -38,6 +38,7 @@ def replicate(record: EvidenceRecord, cache: CompileCacheRecord | None, seconds:
         record.evidence,
         compile_cache=cache,
         compiler=dataclasses.replace(record.evidence.compiler, compile_seconds=seconds),
+        speed=dataclasses.replace(record.evidence.speed, train_seconds=float(times.sum())),
         digests={**record.evidence.digests, **column_digests(steps, None, None)},
     )
     return dataclasses.replace(record, evidence=evidence, steps=steps)

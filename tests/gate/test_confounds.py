@@ -189,3 +189,15 @@ def test_what_scaling_and_several_processes_change_is_intended_where_they_are_de
     }
     assert found["threads"].why == "follows from world_size"
     assert all(item.intended for item in found.values())
+
+
+def test_long_values_that_differ_only_at_their_end_differ_and_are_shown_where_they_do(execution):
+    name = "registry.dkr.ecr.us-east-1.amazonaws.com/huggingface-pytorch-trcomp-training@sha256:"
+    for arm, seed in execution.records:
+        image = name + ("a" if arm == "fast" else "b") * 64
+        change_environment(execution, arm, seed, image=image)
+    candidate = execution.judge().candidates[0]
+    assert candidate.outcome is Outcome.FAIL
+    (confound,) = candidate.confounds
+    assert confound.candidate.startswith("...omp-training@sha256:aaa")
+    assert confound.baseline.startswith("...omp-training@sha256:bbb")

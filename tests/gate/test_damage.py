@@ -21,6 +21,7 @@ from pipelines.gate.reasons import Code, Outcome
 from pipelines.gate.verdict import Verdict
 from pipelines.report import render_html, render_junit, render_markdown
 from training.evidence import EvidenceError, EvidenceRecord, read_evidence
+from training.evidence.digests import OWN_DIGEST, document_digest
 
 damage_settings = settings(max_examples=40, deadline=None)
 
@@ -117,7 +118,7 @@ DECISIVE = [
     ("parity", "precision"),
     ("parity", "steps"),
 ]
-"""Keys of evidence.json that no other value may stand in."""
+"""Keys of evidence.json in which no other value may stand, even if the job wrote it."""
 INDIFFERENT = [
     ("compiler", "compile_seconds"),
     ("compiler", "graphs"),
@@ -137,7 +138,7 @@ INDIFFERENT = [
     ("parity", "seconds"),
     ("parity", "obstacle"),
 ]
-"""Keys whose other values may be honest; whatever stands there must not crash the gate."""
+"""Keys whose other values may be honest, if the job wrote them."""
 odd_values = st.one_of(
     st.none(),
     st.booleans(),
@@ -160,15 +161,18 @@ def replace_value(document, path, value):
 
 @pytest.mark.slow
 @settings(max_examples=100, deadline=None)
-@given(path=st.sampled_from(DECISIVE + INDIFFERENT), value=odd_values)
+@given(path=st.sampled_from(DECISIVE + INDIFFERENT), value=odd_values, as_written=st.booleans())
 def test_no_value_in_evidence_json_crashes_the_gate_or_passes_unseen(
-    unpacked_evidence, path, value
+    unpacked_evidence, path, value, as_written
 ):
+    """Neither one that was changed later, nor one that the job itself wrote."""
     execution, folder = unpacked_evidence
     file = folder / "evidence" / "fast--2" / "evidence" / "evidence.json"
     whole = file.read_text()
     document = json.loads(whole)
     before = replace_value(document, path, value)
+    if as_written:
+        document[OWN_DIGEST] = document_digest(document)
     try:
         file.write_text(json.dumps(document))
         records = read_records(folder / "evidence", execution.experiment)
@@ -176,7 +180,7 @@ def test_no_value_in_evidence_json_crashes_the_gate_or_passes_unseen(
         bound = judge(execution.experiment, records, execution.jobs())
     finally:
         file.write_text(whole)
-    if path in DECISIVE and value != before:
+    if value != before and (path in DECISIVE or not as_written):
         assert bound.candidates[0].outcome is Outcome.FAIL
     assert verdict.baseline.sound
 
@@ -193,6 +197,8 @@ def truncate(file: Path, position: float, _amount: int) -> bytes:
 
 def change_column(file: Path, position: float, amount: int) -> bytes:
     """One change to the rows of a readable file: the archive stays whole."""
+    if file.suffix == ".json":
+        return flip_a_bit(file, position, amount)
     with np.load(file) as stored:
         columns = {name: stored[name] for name in stored.files}
     name = sorted(columns)[amount % len(columns)]
@@ -228,7 +234,7 @@ def change_column(file: Path, position: float, amount: int) -> bytes:
     return packed.getvalue()
 
 
-FILES = ("examples.npz", "steps.npz", "parity.npz")
+FILES = ("evidence.json", "examples.npz", "steps.npz", "parity.npz")
 
 
 @pytest.mark.slow
@@ -241,11 +247,11 @@ FILES = ("examples.npz", "steps.npz", "parity.npz")
 )
 @example(name="examples.npz", damage=change_column, position=0.5, amount=4)
 @example(name="examples.npz", damage=change_column, position=0.5, amount=9)
-def test_a_single_corruption_of_the_columns_never_passes(
+def test_a_single_corruption_of_a_file_never_passes(
     unpacked_evidence, name, damage, position, amount
 ):
-    """Of the examples, with slices, the steps and the parity errors: whatever is changed, the
-    candidate fails or nothing changed."""
+    """Of the scalars, the examples, with slices, the steps and the parity errors: whatever is
+    changed, the candidate fails or nothing changed."""
     execution, folder = unpacked_evidence
     file = folder / "evidence" / "fast--2" / "evidence" / name
     whole = file.read_bytes()
@@ -259,7 +265,12 @@ def test_a_single_corruption_of_the_columns_never_passes(
             after = None
     finally:
         file.write_bytes(whole)
-    untouched = after is not None and columns_of(after) == columns_of(before)
+    untouched = (
+        after is not None
+        and after.as_written
+        and after.evidence == before.evidence
+        and columns_of(after) == columns_of(before)
+    )
     assert untouched or verdict.candidates[0].outcome is Outcome.FAIL
     assert verdict.baseline.sound
 

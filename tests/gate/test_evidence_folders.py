@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import tarfile
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +71,82 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
         add(archive, tarfile.TarInfo("evidence/steps.npz"), b"\0" * 20_000)
     with pytest.raises(EvidenceError, match="larger than 10000 bytes"):
         read_replicate(tmp_path)
+
+
+@pytest.mark.parametrize("named", ["evidence/steps.npz", "checkpoints/last.pt"])
+def test_an_archive_s_times_and_owners_are_not_taken_over(execution, tmp_path, named):
+    """A time that no system has would end the gate."""
+    execution.write(tmp_path, archives=True)
+    path = tmp_path / "evidence" / "fast--1" / "output.tar.gz"
+    with tarfile.open(path) as stored:
+        contents = {member.name: stored.extractfile(member) for member in stored if member.isfile()}
+        files = {name: file.read() for name, file in contents.items()}
+    with tarfile.open(path, "w:gz", format=tarfile.PAX_FORMAT) as archive:
+        for name, content in {**files, "checkpoints/last.pt": b"weights"}.items():
+            member = tarfile.TarInfo(name)
+            member.pax_headers = {"mtime": "1e300"} if name == named else {}
+            add(archive, member, content)
+    assert read_replicate(path.parent).evidence.arm == "fast"
+
+
+def npz(path: Path, **members: bytes) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+def zeros(count: int) -> bytes:
+    column = io.BytesIO()
+    np.save(column, np.zeros(count))
+    return column.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda file: (file.unlink(), os.mkfifo(file)), "steps.npz is no plain file"),
+        (lambda file: (file.unlink(), file.symlink_to("/dev/zero")), "steps.npz is no plain file"),
+        (lambda file: (file.unlink(), file.mkdir()), "steps.npz is no plain file"),
+        (lambda file: (file.unlink(), file.symlink_to(file)), "steps.npz cannot be read"),
+        (lambda file: file.write_bytes(b"\x80"), "steps.npz cannot be read: File is not a zip"),
+        (lambda file: npz(file, loss=b"x", seconds=b"y"), "column loss is no array"),
+        (
+            lambda file: npz(file, **{"loss.npy": zeros(9999), "seconds.npy": zeros(9999)}),
+            "steps.npz unpacks to more than 100000 bytes",
+        ),
+    ],
+)
+def test_what_stands_in_the_place_of_a_file_is_told(execution, tmp_path, monkeypatch, damage, told):
+    """A pipe or a device would be read for ever, and a small file may unpack to a huge one."""
+    monkeypatch.setattr("training.evidence.columns.MOST_COLUMN_BYTES", 100_000)
+    execution.write(tmp_path)
+    replicate = tmp_path / "evidence" / "fast--1"
+    damage(replicate / "evidence" / "steps.npz")
+    with pytest.raises(EvidenceError, match=told):
+        read_replicate(replicate)
+
+
+def test_code_points_that_do_not_exist_are_no_text(execution, tmp_path):
+    execution.write(tmp_path)
+    replicate = tmp_path / "evidence" / "fast--1"
+    with np.load(replicate / "evidence" / "parity.npz") as stored:
+        columns = {name: stored[name] for name in stored.files}
+    columns["tensors"].view(np.uint32)[0] = 0xFFFFFFF0
+    np.savez(replicate / "evidence" / "parity.npz", **columns)
+    with pytest.raises(EvidenceError, match="column tensors holds what is no text"):
+        read_replicate(replicate)
+
+
+def test_a_seed_that_was_trained_and_is_not_declared_is_told(execution, tmp_path):
+    """Else one could train ten and declare the three that suit."""
+    execution.write(tmp_path, archives=True)
+    evidence = tmp_path / "evidence"
+    shutil.copytree(evidence / "fast--1", evidence / "more" / "fast--04")
+    shutil.copytree(evidence / "fast--1", evidence / "more" / "other--4")
+    assert set(read_records(evidence, execution.experiment)) == set(execution.records)
+    shutil.copytree(evidence / "fast--1", evidence / "more" / "fast--4")
+    error = read_records(evidence, execution.experiment)["fast", 4]
+    assert str(error).startswith("fast--4 is there, and the experiment does not declare that seed")
 
 
 def test_gathered_evidence_lies_one_level_deeper(execution, tmp_path):

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from pipelines.gate.integrity import TruncatedEvidenceError
+from pipelines.gate.integrity import TruncatedEvidenceError, UndeclaredEvidenceError
 from pipelines.gate.reasons import Code, Outcome
 from pipelines.gate.rows import take_rows
 from training.evidence import EvidenceError, EvidenceRecord
@@ -58,6 +58,36 @@ def duplicated_model(execution, replicate):
 
 def implausible(execution, replicate):
     execution.change_evidence(*replicate, peak_memory_bytes=10**400)
+
+
+def altered(execution, replicate):
+    """What reading finds when anything in evidence.json was changed after it was written."""
+    execution.records[replicate] = dataclasses.replace(
+        execution.record(*replicate), as_written=False
+    )
+
+
+def copied_under_another_name(execution, replicate):
+    """Another job's steps and outputs, with an identity and a model of their own."""
+    other = next(key for key in execution.records if key[0] == replicate[0] and key != replicate)
+    copied, own = execution.record(*other), execution.record(*replicate).evidence
+    evidence = dataclasses.replace(
+        copied.evidence,
+        job=own.job,
+        seed=own.seed,
+        digests={**copied.evidence.digests, "model": own.digests["model"]},
+    )
+    execution.records[replicate] = dataclasses.replace(copied, evidence=evidence)
+
+
+def undeclared(execution, replicate):
+    """Another seed of the arm, that was trained and is not declared."""
+    execution.records[replicate[0], 99] = UndeclaredEvidenceError("fast--99 is there")
+
+
+def shorter_than_its_steps(execution, replicate):
+    speed = dataclasses.replace(execution.record(*replicate).evidence.speed, train_seconds=0.5)
+    execution.change_evidence(*replicate, speed=speed)
 
 
 def failed(execution, replicate):
@@ -173,11 +203,15 @@ DAMAGE = [
     (Code.EVIDENCE_UNREADABLE, unreadable),
     (Code.EVIDENCE_SWAPPED, swapped),
     (Code.EVIDENCE_DUPLICATED, duplicated_job),
+    (Code.EVIDENCE_DUPLICATED, copied_under_another_name),
+    (Code.EVIDENCE_UNDECLARED, undeclared),
     (Code.MODEL_DUPLICATED, duplicated_model),
     (Code.EVIDENCE_IMPLAUSIBLE, implausible),
+    (Code.EVIDENCE_IMPLAUSIBLE, shorter_than_its_steps),
     (Code.ARM_FAILED, failed),
     (Code.DIGEST_MISSING, lambda e, r: change_digest(e, r, model=None)),
     (Code.DIGEST_MISSING, lambda e, r: change_digest(e, r, steps=None)),
+    (Code.DIGEST_DIFFERS, altered),
     (Code.DIGEST_DIFFERS, lambda e, r: change_digest(e, r, examples="0" * 64)),
     (Code.DIGEST_DIFFERS, lambda e, r: change_digest(e, r, outputs="0" * 64)),
     (Code.DIGEST_DIFFERS, lambda e, r: change_digest(e, r, steps="0" * 64)),
@@ -189,6 +223,7 @@ DAMAGE = [
     (Code.STEPS_SECONDS_INVALID, lambda e, r: bad_step(e, r, "seconds", np.nan)),
     (Code.STEPS_SECONDS_INVALID, lambda e, r: bad_step(e, r, "seconds", -0.1)),
     (Code.STEPS_SECONDS_INVALID, lambda e, r: bad_step(e, r, "seconds", 1e300)),
+    (Code.STEPS_SECONDS_INVALID, lambda e, r: bad_step(e, r, "seconds", 1e-300)),
     (Code.EXAMPLES_TOO_FEW, lambda e, r: first_rows(e, r, 1)),
     (Code.EXAMPLES_TOO_FEW, lambda e, r: first_rows(e, r, 0)),
     (Code.EXAMPLES_NOT_FINITE, lambda e, r: bad_score(e, r, np.nan)),
@@ -206,6 +241,7 @@ DAMAGE = [
     (Code.EXAMPLES_SLICES_DIFFER, slices_of_its_own),
     (Code.METRIC_MISSING, lambda e, r: change_metrics(e, r, accuracy=None)),
     (Code.METRIC_NOT_FINITE, lambda e, r: change_metrics(e, r, something_else=np.inf)),
+    (Code.METRIC_NOT_FINITE, lambda e, r: change_metrics(e, r, something_else=1e300)),
     (Code.METRIC_DISAGREES, lambda e, r: change_metrics(e, r, accuracy=0.999)),
     (Code.METRIC_DISAGREES, lambda e, r: change_metrics(e, r, accuracy=np.nan)),
     (Code.COMPILER_DIFFERS, lambda e, r: change_compiler(e, r, name="xla")),

@@ -84,6 +84,10 @@ def test_the_column_s_spread_is_the_metric_s_sampling_variance(metric):
     assert predicted == pytest.approx(np.std(resampled), rel=0.08)
 
 
+def flip_of(metric, examples):
+    return one_flip(metric, examples, per_example(metric, examples))
+
+
 def test_one_flip_is_what_a_changed_prediction_does_to_the_metric():
     changed = PREDICTIONS.copy()
     changed[0] = 2
@@ -92,19 +96,19 @@ def test_one_flip_is_what_a_changed_prediction_does_to_the_metric():
         for predictions in (PREDICTIONS, changed)
     )
     examples = examples_of(LABELS, PREDICTIONS, 3)
-    assert one_flip("accuracy", examples) / len(LABELS) == pytest.approx(before - after)
+    assert flip_of("accuracy", examples) / len(LABELS) == pytest.approx(before - after)
     moved = [1 / (4 * 3), 1 / (2 * 3), 1 / (2 * 3)]  # one flip in each class moves its recall
     expected = np.sqrt(np.sum(np.square(moved)))
-    assert one_flip("balanced_accuracy", examples) / len(LABELS) == pytest.approx(expected)
-    assert one_flip("log_loss", examples) == 0.0
+    assert flip_of("balanced_accuracy", examples) / len(LABELS) == pytest.approx(expected)
+    assert flip_of("log_loss", examples) == 0.0
 
 
 def test_flips_are_all_there_is_to_accuracy_but_not_to_auroc():
     examples = examples_of(LABELS, PREDICTIONS, 3)
-    assert counts_flips("accuracy", one_flip("accuracy", examples))
-    assert one_flip("auroc", examples) > 0.0
-    assert not counts_flips("auroc", one_flip("auroc", examples))
-    assert not counts_flips("log_loss", one_flip("log_loss", examples))
+    assert counts_flips("accuracy", flip_of("accuracy", examples))
+    assert flip_of("auroc", examples) > 0.0
+    assert not counts_flips("auroc", flip_of("auroc", examples))
+    assert not counts_flips("log_loss", flip_of("log_loss", examples))
 
 
 SCORES = np.array([0.1, 0.4, 0.35, 0.8, 0.4, 0.9])

@@ -50,13 +50,13 @@ def test_other_arithmetic_fails_a_candidate_whose_models_are_as_good(execution):
 
 def test_a_candidate_with_other_arithmetic_is_not_among_those_that_pass(new_execution):
     """For Holm's procedure: each that passes makes the confidence asked of the rest milder."""
-    execution = new_execution(candidates=("one", "two"))
+    execution = new_execution(candidates=("one", "other"))
     assert [each.confidence for each in execution.judge().candidates] == [0.975, 0.975]
     execution.change_parity("one", 1, compiled=WRONG)
     verdict = execution.judge()
     assert reasons_about_parity(verdict) == [(Code.PARITY_DIFFERS, Outcome.FAIL)]
     assert [each.confidence for each in verdict.candidates] == [0.95, 0.975]
-    assert verdict.decision.arm == "two"
+    assert verdict.decision.arm == "other"
 
 
 def test_what_parity_cannot_tell_is_said_and_fails_nothing(execution):

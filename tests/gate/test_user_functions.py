@@ -44,6 +44,22 @@ def two_numbers(examples):
 
 def not_a_number(examples):
     return float("nan")
+
+def text(examples):
+    return "0.9"
+
+def exits(examples):
+    raise SystemExit(0)
+
+def sorts_in_place(examples):
+    examples.losses.sort()
+    return examples.losses.mean()
+
+def sometimes_one(examples):
+    return 1.0 if len(examples.labels) == 30 else np.ones(len(examples.labels))
+
+def beyond(examples):
+    return 1e200
 """
 
 
@@ -70,8 +86,9 @@ def test_one_value_per_example_is_used_as_it_is(functions):
 
 
 def test_values_of_nought_and_one_have_the_resolution_of_a_flip(functions):
-    assert one_flip(f"{functions}.correct", sample()) == 1.0
-    assert one_flip(f"{functions}.mean_loss_ratio", sample()) == 0.0
+    for function, flip in (("correct", 1.0), ("mean_loss_ratio", 0.0)):
+        column = per_example(f"{functions}.{function}", sample())
+        assert one_flip(f"{functions}.{function}", sample(), column) == flip
 
 
 def test_one_number_becomes_pseudo_values_whose_mean_is_the_number(functions):
@@ -102,8 +119,13 @@ def test_few_examples_are_left_out_one_by_one(functions):
     ("function", "told"),
     [
         ("raises", "metrics_of_a_user.raises raised KeyError: 'no such column'"),
-        ("two_numbers", r"returned an array of shape \(2,\), allowed: one number, or one for each"),
+        ("exits", "metrics_of_a_user.exits raised SystemExit: 0"),
+        ("two_numbers", r"type float64 and shape \(2,\), allowed: one number, or one for each"),
+        ("text", r"returned an array of type <U3 and shape \(\), allowed: one number"),
         ("not_a_number", "returned a number that is not finite"),
+        ("sorts_in_place", "raised ValueError: .*read-only"),
+        ("sometimes_one", "one number for all examples, and several for a part of them"),
+        ("beyond", "not a finite number up to 1e"),
     ],
 )
 def test_a_function_that_fails_leaves_the_metric_undefined(functions, function, told):

@@ -1,13 +1,14 @@
-"""Digests of an evidence record's columns: what shows that they are those that the job wrote.
+"""Digests of an evidence record: what shows that it is the one that the job wrote.
 
-sha256 in hexadecimal. `column_digests` gives all that belong to a record, by the names under which
-``evidence.json`` keeps them.
+sha256 in hexadecimal. `column_digests` gives those of a record's columns, by the names under which
+``evidence.json`` keeps them; `document_digest` is that of ``evidence.json`` itself.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import Dict, Mapping, Optional
+import json
+from typing import Any, Dict, Mapping, Optional
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,14 @@ import numpy.typing as npt
 from training.evidence.record import Examples, FloatArray, ParityErrors, Steps
 
 _ROWS_PER_UPDATE = 65_536
+OWN_DIGEST = "sha256"
+"""Key of evidence.json under which the digest of all its other keys stands."""
+
+
+def document_digest(document: Mapping[str, Any]) -> str:
+    """Of all that evidence.json says, as parsed JSON, however it is laid out."""
+    rest = {key: value for key, value in document.items() if key != OWN_DIGEST}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def column_digests(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Mapping, Optional, Union
+from typing import Any, Dict, Mapping, Tuple, Union
 
 import numpy as np
-import numpy.typing as npt
 
-from training.evidence.columns import read_columns
+from training.evidence.columns import check_plain_file, read_columns
+from training.evidence.digests import OWN_DIGEST, document_digest
 from training.evidence.json_object import JsonObject
 from training.evidence.layout import EVIDENCE, EXAMPLES, PARITY, SLICE, STEPS, has_parity
 from training.evidence.record import (
@@ -22,13 +22,14 @@ from training.evidence.record import (
     EvidenceError,
     EvidenceRecord,
     Examples,
-    FloatArray,
     ParityErrors,
     ParityRecord,
     Resumption,
     SpeedRecord,
     Steps,
 )
+
+MOST_JSON_BYTES = 64 * 1024**2
 
 
 def read_evidence(folder: Union[str, Path]) -> EvidenceRecord:
@@ -38,9 +39,10 @@ def read_evidence(folder: Union[str, Path]) -> EvidenceRecord:
     version. It does not judge the values: that the losses are finite is the gate's question.
     """
     folder = Path(folder)
-    evidence = _evidence_from_json(folder / EVIDENCE)
+    raw, as_written = _read_json(folder / EVIDENCE)
+    evidence = _evidence_from_json(EVIDENCE, raw)
     if evidence.failure is not None:
-        return EvidenceRecord(evidence, None, None)
+        return EvidenceRecord(evidence, None, None, as_written=as_written)
     steps = _read_steps(folder / STEPS)
     _check_resumptions(evidence, len(steps.loss))
     return EvidenceRecord(
@@ -50,24 +52,29 @@ def read_evidence(folder: Union[str, Path]) -> EvidenceRecord:
         _read_parity(folder / PARITY, evidence.parity.steps)
         if evidence.parity is not None and has_parity(evidence)
         else None,
+        as_written,
     )
 
 
-def _evidence_from_json(path: Path) -> Evidence:
+def _read_json(path: Path) -> Tuple[Dict[str, Any], bool]:
+    """The document, and whether it holds its own digest."""
+    check_plain_file(path, MOST_JSON_BYTES)
     try:
         raw = json.loads(path.read_bytes().decode("utf-8"))
-    except FileNotFoundError as error:
-        raise EvidenceError(f"{path.name} is missing") from error
+        if not isinstance(raw, dict):
+            raise EvidenceError(f"{path.name} holds {type(raw).__name__}, expected an object")
+        return raw, raw.get(OWN_DIGEST) == document_digest(raw)
     except (OSError, ValueError, RecursionError) as error:
         raise EvidenceError(f"{path.name} is not readable JSON: {error}") from error
-    if not isinstance(raw, dict):
-        raise EvidenceError(f"{path.name} holds {type(raw).__name__}, expected an object")
+
+
+def _evidence_from_json(name: str, raw: Mapping[str, Any]) -> Evidence:
     version = raw.get("schema_version")
     if version != SCHEMA_VERSION or isinstance(version, bool):
         raise EvidenceError(
-            f"{path.name}: schema_version is {version!r}, this gate reads {SCHEMA_VERSION}"
+            f"{name}: schema_version is {version!r}, this gate reads {SCHEMA_VERSION}"
         )
-    reader = JsonObject(path.name, raw)
+    reader = JsonObject(name, raw)
     compiler = reader.section("compiler")
     speed = None if raw.get("speed") is None else reader.section("speed")
     evidence = Evidence(
@@ -106,7 +113,7 @@ def _evidence_from_json(path: Path) -> Evidence:
         else _checkpoint_record(reader.section("checkpoints")),
     )
     if evidence.failure is None and evidence.speed is None:
-        raise EvidenceError(f"{path.name}: speed is missing")
+        raise EvidenceError(f"{name}: speed is missing")
     return evidence
 
 
@@ -166,9 +173,7 @@ def _read_steps(path: Path) -> Steps:
         raise EvidenceError(
             f"{path.name}: {len(arrays['loss'])} losses but {len(arrays['seconds'])} step times"
         )
-    return Steps(
-        loss=arrays["loss"].astype(np.float64), seconds=arrays["seconds"].astype(np.float64)
-    )
+    return Steps(loss=arrays["loss"], seconds=arrays["seconds"])
 
 
 def read_examples(folder: Union[str, Path]) -> Examples:
@@ -189,11 +194,11 @@ def _read_examples(path: Path) -> Examples:
         raise EvidenceError(f"{path.name}: columns of different lengths: {lengths}")
     return Examples(
         ids=arrays["ids"],
-        labels=arrays["labels"].astype(np.int64, copy=False),
-        scores=arrays["scores"].astype(np.float64, copy=False),
-        losses=arrays["losses"].astype(np.float64, copy=False),
-        targets=_floats(arrays, "targets"),
-        predictions=_floats(arrays, "predictions"),
+        labels=arrays["labels"],
+        scores=arrays["scores"],
+        losses=arrays["losses"],
+        targets=arrays.get("targets"),
+        predictions=arrays.get("predictions"),
         slices={
             name[len(SLICE) :]: column for name, column in arrays.items() if name.startswith(SLICE)
         },
@@ -215,10 +220,4 @@ def _read_parity(path: Path, steps: int) -> ParityErrors:
             )
         if (arrays[name] < 0).any():
             raise EvidenceError(f"{path.name}: column {name} holds a negative error")
-    return ParityErrors(
-        tensors=tensors, **{name: arrays[name].astype(np.float64) for name in kinds}
-    )
-
-
-def _floats(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> Optional[FloatArray]:
-    return arrays[name].astype(np.float64, copy=False) if name in arrays else None
+    return ParityErrors(tensors=tensors, **{name: arrays[name] for name in kinds})

@@ -214,3 +214,5 @@ class EvidenceRecord:
     examples: Optional[Examples]
     parity: Optional[ParityErrors] = None
     """There exactly when `evidence.parity` is and names no obstacle."""
+    as_written: bool = True
+    """Whether evidence.json holds its own digest, as it does when nothing in it was changed."""

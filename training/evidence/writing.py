@@ -12,7 +12,7 @@ from typing import Any, Dict, Mapping, Optional, Union
 import numpy as np
 import numpy.typing as npt
 
-from training.evidence.digests import column_digests
+from training.evidence.digests import OWN_DIGEST, column_digests, document_digest
 from training.evidence.layout import EVIDENCE, EXAMPLES, FOLDER, PARITY, SLICE, STEPS, has_parity
 from training.evidence.record import Evidence, EvidenceError, Examples, ParityErrors, Steps
 
@@ -48,9 +48,14 @@ def write_evidence(
         _write_arrays(folder / EXAMPLES, _columns(examples))
     if parity is not None:
         _write_arrays(folder / PARITY, _parity_columns(parity))
-    text = json.dumps(dataclasses.asdict(evidence), indent=2, sort_keys=True)
-    _replace(folder / EVIDENCE, (text + "\n").encode())
+    _replace(folder / EVIDENCE, _document(evidence).encode())
     return folder
+
+
+def _document(evidence: Evidence) -> str:
+    document = json.loads(json.dumps(dataclasses.asdict(evidence)))  # as a reader will find it
+    document[OWN_DIGEST] = document_digest(document)
+    return json.dumps(document, indent=2, sort_keys=True) + "\n"
 
 
 def write_examples(folder: Union[str, Path], examples: Examples) -> Path:

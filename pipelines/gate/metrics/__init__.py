@@ -24,7 +24,6 @@ interval for micro- and macro-averaged F1" (Applied Intelligence 2022).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -47,6 +46,10 @@ __all__ = [
 ]
 
 
+MOST_VALUE = 1e100
+"""Of a column: its squares have to be numbers too."""
+
+
 def per_example(measure: str, examples: Examples) -> FloatArray:
     """Values whose mean is the metric: one per example, or per group of them.
 
@@ -56,12 +59,12 @@ def per_example(measure: str, examples: Examples) -> FloatArray:
 
     Raises MetricUndefinedError when these examples do not determine the metric.
     """
-    if "." in measure:
-        return pseudo_values(measure, examples)
     with np.errstate(over="ignore", invalid="ignore"):
-        column = _COLUMNS[measure](examples)
-    if not math.isfinite(float(column.mean())):
-        raise MetricUndefinedError(f"{measure} of these examples is not a finite number")
+        column = pseudo_values(measure, examples) if "." in measure else _COLUMNS[measure](examples)
+    if not np.abs(column).max() <= MOST_VALUE:  # False for NaN too
+        raise MetricUndefinedError(
+            f"{measure} of these examples is not a finite number up to {MOST_VALUE:.0e}"
+        )
     return column
 
 
@@ -99,18 +102,18 @@ class MetricValues:
         return column
 
 
-def one_flip(measure: str, examples: Examples, column: FloatArray | None = None) -> float:
+def one_flip(measure: str, examples: Examples, columns: FloatArray) -> float:
     """How far one example's column value moves when its prediction flips.
 
-    For class-averaged metrics, the length of such a move in each class at once. This is the
-    resolution of the validation set: metrics that agree on every one of 50 examples have shown no
-    difference larger than a few flips, not no difference. Zero for what moves continuously. A
-    user's function whose values are all 0 or 1 counts flips too; of others nothing is known.
-    `column` is what `per_example` gives, where that is at hand.
+    `columns` holds what `per_example` gave, of one or more replicates with these labels. For
+    class-averaged metrics, the length of such a move in each class at once. This is the resolution
+    of the validation set: metrics that agree on every one of 50 examples have shown no difference
+    larger than a few flips, not no difference. Zero for what moves continuously. A user's function
+    whose values are all 0 or 1 counts flips too; of others nothing is known.
     """
     if "." in measure:
-        values = per_example(measure, examples) if column is None else column
-        return 1.0 if bool(np.isin(values, (0.0, 1.0)).all()) else 0.0
+        of_examples = columns.shape[-1] == len(examples.labels)
+        return 1.0 if of_examples and bool(np.isin(columns, (0.0, 1.0)).all()) else 0.0
     flip = _FLIPS.get(measure)
     return 0.0 if flip is None else flip(examples.labels)
 

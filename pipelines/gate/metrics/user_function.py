@@ -14,7 +14,6 @@ consistent for functions that are smooth in the data; a median or another quanti
 from __future__ import annotations
 
 import importlib
-import math
 from collections.abc import Callable
 from functools import cache
 
@@ -60,13 +59,14 @@ def pseudo_values(dotted_name: str, examples: Examples) -> FloatArray:
     # Rows may lie in the order of their classes: shuffled, with a fixed generator, so that the
     # same evidence gives the same verdict.
     dealt = np.random.default_rng(0).permutation(count) % groups
-    left_out = np.array(
-        [
-            float(_called(dotted_name, take_rows(examples, dealt != group)))
-            for group in range(groups)
-        ]
-    )
-    values = groups * float(whole) - (groups - 1) * left_out
+    left_out = [
+        _called(dotted_name, take_rows(examples, dealt != group)) for group in range(groups)
+    ]
+    if any(value.ndim for value in left_out):
+        raise MetricUndefinedError(
+            f"{dotted_name} returned one number for all examples, and several for a part of them"
+        )
+    values = groups * float(whole) - (groups - 1) * np.array(left_out)
     column: FloatArray = values - values.mean() + float(whole)  # the jackknife's bias taken out
     return column
 
@@ -74,16 +74,27 @@ def pseudo_values(dotted_name: str, examples: Examples) -> FloatArray:
 def _called(dotted_name: str, examples: Examples) -> npt.NDArray[np.float64]:
     function = load_function(dotted_name)
     try:
-        result = np.asarray(function(examples), dtype=np.float64)
-    except Exception as error:
+        result = np.asarray(function(_read_only(examples)))
+    except (Exception, SystemExit) as error:  # an exit with status 0 would look like a verdict
         raise MetricUndefinedError(
             f"{dotted_name} raised {type(error).__name__}: {clipped(str(error))}"
         ) from error
-    if result.shape not in ((), (len(examples.labels),)):
+    if result.dtype.kind not in "biuf" or result.shape not in ((), (len(examples.labels),)):
         raise MetricUndefinedError(
-            f"{dotted_name} returned an array of shape {result.shape}, "
+            f"{dotted_name} returned an array of type {result.dtype} and shape {result.shape}, "
             f"allowed: one number, or one for each of the {len(examples.labels)} examples"
         )
-    if not math.isfinite(float(result.sum())):
+    numbers = result.astype(np.float64)
+    if not np.isfinite(numbers).all():
         raise MetricUndefinedError(f"{dotted_name} returned a number that is not finite")
-    return result
+    return numbers
+
+
+def _read_only(examples: Examples) -> Examples:
+    """The same columns, but a function that sorts one in place changes no other metric."""
+    viewed = take_rows(examples, slice(None))
+    optional = (viewed.targets, viewed.predictions)
+    columns = (viewed.ids, viewed.labels, viewed.scores, viewed.losses, *viewed.slices.values())
+    for column in (*columns, *(each for each in optional if each is not None)):
+        column.flags.writeable = False
+    return viewed
