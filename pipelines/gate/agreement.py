@@ -13,8 +13,8 @@ import numpy as np
 
 from pipelines.gate.foreign_text import clipped
 from pipelines.gate.reasons import Code, Reason, failure
-from pipelines.gate.rows import in_the_order_of
-from training.evidence import EvidenceRecord, Examples, FloatArray
+from pipelines.gate.rows import in_the_order_of, same_column
+from training.evidence import EvidenceRecord, Examples
 
 Replicate = tuple[str, int]
 """An (arm, seed)."""
@@ -94,9 +94,9 @@ def check_same_examples(found: Examples, reference: Examples, seed: int) -> Iter
 
 
 def _same_ids(found: Examples, reference: Examples) -> bool:
-    if np.array_equal(found.ids, reference.ids):
-        return True
-    return np.array_equal(np.sort(found.ids), np.sort(reference.ids))
+    return same_column(found.ids, reference.ids) or np.array_equal(
+        np.sort(found.ids), np.sort(reference.ids)
+    )
 
 
 def _check_labels(found: Examples, reference: Examples, seed: int) -> Iterator[Reason]:
@@ -108,7 +108,7 @@ def _check_labels(found: Examples, reference: Examples, seed: int) -> Iterator[R
             seed=seed,
             examples=differing,
         )
-    if not _same_targets(found.targets, reference.targets):
+    if not same_column(found.targets, reference.targets):
         yield failure(
             Code.EXAMPLES_TARGETS_DIFFER,
             f"Seed {seed}: the targets of the examples are not those of the baseline.",
@@ -116,16 +116,9 @@ def _check_labels(found: Examples, reference: Examples, seed: int) -> Iterator[R
         )
 
 
-def _same_targets(found: FloatArray | None, reference: FloatArray | None) -> bool:
-    if found is None or reference is None:
-        return found is reference
-    return np.array_equal(found, reference)
-
-
 def _check_slices(found: Examples, reference: Examples, seed: int) -> Iterator[Reason]:
     for column in sorted({*found.slices, *reference.slices}):
-        ours, theirs = found.slices.get(column), reference.slices.get(column)
-        if ours is None or theirs is None or not np.array_equal(ours, theirs):
+        if not same_column(found.slices.get(column), reference.slices.get(column)):
             yield failure(
                 Code.EXAMPLES_SLICES_DIFFER,
                 f"Seed {seed}: column {clipped(column, 60)!r} of the examples' categories is not "

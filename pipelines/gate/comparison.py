@@ -9,7 +9,7 @@ import numpy as np
 
 from pipelines.gate.config import MetricGuard
 from pipelines.gate.crossed import NO_EXAMPLES, CrossedMean, crossed_mean, is_constant, seeds_mean
-from pipelines.gate.metrics import bias_bound, counts_flips, one_flip, per_example
+from pipelines.gate.metrics import MetricValues, bias_bound, counts_flips, one_flip
 from pipelines.gate.tails import unseen_share
 from training.evidence import Examples, FloatArray
 
@@ -74,9 +74,15 @@ class ArmScores:
     """How far the metric may lie off its truth (`metrics.bias_bound`)."""
 
 
-def arm_scores(measure: str, replicates: Sequence[Examples]) -> ArmScores:
-    """One metric of an arm's replicates. Raises MetricUndefinedError."""
-    table = np.stack([per_example(measure, examples) for examples in replicates])
+def arm_scores(
+    measure: str, replicates: Sequence[Examples], values: MetricValues | None = None
+) -> ArmScores:
+    """One metric of an arm's replicates; `values` has those that are known already.
+
+    Raises MetricUndefinedError.
+    """
+    values = values or MetricValues()
+    table = np.stack([values.column(measure, examples) for examples in replicates])
     flip = one_flip(measure, replicates[0], table)
     return ArmScores(
         table=table,
@@ -104,7 +110,9 @@ def compare_scores(
     allowed: FloatArray | float = guard.margin or 0.0
     if guard.relative:
         allowed = allowed * baseline.table * np.sign(baseline.table.mean())
-    slack = sign * (candidate.table - baseline.table) + allowed
+    slack = candidate.table - baseline.table
+    slack *= sign
+    slack += allowed
     return Comparison(
         metric=metric,
         guard=guard,

@@ -146,8 +146,7 @@ def crossed_mean(
         rest_variance = 0.0
         example_variance = variance_between_examples / examples
     else:
-        rest = table - by_seed[:, None] - by_example[None, :] + mean
-        rest_square = float(np.sum(rest**2)) / ((seeds - 1) * (examples - 1))
+        rest_square = _rest(table, by_seed, deviations) / ((seeds - 1) * (examples - 1))
         seed_sd = float(by_seed.std(ddof=1))
         # The rows' spread holds the rest's share too. Where it comes out smaller than the rest
         # alone explains, chance made it so: the rest is the better estimate.
@@ -188,6 +187,17 @@ def seeds_mean(differences: FloatArray, largest: float = 0.0) -> CrossedMean:
         example_freedom=math.inf,
         seed_sd=seed_sd,
     )
+
+
+def _rest(table: FloatArray, by_seed: FloatArray, deviations: FloatArray) -> float:
+    """Sum of squares of what neither the seed nor the example explains, seed by seed: all at once
+    would take several tables of memory."""
+    total = 0.0
+    for row, mean in zip(table, by_seed, strict=True):
+        rest = row - deviations
+        rest -= mean
+        total += float(rest @ rest)
+    return total
 
 
 def is_constant(table: FloatArray) -> bool:

@@ -11,7 +11,9 @@ import gzip
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from pipelines.gate.agreement import Replicate
@@ -21,7 +23,8 @@ from pipelines.gate.integrity import (
     TruncatedEvidenceError,
     UndeclaredEvidenceError,
 )
-from training.evidence import FOLDER, EvidenceError, EvidenceRecord, read_evidence
+from pipelines.gate.rows import sharing
+from training.evidence import FOLDER, EvidenceError, EvidenceRecord, Examples, read_evidence
 
 ARCHIVE = "output.tar.gz"
 MOST_UNPACKED_BYTES = 2 * 1024**3
@@ -29,6 +32,8 @@ MOST_UNPACKED_BYTES = 2 * 1024**3
 MOST_ARCHIVE_BYTES = 64 * 1024**3
 """Of all that an archive unpacks to: what a job keeps beside its evidence has to be read over."""
 MOST_MEMBERS = 10_000
+AT_ONCE = 2
+"""Replicates that are read at the same time; each takes memory of its own until it is shared."""
 
 
 def folder_name(arm: str, seed: int) -> str:
@@ -44,12 +49,19 @@ def read_records(
     An error here is evidence too: the gate turns it into a fail with that reason. So is a seed
     that the experiment does not declare: who leaves out seeds after they were trained can choose.
     """
-    records: dict[Replicate, EvidenceRecord | EvidenceError] = {}
-    for arm, seed in experiment.replicates:
+
+    def read(replicate: Replicate) -> EvidenceRecord | EvidenceError:
         try:
-            records[arm, seed] = read_replicate(_place(folder, folder_name(arm, seed)))
+            return read_replicate(_place(folder, folder_name(*replicate)))
         except EvidenceError as error:
-            records[arm, seed] = error
+            return error
+
+    # Threads, since it is mostly decompression, which does not hold the interpreter.
+    with ThreadPoolExecutor(AT_ONCE) as readers:
+        read_in_order = zip(
+            experiment.replicates, readers.map(read, experiment.replicates), strict=True
+        )
+        records = dict(_sharing_columns(read_in_order))
     for arm, seed in sorted(_replicates_in(folder) - set(records)):
         if arm in experiment.arms:
             records[arm, seed] = UndeclaredEvidenceError(
@@ -57,6 +69,19 @@ def read_records(
                 "seed: declare all seeds that were trained"
             )
     return records
+
+
+def _sharing_columns(
+    read: Iterable[tuple[Replicate, EvidenceRecord | EvidenceError]],
+) -> Iterator[tuple[Replicate, EvidenceRecord | EvidenceError]]:
+    """The same records; columns that are equal to those of the first are held once."""
+    first: Examples | None = None
+    for replicate, record in read:
+        if isinstance(record, EvidenceError) or record.examples is None:
+            yield replicate, record
+            continue
+        first = first or record.examples
+        yield replicate, replace(record, examples=sharing(record.examples, first))
 
 
 def _replicates_in(folder: Path) -> set[Replicate]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 from pipelines.gate.agreement import Replicate, check_agreement, find_duplicates
 from pipelines.gate.config import Experiment
-from pipelines.gate.expectation import Expectation, KnownDigests
+from pipelines.gate.expectation import Expectation
 from pipelines.gate.integrity import UndeclaredEvidenceError, check_record, unusable
+from pipelines.gate.known_rows import KnownRows
 from pipelines.gate.metrics import MetricValues
 from pipelines.gate.reasons import Reason
 from pipelines.gate.rows import in_the_order_of
@@ -52,7 +53,7 @@ def examine(
     """Check every record by itself, and then all of them together; see `judge` for the rest."""
     readable: dict[Replicate, EvidenceRecord] = {}
     problems: dict[Replicate, list[Reason]] = defaultdict(list)
-    digests = KnownDigests()
+    known = KnownRows()
     for arm, seed in experiment.replicates:
         record = records.get((arm, seed))
         if record is None or isinstance(record, EvidenceError):
@@ -61,7 +62,7 @@ def examine(
         readable[arm, seed] = record
         job = None if jobs is None else jobs.get((arm, seed), "")
         expected = Expectation(
-            arm, seed, experiment.arms[arm], experiment.settings, job, digests.of, values.of
+            arm, seed, experiment.arms[arm], experiment.settings, job, known, values
         )
         problems[arm, seed] += check_record(record, expected)
     for (arm, seed), record in records.items():

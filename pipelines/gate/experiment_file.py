@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from pipelines.declaration_errors import sentences
 from pipelines.gate.config import Experiment, GateSettings
 from pipelines.gate.metrics import MetricFunctionError, load_function
 from pipelines.gate.succession_file import SuccessionExperiment
@@ -17,7 +18,7 @@ Told = TypeVar("Told", Experiment, SuccessionExperiment)
 
 
 class ExperimentError(Exception):
-    """The experiment cannot be used. One sentence names the file, the key and what is wrong."""
+    """The experiment cannot be used. A sentence for each problem names the file and the key."""
 
 
 def read_experiment(path: Path) -> Experiment:
@@ -47,9 +48,7 @@ def _read(path: Path, kind: type[Told]) -> Told:
     except OSError as error:
         raise ExperimentError(f"{path} cannot be read: {error.strerror}") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"]) or "the document"
-        raise ExperimentError(f"{path}: {key}: {first['msg']}") from error
+        raise ExperimentError("\n".join(sentences(path, error, kind))) from error
     except (ValueError, RecursionError) as error:  # of UTF-8, TOML or JSON
         form = "TOML" if path.suffix == ".toml" else "JSON"
         raise ExperimentError(f"{path} is not readable {form}: {error}") from error

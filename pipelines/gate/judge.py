@@ -77,7 +77,7 @@ def judge(
         for arm in experiment.candidates
         if not examined.problems_of(arm) and not examined.problems_of(experiment.baseline)
     ]
-    measured = _measure(experiment, examined, comparable)
+    measured = _measure(experiment, examined, comparable, values)
     confidences = holm_confidences(
         experiment.candidates,
         experiment.settings.confidence,
@@ -102,7 +102,7 @@ def judge(
 
 
 def _measure(
-    experiment: Experiment, examined: Examined, comparable: Sequence[str]
+    experiment: Experiment, examined: Examined, comparable: Sequence[str], values: MetricValues
 ) -> dict[str, _Measured]:
     """Everything about the comparable candidates that does not depend on a confidence."""
     if not comparable:
@@ -113,6 +113,7 @@ def _measure(
         replicates_of(examined.of_arm(experiment.baseline)),
         {arm: replicates_of(examined.of_arm(arm)) for arm in comparable},
         controls,
+        values,
     )
     speeds = {
         arm: measure_arm(experiment.arms[arm].global_batch_size, examined.of_arm(arm))

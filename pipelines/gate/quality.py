@@ -60,15 +60,26 @@ def compare_arms(
     baseline: Replicates,
     candidates: Mapping[str, Replicates],
     controls: Mapping[str, str],
+    values: MetricValues | None = None,
 ) -> dict[str, ArmQuality]:
     """Compare every candidate with the baseline, and with its control.
 
-    `controls` names the control of a candidate, both being keys of `candidates`.
+    `controls` names the control of a candidate, both being keys of `candidates`; `values` has the
+    metrics that are known already.
     """
+    values = values or MetricValues()
     found = {name: ArmQuality() for name in candidates}
     for metric, guard in settings.metrics.items():
         try:
-            _compare_metric(metric, guard, baseline, candidates, controls=controls, found=found)
+            _compare_metric(
+                metric,
+                guard,
+                baseline,
+                candidates,
+                controls=controls,
+                found=found,
+                values=values,
+            )
         except MetricUndefinedError as error:  # a guarded metric was found undefined before
             sentence = f"{metric} is watched but cannot be computed: {error}."
             note = Note(Code.METRIC_UNDEFINED, sentence, {"metric": metric})
@@ -96,9 +107,10 @@ def _compare_metric(
     *,
     controls: Mapping[str, str],
     found: Mapping[str, ArmQuality],
+    values: MetricValues,
 ) -> None:
-    before = _scores(metric, guard, baseline)
-    after = {name: _scores(metric, guard, arm) for name, arm in candidates.items()}
+    before = _scores(metric, guard, baseline, values)
+    after = {name: _scores(metric, guard, arm, values) for name, arm in candidates.items()}
     for name, scores in after.items():
         found[name].comparisons.append(compare_scores(metric, guard, before, scores))
         if name in controls:
@@ -106,10 +118,10 @@ def _compare_metric(
             found[name].contrasts.append(Contrast(metric, difference))
 
 
-def _scores(metric: str, guard: MetricGuard, arm: Replicates) -> ArmScores:
+def _scores(metric: str, guard: MetricGuard, arm: Replicates, values: MetricValues) -> ArmScores:
     if guard.reported:
         return ArmScores(_reported(metric, arm))
-    return arm_scores(guard.measure(metric), arm.examples)
+    return arm_scores(guard.measure(metric), arm.examples, values)
 
 
 def _reported(metric: str, arm: Replicates) -> FloatArray:

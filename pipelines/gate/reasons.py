@@ -37,7 +37,7 @@ def gravest_first(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
 
 
 class Code(StrEnum):
-    """The stable codes. The part before the dot says what was looked at."""
+    """The stable codes: what was looked at, a dot, and what was found."""
 
     EVIDENCE_MISSING = "evidence.missing"
     EVIDENCE_TRUNCATED = "evidence.truncated"
@@ -119,6 +119,11 @@ class Code(StrEnum):
     SPEED_NOT_REPAID = "speed.not_repaid"
     SPEED_UNDECIDED = "speed.undecided"
     SPEED_UNMEASURED = "speed.unmeasured"
+
+    @property
+    def subject(self) -> str:
+        """What was looked at: the part before the dot."""
+        return self.partition(".")[0]
 
 
 @dataclass(frozen=True)

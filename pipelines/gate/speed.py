@@ -18,6 +18,7 @@ from pipelines.gate.verdict import Interval, SpeedJudgement
 
 STAY_OFF_BELOW = 1.10
 """Under this speed-up a compiler does not pay for the risk and the work of keeping it on."""
+_TOO_SHORT = "such a run is too short to be worth compiling"
 
 
 def judge_speed(
@@ -72,7 +73,7 @@ def judge_speed(
         candidate_train_seconds=candidate.train_seconds,
         baseline_peak_memory_bytes=baseline.peak_memory_bytes,
         candidate_peak_memory_bytes=candidate.peak_memory_bytes,
-        advice=_advice(speedup.estimate, outcome, settings.min_speedup, required),
+        advice=_advice(speedup, outcome, settings.min_speedup, required),
         seeds=min(len(baseline.rates), len(candidate.rates)),
         seeds_needed=seeds_needed,
     )
@@ -86,16 +87,19 @@ def _outcome(speedup: Interval, required: float | None) -> Outcome:
     return Outcome.PASS if speedup.lower >= required else Outcome.INCONCLUSIVE
 
 
-def _advice(estimate: float, outcome: Outcome, minimum: float, required: float | None) -> str:
+def _advice(speedup: Interval, outcome: Outcome, minimum: float, required: float | None) -> str:
     if outcome is Outcome.PASS:
         return "fast enough to turn on"
-    if required is not None and estimate >= required:
+    if required is not None and speedup.estimate >= required:
         return "fast enough if it holds: benchmark longer, or with more seeds"
-    if estimate >= minimum:
-        return "such a run is too short to be worth compiling"
-    if estimate < STAY_OFF_BELOW:
+    if speedup.estimate >= minimum:
+        return _TOO_SHORT
+    if speedup.estimate < STAY_OFF_BELOW:
         return "stay off"
-    return "borderline: benchmark longer"
+    # A longer benchmark narrows the interval, which helps where the limit is within it.
+    repaid = required is not None and speedup.upper >= required
+    needs_a_longer_run = speedup.upper >= minimum and not repaid
+    return f"borderline, and {_TOO_SHORT}" if needs_a_longer_run else "borderline: benchmark longer"
 
 
 def _code(judgement: SpeedJudgement) -> Code:

@@ -14,15 +14,18 @@ ARM_HEADER = (
 )
 
 
-def arm_cells(arm: ArmCost) -> tuple[str, ...]:
+def arm_cells(arm: ArmCost, cost: CostFigures) -> tuple[str, ...]:
     """The cells of one arm, as ARM_HEADER names them."""
+    # Why a price is unknown stands above the table, where it is the same for all.
+    notes = {it.price_note for it in cost.arms if it.usd_per_hour is None}
+    why = f". {arm.price_note}" if len(notes) > 1 else ""
     return (
         amount(arm.training),
         amount(arm.job),
         formats.rate(arm.samples_per_second),
         formats.NOTHING if arm.samples_per_dollar is None else f"{arm.samples_per_dollar:,.0f}",
         (
-            f"unknown. {arm.price_note}"
+            f"unknown{why}"
             if arm.usd_per_hour is None
             else f"{dollars(arm.usd_per_hour)} ({arm.instance_type}, {arm.price_note})"
         ),

@@ -10,6 +10,13 @@ from pipelines.gate.verdict import MetricJudgement, ParityAnswer, ParityJudgemen
 
 WATCHED = "watched"
 """In the place of an outcome, for what decides nothing."""
+MARKS = {
+    Outcome.PASS: "\N{CHECK MARK}",
+    Outcome.INCONCLUSIVE: "?",
+    Outcome.FAIL: "\N{MULTIPLICATION X}",
+    WATCHED: "\N{BULLET}",
+}
+"""Beside each outcome's colour, for those who do not see it."""
 NOTHING = "–"  # noqa: RUF001 - an en dash stands for "not measured" in tables
 
 

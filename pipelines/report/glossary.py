@@ -8,7 +8,16 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
         "One way to train the workload: compiler, batch size, learning rate and precision. "
         "One arm is the baseline, the others are candidates.",
     ),
-    ("replicate", "One training run of an arm with one seed."),
+    (
+        "replicate, seed",
+        "One training run of an arm. Its seed decides the initial weights and the order of the "
+        "data, so replicates differ by chance alone.",
+    ),
+    (
+        "eager",
+        "PyTorch without a compiler: each operation runs as it comes. Compilers (inductor, which "
+        "is torch.compile; xla; neuron) turn a whole training step into a graph first.",
+    ),
     (
         "interval",
         "The range that the evidence leaves open. Each end is a one-sided bound: the true value "
@@ -49,6 +58,15 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
         "Percentage points: accuracy 95% against 94% is one point.",
     ),
     (
+        "nats",
+        "The unit of log loss, which is the mean of -ln(probability given to the right class). "
+        "0.69 nats is a coin toss between two classes.",
+    ),
+    (
+        "standard deviation",
+        "A usual distance from the mean: of many seeds about two in three lie within it.",
+    ),
+    (
         "noise floor",
         "How much a metric moves between the baseline's own seeds. "
         "Differences of that size are chance.",
@@ -61,6 +79,16 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
     (
         "break-even",
         "The step from which the time that faster steps save exceeds the time compilation took.",
+    ),
+    (
+        "cold, warm",
+        "A compilation that starts from nothing, and one that finds in a cache what an earlier job "
+        "had compiled.",
+    ),
+    (
+        "graph break, recompilation",
+        "Where the compiler had to hand a part of the step back to eager, and where it had to "
+        "start again because shapes or settings had changed. Both cost time.",
     ),
     (
         "confound",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 
@@ -9,7 +10,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from pipelines.gate.observations import Observations
-from pipelines.gate.reasons import Outcome
 from pipelines.gate.units import unit_of
 from pipelines.gate.verdict import (
     CandidateVerdict,
@@ -27,6 +27,7 @@ from pipelines.report.charts import (
     step_time_chart,
 )
 from pipelines.report.charts.loss_curves import arm_class
+from pipelines.report.glance import glance
 from pipelines.report.glossary import GLOSSARY
 
 MINUS = "\N{MINUS SIGN}"
@@ -57,7 +58,7 @@ def render_html(verdict: Verdict, observations: Observations) -> str:
             verdict=verdict,
             observations=observations,
             candidates=[_candidate(item, verdict) for item in verdict.candidates],
-            guarded=_guarded(verdict),
+            glance=glance(verdict),
             losses=loss_chart(observations, title="Training loss", identity="losses"),
             step_times=step_time_chart(observations, title="Step times", identity="step-times"),
             environment=environment_rows(observations),
@@ -76,18 +77,6 @@ def environment_rows(observations: Observations) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _guarded(verdict: Verdict) -> list[str]:
-    """The metrics that were judged, in the order declared; the same for every candidate."""
-    return next(
-        (
-            [metric.metric for metric in item.metrics if metric.part is None]
-            for item in verdict.candidates
-            if item.metrics
-        ),
-        [],
-    )
-
-
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -100,13 +89,14 @@ def _environment() -> Environment:
     environment.globals["formats"] = formats
     environment.globals["cost_words"] = cost
     environment.globals["unit_of"] = unit_of
-    environment.globals["marks"] = {
-        Outcome.PASS: "\N{CHECK MARK}",
-        Outcome.INCONCLUSIVE: "?",
-        Outcome.FAIL: "\N{MULTIPLICATION X}",
-        formats.WATCHED: "\N{BULLET}",
-    }
+    environment.filters["minus"] = _with_minus_signs
+    environment.globals["marks"] = formats.MARKS
     return environment
+
+
+def _with_minus_signs(numbers: str) -> str:
+    """The text with real minus signs; the hyphens of names and dates stay."""
+    return re.sub(r"(?<![^\s(])-(?=\d)", MINUS, numbers)
 
 
 def _candidate(candidate: CandidateVerdict, verdict: Verdict) -> _CandidateView:
@@ -129,7 +119,7 @@ def _metric_strip(arm: str, metric: MetricJudgement, floor: NoiseFloor | None) -
     name = formats.metric_name(metric.metric)
 
     def write(value: float) -> str:
-        return unit.number(value * unit.size, signed=True).replace("-", MINUS)
+        return _with_minus_signs(unit.number(value * unit.size, signed=True))
 
     limit = None if metric.limit is None else metric.limit / unit.size
     return interval_strip(
@@ -160,14 +150,15 @@ def _metric_strip(arm: str, metric: MetricJudgement, floor: NoiseFloor | None) -
 
 def _speed_strip(arm: str, speed: SpeedJudgement) -> Markup:
     interval = speed.speedup
-    limit = speed.required_speedup or speed.min_speedup
+    limit = speed.required_speedup
     return interval_strip(
         Strip(
             estimate=interval.estimate,
             lower=interval.lower,
             upper=interval.upper,
             limit=limit,
-            limit_label=f"asked for {formats.times(limit)}",
+            limit_label=f"asked for {formats.times(limit)}" if limit else "no speed-up is enough",
+            nothing_is_enough=limit is None,
             reference=1.0,
             reference_label="same speed",
             higher_is_better=True,

@@ -3,12 +3,16 @@
 One suite for the baseline and one for each candidate, one case for each reason. A fail is a
 failure and what is inconclusive is skipped: CI systems then show it without failing the build,
 which is the decision's business. Notes go to the suite's output.
+
+CI systems know a case by its suite and name, from run to run: so a name says what was judged and
+not how it came out, and no two cases of a suite share one.
 """
 
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from pipelines.gate.reasons import Note, Outcome, Reason
 from pipelines.gate.verdict import BaselineVerdict, CandidateVerdict, Verdict
@@ -20,6 +24,8 @@ def render_junit(verdict: Verdict) -> str:
     suites.append(_baseline(verdict.baseline))
     for candidate in verdict.candidates:
         suites.append(_candidate(candidate))
+    for count in ("tests", "failures", "skipped", "errors"):
+        suites.set(count, str(sum(int(suite.get(count, "0")) for suite in suites)))
     ET.indent(suites)
     return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 
@@ -46,21 +52,40 @@ def _suite(arm: str, reasons: Sequence[Reason], notes: Sequence[Note]) -> ET.Ele
         skipped=str(outcomes.count(Outcome.INCONCLUSIVE)),
         errors="0",
     )
-    for reason in reasons:
-        suite.append(_case(arm, reason))
+    for name, reason in _named(reasons):
+        suite.append(_case(arm, name, reason))
     if notes:
         output = ET.SubElement(suite, "system-out")
         output.text = "\n".join(_text(note.sentence) for note in notes)
     return suite
 
 
-def _case(arm: str, reason: Reason) -> ET.Element:
-    about = reason.numbers.get("metric") or reason.numbers.get("seed")
-    name = str(reason.code) if about is None else f"{reason.code} {about}"
-    case = ET.Element("testcase", classname=_text(arm), name=_text(name))
+def _named(reasons: Sequence[Reason]) -> Iterator[tuple[str, Reason]]:
+    """Each reason with the name of its case."""
+    taken: Counter[str] = Counter()
+    for reason in reasons:
+        name = _name(reason)
+        taken[name] += 1
+        yield name if taken[name] == 1 else f"{name} ({taken[name]})", reason
+
+
+def _name(reason: Reason) -> str:
+    numbers = reason.numbers
+    judged = reason.code.subject in ("quality", "speed", "parity")
+    about = (numbers.get("metric"), numbers.get("part"), numbers.get("column"))
+    words = [reason.code.subject if judged else str(reason.code)]
+    words += [str(word) for word in about if word is not None]
+    if not judged and numbers.get("seed") is not None:
+        words.append(f"seed {numbers['seed']}")
+    return _text(" ".join(words))
+
+
+def _case(arm: str, name: str, reason: Reason) -> ET.Element:
+    case = ET.Element("testcase", classname=_text(arm), name=name)
     sentence = _text(reason.sentence)
     if reason.outcome is Outcome.FAIL:
-        ET.SubElement(case, "failure", message=sentence, type=str(reason.code))
+        found = ET.SubElement(case, "failure", message=sentence, type=str(reason.code))
+        found.text = sentence  # some systems show the text, and others the message
     elif reason.outcome is Outcome.INCONCLUSIVE:
         ET.SubElement(case, "skipped", message=sentence)
     else:

@@ -17,6 +17,7 @@ from pipelines.gate.verdict import (
     Verdict,
 )
 from pipelines.report import cost, formats
+from pipelines.report.glance import Cell, glance
 from pipelines.report.glossary import GLOSSARY
 
 _SPECIAL = "\\`*_{}[]<>#|!~&$"
@@ -33,6 +34,8 @@ def render_markdown(verdict: Verdict, observations: Observations) -> str:
     if observations.left_out:
         names = ", ".join(_text(name) for name in observations.left_out)
         blocks.append(f"Arms left out of this execution, of which nothing is said: {names}.")
+    if verdict.candidates:
+        blocks.append(_glance(verdict))
     for candidate in verdict.candidates:
         blocks += _candidate(candidate)
     blocks += _baseline(verdict.baseline)
@@ -59,6 +62,19 @@ def render_brief(verdict: Verdict) -> str:
         if candidate.speed is not None:
             blocks += ["### Speed", _speed(candidate.speed)]
     return "\n\n".join(blocks) + "\n"
+
+
+def _glance(verdict: Verdict) -> str:
+    header = ("", *(_text(candidate.arm) for candidate in verdict.candidates))
+    outcomes = [candidate.outcome for candidate in verdict.candidates]
+    verdicts = ("**Verdict**", *(f"**{formats.MARKS[it]} {it}**" for it in outcomes))
+    lines = ((_text(line.name), *(_cell(cell) for cell in line.cells)) for line in glance(verdict))
+    return _table(header, (verdicts, *lines))
+
+
+def _cell(cell: Cell) -> str:
+    mark = "" if cell.outcome is None else f"{formats.MARKS[cell.outcome]} "
+    return f"{mark}{_text(cell.value)}" + (f" ({_text(cell.detail)})" if cell.detail else "")
 
 
 def _candidate(candidate: CandidateVerdict) -> list[str]:
@@ -109,7 +125,8 @@ def _baseline(baseline: BaselineVerdict) -> list[str]:
 
 def _cost(figures: CostFigures) -> list[str]:
     arms = (
-        (_text(arm.arm), *(_text(cell) for cell in cost.arm_cells(arm))) for arm in figures.arms
+        (_text(arm.arm), *(_text(cell) for cell in cost.arm_cells(arm, figures)))
+        for arm in figures.arms
     )
     blocks = [
         "## What it cost, and when that is repaid",

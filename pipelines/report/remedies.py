@@ -75,7 +75,7 @@ def remedies(verdict: Verdict, candidate: CandidateVerdict) -> list[str]:
 
 
 def _remedy(code: Code) -> str:
-    return _BY_CODE.get(code) or _BY_SUBJECT.get(code.partition(".")[0], _EVIDENCE)
+    return _BY_CODE.get(code) or _BY_SUBJECT.get(code.subject, _EVIDENCE)
 
 
 def _settling(verdict: Verdict, arm: str) -> list[str]:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from pipelines.declaration_errors import sentences
 from pipelines.settings.declaration import Settings
 from pipelines.settings.errors import SettingsError
-from pipelines.workload.errors import sentences
 
 
 def read_settings(path: Path) -> Settings:

@@ -91,6 +91,7 @@ def gate_tree(own_code: Mapping[str, bytes] = MappingProxyType({})) -> SourceTre
         _files(
             [
                 "pipelines/__init__.py",
+                "pipelines/declaration_errors.py",
                 "pipelines/gate_job.py",
                 "pipelines/gather_job.py",
                 "pipelines/printed_gate_job.py",

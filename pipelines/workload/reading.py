@@ -8,8 +8,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from pipelines.declaration_errors import sentences
 from pipelines.workload.declaration import Workload
-from pipelines.workload.errors import WorkloadError, sentences
+from pipelines.workload.errors import WorkloadError
 
 
 def find_workload(name_or_path: str, folder: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,9 @@ import pytest
 from pipelines.gate.config import MetricGuard
 from pipelines.gate.metrics import metric_value
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+ROOT = Path(__file__).parents[2]
+BENCHMARKS = ROOT / "benchmarks"
+PUBLISHED = ROOT / "docs" / "gate-calibration.md"
 
 
 @pytest.fixture
@@ -124,3 +127,23 @@ def test_the_gate_keeps_its_promise_on_the_hardest_scores(module, scores, exampl
     found = hard.verdicts(design, 400, 0.95, stream=3)
     assert found["gate", "pass"] <= 29
     assert found["gate", "pass"] <= found["t alone", "pass"]
+
+
+@pytest.mark.slow
+def test_one_program_makes_the_whole_page(module):
+    calibration = module("gate_calibration")
+    tiny = calibration.Effort(per_row=2, per_cell=1, per_hard_cell=1, examples=(200,))
+    page = "\n\n".join(calibration.report(tiny))
+    published = PUBLISHED.read_text(encoding="utf-8")
+    headings = [line for line in published.splitlines() if line.startswith("##")]
+    assert [line for line in page.splitlines() if line.startswith("##")] == headings
+    assert "| all |  | 200 |" in page  # 5 metrics, 5 numbers of seeds, 8 ways to vary
+
+
+@pytest.mark.slow
+def test_the_published_rates_come_out_again(module):
+    calibration, simulation = module("gate_calibration"), module("gate_simulation")
+    design = simulation.Design("accuracy", 3, 2189, 0.016)
+    second_table = itertools.count(len(calibration.HARMS))
+    made = calibration.by_harm(design, calibration.FULL.per_row, second_table)
+    assert made in PUBLISHED.read_text(encoding="utf-8")

@@ -168,3 +168,14 @@ def test_evidence_that_is_there_twice_is_not_read(execution, tmp_path):
     error = read_records(evidence, execution.experiment)["fast", 1]
     assert isinstance(error, EvidenceError)
     assert str(error) == "the evidence is there more than once: fast--1 and again/fast--1"
+
+
+def test_what_all_replicates_were_scored_on_is_in_memory_once(execution, tmp_path):
+    others = np.roll(execution.record("fast", 2).examples.labels, 1)
+    execution.change_examples("fast", 2, labels=others)
+    execution.write(tmp_path)
+    records = read_records(tmp_path / "evidence", execution.experiment)
+    first, *rest = (record.examples for record in records.values())
+    assert all(examples.ids is first.ids for examples in rest)
+    assert records["fast", 1].examples.labels is first.labels
+    assert records["fast", 2].examples.labels.tolist() == others.tolist()

@@ -119,6 +119,20 @@ def test_compiling_for_longer_than_the_baseline_s_run_is_repaid_by_no_speed_up()
     assert "no speed-up is enough to repay 500.0 s of cold compilation" in reason.sentence
 
 
+@pytest.mark.parametrize(
+    ("compile_seconds", "told"),
+    [
+        (90.0, "borderline: benchmark longer."),  # 1.39 repays it, and the interval reaches it
+        (160.0, "borderline, and such a run is too short to be worth compiling."),  # 2.00 does
+        (500.0, "borderline, and such a run is too short to be worth compiling."),
+    ],
+)
+def test_a_longer_benchmark_is_advised_only_where_it_can_help(compile_seconds, told):
+    judgement, reason = judged(arm_speed([100.0, 130.0, 115.0], compile_seconds=compile_seconds))
+    assert 1.20 < judgement.speedup.upper < 1.9
+    assert told in reason.sentence
+
+
 def test_whether_compiling_is_repaid_may_be_undecided_and_names_the_seeds():
     judgement, reason = judged(arm_speed([150.0, 165.0, 135.0], compile_seconds=95.0))
     assert judgement.min_speedup < judgement.speedup.lower

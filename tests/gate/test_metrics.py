@@ -47,6 +47,13 @@ def test_classes_without_examples_do_not_count():
         assert metric_value(metric, with_spare_class) == pytest.approx(three)
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_of_equal_scores_the_first_class_is_the_predicted_one(classes):
+    scores = np.full((2, classes), 1.0 / classes)
+    examples = Examples(np.array(["a", "b"]), np.array([0, 1]), scores, -np.log(scores[:, 0]))
+    assert per_example("accuracy", examples).tolist() == [1.0, 0.0]
+
+
 indices = arrays(np.int64, 40, elements=st.integers(0, 4))
 
 

@@ -30,6 +30,12 @@ def mean_correct(examples):
 def mean_loss_ratio(examples):
     return examples.losses.mean() / (1.0 + examples.losses.std())
 
+CALLS = []
+
+def counted(examples):
+    CALLS.append(len(examples.labels))
+    return mean_correct(examples)
+
 def raises(examples):
     raise KeyError("no such column")
 
@@ -148,3 +154,13 @@ def test_a_user_s_metric_is_guarded_like_any_other(functions, new_execution, fun
         for worse_by in (0.0, 0.08)
     ]
     assert outcomes == [Outcome.PASS, Outcome.FAIL]
+
+
+def test_a_function_of_all_rows_is_called_as_often_as_the_jackknife_takes_and_no_more(
+    functions, new_execution
+):
+    guard = {"direction": "higher", "margin": 0.02, "function": f"{functions}.counted"}
+    execution = new_execution(metrics={"own": guard})
+    calls = load_function(f"{functions}.counted").__globals__["CALLS"]
+    execution.judge()
+    assert len(calls) == (1 + 100) * len(execution.records)

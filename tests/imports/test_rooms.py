@@ -14,7 +14,8 @@ GATE_IMAGE = {"jinja2", "markupsafe", "numpy", "pydantic", "pydantic_core", "sci
 
 ROOMS = {
     "training": {"numpy", "pyarrow", "safetensors", "tokenizers", "torch", "transformers"},
-    "pipelines/gate": {"training.evidence", *GATE_IMAGE},
+    "pipelines/declaration_errors.py": {"pydantic", "pydantic_core"},
+    "pipelines/gate": {"pipelines.declaration_errors", "training.evidence", *GATE_IMAGE},
     "pipelines/report": {"pipelines.gate", "training.evidence", *GATE_IMAGE},
     "pipelines/gate_job.py": {"pipelines.gate", "pipelines.report", *GATE_IMAGE},
     "pipelines/gather_job.py": set(),
@@ -38,11 +39,16 @@ ROOMS = {
     "pipelines/local": {"packaging"},
     "pipelines/workload": {
         "pipelines.catalog",
+        "pipelines.declaration_errors",
         "pipelines.gate.config",
         "pydantic",
-        "pydantic_core",
     },
-    "pipelines/settings": {"pipelines.definition.deployment", "pipelines.workload", "pydantic"},
+    "pipelines/settings": {
+        "pipelines.declaration_errors",
+        "pipelines.definition.deployment",
+        "pipelines.workload",
+        "pydantic",
+    },
     "pipelines/aws": {
         "pipelines.catalog",
         "pipelines.datasets",

@@ -36,4 +36,25 @@ def test_text_from_outside_is_escaped_and_made_printable(verdict):
     candidate = dataclasses.replace(verdict.candidates[1], reasons=(hostile,))
     found = parsed(dataclasses.replace(verdict, candidates=(candidate,)))["broken"]
     assert found.find("testcase/failure").get("message") == 'a "<b>&  ]]> c'
-    assert found.find("testcase").get("name") == "arm.failed 2"
+    assert found.find("testcase").get("name") == "arm.failed seed 2"
+
+
+def test_a_case_is_named_after_what_was_judged_whatever_came_of_it(verdict):
+    """So that CI systems, which know cases by their names, see one fail that passed before."""
+    reasons = [
+        Reason(code, outcome, "Told.", {"metric": "accuracy", "part": part})
+        for code, outcome, part in (
+            (Code.QUALITY_WORSE, Outcome.FAIL, None),
+            (Code.QUALITY_NOT_WORSE, Outcome.PASS, "language = de"),
+        )
+    ]
+    reasons += [Reason(Code.DIGEST_MISSING, Outcome.FAIL, "Told.", {"seed": 1})] * 2
+    candidate = dataclasses.replace(verdict.candidates[0], reasons=tuple(reasons))
+    suite = parsed(dataclasses.replace(verdict, candidates=(candidate,)))["larger-batch"]
+    assert [case.get("name") for case in suite.findall("testcase")] == [
+        "quality accuracy",
+        "quality accuracy language = de",
+        "digest.missing seed 1",
+        "digest.missing seed 1 (2)",
+    ]
+    assert suite.find("testcase/failure").text == "Told."

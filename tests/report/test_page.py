@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from pipelines.gate.observations import Observations
+from pipelines.gate.reasons import Outcome
 from pipelines.gate.verdict import Decision, Interval, ParityAnswer, ParityJudgement
 from pipelines.report import render_html, render_markdown, summary_lines
 
@@ -97,8 +98,8 @@ def test_the_page_has_every_number_of_the_verdict(page):
         "language = <de>",
         "93.12%",
         "91.04%",
-        "-2.08 points",
-        "-2.71 to -1.45",
+        "\N{MINUS SIGN}2.08 points",
+        "\N{MINUS SIGN}2.71 to \N{MINUS SIGN}1.45",
         "Any of 2 candidates may win",
         "4.52 times, limit 20 times",
         "gradient of <pooler>.bias, step 3, seed 2",
@@ -152,6 +153,19 @@ def test_an_interval_is_drawn_at_its_numbers(page):
     # Positions are proportional to numbers: -0.71 and -0.05 points between -1.00 and 0.
     assert (left - limit) / (zero - limit) == pytest.approx(0.29, abs=0.005)
     assert (right - limit) / (zero - limit) == pytest.approx(0.95, abs=0.005)
+
+
+def test_a_limit_that_no_speed_up_reaches_shades_the_whole_chart(verdict, observations):
+    candidate = verdict.candidates[0]
+    speed = dataclasses.replace(candidate.speed, required_speedup=None, outcome=Outcome.FAIL)
+    hopeless = dataclasses.replace(candidate, speed=speed)
+    page = render_html(dataclasses.replace(verdict, candidates=(hopeless,)), observations)
+    figure = page[page.index('id="larger-batch-speed-title"') :]
+    figure = figure[: figure.index("</svg>")]
+    assert 'class="limit"' not in figure
+    assert "no speed-up is enough" in figure
+    zone = re.search(r'<rect x="([\d.]+)" [^>]*width="([\d.]+)"[^>]*class="zone-bad"', figure)
+    assert float(zone.group(1)) + float(zone.group(2)) == pytest.approx(432.0)
 
 
 def test_text_from_outside_cannot_inject(verdict, observations):

@@ -74,18 +74,32 @@ def metric_value(measure: str, examples: Examples) -> float:
 
 
 class MetricValues:
-    """Metric values by replicate, computed once: several parts of the gate ask for the same."""
+    """Metrics by replicate, computed once: several parts of the gate ask for the same."""
 
     def __init__(self) -> None:
         # By identity, since arrays have no hash; the examples are kept so that it stays theirs.
         self._known: dict[tuple[str, int], tuple[Examples, float]] = {}
+        self._columns: dict[tuple[str, int], FloatArray] = {}
 
     def of(self, measure: str, examples: Examples) -> float:
         """As `metric_value`."""
         key = (measure, id(examples))
         if key not in self._known:
-            self._known[key] = (examples, metric_value(measure, examples))
+            self._known[key] = (examples, float(self.column(measure, examples).mean()))
         return self._known[key][1]
+
+    def column(self, measure: str, examples: Examples) -> FloatArray:
+        """As `per_example`; not to be changed."""
+        key = (measure, id(examples))
+        if key in self._columns:
+            return self._columns[key]
+        column = per_example(measure, examples)
+        # Kept where it takes a sort, or a hundred calls of a user's function: all columns of all
+        # replicates would fill the memory.
+        if measure == "auroc" or len(column) < len(examples.labels):
+            self._known[key] = (examples, float(column.mean()))
+            self._columns[key] = column
+        return column
 
 
 def one_flip(measure: str, examples: Examples, columns: FloatArray) -> float:

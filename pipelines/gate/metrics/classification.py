@@ -30,18 +30,18 @@ def balanced_accuracy(examples: Examples) -> FloatArray:
 
 def macro_f1(examples: Examples) -> FloatArray:
     """Mean F1 over the classes, linearised."""
-    predictions = predicted_classes(examples)
-    classes = np.flatnonzero(np.bincount(examples.labels))
-    column = np.zeros(len(predictions))
-    for index in classes:
-        labelled: BoolArray = examples.labels == index
-        predicted: BoolArray = predictions == index
-        size = int(labelled.sum()) + int(predicted.sum())
-        hits = labelled & predicted
-        f1 = 2.0 * hits.sum() / size
-        # F1 is a ratio of means, 2 E[hit] / E[labelled + predicted]; this is its derivative.
-        influence = (2.0 * hits - f1 * (labelled.astype(float) + predicted)) * len(column) / size
-        column += (f1 + influence) / len(classes)
+    labels, predictions = examples.labels, predicted_classes(examples)
+    hits = labels == predictions
+    count, classes = examples.scores.shape
+    labelled = np.bincount(labels, minlength=classes)
+    sizes = labelled + np.bincount(predictions, minlength=classes)
+    scale = np.where(labelled > 0, count / np.maximum(sizes, 1), 0.0)
+    f1 = 2.0 * np.bincount(labels, weights=hits, minlength=classes) * scale / count
+    # F1 is a ratio of means, 2 E[hit] / E[labelled + predicted], and this is its derivative: an
+    # example moves that of its label, and that of the class predicted for it.
+    missed = f1 * scale
+    influence = 2.0 * scale[labels] * hits - missed[labels] - missed[predictions]
+    column: FloatArray = (f1.sum() + influence) / np.count_nonzero(labelled)
     return column
 
 
@@ -49,6 +49,9 @@ def predicted_classes(examples: Examples) -> IntArray:
     """(examples,) index of the highest score. Raises MetricUndefinedError without scores."""
     if examples.scores.shape[1] < 2:
         raise MetricUndefinedError("these examples have no scores of classes")
+    if examples.scores.shape[1] == 2:  # as argmax has it, in a tenth of the time
+        second: BoolArray = examples.scores[:, 1] > examples.scores[:, 0]
+        return second.astype(np.int64)
     predicted: IntArray = examples.scores.argmax(axis=1)
     return predicted
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipelines.gate.metrics.classification import accuracy
+from pipelines.gate.metrics.classification import accuracy, predicted_classes
 from training.evidence import Examples, FloatArray, IntArray
 
 CALIBRATION_BINS = 15
@@ -48,7 +48,7 @@ def calibration_bias(examples: Examples) -> float:
     counts = np.bincount(bins, minlength=CALIBRATION_BINS)
     # A gap's variance is that of a correctness of mean `confidence`, were the bin calibrated:
     # what the sample shows of it is nothing where all of a few examples are right.
-    confidence = examples.scores.max(axis=1)
+    confidence = _confidence(examples)
     calibrated = np.bincount(
         bins, weights=confidence * (1.0 - confidence), minlength=CALIBRATION_BINS
     )
@@ -59,7 +59,14 @@ def calibration_bias(examples: Examples) -> float:
 def _bins_and_gaps(examples: Examples) -> tuple[IntArray, FloatArray]:
     """(examples,) the bin of each, and by how much it was right more than its confidence says."""
     correct = accuracy(examples)
-    confidence = examples.scores.max(axis=1)
+    confidence = _confidence(examples)
     bins = np.minimum((confidence * CALIBRATION_BINS).astype(np.int64), CALIBRATION_BINS - 1)
     gaps: FloatArray = correct - confidence
     return bins, gaps
+
+
+def _confidence(examples: Examples) -> FloatArray:
+    """(examples,) the score of the predicted class."""
+    predicted = predicted_classes(examples)
+    confidence: FloatArray = examples.scores[np.arange(len(predicted)), predicted]
+    return confidence

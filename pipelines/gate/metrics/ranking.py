@@ -38,20 +38,23 @@ def rank_flip(labels: IntArray) -> float:
 
 
 def _one_against_rest(scores: FloatArray, positive: npt.NDArray[np.bool_]) -> FloatArray:
-    positives = int(positive.sum())
-    negatives = len(positive) - positives
-    order = np.argsort(scores, kind="stable")
+    count, positives = len(scores), int(positive.sum())
+    negatives = count - positives
+    order = np.argsort(scores)
     ranked, is_positive = scores[order], positive[order]
-    # Ties share the middle of their ranks: `first` and `last` bound each example's tied block.
+    # Ties share the middle of their ranks, so all that follows goes by blocks of equal scores.
     starts = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]])
-    block = np.cumsum(np.r_[False, ranked[1:] != ranked[:-1]])
-    first, last = starts[block], np.r_[starts[1:], len(ranked)][block]
-    below = np.r_[0, np.cumsum(~is_positive)]
-    negatives_below = (below[first] + below[last]) / 2.0
-    positives_below = (first + last) / 2.0 - negatives_below
-    area = float(negatives_below[is_positive].sum()) / (positives * negatives)
-    won = np.where(is_positive, negatives_below / negatives, 1.0 - positives_below / positives)
-    size = np.where(is_positive, positives, negatives)
-    column = np.empty(len(scores))
-    column[order] = area + (won - area) * (len(scores) / size)
+    ends = np.r_[starts[1:], count]
+    before = np.r_[0, np.cumsum(is_positive)]
+    first, last = before[starts], before[ends]
+    positives_below = (first + last) / 2.0
+    negatives_below = (starts + ends) / 2.0 - positives_below
+    area = float(negatives_below @ (last - first)) / (positives * negatives)
+    won_if_positive = area + (negatives_below / negatives - area) * (count / positives)
+    won_if_negative = area + (1.0 - positives_below / positives - area) * (count / negatives)
+    ties = ends - starts
+    column = np.empty(count)
+    column[order] = np.where(
+        is_positive, np.repeat(won_if_positive, ties), np.repeat(won_if_negative, ties)
+    )
     return column

@@ -35,6 +35,8 @@ class Strip:
     unit: str
     outcome: str
     write: Callable[[float], str]
+    nothing_is_enough: bool = False
+    """Whether no value at all would do; `limit` is then None, and its label says so."""
     noise: float | None = None
     """Half-width of the band around the reference that chance alone covers."""
 
@@ -72,6 +74,8 @@ def _scale(strip: Strip) -> Scale:
 def _zones(strip: Strip, scale: Scale) -> list[Markup]:
     height = _AXIS - _TOP
     zones = []
+    if strip.nothing_is_enough:
+        zones.append(rectangle(8.0, _TOP, WIDTH - 16.0, height, "zone-bad"))
     if strip.limit is not None:
         zones.append(rectangle(8.0, _TOP, scale(strip.limit) - 8.0, height, "zone-bad"))
     if strip.noise:
@@ -99,6 +103,7 @@ def _marks(strip: Strip, scale: Scale) -> list[Markup]:
         return [
             line(reference, _TOP - 4, reference, _AXIS, "reference"),
             _mark_label(reference, strip.reference_label, "label", left=True),
+            *_label_without_a_mark(reference, strip.limit_label),
         ]
     limit = scale(strip.limit)
     limit_is_left = limit <= reference
@@ -112,6 +117,15 @@ def _marks(strip: Strip, scale: Scale) -> list[Markup]:
             _mark_label(reference, strip.reference_label, "label", left=not limit_is_left),
         ]
     return drawn
+
+
+def _label_without_a_mark(reference: float, content: str) -> list[Markup]:
+    """At the end that is farther from the reference, whose own label stands there."""
+    if not content:
+        return []
+    if reference < WIDTH / 2:
+        return [text(WIDTH - 8.0, _TOP - 9, content, "limit-label", "end")]
+    return [text(8.0, _TOP - 9, content, "limit-label", "start")]
 
 
 def _mark_label(x: float, content: str, kind: str, *, left: bool) -> Markup:
