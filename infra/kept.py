@@ -117,7 +117,7 @@ def _logical_id(stack: str) -> str:
 
 
 def _client(project: Project, service: str) -> Any:
-    return boto3.client(service, region_name=project.settings.region)  # type: ignore[call-overload]
+    return boto3.client(service, region_name=project.settings.region)
 
 
 if __name__ == "__main__":

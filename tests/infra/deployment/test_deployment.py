@@ -14,7 +14,6 @@ from uuid import uuid4
 import pytest
 
 from tests.aws_server.client import REGION
-from tests.infra.deployment.cdk_cli import ASSEMBLY
 from tests.infra.deployment.deployed import Deployment
 from tests.infra.deployment.functions import deliver
 from tests.infra.deployment.inventory import everything_of_the_project
@@ -317,12 +316,15 @@ def test_what_was_kept_is_taken_in_again_by_its_key_and_its_arns(deployment: Dep
     assert found.returncode == 0, found.stderr
     (file,) = (deployment.project.path / ".cache" / "kept").iterdir()
     assert file.stem == "trial-workload-tiny"
-    template = json.loads(
-        (deployment.project.path / ASSEMBLY / f"{file.stem}.template.json").read_text()
-    )
-    ((logical_id, identifier),) = json.loads(file.read_text()).items()
-    assert template["Resources"][logical_id]["Type"] == "AWS::SageMaker::ModelPackageGroup"
-    assert identifier["ModelPackageGroupArn"].endswith(":model-package-group/trial-tiny")
+    deployment.cdk.take_in(file.stem, file)
+    asked = deployment.aws.calls("CreateChangeSet")[-1]
+    assert (asked["StackName"], asked["ChangeSetType"]) == ("trial-workload-tiny", "IMPORT")
+    resource = "ResourcesToImport.member.1"
+    assert asked[f"{resource}.ResourceType"] == "AWS::SageMaker::ModelPackageGroup"
+    assert asked[f"{resource}.ResourceIdentifier.entry.1.key"] == "ModelPackageGroupArn"
+    arn = "arn:aws:sagemaker:us-east-1:123456789012:model-package-group/trial-tiny"
+    assert asked[f"{resource}.ResourceIdentifier.entry.1.value"] == arn
+    assert not [key for key in asked if key.startswith("ResourcesToImport.member.2")]
 
 
 def _copy_buckets(deployment: Deployment, folder: Path) -> None:
