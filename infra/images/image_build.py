@@ -123,7 +123,8 @@ class ImageBuild(Construct):
             statements=build_statements(
                 arns=arns,
                 log_group=f"/aws/codebuild/{project.names.build_project(image.name)}",
-                source_arn=f"{arns.bucket(context.s3_bucket_name)}/{context.s3_object_key}",
+                assets_arn=arns.bucket(context.s3_bucket_name),
+                source_key=context.s3_object_key,
                 repository_arn=foundation.repository_arn(image.name),
                 base_repository_arn=arns.repository(base.name, base.account) if base else None,
                 key_arn=foundation.key.key_arn,

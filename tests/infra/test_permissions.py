@@ -139,6 +139,7 @@ ROLES = {
         IMAGES,
         "TrainingRole",
         may=[
+            ("s3:GetBucketLocation", ASSETS),
             ("ecr:BatchGetImage", DLC),
             ("ecr:PutImage", f"{ECR}/compilegate/training"),
             ("ecr:DescribeImages", f"{ECR}/compilegate/training"),
