@@ -42,13 +42,18 @@ def image_faults(deployment: Deployment, arms: Mapping[str, Arm]) -> list[str]:
     return faults
 
 
-def program_faults(deployment: Deployment, program: Program | None) -> list[str]:
-    """A sentence where a program of one's own has no image there."""
-    if program is None or program.image in deployment.images:
-        return []
+def processing_faults(deployment: Deployment, program: Program | None) -> list[str]:
+    """A sentence for each processing step without an image: what prepares data, a program of one's
+    own or the project's, and the gate."""
+    runs_in = {
+        "Prepare" if program is None else "program.image": program.image if program else "training",
+        "Gate": "gate",
+    }
     return [
-        f"program.image: found {program.image!r}, which is no folder of containers/, allowed: "
-        f"{', '.join(sorted(deployment.images))}"
+        f"{step} runs in the image {image!r}, which is no folder of containers/ with a "
+        f"Dockerfile, allowed: {', '.join(sorted(deployment.images))}"
+        for step, image in runs_in.items()
+        if image not in deployment.images
     ]
 
 
