@@ -97,6 +97,30 @@ def test_an_arm_that_cannot_run_here_is_refused_by_name_with_how_to_run_the_rest
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        (
+            'instance_type = "ml.p3.2xlarge"',
+            "arms.control.instance_type: AWS's image of PyTorch 2.13 has no kernels for the V100",
+        ),
+        (
+            'image = "traning"',
+            "arms.control.image: the inductor arm runs in the image 'traning', which is no folder",
+        ),
+    ],
+)
+def test_validate_looks_at_what_an_arm_s_image_extends(
+    tmp_path: Path, keys: str, sentence: str
+) -> None:
+    text = (PROJECT / "workloads" / "news-topics.toml").read_text(encoding="utf-8")
+    path = tmp_path / "news-topics.toml"
+    path.write_text(text.replace("[arms.control]\n", f"[arms.control]\n{keys}\n"))
+    done = compilegate("validate", path)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {path}: {sentence}")
+
+
 @pytest.mark.slow
 def test_compile_prints_a_definition_or_writes_it(tmp_path: Path) -> None:
     printed = compilegate("compile", "news-topics")
