@@ -17,7 +17,7 @@ FLAGS ?=
 SIDE_BY_SIDE := --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-quick check format constraints image-locks xla-env clean synth diff deploy destroy
+.PHONY: help setup run test test-quick check format constraints image-locks xla-env clean synth diff deploy adopt destroy
 
 help: ## Show what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -46,7 +46,7 @@ test: $(INSTALLED) $(NODE_TOOLS) ## Lint, check types, run all tests
 test-quick: $(INSTALLED) ## Run the tests that take less than a minute in all
 	@$(BIN)/python -m pytest -m "not slow" $(SIDE_BY_SIDE)
 
-# 2.6 GB, so that no other target makes it. Needs gcc and binutils.
+# 1.5 GB, so that no other target makes it. Needs gcc and binutils.
 xla-env: $(INSTALLED) ## Make the environment in which the tests train with PyTorch/XLA
 	@$(BIN)/python -m tests.xla_environment
 
@@ -69,6 +69,14 @@ deploy: $(INSTALLED) $(NODE_TOOLS) ## Deploy to the account of the credentials (
 	@$(BIN)/python -m infra.bootstrapped; \
 	  case $$? in 0) ;; 1) $(CDK) bootstrap ;; *) exit 2 ;; esac
 	@$(CDK) deploy --all $(FLAGS)
+
+# What has a name comes back by it; `infra.kept` writes what is known by its ARN alone.
+adopt: $(INSTALLED) $(NODE_TOOLS) ## Deploy with what an earlier deployment kept (docs/aws.md)
+	@CDK_VALIDATION=false $(CDK) synth --quiet
+	@$(BIN)/python -m infra.kept
+	@for file in .cache/kept/*.json; do [ ! -e "$$file" ] \
+	  || $(CDK) import "$$(basename "$$file" .json)" --resource-mapping "$$file" || exit 1; done
+	@$(CDK) deploy --all --import-existing-resources $(FLAGS)
 
 destroy: $(INSTALLED) $(NODE_TOOLS) ## Remove the stacks (FLAGS=--force asks nothing)
 	@$(CDK) destroy --all $(FLAGS)

@@ -33,6 +33,7 @@ import transformers
 from training.batches import Batch, BatchSource
 from training.compilers import load_compiler
 from training.compilers.options import CompilerOptions
+from training.host_memory import keep_freed_memory
 from training.loop import train
 from training.model import build_model
 from training.plan import plan_run
@@ -172,6 +173,8 @@ def this_project(
                 yield batch
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device.type == "cpu":
+        keep_freed_memory()  # as a training job does
     model, recipe = model_and_recipe(options, precision)
     train(
         model.to(device),

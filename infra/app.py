@@ -7,6 +7,7 @@ import sys
 
 import aws_cdk as cdk
 
+from infra.access import PolicySizeError
 from infra.ci import CiStack
 from infra.foundation import FoundationStack
 from infra.images import ImagesStack
@@ -31,6 +32,7 @@ REFUSALS = (
     InfeasibleError,
     MetricFunctionsError,
     OwnCodeError,
+    PolicySizeError,
     SettingsError,
     UnknownImageError,
     WorkloadError,

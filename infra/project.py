@@ -13,6 +13,8 @@ from pipelines.workload import Workload, find_workload, read_workload
 
 ROOT = Path(__file__).resolve().parents[1]
 """The folder that holds `infra/`, `workloads/` and `containers/`."""
+LONGEST_FUNCTION, LONGEST_GROUP = 64, 63
+"""Characters of the names of a Lambda function and of a model package group."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +58,31 @@ def read_project(folder: Path = ROOT) -> Project:
     )
     workloads = [DeclaredWorkload(workload=read_workload(path), path=path) for path in paths]
     _groups_differ(workloads)
+    _names_fit(Names(settings), workloads)
     return Project(
         settings=settings,
         workloads=workloads,
         folder=folder,
         images=image_folders(folder / "containers", settings.images.base),
     )
+
+
+def _names_fit(names: Names, workloads: Sequence[DeclaredWorkload]) -> None:
+    """What the services refuse of names that are made of a project's and a workload's."""
+    problems = []
+    for declared in workloads:
+        workload = declared.workload
+        for key, kind, name, most in (
+            ("name", "function", names.function(workload.name, "notifier"), LONGEST_FUNCTION),
+            ("registry.group", "group", names.model_package_group(workload), LONGEST_GROUP),
+        ):
+            if len(name) > most:
+                problems.append(
+                    f"{declared.path}: {key}: its {kind} {name} has a name of {len(name)} "
+                    f"characters, allowed: {most}, with the project's name"
+                )
+    if problems:
+        raise SettingsError(problems)
 
 
 def _groups_differ(workloads: Sequence[DeclaredWorkload]) -> None:

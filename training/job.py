@@ -42,6 +42,7 @@ from training.evidence import (
     write_evidence,
 )
 from training.failure import ArmError, InputError, one_sentence, report_failure
+from training.host_memory import keep_freed_memory
 from training.launch import FailureNote, leave_note
 from training.loop import TrainingRun, train
 from training.model import WEIGHTS, build_model, load_model, save_model
@@ -179,6 +180,8 @@ def _device(world: World) -> torch.device:
 
 def _train(setting: Setting, compiler: Compiler) -> _Trained:
     job, data = setting.job, setting.data
+    if setting.device.type == "cpu":
+        keep_freed_memory()
     check_precision(job.recipe.precision, setting.accelerator)
     transformers.set_seed(job.seed)
     model = build_model(job.recipe, data.manifest).to(setting.device)

@@ -4,7 +4,10 @@ Runs the script named by `--training_script` under `neuron_parallel_compile`, wh
 steps without calculating anything, and then compiles every graph that it met, side by side, into
 the cache that NEURON_COMPILE_CACHE_URL names. The other arguments are the script's own.
 
-Ahead of time is only sooner: where this fails, training compiles as it goes, and shows in its
+What such a run computes means nothing: its loss may be zero, or no number, at which a script does
+well to end. So the tool is told to compile what it met until then.
+
+Ahead of time is only sooner: where the tool fails, training compiles as it goes, and shows in its
 evidence what that took. So a failure is said here, and ends nothing.
 """
 
@@ -16,13 +19,16 @@ from pathlib import Path
 from typing import List, Sequence
 
 TOOL = "neuron_parallel_compile"
+COMPILE_AFTER_ERRORS = "NEURON_IGNORE_TRAINING_SCRIPT_ERROR_AND_COMPILE"
+"""Without it the tool compiles nothing of a script that ends with another status than 0."""
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the tool; always 0, since nothing depends on it."""
     command = extraction_command(arguments)
+    environment = {**os.environ, "PYTHONPATH": _import_path(), COMPILE_AFTER_ERRORS: "1"}
     try:
-        status = subprocess.call(command, env={**os.environ, "PYTHONPATH": _import_path()})
+        status = subprocess.call(command, env=environment)
     except OSError as error:
         print(f"{TOOL} cannot be started ({error.strerror}): training will compile as it goes")
         return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,13 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from infra.access.statement import Statement
+
+LARGEST_POLICY = 10_240
+"""Characters that IAM takes of all inline policies of a role."""
+
+
+class PolicySizeError(Exception):
+    """A role would have to say more than IAM takes. The message names the role."""
 
 
 def service_principal(
@@ -37,24 +45,34 @@ def scoped_role(
 
     `hours` is the longest session. What is returned cannot be given more: a construct that wants to
     add its own grants does not.
+    Raises PolicySizeError for more statements than a role can have.
     """
+    policy = {
+        "Version": "2012-10-17",
+        "Statement": [statement.document() for statement in statements],
+    }
+    _check_size(scope, id, policy)
     role = iam.Role(
         scope,
         id,
         assumed_by=trusted,
         description=description,
         max_session_duration=cdk.Duration.hours(hours) if hours > 1 else None,
-        inline_policies={
-            "Permissions": iam.PolicyDocument.from_json(
-                {
-                    "Version": "2012-10-17",
-                    "Statement": [statement.document() for statement in statements],
-                }
-            )
-        },
+        inline_policies={"Permissions": iam.PolicyDocument.from_json(policy)},
     )
     acknowledge_wildcards(role, statements)
     return role.without_policy_updates()
+
+
+def _check_size(scope: Construct, id: str, policy: dict[str, Any]) -> None:
+    """What grows with a project (repositories, prefixes of deliveries, champions) is known here and
+    not only in the middle of a deployment."""
+    size = len(json.dumps(cdk.Stack.of(scope).resolve(policy), separators=(",", ":")))
+    if size > LARGEST_POLICY:
+        raise PolicySizeError(
+            f"{cdk.Stack.of(scope).stack_name}: the policy of {id} has {size:,} characters, "
+            f"allowed: {LARGEST_POLICY:,}; deploy some of the workloads as a project of their own"
+        )
 
 
 def acknowledge_wildcards(role: iam.Role, statements: Sequence[Statement]) -> None:

@@ -114,10 +114,11 @@ def _submitting(arns: Arns, project: str, bucket_arn: str, key_arn: str) -> list
         Statement(
             sid="ReadJobLogs",
             actions=["logs:DescribeLogStreams", "logs:GetLogEvents"],
+            # A request to list streams is about the group, with an empty stream at its end.
             resources=[
                 arns.log_group(f"/aws/sagemaker/{kind}{stream}")
                 for kind in ("ProcessingJobs", "TrainingJobs")
-                for stream in ("", ":log-stream:pipelines-*")
+                for stream in ("", ":log-stream:", ":log-stream:pipelines-*")
             ],
             because=JOB_NAMES,
         ),

@@ -46,9 +46,7 @@ class CiStack(cdk.Stack):
                 qualifier=qualifier,
                 bucket_arn=foundation.bucket_arn,
                 key_arn=foundation.key.key_arn,
-                repository_arns=[
-                    repository.repository_arn for repository in foundation.repositories.values()
-                ],
+                repository_arns=foundation.repository_arns(list(project.images)),
             ),
         )
         plan = self._role(

@@ -14,11 +14,27 @@ class EncryptionKey(Construct):
     """A key that rotates, and that two services may use: logs and alarms."""
 
     def __init__(
-        self, scope: Construct, id: str, *, alias: str, project: str, removal: RemovalPolicy
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        alias: str,
+        project: str,
+        existing_arn: str | None,
+        removal: RemovalPolicy,
     ) -> None:
         super().__init__(scope, id)
+        self.key: kms.IKey
+        if existing_arn is None:
+            self.key = self._made(alias, project, removal)
+        else:
+            # Its policy is its own: CloudFormation cannot add to that of a key it did not make.
+            self.key = kms.Key.from_key_arn(self, "Key", existing_arn)
+            kms.Alias(self, "Alias", alias_name=alias, target_key=self.key)
+
+    def _made(self, alias: str, project: str, removal: RemovalPolicy) -> kms.Key:
         arns = Arns.of(Stack.of(self))
-        self.key = kms.Key(
+        key = kms.Key(
             self,
             "Key",
             alias=alias,
@@ -26,7 +42,7 @@ class EncryptionKey(Construct):
             enable_key_rotation=True,
             removal_policy=removal,
         )
-        self.key.add_to_resource_policy(
+        key.add_to_resource_policy(
             iam.PolicyStatement(
                 sid="EncryptLogGroups",
                 principals=[iam.ServicePrincipal(f"logs.{arns.region}.amazonaws.com")],
@@ -42,7 +58,7 @@ class EncryptionKey(Construct):
                 },
             )
         )
-        self.key.add_to_resource_policy(
+        key.add_to_resource_policy(
             iam.PolicyStatement(
                 sid="SendAlarmsToTheTopic",
                 principals=[
@@ -56,6 +72,7 @@ class EncryptionKey(Construct):
                 resources=["*"],
             )
         )
+        return key
 
 
 GENERATE = ["kms:GenerateDataKey", "kms:GenerateDataKeyWithoutPlaintext"]

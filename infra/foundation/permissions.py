@@ -105,6 +105,12 @@ def pipeline_statements(
             ],
             because="One role runs the pipelines of all workloads, and versions are numbered",
         ),
+        # CreateModelPackage looks up the model's image in the name of who calls it.
+        Statement(
+            sid="SeeImagesOfModels",
+            actions=["ecr:BatchGetImage", "ecr:DescribeImages"],
+            resources=place.repository_arns,
+        ),
         _read(place, [f"{PREFIX}/workloads/*"], code=False),
         _use_key(place, "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"),
     ]
@@ -114,13 +120,13 @@ def _job_statements(place: Place, kind: str) -> list[Statement]:
     """What every job of that kind needs, whatever it does."""
     return [
         _list(place),
-        _use_key(
-            place,
-            "kms:CreateGrant",
-            "kms:Decrypt",
-            "kms:DescribeKey",
-            "kms:Encrypt",
-            "kms:GenerateDataKey",
+        _use_key(place, "kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"),
+        # Not a job's program, which could give the key to anybody: SageMaker, for its volume.
+        Statement(
+            sid="EncryptVolumes",
+            actions=["kms:CreateGrant"],
+            resources=[place.key_arn],
+            conditions={"Bool": {"kms:GrantIsForAWSResource": "true"}},
         ),
         *pull_images(place.repository_arns),
         Statement(

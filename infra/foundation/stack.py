@@ -22,6 +22,7 @@ from infra.foundation.permissions import (
 )
 from infra.foundation.registry import ImageRegistry
 from infra.project import Project
+from infra.removal import removal_policy
 from pipelines.settings.names import output_suffix
 
 GATE = "gate"
@@ -38,10 +39,16 @@ class FoundationStack(cdk.Stack):
     ) -> None:
         super().__init__(scope, id, env=env, description="Compilegate: what all workloads share")
         settings, names = project.settings, project.names
-        removal = cdk.RemovalPolicy.RETAIN if settings.storage.retain else cdk.RemovalPolicy.DESTROY
+        removal = removal_policy(settings.storage)
+        self._names = names
         self.bucket_name = names.bucket(self.account, self.region)
         self.key = EncryptionKey(
-            self, "Encryption", alias=names.key_alias, project=settings.project, removal=removal
+            self,
+            "Encryption",
+            alias=names.key_alias,
+            project=settings.project,
+            existing_arn=settings.storage.key_arn,
+            removal=removal,
         ).key
         self.bucket = ArtifactBucket(
             self,
@@ -72,11 +79,20 @@ class FoundationStack(cdk.Stack):
         scheduler.CfnScheduleGroup(self, "Schedules", name=names.schedule_group)
         self._roles(project)
         self._outputs()
+        self._exports()
 
     @property
     def bucket_arn(self) -> str:
         """Made from the bucket's name, so that a policy in another stack can be read as it is."""
         return Arns.of(self).bucket(self.bucket_name)
+
+    def repository_arns(self, images: Sequence[str]) -> list[str]:
+        return [self.repository_arn(image) for image in images]
+
+    def repository_arn(self, image: str) -> str:
+        """Made from the repository's name: CloudFormation removes no repository whose export is in
+        use, and so no folder of `containers/` could be."""
+        return Arns.of(self).repository(self._names.repository(image))
 
     @property
     def assets_bucket_name(self) -> str:
@@ -87,32 +103,26 @@ class FoundationStack(cdk.Stack):
         arns = Arns.of(self)
         place = Place(
             arns=arns,
-            bucket_arn=self.bucket.bucket_arn,
+            bucket_arn=self.bucket_arn,
             assets_arn=arns.bucket(self.assets_bucket_name),
             key_arn=self.key.key_arn,
             repository_arns=(),
             in_vpc=bool(project.settings.network.subnets),
         )
+        training_images = [
+            *self.repository_arns([image for image in self.repositories if image != GATE]),
+            *(
+                arns.repository(repository.name, repository.account)
+                for repository in aws_repositories(project.workloads, self.region)
+            ),
+        ]
         trusted = service_principal(self, "sagemaker")
         self.training_role = scoped_role(
             self,
             "TrainingRole",
             trusted=trusted,
             description="Training jobs",
-            statements=training_statements(
-                replace(
-                    place,
-                    repository_arns=[
-                        *self._repository_arns(
-                            [image for image in self.repositories if image != GATE]
-                        ),
-                        *(
-                            arns.repository(repository.name, repository.account)
-                            for repository in aws_repositories(project.workloads, self.region)
-                        ),
-                    ],
-                )
-            ),
+            statements=training_statements(replace(place, repository_arns=training_images)),
         )
         self.processing_role = scoped_role(
             self,
@@ -120,7 +130,7 @@ class FoundationStack(cdk.Stack):
             trusted=trusted,
             description="Prepare, gather and gate jobs",
             statements=processing_statements(
-                replace(place, repository_arns=self._repository_arns(processing_images(project))),
+                replace(place, repository_arns=self.repository_arns(processing_images(project))),
                 champions=[
                     declared.workload.name
                     for declared in project.workloads
@@ -139,15 +149,12 @@ class FoundationStack(cdk.Stack):
             trusted=trusted,
             description="Pipelines: start jobs, register models",
             statements=pipeline_statements(
-                place,
+                replace(place, repository_arns=training_images),
                 project=project.settings.project,
                 training_role_arn=self.training_role.role_arn,
                 processing_role_arn=self.processing_role.role_arn,
             ),
         )
-
-    def _repository_arns(self, images: Sequence[str]) -> list[str]:
-        return [self.repositories[image].repository_arn for image in images]
 
     def _outputs(self) -> None:
         outputs = {
@@ -164,6 +171,21 @@ class FoundationStack(cdk.Stack):
         }
         for name, value in outputs.items():
             cdk.CfnOutput(self, name, value=value)
+
+    def _exports(self) -> None:
+        """What workloads import, also while there is none: the stack of one whose file is gone may
+        still be there, and CloudFormation removes no export that is in use."""
+        for value in (
+            self.key.key_arn,
+            self.bucket.bucket_name,
+            self.topic.topic_arn,
+            *(
+                role.role_arn
+                for role in (self.training_role, self.processing_role, self.pipeline_role)
+            ),
+        ):
+            if cdk.Token.is_unresolved(value):
+                self.export_value(value)
 
 
 def assets_bucket_name(stack: cdk.Stack) -> str:

@@ -60,7 +60,7 @@ class ImageBuild(Construct):
             self,
             "Project",
             name=build_name,
-            description=f"Builds {image.name} on {base_uri}, unless it is there",
+            description=f"Builds the image {image.name}, unless it is there",
             service_role=self._role(project, foundation, image, context, base).role_arn,
             encryption_key=foundation.key.key_arn,
             source={
@@ -76,6 +76,9 @@ class ImageBuild(Construct):
                     "TAG": image.tag,
                     "BASE_IMAGE": base_uri,
                     "BASE_REGISTRY": base.host if base else "",
+                    # An attestation makes an index of what is pushed, where SageMaker expects an
+                    # image.
+                    "BUILDX_NO_DEFAULT_ATTESTATIONS": "1",
                 }
             ),
             logs_config={
@@ -120,8 +123,9 @@ class ImageBuild(Construct):
             statements=build_statements(
                 arns=arns,
                 log_group=f"/aws/codebuild/{project.names.build_project(image.name)}",
-                source_arn=f"{arns.bucket(context.s3_bucket_name)}/{context.s3_object_key}",
-                repository_arn=foundation.repositories[image.name].repository_arn,
+                assets_arn=arns.bucket(context.s3_bucket_name),
+                source_key=context.s3_object_key,
+                repository_arn=foundation.repository_arn(image.name),
                 base_repository_arn=arns.repository(base.name, base.account) if base else None,
                 key_arn=foundation.key.key_arn,
                 subnets=network.subnets if network.vpc_id else (),

@@ -12,7 +12,8 @@ def build_statements(
     *,
     arns: Arns,
     log_group: str,
-    source_arn: str,
+    assets_arn: str,
+    source_key: str,
     repository_arn: str,
     base_repository_arn: str | None,
     key_arn: str,
@@ -20,7 +21,16 @@ def build_statements(
 ) -> list[Statement]:
     """Read one folder, pull one base image, push to one repository."""
     return [
-        Statement(sid="ReadFolder", actions=["s3:GetObject"], resources=[source_arn]),
+        Statement(
+            sid="ReadFolder",
+            actions=["s3:GetObject", "s3:GetObjectVersion"],
+            resources=[f"{assets_arn}/{source_key}"],
+        ),
+        Statement(
+            sid="SeeWhoseBucketItIs",
+            actions=["s3:GetBucketAcl", "s3:GetBucketLocation"],
+            resources=[assets_arn],
+        ),
         *pull_images([repository_arn, *([base_repository_arn] if base_repository_arn else [])]),
         Statement(
             sid="PushImage",

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from infra.access import Statement, scoped_role, service_principal
+from infra.access import Statement, scoped_role
 from infra.log_group import log_group
 from infra.workload.dead_letters import DeadLetters
 from pipelines.settings.declaration import LogDays
@@ -46,7 +47,8 @@ class EventFunction(Construct):
         role = scoped_role(
             self,
             "Role",
-            trusted=service_principal(self, "lambda"),
+            # Lambda takes roles of its own account only, and does not say for whom it asks.
+            trusted=iam.ServicePrincipal("lambda.amazonaws.com"),
             description=description,
             statements=statements,
         )

@@ -31,7 +31,7 @@ def starter(
     A rule alone could start it too, but only on data that is known when the rule is made: the
     execution would find all of its steps in the cache, and train on nothing new.
     """
-    name = f"{training.name}-starter"
+    name = project.names.function(workload, "starter")
     function = EventFunction(
         scope,
         id,

@@ -27,7 +27,7 @@ def notifier(
     dead_letters: DeadLetters,
 ) -> EventFunction:
     """Keeps executions from overlapping, and tells of failures and of what the gate refused."""
-    name = f"{project.names.pipeline(workload)}-notifier"
+    name = project.names.function(workload, "notifier")
     function = EventFunction(
         scope,
         id,

@@ -10,6 +10,7 @@ from infra.access import Arns
 from infra.foundation import FoundationStack
 from infra.images import ImagesStack
 from infra.project import DeclaredWorkload, Project
+from infra.removal import removal_policy
 from infra.workload.code_assets import add_code_assets
 from infra.workload.definition import incomplete_definition
 from infra.workload.substitution import completed_by_cloudformation
@@ -38,14 +39,11 @@ class TrainingPipeline(Construct):
         self.models = sagemaker.CfnModelPackageGroup(
             self,
             "Models",
+            # Its name alone: CloudFormation cannot change a description, only make another group,
+            # which cannot have the same name.
             model_package_group_name=names.model_package_group(workload),
-            model_package_group_description=workload.description,
         )
-        self.models.apply_removal_policy(
-            cdk.RemovalPolicy.RETAIN
-            if project.settings.storage.retain
-            else cdk.RemovalPolicy.DESTROY
-        )
+        self.models.apply_removal_policy(removal_policy(project.settings.storage))
         definition = incomplete_definition(
             project,
             declared,

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pipelines.catalog.images import BaseImage, find_image
 from pipelines.catalog.instances import Processor
 
-Distribution = Literal["pytorchxla", "sm_dist", "torchrun", "in the script"]
+Distribution = Literal["pytorchxla", "sm_dist", "in the script"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,9 +25,9 @@ class Stack:
     """The version in a Hugging Face image; None in an image that brings none."""
     image_framework: str
     """What the catalog of images calls its framework."""
-    distribution: Distribution
+    distribution: Distribution | None
     """What a job on more than one accelerator takes; `sm_dist` is a launcher script in front of the
-    training script, `in the script` is TensorFlow's own strategy."""
+    training script, `in the script` is TensorFlow's own strategy. None where one process is all."""
     extendable: bool
     """Whether AWS lists the image as one that may be extended."""
 
@@ -61,8 +61,6 @@ class Compiler:
     """The first framework version that works; None without such a bound."""
     stacks: tuple[Stack, ...]
     """The only framework versions there are; none listed means no such restriction."""
-    images: tuple[str, ...]
-    """Frameworks of the catalog's images that it runs in, where no stacks are listed."""
     processors: tuple[Processor, ...]
     instance_classes: tuple[str, ...]
     """The only classes of instances; none listed means no such restriction."""
@@ -73,6 +71,8 @@ class Compiler:
     precisions: tuple[str, ...]
     untested_precisions: tuple[str, ...]
     """May work; its maker never tested them."""
+    absent_in: tuple[str, ...]
+    """Regions without it, though they may have the image."""
     local: bool
     """Whether it runs on a machine of one's own."""
     instead: Mapping[Processor, str]
@@ -107,13 +107,13 @@ def _compiler(name: str, entry: Mapping[str, Any], date: str) -> Compiler:
         frameworks=tuple(entry["frameworks"]),
         oldest=entry.get("oldest"),
         stacks=tuple(_stack(stack) for stack in entry.get("stacks", ())),
-        images=tuple(entry.get("images", ())),
         processors=tuple(entry["processors"]),
         instance_classes=tuple(entry.get("instance_classes", ())),
         efa_instances=tuple(entry.get("efa_instances", ())),
         distributions=tuple(entry["distributions"]),
         precisions=tuple(entry["precisions"]),
         untested_precisions=tuple(entry.get("untested_precisions", ())),
+        absent_in=tuple(entry.get("absent_in", ())),
         local=entry["local"],
         instead=entry.get("instead", {}),
         proof=tuple(entry["proof"]),
@@ -128,6 +128,6 @@ def _stack(entry: Mapping[str, Any]) -> Stack:
         image_framework=entry["image"],
         version=entry["version"],
         transformers=entry.get("transformers"),
-        distribution=entry["distribution"],
+        distribution=entry.get("distribution"),
         extendable=entry.get("extendable", False),
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from pipelines.catalog.images import BaseImage
+
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
@@ -15,6 +17,9 @@ class Asked:
     """`pytorch`, `tensorflow`, `xgboost`, ..."""
     version: str | None = None
     """Of the framework; None when the image decides and is not known here."""
+    image: BaseImage | None = None
+    """AWS's image that the job runs in or that its own image extends, where the compiler has no
+    stacks to tell; None for any other image."""
     transformers: str | None = None
     """Of a Hugging Face image; None for one that brings none."""
     instance_type: str
@@ -25,6 +30,8 @@ class Asked:
     precision: str = "fp32"
     distribution: str | None = None
     """`torchrun`, `pytorchxla`, `smdistributed`, ...; None for one process."""
+    launches_itself: bool = False
+    """Whether the script may start processes of its own, which no request tells."""
     extends_image: bool = False
     """Whether the image is one's own, extending that of AWS."""
     profiler: bool = False

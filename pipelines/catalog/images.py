@@ -20,6 +20,9 @@ AMAZON_LINUX_2023_PYTHON = "3.12"
 """Of the PyTorch images from 2.11 on, which the SDK does not say (aws/deep-learning-containers,
 docs/src/data/pytorch/*-sagemaker.yml, 2026-11)."""
 
+LIBRARIES = ("pytorch", "tensorflow")
+"""Which the names of several of AWS's images contain; any other image is called as its library."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class BaseImage:
@@ -46,6 +49,11 @@ class BaseImage:
     def name(self) -> str:
         """Repository and tag: the image without its registry, the same in every region."""
         return f"{self.repository}:{self.tag}"
+
+    @property
+    def library(self) -> str:
+        """The framework itself, as the catalog of compilers calls it: `pytorch`, `tensorflow`."""
+        return next((each for each in LIBRARIES if each in self.framework), self.framework)
 
     @property
     def label(self) -> str:

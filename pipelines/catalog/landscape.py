@@ -26,6 +26,7 @@ class Option:
     name: str
     title: str
     does: str
+    frameworks: str
     best_for: str
     minimum_minutes: int
     """The shortest job that is likely to repay it; 0 where it costs nothing up front."""

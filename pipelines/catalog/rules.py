@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pipelines.catalog.compilers import Compiler, Stack
 from pipelines.catalog.findings import Asked, Finding, refusal, warning
-from pipelines.catalog.images import BaseImage, base_images, patches_of
+from pipelines.catalog.images import BaseImage, patches_of
 from pipelines.catalog.instances import (
     accelerator_of,
     instance_class,
@@ -16,9 +16,6 @@ from pipelines.catalog.instances import (
     processor_of,
 )
 from pipelines.catalog.landscape import graphless
-
-MAJOR_AND_MINOR = 2
-"""Numbers of a version that name an image: AWS keeps one for each minor release."""
 
 WITHOUT_DISTRIBUTION = "leave it out, and use tf.distribute.MirroredStrategy in the script"
 
@@ -42,22 +39,8 @@ class Case:
 
     @property
     def image(self) -> BaseImage | None:
-        """AWS's image of the versions that were asked for; None when there is none to speak of."""
-        if self.stack is not None:
-            return self.stack.image
-        asked = _numbers(self.asked.version or "")
-        for image in base_images():
-            known = _numbers(image.version)
-            shared = min(len(asked), len(known))
-            if (
-                image.framework in self.compiler.images
-                and image.framework == self.asked.framework
-                and image.processor == processor_of(self.asked.instance_type)
-                and shared >= MAJOR_AND_MINOR
-                and asked[:shared] == known[:shared]
-            ):
-                return image
-        return None
+        """AWS's image that is asked for; None when there is none to speak of."""
+        return self.asked.image if self.stack is None else self.stack.image
 
     @property
     def distributions(self) -> tuple[str, ...]:
@@ -118,21 +101,20 @@ def _instance(case: Case) -> Iterator[Finding]:
 
 def _accelerator(case: Case) -> Iterator[Finding]:
     """A GPU that is too old for the image, or for the precision."""
-    asked = case.asked
+    asked, image = case.asked, case.image
     accelerator = accelerator_of(asked.instance_type)
     if accelerator is None:
         return
     last = accelerator.last_pytorch_image
     if (
         last is not None
-        and asked.framework == "pytorch"
-        and asked.version is not None
-        and case.compiler.images
-        and _numbers(asked.version)[:2] > _numbers(last)
+        and image is not None
+        and image.library == "pytorch"
+        and _numbers(image.version)[:2] > _numbers(last)
     ):
         yield refusal(
             "instance_type",
-            f"AWS's image of PyTorch {asked.version} has no kernels for the {accelerator.name} of "
+            f"AWS's image of PyTorch {image.version} has no kernels for the {accelerator.name} of "
             f"{asked.instance_type}, {accelerator.architecture}",
             f"take a newer instance such as ml.g5.xlarge, or PyTorch {last} or older",
         )
@@ -176,12 +158,17 @@ def _versions(case: Case) -> Iterator[Finding]:
 
 def _region(case: Case) -> Iterator[Finding]:
     image, region = case.image, case.asked.region
-    if image is not None and region is not None and region not in image.hosts:
-        regions = ", ".join(sorted(image.hosts))
+    if image is None or region is None:
+        return
+    regions = sorted(image.hosts.keys() - set(case.compiler.absent_in))
+    needed_by = f" for {case.compiler.title}" if case.stack else ""
+    if region not in regions:
         yield refusal(
             "region",
-            f"AWS has no image {image.name} for {case.compiler.title} in {region}",
-            f"the regions that have it: {regions}",
+            f"AWS has no {case.compiler.title} in {region}"
+            if region in image.hosts
+            else f"AWS has no image {image.name}{needed_by} in {region}",
+            f"the regions that have it: {', '.join(regions)}",
         )
 
 
@@ -219,7 +206,7 @@ def _distribution(case: Case) -> Iterator[Finding]:
 def _idle_accelerators(case: Case) -> Iterator[Finding]:
     """Several accelerators are paid for, and one process uses one of them."""
     asked, stack = case.asked, case.stack
-    spread = stack is not None and stack.distribution == "in the script"
+    spread = asked.launches_itself or (stack is not None and stack.distribution == "in the script")
     if case.accelerators > 1 and asked.framework == "pytorch" and not spread:
         allowed = " or ".join(f'"{name}"' for name in case.distributions)
         yield warning(
@@ -274,16 +261,27 @@ def _overhead(case: Case) -> Iterator[Finding]:
 
 def _image(case: Case) -> Iterator[Finding]:
     image, stack = case.image, case.stack
-    patches = patches_of(image) if image is not None else None
-    if image is not None and patches is not None and patches.ended(case.today):
+    if image is None:
+        return
+    trainium = processor_of(case.asked.instance_type) == "neuron"
+    if stack is None and image.processor == "neuron" and not trainium:
+        yield refusal(
+            "image",
+            f"AWS's image {image.name} is for Trainium, and {case.asked.instance_type} has none",
+            "take another image",
+        )
+    patches = patches_of(image)
+    if patches is not None and patches.ended(case.today):
         when = f" since {patches.until}" if patches.until else ""
+        # What AWS gives no day for is what it ended as a whole.
+        ended = patches.until is None
         yield warning(
-            "version",
+            "version" if stack else "image",
             f"AWS patches the image {image.name} no more{when}"
-            + (f", and no newer one will come for {case.compiler.title}" if stack else ""),
+            + (", and no newer one will come for SageMaker Training Compiler" if ended else ""),
             "cut its jobs off the network ([network] isolation), and plan to move to "
             'compiler = "inductor"'
-            if stack
+            if ended
             else "take the image of a newer version",
         )
     if case.asked.extends_image and stack is not None and not stack.extendable:

@@ -8,11 +8,11 @@ import click
 
 from pipelines.cli.project import (
     Project,
+    image_bases,
     load_workload,
     plan_locally,
     project_options,
     refuse_infeasible,
-    refuse_wrong_bases,
 )
 from pipelines.cli.refusal import Refusal, refusing
 
@@ -34,8 +34,7 @@ def command(workload: str, output: Path | None, workloads: Path, containers: Pat
     (bucket, role, images) are stand-ins that a local run understands.
     """
     declared, path = load_workload(workload, workloads)
-    refuse_infeasible(declared, path)
-    refuse_wrong_bases(declared, path, containers)
+    refuse_infeasible(declared, path, bases=image_bases(containers))
     deployment, plan = plan_locally(
         declared, path, Project(workloads=workloads, containers=containers)
     )

@@ -18,10 +18,10 @@ from pipelines.aws.stacks import read_outputs
 from pipelines.cli.account import Account, open_account, settings_option
 from pipelines.cli.parameters import parameter_option, parameter_pairs
 from pipelines.cli.project import (
+    image_bases,
     load_workload,
     project_options,
     refuse_infeasible,
-    refuse_wrong_bases,
 )
 from pipelines.cli.refusal import refusing
 from pipelines.datasets import DatasetError, raw_data
@@ -82,8 +82,8 @@ def command(  # noqa: PLR0917  one argument for each option
     given = parameter_pairs(parameters)
     declared, path = load_workload(workload, workloads)
     account = open_account(settings)
-    refuse_infeasible(declared, path, region=account.session.region)
-    refuse_wrong_bases(declared, path, containers, account.names.settings.images.base)
+    bases = image_bases(containers, account.names.settings.images.base)
+    refuse_infeasible(declared, path, region=account.session.region, bases=bases)
     with refusing(AwsError, DatasetError, ImageFolderError, OwnCodeError, OSError):
         deployment, sources = _target(account, declared, path, containers)
     definition = _compiled(declared, deployment, sources)

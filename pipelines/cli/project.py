@@ -12,8 +12,8 @@ import click
 from pipelines.cli.refusal import Refusal, refusing
 from pipelines.datasets import DatasetError, raw_data
 from pipelines.definition.deployment import Deployment, local_deployment
-from pipelines.definition.feasibility import InfeasibleError, check_feasible
-from pipelines.definition.images import base_faults
+from pipelines.definition.feasibility import NO_BASES, Bases, InfeasibleError, check_feasible
+from pipelines.definition.images import image_faults, program_faults
 from pipelines.staging import (
     ImageFolderError,
     MetricFunctionsError,
@@ -75,27 +75,46 @@ def load_workload(name_or_path: str, workloads: Path) -> tuple[Workload, Path]:
 
 
 def refuse_infeasible(
-    workload: Workload, path: Path, *, region: str | None = None, local: bool = False
+    workload: Workload,
+    path: Path,
+    *,
+    region: str | None = None,
+    local: bool = False,
+    bases: Bases = NO_BASES,
 ) -> None:
     """Refuse arms that cannot run, on SageMaker or on this machine."""
     try:
-        check_feasible(workload, region=region, local=local)
+        check_feasible(workload, region=region, local=local, bases=bases)
     except InfeasibleError as error:
         raise Refusal("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from error
 
 
-def refuse_wrong_bases(
-    workload: Workload, path: Path, containers: Path, bases: Mapping[str, str] | None = None
-) -> None:
-    """Refuse arms whose image extends another than their stack's; without containers/, none.
+def image_bases(containers: Path, named: Mapping[str, str] | None = None) -> Bases:
+    """What each folder of containers/ extends; none where there is no containers/.
 
-    `bases` names another base by folder, as the settings do.
+    `named` has another base by folder, as the settings do.
+    """
+    if not containers.is_dir():
+        return NO_BASES
+    with refusing(ImageFolderError):
+        return {name: folder.base for name, folder in image_folders(containers, named).items()}
+
+
+def refuse_unknown_images(
+    workload: Workload, path: Path, containers: Path, named: Mapping[str, str] | None = None
+) -> None:
+    """Refuse images that are no folder of containers/; without containers/, none.
+
+    `named` has another base by folder, as the settings do.
     """
     if not containers.is_dir():
         return
     with refusing(ImageFolderError):
-        folders = image_folders(containers, bases)
-    faults = base_faults(workload.arms, {name: folder.base for name, folder in folders.items()})
+        deployment = local_deployment(image_tags(containers, named))
+    faults = [
+        *image_faults(deployment, workload.arms),
+        *program_faults(deployment, workload.program),
+    ]
     if faults:
         raise Refusal("\n".join(f"{path}: {fault}" for fault in faults))
 

@@ -12,14 +12,15 @@ from pipelines.cli.project import (
     Project,
     check_functions,
     check_program,
+    image_bases,
     load_workload,
     project_options,
     refuse_infeasible,
-    refuse_wrong_bases,
+    refuse_unknown_images,
 )
 from pipelines.cli.refusal import refusing
 from pipelines.definition.feasibility import findings
-from pipelines.settings import SettingsError, read_settings
+from pipelines.settings import Settings, SettingsError, read_settings
 from pipelines.workload import Schedule, Workload
 from pipelines.workload.schedule import Rate, next_times, read_expression, read_time_zone
 
@@ -43,9 +44,11 @@ def command(workload: str, region: str | None, workloads: Path, containers: Path
     that gets no more patches, a margin that the seeds can hardly show) is valid, and said.
     """
     declared, path = load_workload(workload, workloads)
-    region = region or _declared_region()
-    refuse_infeasible(declared, path, region=region)
-    refuse_wrong_bases(declared, path, containers)
+    settings = _settings()
+    region = region or settings.region
+    bases = image_bases(containers, settings.images.base)
+    refuse_infeasible(declared, path, region=region, bases=bases)
+    refuse_unknown_images(declared, path, containers, settings.images.base)
     check_program(declared, path)
     check_functions(declared, path, Project(workloads=workloads, containers=containers))
     click.echo(f"{path}: valid: {_description(declared)}")
@@ -54,7 +57,8 @@ def command(workload: str, region: str | None, workloads: Path, containers: Path
     for name, arm in declared.arms.items():
         for explanation in arm.explanations:
             click.echo(f"{path}: arms.{name}.{explanation}")
-    for finding in findings(declared, today=datetime.now(UTC).date(), region=region):
+    today = datetime.now(UTC).date()
+    for finding in findings(declared, today=today, region=region, bases=bases):
         click.echo(f"{path}: {finding.sentence}")
     for check in _checked_margins(declared):
         click.echo(f"{path}: gate.metrics.{check.sentence}")
@@ -64,10 +68,10 @@ SHOWN_TIMES = 3
 SETTINGS = Path("infra") / "settings.toml"
 
 
-def _declared_region() -> str | None:
-    """Where the project in this folder is deployed; None where that is left to the credentials."""
+def _settings() -> Settings:
+    """Of the project in this folder; the defaults where it has none."""
     with refusing(SettingsError):
-        return read_settings(SETTINGS).region
+        return read_settings(SETTINGS)
 
 
 def schedule_sentence(schedule: Schedule, now: datetime) -> str:

@@ -17,7 +17,7 @@ from sagemaker.mlops.workflow.steps import Step
 from pipelines.definition.blueprint import Blueprint, blueprint_of
 from pipelines.definition.comparison import comparison_steps
 from pipelines.definition.deployment import Deployment, Sources
-from pipelines.definition.images import image_faults, program_faults
+from pipelines.definition.images import image_faults, processing_faults
 from pipelines.definition.neuron import isolation_faults
 from pipelines.definition.requests import RequestError, check_requests
 from pipelines.definition.succession import succession_steps
@@ -65,7 +65,7 @@ def _check_reach(workload: Workload, deployment: Deployment) -> None:
 def _check_images(workload: Workload, deployment: Deployment) -> None:
     faults = [
         *image_faults(deployment, workload.arms),
-        *program_faults(deployment, workload.program),
+        *processing_faults(deployment, workload.program),
         *isolation_faults(deployment, workload.arms),
     ]
     if faults:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from pipelines.catalog import Asked, Finding, check
+from pipelines.catalog.findings import refusal
+from pipelines.catalog.images import BaseImage
 from pipelines.definition.images import stack_of
 from pipelines.definition.program import program_findings
 from pipelines.workload import Arm, TextClassification, TrainingCompiler, Workload
 from pipelines.workload.arm import AWS_IMAGE
+
+Bases = Mapping[str, BaseImage | str]
+"""What each folder of containers/ extends: an image of the catalog, or the URI of any other, which
+is taken at its word."""
+
+NO_BASES: Bases = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,14 +27,14 @@ class ArmFinding:
     """One thing that the catalog has to say about an arm."""
 
     arm: str
+    key: str
+    """The arm's key that it is about."""
     finding: Finding
 
     @property
     def sentence(self) -> str:
         """`arms.NAME.KEY: reason; remedy`, without a full stop."""
-        return (
-            f"arms.{self.arm}.{_KEYS.get(self.finding.about, 'compiler')}: {self.finding.sentence}"
-        )
+        return f"arms.{self.arm}.{self.key}: {self.finding.sentence}"
 
     @property
     def refused(self) -> bool:
@@ -41,6 +50,7 @@ _KEYS = {
     "profiler": "profiler",
     "debugger": "debugger",
     "extends_image": "image",
+    "image": "image",
     "debug_mode": "training_compiler.debug",
 }
 """The arm's key by the field of what is asked; everything else is about its compiler."""
@@ -54,16 +64,27 @@ NO_DAY = datetime.date.min
 """Nothing is refused because of the day; only warnings depend on it."""
 
 
-def check_feasible(workload: Workload, *, region: str | None = None, local: bool = False) -> None:
+def check_feasible(
+    workload: Workload,
+    *,
+    region: str | None = None,
+    local: bool = False,
+    bases: Bases = NO_BASES,
+) -> None:
     """Raises InfeasibleError with every refusal, on SageMaker in that region or on this machine."""
-    found = findings(workload, today=NO_DAY, region=region, local=local)
+    found = findings(workload, today=NO_DAY, region=region, local=local, bases=bases)
     refused = [each.sentence for each in found if each.refused]
     if refused:
         raise InfeasibleError("\n".join(refused))
 
 
 def findings(
-    workload: Workload, *, today: datetime.date, region: str | None = None, local: bool = False
+    workload: Workload,
+    *,
+    today: datetime.date,
+    region: str | None = None,
+    local: bool = False,
+    bases: Bases = NO_BASES,
 ) -> tuple[ArmFinding, ...]:
     """What the catalog has to say about each arm, on SageMaker in that region or on this machine.
 
@@ -71,14 +92,21 @@ def findings(
     refused there is told: instances and regions are not asked for.
     """
     return tuple(
-        ArmFinding(arm=name, finding=finding)
+        ArmFinding(arm=name, key=_key(finding, arm), finding=finding)
         for name, arm in workload.arms.items()
         for finding in (
-            *check(asked_of(workload, arm, region=region, local=local), today),
+            *check(asked_of(workload, arm, region=region, local=local, bases=bases), today),
             *_of_the_program(workload, arm),
+            *_of_the_base(arm, bases.get(arm.image_folder)),
         )
         if not local or finding.about == "local"
     )
+
+
+def _key(finding: Finding, arm: Arm) -> str:
+    if finding.about == "version" and arm.stack is not None:
+        return f"{arm.compiler.replace('-', '_')}.version"
+    return _KEYS.get(finding.about, "compiler")
 
 
 def _of_the_program(workload: Workload, arm: Arm) -> Iterator[Finding]:
@@ -88,21 +116,43 @@ def _of_the_program(workload: Workload, arm: Arm) -> Iterator[Finding]:
         yield from program_findings(stack, as_it_is=arm.image_folder == AWS_IMAGE)
 
 
+def _of_the_base(arm: Arm, base: BaseImage | str | None) -> Iterator[Finding]:
+    """An arm's stack has to be the one that its image extends."""
+    stack = stack_of(arm)
+    if stack is not None and isinstance(base, BaseImage) and base.name != stack.image.name:
+        yield refusal(
+            "image",
+            f"{arm.image_folder!r} extends {base.name}, and the arm's stack is {stack.label}, "
+            f"which is in {stack.image.name}",
+            "declare the stack that the image has, or another image",
+        )
+
+
 def asked_of(
-    workload: Workload, arm: Arm, *, region: str | None = None, local: bool = False
+    workload: Workload,
+    arm: Arm,
+    *,
+    region: str | None = None,
+    local: bool = False,
+    bases: Bases = NO_BASES,
 ) -> Asked:
     """What an arm asks for, in the catalog's words."""
-    stack = arm.stack
+    stack, base = arm.stack, bases.get(arm.image_folder)
+    image = base if stack is None and isinstance(base, BaseImage) else None
+    framework, version = ("pytorch", None) if image is None else (image.library, image.version)
     return Asked(
         compiler=arm.compiler,
-        framework="pytorch" if stack is None else stack.framework,
-        version=None if stack is None else stack.version,
+        framework=framework if stack is None else stack.framework,
+        version=version if stack is None else stack.version,
         transformers=None if stack is None else stack.transformers,
+        image=image,
         instance_type=arm.instance_type or workload.compute.instance_type,
         instance_count=arm.instance_count,
         region=region,
         precision=arm.precision,
         distribution=None if arm.distribution == "none" else arm.distribution,
+        # Training Compiler's processes are started by the toolkit, or not at all.
+        launches_itself=workload.program is not None and arm.compiler != "training-compiler",
         extends_image=stack is not None and arm.image_folder != AWS_IMAGE,
         profiler=arm.profiler,
         debugger=arm.debugger,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pipelines.catalog.compilers import Stack, compilers
-from pipelines.catalog.images import BaseImage, UnknownImageError
+from pipelines.catalog.images import UnknownImageError
 from pipelines.definition.deployment import Deployment
 from pipelines.workload import Arm, Program
 from pipelines.workload.arm import AWS_IMAGE
@@ -42,32 +42,19 @@ def image_faults(deployment: Deployment, arms: Mapping[str, Arm]) -> list[str]:
     return faults
 
 
-def program_faults(deployment: Deployment, program: Program | None) -> list[str]:
-    """A sentence where a program of one's own has no image there."""
-    if program is None or program.image in deployment.images:
-        return []
+def processing_faults(deployment: Deployment, program: Program | None) -> list[str]:
+    """A sentence for each processing step without an image: what prepares data, a program of one's
+    own or the project's, and the gate."""
+    runs_in = {
+        "Prepare" if program is None else "program.image": program.image if program else "training",
+        "Gate": "gate",
+    }
     return [
-        f"program.image: found {program.image!r}, which is no folder of containers/, allowed: "
-        f"{', '.join(sorted(deployment.images))}"
+        f"{step} runs in the image {image!r}, which is no folder of containers/ with a "
+        f"Dockerfile, allowed: {', '.join(sorted(deployment.images))}"
+        for step, image in runs_in.items()
+        if image not in deployment.images
     ]
-
-
-def base_faults(arms: Mapping[str, Arm], bases: Mapping[str, BaseImage | str]) -> list[str]:
-    """A sentence for each arm whose stack is not the one that its image extends.
-
-    `bases` has what each folder of containers/ extends: an image of the catalog, or the URI of any
-    other, which is taken at its word.
-    """
-    faults = []
-    for name, arm in arms.items():
-        stack, base = stack_of(arm), bases.get(arm.image_folder)
-        if stack is not None and isinstance(base, BaseImage) and base.name != stack.image.name:
-            faults.append(
-                f"arms.{name}.image: {arm.image_folder!r} extends {base.name}, and the arm's "
-                f"stack is {stack.label}, which is in {stack.image.name}; declare the stack that "
-                "the image has, or another image"
-            )
-    return faults
 
 
 def stack_of(arm: Arm) -> Stack | None:

@@ -270,4 +270,8 @@ class Experiment(_Strict):
             raise ValueError(f"arms holds {NO_ARM!r}, which is how a decision says that none won")
         if len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"seeds is {self.seeds}, allowed: distinct seeds")
+        if self.evidence == "printed" and len(self.seeds) < 2:
+            raise ValueError(
+                f"seeds is {self.seeds} and evidence is 'printed', allowed: two seeds or more"
+            )
         return self

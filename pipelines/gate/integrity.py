@@ -256,6 +256,10 @@ def _check_steps(evidence: Evidence, steps: Steps, seed: int) -> Iterator[Reason
             seed=seed,
             step=first,
         )
+    yield from _check_step_times(evidence, steps, seed)
+
+
+def _check_step_times(evidence: Evidence, steps: Steps, seed: int) -> Iterator[Reason]:
     bad_seconds = np.flatnonzero(~are_durations(steps.seconds))
     if len(bad_seconds):
         first = int(bad_seconds[0])
@@ -266,6 +270,7 @@ def _check_steps(evidence: Evidence, steps: Steps, seed: int) -> Iterator[Reason
             seed=seed,
             step=first,
         )
+        return
     told_seconds = 0.0 if evidence.speed is None else evidence.speed.train_seconds
     in_steps = float(steps.seconds.sum())
     if told_seconds < 0.99 * in_steps:

@@ -6,7 +6,6 @@ data were the same, that compiling was repaid. The verdict says so. Pure.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from pipelines.gate.comparison import ArmScores, compare_scores
 from pipelines.gate.compile_time import CompileTimes
 from pipelines.gate.config import Experiment
 from pipelines.gate.decision import decide
+from pipelines.gate.examples_integrity import MOST_VALUE
 from pipelines.gate.multiplicity import holm_confidences
 from pipelines.gate.noninferiority import conclude, noise_floor
 from pipelines.gate.reasons import (
@@ -35,6 +35,8 @@ from pipelines.gate.verdict import BaselineVerdict, CandidateVerdict, Verdict
 
 SPEED = "samples_per_second"
 """The printed metric that is the speed."""
+LEAST_SPEED = 1e-9
+"""Samples per second: less is no measurement, and overflows ratios."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,8 @@ def _problems(
                 sentence = f"Seed {seed}: the job did not print {name}, which the gate judges."
                 found.append(failure(Code.METRIC_MISSING, sentence, seed=seed, metric=name))
         for name, value in told.metrics.items():
-            if not math.isfinite(value) or (name == SPEED and value <= 0.0):
+            # False for NaN too.
+            if not (LEAST_SPEED if name == SPEED else -MOST_VALUE) <= value <= MOST_VALUE:
                 sentence = f"Seed {seed}: the job printed {name} as {value}."
                 found.append(failure(Code.METRIC_NOT_FINITE, sentence, seed=seed, metric=name))
     return tuple(found)

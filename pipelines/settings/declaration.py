@@ -4,18 +4,60 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
+
+_RESERVED = ("aws:", "compilegate:", "alias/aws/")
+
+
+def _of_ones_own(name: str) -> str:
+    for prefix in _RESERVED:
+        if name.lower().startswith(prefix):
+            raise ValueError(f"found {name!r}, allowed: one that does not begin with {prefix}")
+    return name
+
 
 Project = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*$", max_length=20)]
 """Without a hyphen, so that no project's name and workload read like another project's."""
-Account = Annotated[str, StringConstraints(pattern=r"^\d{12}$")]
-Region = Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")]
+Account = Annotated[str, StringConstraints(pattern=r"^[0-9]{12}$")]
+Region = Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")]
 Days = Annotated[int, Field(ge=1, le=3650)]
 SubnetId = Annotated[str, StringConstraints(pattern=r"^subnet-[0-9a-f]+$")]
 SecurityGroupId = Annotated[str, StringConstraints(pattern=r"^sg-[0-9a-f]+$")]
+KeyArn = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/(mrk-)?[0-9a-f-]{32,36}$"
+    ),
+]
 Email = Annotated[str, StringConstraints(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$")]
-Repository = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$")]
+Repository = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$|^[A-Za-z0-9._-]+@[0-9]+/[A-Za-z0-9._-]+@[0-9]+$"
+    ),
+]
+ProviderArn = Annotated[
+    str, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::[0-9]{12}:oidc-provider/.+$")
+]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=250)]
+Environment = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]+$", max_length=250)]
+"""What stands for itself in the subject of a token."""
+TagKey = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9_.:/=+@ -]{1,128}$"), AfterValidator(_of_ones_own)
+]
+TagValue = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:/=+@ -]{0,250}$")]
+KeyAlias = Annotated[
+    str,
+    StringConstraints(pattern=r"^alias/[A-Za-z0-9/_-]{1,250}$"),
+    AfterValidator(_of_ones_own),
+]
 LogDays = Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 3653]
 """What CloudWatch Logs can keep a log group for."""
 
@@ -59,12 +101,11 @@ class GitHub(_Table):
     """The repository whose workflows may deploy and submit, by OpenID Connect and without keys."""
 
     repository: Repository
-    environment: Text = "production"
+    """As GitHub writes it into its tokens: `owner/name`, or with the numbers of both,
+    `owner@123456/name@456789`, for repositories made or renamed since July 2026."""
+    environment: Environment = "production"
     """The deployment environment whose jobs may assume the deploying role."""
-    provider_arn: (
-        Annotated[str, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::\d{12}:oidc-provider/.+$")]
-        | None
-    ) = None
+    provider_arn: ProviderArn | None = None
     """GitHub's identity provider, where the account has it already: an account can have one."""
     session_hours: int = Field(default=1, ge=1, le=12)
     """The longest that a job may be the deploying role, and so follow an execution."""
@@ -85,6 +126,8 @@ class Storage(_Table):
 
     retain: bool = True
     """Keep bucket, key, images and registered models when the stacks are destroyed."""
+    key_arn: KeyArn | None = None
+    """A key that is there already, as one that was kept may be, in place of a new one."""
     noncurrent_days: Days = 30
     """How long an overwritten or deleted object can still be brought back."""
     execution_days: Days = 365
@@ -103,11 +146,9 @@ class NameOverrides(_Table):
     """Names in place of the ones that are made from the project's."""
 
     bucket: (
-        Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")] | None
+        Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$")] | None
     ) = None
-    key_alias: (
-        Annotated[str, StringConstraints(pattern=r"^alias/[A-Za-z0-9/_-]{1,250}$")] | None
-    ) = None
+    key_alias: KeyAlias | None = None
     repository_prefix: (
         Annotated[
             str, StringConstraints(pattern=r"^[a-z0-9]+(?:[._/-][a-z0-9]+)*$", max_length=200)
@@ -138,5 +179,5 @@ class Settings(_Table):
     storage: Storage = Storage()
     scheduling: Scheduling = Scheduling()
     names: NameOverrides = NameOverrides()
-    tags: dict[str, Text] = {}
+    tags: dict[TagKey, TagValue] = Field(default={}, max_length=40)
     """Put on every resource, beside the project's own."""

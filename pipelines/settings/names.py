@@ -51,6 +51,10 @@ class Names:
         """The CodeBuild project that builds an image folder."""
         return f"{self.settings.project}-{image}"
 
+    def function(self, workload: str, kind: str) -> str:
+        """A Lambda function of a workload: its `notifier` or `starter`."""
+        return f"{self.pipeline(workload)}-{kind}"
+
     @property
     def schedule_group(self) -> str:
         return self.settings.names.schedule_group or self.settings.project

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from pipelines.catalog.images import BaseImage, UnknownImageError
 from pipelines.staging.image_file import FILE, CatalogBase, ImageFolderError, read_image_file
 
 TAG_LENGTH = 16
+NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,20 +50,28 @@ def image_folders(
     """The folders with a Dockerfile, by name.
 
     `bases` names another base by folder, as `[images] base` of the settings does.
-    Raises ImageFolderError when an image.toml is missing or wrong.
+    Raises ImageFolderError when an image.toml is missing or wrong, or a name cannot be an image's.
     """
     named = dict(bases or {})
-    found = {
-        folder.name: _image_folder(folder, named.pop(folder.name, None))
-        for folder in sorted(containers.iterdir())
-        if (folder / "Dockerfile").is_file()
-    }
+    folders = [folder for folder in sorted(containers.iterdir()) if _has_image(folder)]
+    found = {folder.name: _image_folder(folder, named.pop(folder.name, None)) for folder in folders}
     if named:
         raise ImageFolderError(
             f"infra/settings.toml: images.base names {min(named)!r}, and {containers} has no such "
             f"folder with a Dockerfile; it has {', '.join(found) or 'none'}"
         )
     return found
+
+
+def _has_image(folder: Path) -> bool:
+    if not (folder / "Dockerfile").is_file():
+        return False
+    if NAME.fullmatch(folder.name) is None:
+        raise ImageFolderError(
+            f"{folder}: found an image folder {folder.name!r}, allowed: lower-case letters, digits "
+            "and single hyphens, which name a repository too"
+        )
+    return True
 
 
 def image_tags(containers: Path, bases: Mapping[str, str] | None = None) -> dict[str, str]:

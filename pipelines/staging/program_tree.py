@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 
 from pipelines.staging.own_code import OwnCodeError, files_below
-from pipelines.staging.source_tree import SourceTree, evidence_files
+from pipelines.staging.source_tree import SourceTree, files_beside_a_program
 from pipelines.workload import Kind, OwnProgram, Program, Succession
 
 MOST_BYTES = 20_000_000
@@ -38,7 +38,7 @@ def program_tree(kind: OwnProgram | Succession, folder: Path) -> SourceTree:
                 f"{key}: {root} has no file {script!r}, allowed: one of its Python files"
             )
     _check_nothing_hides(program, files)
-    return SourceTree(files | evidence_files())
+    return SourceTree(files | files_beside_a_program())
 
 
 def _scripts(kind: Kind) -> list[tuple[str, str]]:

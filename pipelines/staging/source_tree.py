@@ -68,8 +68,9 @@ def training_tree() -> SourceTree:
     return SourceTree(_files(["training"]))
 
 
-def evidence_files() -> dict[str, bytes]:
-    """What goes beside a program of one's own, so that it may `import training.evidence`."""
+def files_beside_a_program() -> dict[str, bytes]:
+    """What goes beside a program of one's own: `training.evidence`, which it may import, and what
+    starts it on several GPUs in Training Compiler's old images."""
     return _files(
         [
             "training/__init__.py",

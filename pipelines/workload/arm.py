@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, StringConstraints, field_validator, model_validator
 
+from pipelines.catalog.compilers import compilers
 from pipelines.workload.compilers import Neuron, TrainingCompiler
 from pipelines.workload.distribution import DistributionKeys
 from pipelines.workload.parameters import LONGEST_JOB_SECONDS, InstanceType
@@ -31,7 +32,6 @@ AWS_IMAGE = "aws"
 UNSETTLED = 0
 """A batch size or a learning rate that is not given, until the workload is read as a whole."""
 
-TORCHRUN_COMPILERS = ("eager", "inductor")
 TRACING_COMPILERS = ("xla", "training-compiler", "neuron")
 
 
@@ -119,6 +119,17 @@ class Arm(TorchCompileKeys, DistributionKeys):
             )
         return value
 
+    @model_validator(mode="after")
+    def _something_starts_the_processes(self) -> Self:
+        known = compilers()[self.compiler].distributions
+        if self.distribution not in ("none", *known):
+            raise ValueError(
+                f"distribution is {self.distribution!r} with compiler {self.compiler!r}, allowed: "
+                f"{' or '.join(map(repr, known or ('none',)))}"
+            )
+        self.check_processes()
+        return self
+
     @model_validator(mode="before")
     @classmethod
     def _one_type_of_instance(cls, raw: Any) -> Any:
@@ -179,15 +190,5 @@ class Arm(TorchCompileKeys, DistributionKeys):
             raise ValueError(
                 f"step_graphs is {self.step_graphs} with compiler {self.compiler!r}, allowed: only "
                 f"with {', '.join(TRACING_COMPILERS)}"
-            )
-        if self.distribution == "torchrun" and self.compiler not in TORCHRUN_COMPILERS:
-            raise ValueError(
-                f"distribution is 'torchrun' with compiler {self.compiler!r}, allowed: only with "
-                f"{' and '.join(TORCHRUN_COMPILERS)}"
-            )
-        if self.distribution == "torchrun" and self.spot:
-            raise ValueError(
-                "spot is true with distribution 'torchrun', allowed: one of them, since a "
-                "checkpoint holds the state of one process"
             )
         return self

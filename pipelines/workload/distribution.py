@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from pipelines.workload.table import Table
 
@@ -19,15 +19,15 @@ class DistributionKeys(Table):
     The others, of Training Compiler, start one for each accelerator."""
     instance_count: int = Field(default=1, ge=1, le=100)
     processes: int = Field(default=1, ge=1, le=64)
-    """On each instance; by default one, or with Training Compiler's one for each accelerator."""
+    """On each instance; by default one, and with Training Compiler's one for each accelerator."""
 
     @property
     def world_size(self) -> int:
         """Processes that train together: each takes a batch of its own in every step."""
         return self.instance_count * self.processes
 
-    @model_validator(mode="after")
-    def _processes_have_a_launcher(self) -> Self:
+    def check_processes(self) -> None:
+        """Raises ValueError where the processes have no launcher, or the launcher no processes."""
         if self.instance_count > 1 and self.distribution == "none":
             raise ValueError(
                 f"instance_count is {self.instance_count} and distribution is 'none', allowed: "
@@ -43,4 +43,3 @@ class DistributionKeys(Table):
                 "distribution is 'torchrun' for one process, allowed: processes or instance_count "
                 "above 1, or no distribution"
             )
-        return self

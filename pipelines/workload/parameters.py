@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field, StringConstraints, TypeAdapter, ValidationError
 
 DATA = "Data"
 APPROVAL = "ModelApprovalStatus"
@@ -17,7 +17,23 @@ LONGEST_JOB_SECONDS = 2_419_200
 """28 days, the service's limit."""
 
 Approval = Literal["PendingManualApproval", "Approved", "Rejected"]
-InstanceType = Annotated[str, StringConstraints(pattern=r"^ml\.[a-z0-9-]+\.[a-z0-9-]+$")]
+
+
+def _no_local_mode(value: Any) -> Any:
+    if value in ("local", "local_gpu"):
+        raise ValueError(
+            f"found {value!r}, allowed: an instance type of SageMaker, as in 'ml.g5.xlarge'; "
+            "`compilegate run` trains on this machine whatever type is declared, and refuses "
+            "Training Compiler and Neuron there, which are in AWS's images only"
+        )
+    return value
+
+
+InstanceType = Annotated[
+    str,
+    BeforeValidator(_no_local_mode),
+    StringConstraints(pattern=r"^ml\.[a-z0-9-]+\.[a-z0-9-]+$"),
+]
 RuntimeSeconds = Annotated[int, Field(ge=60, le=LONGEST_JOB_SECONDS)]
 DataUri = Annotated[str, StringConstraints(pattern=r"^s3://[a-z0-9][a-z0-9.-]+/\S+$")]
 

@@ -25,13 +25,15 @@ def settled_arms(
     none; `model_id` is None for a model of no name.
     Raises ValueError, in the words of a workload file, where nothing follows from the rest.
     """
-    if not built_in:
-        for name, arm in arms.items():
+    for name, arm in arms.items():
+        if built_in:
+            _check_spot(name, arm)
+        else:
             _check_own_program(name, arm)
     batched = {
         name: _with_batch_size(
             name,
-            _with_processes(arm, arm.instance_type or instance_type),
+            _with_processes(name, arm, arm.instance_type or instance_type),
             model_id=model_id,
             instance_type=arm.instance_type or instance_type,
             sequence_length=sequence_length,
@@ -50,12 +52,26 @@ def _check_own_program(name: str, arm: Arm) -> None:
         )
 
 
-def _with_processes(arm: Arm, instance_type: str) -> Arm:
+def _check_spot(name: str, arm: Arm) -> None:
+    if arm.spot and arm.distribution != "none":
+        raise ValueError(
+            f"arms.{name}.spot is true with distribution {arm.distribution!r}, allowed: one of "
+            "them, since a checkpoint holds the state of one process"
+        )
+
+
+def _with_processes(name: str, arm: Arm, instance_type: str) -> Arm:
     """Of what starts one for each accelerator: as many as the instance has, if it is known."""
-    if arm.distribution in ("none", "torchrun") or "processes" in arm.model_fields_set:
-        return arm
     instance = instance_of(instance_type)
-    return arm if instance is None else arm.with_processes(instance.accelerators)
+    if arm.distribution in ("none", "torchrun") or instance is None:
+        return arm
+    if "processes" in arm.model_fields_set and arm.processes != instance.accelerators:
+        raise ValueError(
+            f"arms.{name}.processes is {arm.processes} with distribution {arm.distribution!r}, "
+            f"which starts one for each of the {instance.accelerators} accelerators of "
+            f"{instance_type}, allowed: {instance.accelerators}, or to leave it out"
+        )
+    return arm.with_processes(instance.accelerators)
 
 
 def _with_batch_size(

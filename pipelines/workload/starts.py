@@ -55,8 +55,8 @@ class NewData(Table):
 
     prefix: Annotated[
         str,
-        StringConstraints(pattern=r"^[A-Za-z0-9!_.*'()-][A-Za-z0-9!_.*'()/-]*$", max_length=500),
+        StringConstraints(pattern=r"^[A-Za-z0-9!_.'()-][A-Za-z0-9!_.'()/-]*$", max_length=500),
         AfterValidator(_prefix_of_others),
     ]
-    """Of the keys that count as new data."""
+    """Of the keys that count as new data. Without `*`, which a policy would read as anything."""
     enabled: bool = False

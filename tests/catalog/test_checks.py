@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import typing
 
 import pytest
 from hypothesis import given
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 
 from pipelines.catalog import Asked, Finding, check
 from pipelines.catalog.compilers import Compiler, Stack, compilers
-from pipelines.catalog.images import base_images
+from pipelines.catalog.images import base_images, find_image
 from pipelines.catalog.instances import instance_class, instances, processor_of
+from pipelines.workload.distribution import Distribution
 
 TODAY = datetime.date(2026, 11, 20)
 TRAINING_COMPILER = compilers()["training-compiler"]
@@ -66,7 +68,8 @@ def test_each_stack_is_allowed_where_aws_has_its_image_and_refused_elsewhere(sta
     everywhere = {region for image in base_images() for region in image.hosts}
     for region in everywhere:
         found = refusals(on("ml.g4dn.xlarge", stack, region=region))
-        assert (found == []) == (region in stack.image.hosts)
+        in_china = region.startswith("cn-")  # which has TensorFlow's images, and no compiler
+        assert (found == []) == (region in stack.image.hosts and not in_china)
         assert [finding.about for finding in found] in ([], ["region"])
 
 
@@ -172,7 +175,12 @@ def test_each_stack_knows_one_distribution_at_most(
             'whose images have an older one, or "inductor"',
         ),
         (
-            {"compiler": "inductor", "version": "2.13", "instance_type": "ml.p3.2xlarge"},
+            {
+                "compiler": "inductor",
+                "version": "2.13",
+                "image": find_image("pytorch", "2.13"),
+                "instance_type": "ml.p3.2xlarge",
+            },
             "AWS's image of PyTorch 2.13 has no kernels for the V100 of ml.p3.2xlarge, "
             "Volta (compute capability 7.0); "
             "take a newer instance such as ml.g5.xlarge, or PyTorch 2.9 or older",
@@ -258,13 +266,49 @@ def test_several_instances_with_efa_are_not_warned_of() -> None:
 
 
 def test_an_old_image_of_pytorch_is_warned_of_from_the_day_its_patches_end() -> None:
-    asked = Asked(compiler="inductor", version="2.13", instance_type="ml.g5.xlarge")
+    image = find_image("pytorch", "2.13")
+    asked = Asked(compiler="inductor", version="2.13", image=image, instance_type="ml.g5.xlarge")
     assert check(asked, datetime.date(2027, 7, 20)) == ()
     (finding,) = check(asked, datetime.date(2027, 7, 21))
     assert finding.sentence == (
         "AWS patches the image pytorch:2.13-cu133-amzn2023-sagemaker no more since 2027-07-20; "
         "take the image of a newer version"
     )
+
+
+def test_an_image_of_training_compiler_is_warned_of_whatever_trains_in_it() -> None:
+    image = find_image("pytorch-training-compiler", "1.13.1")
+    asked = Asked(compiler="eager", version="1.13.1", image=image, instance_type="ml.p3.2xlarge")
+    (finding,) = check(asked, TODAY)
+    assert (finding.severity, finding.about) == ("warning", "image")
+    assert finding.reason.endswith("and no newer one will come for SageMaker Training Compiler")
+
+
+def test_an_image_for_trainium_is_refused_on_a_gpu() -> None:
+    image = find_image("pytorch-neuronx", "2.9.0", processor="neuron")
+    asked = Asked(compiler="eager", version="2.9.0", image=image, instance_type="ml.g5.xlarge")
+    assert [finding.sentence for finding in refusals(asked)] == [
+        f"AWS's image {image.name} is for Trainium, and ml.g5.xlarge has none; take another image"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [({}, ["distribution"]), ({"distribution": "torchrun"}, []), ({"launches_itself": True}, [])],
+    ids=str,
+)
+def test_idle_gpus_are_told_of_where_the_request_decides_how_many_work(
+    changes: dict[str, object], told: list[str]
+) -> None:
+    asked = Asked(compiler="inductor", instance_type="ml.g5.12xlarge")
+    found = check(dataclasses.replace(asked, **changes), TODAY)  # type: ignore[arg-type]
+    assert [finding.about for finding in found] == told
+
+
+def test_no_distribution_is_advised_that_a_workload_cannot_name() -> None:
+    """What is listed for a compiler is what its arms may declare."""
+    named = {name for compiler in compilers().values() for name in compiler.distributions}
+    assert named == set(typing.get_args(Distribution)) - {"none"}
 
 
 @pytest.mark.parametrize("instance_type", ["ml.g4dn.xlarge", "ml.p3.2xlarge"])
@@ -298,6 +342,7 @@ ANYTHING = st.builds(
     compiler=st.sampled_from([*compilers(), "tvm"]),
     framework=st.sampled_from(["pytorch", "tensorflow", "xgboost", "jax"]),
     version=st.sampled_from([None, "1.13.1", "2.13", "2.11.0", "2.9.0", "2", "", "x.y"]),
+    image=st.sampled_from([None, *base_images()]),
     transformers=st.sampled_from([None, "4.21.1"]),
     instance_type=st.sampled_from(ANY_INSTANCE),
     instance_count=st.integers(1, 4),

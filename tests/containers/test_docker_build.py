@@ -23,7 +23,9 @@ TORCH = {
     "neuron": "2.9.0+standin",
     "training": "2.13.0+standin",
     "training-compiler": "1.13.1+standin",
+    "xgboost": "2.13.0+standin",
 }
+"""Of the base of each image for training. Every image is here, or is the gate's."""
 
 pytestmark = pytest.mark.slow
 
@@ -94,6 +96,10 @@ def test_the_gate_s_image_runs_the_gate_and_has_no_torch(
     packages = run(docker, image, "python", "-m", "pip", "list")
     assert "scipy" in packages
     assert "torch" not in packages
+
+
+def test_every_image_is_built_here() -> None:
+    assert {*TORCH, "gate"} == {path.parent.name for path in CONTAINERS.glob("*/Dockerfile")}
 
 
 @pytest.mark.parametrize("folder", TORCH)

@@ -139,6 +139,12 @@ def test_an_image_is_another_one_when_its_base_is(tmp_path: Path) -> None:
     assert re.fullmatch(r"[0-9a-f]{16}", before["gate"])
 
 
+def test_a_folder_that_names_no_repository_is_refused(tmp_path: Path) -> None:
+    shutil.copytree(CONTAINERS / "gate", tmp_path / "My_Gate")
+    with pytest.raises(ImageFolderError, match=r"found an image folder 'My_Gate', allowed: lower"):
+        image_folders(tmp_path)
+
+
 def test_a_folder_without_a_dockerfile_is_an_environment_and_no_image(tmp_path: Path) -> None:
     (tmp_path_of(tmp_path, "xla") / "requirements.txt").write_text("torch\n")
     assert image_folders(tmp_path) == {}

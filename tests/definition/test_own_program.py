@@ -147,8 +147,15 @@ def test_a_new_model_that_is_not_as_good_ends_the_execution_without_a_registrati
 
 
 def test_an_image_that_is_not_there_is_refused_by_name() -> None:
-    with pytest.raises(RequestError, match=r"program\.image: found 'boost', which is no folder"):
-        compile_definition(declared("trees", image="boost"), DEPLOYMENT, SOURCES)
+    without_gate = local_deployment({"training": "1111", "xgboost": "3333"})
+    with pytest.raises(RequestError) as refused:
+        compile_definition(declared("trees", image="boost"), without_gate, SOURCES)
+    assert str(refused.value).splitlines() == [
+        "program.image runs in the image 'boost', which is no folder of containers/ with a "
+        "Dockerfile, allowed: training, xgboost",
+        "Gate runs in the image 'gate', which is no folder of containers/ with a Dockerfile, "
+        "allowed: training, xgboost",
+    ]
 
 
 def test_in_isolation_the_service_brings_the_program_too() -> None:

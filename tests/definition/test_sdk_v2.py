@@ -26,9 +26,9 @@ from pipelines.catalog import Asked, check
 from pipelines.definition.compilation import compile_definition
 from pipelines.definition.deployment import Sources, local_deployment
 from pipelines.workload import Arm, read_workload
+from tests.environments import BuildError, folder, make, pip_install
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 SDK = "sagemaker==2.257.7"
 ANSWERS = json.loads((HERE / "sdk_v2" / "answers.json").read_text(encoding="utf-8"))
 DIFFERENCES = tomllib.loads((HERE / "sdk_v2" / "differences.toml").read_text(encoding="utf-8"))[
@@ -264,21 +264,9 @@ def test_the_sdk_still_answers_what_is_kept(tmp_path: Path) -> None:
 
 def sdk_v2() -> Path:
     """The interpreter of an environment with the SDK: made once, about half a minute, 211 MB."""
-    base = os.environ.get("COMPILEGATE_TEST_ENVIRONMENTS")
-    folder = Path(base) if base else ROOT / ".cache" / "test-environments"
-    environment = folder / SDK.replace("==", "-")
-    interpreter = environment / "bin" / "python"
-    complete = environment / "complete"
-    if not complete.exists():
-        shutil.rmtree(environment, ignore_errors=True)  # an earlier build was broken off
-        subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
-        options = ["--quiet", "--disable-pip-version-check", "--no-input"]
-        installed = subprocess.run(
-            [str(interpreter), "-m", "pip", "install", *options, SDK],
-            capture_output=True,
-            text=True,
-            check=False,
+    try:
+        return make(
+            folder(SDK.replace("==", "-")), sys.executable, lambda place: pip_install(place, [SDK])
         )
-        assert installed.returncode == 0, installed.stderr[-2000:]
-        complete.touch()
-    return interpreter
+    except BuildError as error:
+        pytest.fail(str(error), pytrace=False)

@@ -302,3 +302,9 @@ def test_what_more_seeds_for_the_speed_cost_is_part_of_the_verdict(new_execution
     cost = verdict.cost.candidates[0]
     assert cost.more_seeds.seeds == candidate.speed.seeds_needed - 3
     assert cost.more_examples is None
+
+
+def test_bounds_of_jobs_that_have_nothing_in_common_are_numbers_all_the_same():
+    interval, _ = speedup_interval(BASELINE, arm_speed([100.0, 1e9]), 0.9999)
+    assert interval.lower == 0.0
+    assert math.isfinite(interval.upper)

@@ -10,7 +10,7 @@ import pytest
 from pipelines.gate.integrity import TruncatedEvidenceError, UndeclaredEvidenceError
 from pipelines.gate.reasons import Code, Outcome
 from pipelines.gate.rows import take_rows
-from training.evidence import EvidenceError, EvidenceRecord
+from training.evidence import CheckpointRecord, EvidenceError, EvidenceRecord, Resumption
 
 ABOUT_ARMS = {
     "baseline",
@@ -83,6 +83,12 @@ def copied_under_another_name(execution, replicate):
 def undeclared(execution, replicate):
     """Another seed of the arm, that was trained and is not declared."""
     execution.records[replicate[0], 99] = UndeclaredEvidenceError("fast--99 is there")
+
+
+def lost_for_ever(execution, replicate):
+    resumed = (Resumption(3, 5, 1e300),)
+    checkpoints = CheckpointRecord(written=1, seconds=0.1, ignored=None, resumed=resumed)
+    execution.change_evidence(*replicate, checkpoints=checkpoints)
 
 
 def shorter_than_its_steps(execution, replicate):
@@ -208,6 +214,7 @@ DAMAGE = [
     (Code.MODEL_DUPLICATED, duplicated_model),
     (Code.EVIDENCE_IMPLAUSIBLE, implausible),
     (Code.EVIDENCE_IMPLAUSIBLE, shorter_than_its_steps),
+    (Code.EVIDENCE_IMPLAUSIBLE, lost_for_ever),
     (Code.ARM_FAILED, failed),
     (Code.DIGEST_MISSING, lambda e, r: change_digest(e, r, model=None)),
     (Code.DIGEST_MISSING, lambda e, r: change_digest(e, r, steps=None)),

@@ -90,6 +90,14 @@ def test_without_a_printed_speed_nothing_is_faster():
             lambda found: found.update({("fast", 2): Printed("fast-2", {"bleu": np.nan})}),
             Code.METRIC_NOT_FINITE,
         ),
+        (
+            lambda found: found.update({("fast", 2): Printed("fast-2", {"bleu": -1e300})}),
+            Code.METRIC_NOT_FINITE,
+        ),
+        (
+            lambda found: found["fast", 2].metrics.update({"samples_per_second": 1e-300}),
+            Code.METRIC_NOT_FINITE,
+        ),
     ],
 )
 def test_what_cannot_be_trusted_fails(change, code):
@@ -98,6 +106,11 @@ def test_what_cannot_be_trusted_fails(change, code):
     verdict = judge_printed(experiment(), found)
     assert verdict.decision.arm == "baseline"
     assert code in codes(verdict)
+
+
+def test_one_seed_of_printed_metrics_is_refused():
+    with pytest.raises(ValueError, match="evidence is 'printed', allowed: two seeds or more"):
+        Experiment.model_validate({**experiment().model_dump(), "seeds": [1]})
 
 
 def test_an_unsound_baseline_releases_nothing():

@@ -45,10 +45,13 @@ def test_with_one_seed_nothing_is_said_of_a_scalar(new_execution, after):
     reason = next(item for item in candidate.reasons if item.numbers.get("metric") == "bleu")
     assert reason.code is Code.QUALITY_SINGLE_SEED
     assert "reported without examples" in reason.sentence
+    assert "with unknown bounds" in reason.sentence
 
 
-def test_differences_without_any_spread_prove_nothing(new_execution):
-    candidate = judged(new_execution, [27.0, 27.0, 27.0], [27.0, 27.0, 27.0])
+@pytest.mark.parametrize("after", [[27.1, 27.3, 27.6], [27.2, 27.4, 27.7]])
+def test_differences_without_any_spread_prove_nothing(new_execution, after):
+    """Nor do those of which only the rounding of the last bit differs: 27.2 - 27.1 is not 0.1."""
+    candidate = judged(new_execution, [27.1, 27.3, 27.6], after)
     assert candidate.metrics[0].outcome is Outcome.INCONCLUSIVE
     assert Code.QUALITY_NO_SPREAD in {reason.code for reason in candidate.reasons}
 
@@ -66,3 +69,10 @@ def test_a_relative_margin_is_a_fraction_of_the_size_of_a_negative_baseline(new_
     candidate = judged(new_execution, [-2.00, -2.02, -1.99], [-2.05, -2.06, -2.05], {"bleu": guard})
     assert candidate.metrics[0].margin == pytest.approx(0.2003, abs=1e-4)
     assert candidate.metrics[0].outcome is Outcome.PASS
+
+
+def test_a_margin_relative_to_a_baseline_of_zero_asks_for_an_absolute_one(new_execution):
+    guard = {"direction": "higher", "margin": 0.1, "relative": True, "reported": True}
+    candidate = judged(new_execution, [0.0, 0.0], [0.2, 0.3], {"bleu": guard})
+    assert candidate.metrics[0].outcome is Outcome.INCONCLUSIVE
+    assert "declare an absolute margin" in candidate.reasons[0].sentence

@@ -54,12 +54,17 @@ def a_role_has_no_policy_of_anybody_elses(resource: Resource) -> Iterator[str]:
             yield f"managed policy {managed}: what it allows is not written here"
 
 
+SAYS_NOT_FOR_WHOM = {"lambda.amazonaws.com"}
+"""Services that take roles of the asking account only, and document no condition about it: with one
+they could not become the role."""
+
+
 def a_service_acts_for_this_account_only(resource: Resource) -> Iterator[str]:
     """Against the confused deputy: the service may be asked by any account."""
     if resource.type != "AWS::IAM::Role":
         return
     for statement in resource.properties["AssumeRolePolicyDocument"]["Statement"]:
-        if "Service" in statement["Principal"]:
+        if statement["Principal"].get("Service", "lambda.amazonaws.com") not in SAYS_NOT_FOR_WHOM:
             equal = statement.get("Condition", {}).get("StringEquals", {})
             if "aws:SourceAccount" not in equal:
                 yield f"{statement['Principal']['Service']} is trusted for any account"
@@ -84,6 +89,38 @@ def a_log_group_is_encrypted_and_forgets(resource: Resource) -> Iterator[str]:
                 yield f"it has no {needed}"
 
 
+def nothing_with_a_given_name_is_replaced_by_an_edit(resource: Resource) -> Iterator[str]:
+    """CloudFormation makes the new one first, under a name that is taken: the deployment fails."""
+    allowed = NEVER_EDITED.get(resource.type)
+    if allowed is not None:
+        for key in sorted(resource.properties.keys() & _only_when_made(resource.type) - allowed):
+            yield f"{key} can be set only when it is made"
+
+
+NEVER_EDITED = {
+    "AWS::CloudWatch::Alarm": {"AlarmName"},
+    "AWS::CodeBuild::Project": {"Name"},
+    "AWS::ECR::Repository": {"RepositoryName", "EncryptionConfiguration"},
+    "AWS::Lambda::Function": {"FunctionName"},
+    "AWS::Logs::LogGroup": {"LogGroupName"},
+    "AWS::S3::Bucket": {"BucketName"},
+    "AWS::SNS::Topic": {"TopicName"},
+    "AWS::SageMaker::ModelPackageGroup": {"ModelPackageGroupName"},
+    "AWS::SageMaker::Pipeline": {"PipelineName"},
+    "AWS::Scheduler::Schedule": {"Name"},
+    "AWS::Scheduler::ScheduleGroup": {"Name"},
+}
+"""Resources that have names of the project's, and what is said of them once."""
+
+
+def _only_when_made(type: str) -> set[str]:
+    """Properties that CloudFormation can give a resource and never change."""
+    from cfnlint.schema import PROVIDER_SCHEMA_MANAGER  # noqa: PLC0415  takes a second to import
+
+    schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", type).schema
+    return {path.split("/")[2] for path in schema.get("createOnlyProperties", ())}
+
+
 def nothing_is_made_by_a_custom_resource(resource: Resource) -> Iterator[str]:
     if resource.type.startswith("Custom::") or resource.type.endswith("::CustomResource"):
         yield f"{resource.type}: a function would have to be kept for it"
@@ -99,4 +136,5 @@ RULES: tuple[Callable[[Resource], Iterator[str]], ...] = (
     a_service_acts_for_this_account_only,
     a_web_identity_is_of_certain_jobs,
     nothing_is_made_by_a_custom_resource,
+    nothing_with_a_given_name_is_replaced_by_an_edit,
 )

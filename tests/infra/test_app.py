@@ -69,6 +69,27 @@ def test_two_workloads_cannot_share_a_model_package_group(tmp_path: Path) -> Non
     assert "registry.group: found 'topics', which other has too" in run.stderr
 
 
+@pytest.mark.slow
+def test_names_that_a_service_would_refuse_are_told_before_anything_is_made(tmp_path: Path) -> None:
+    folder = checkout(tmp_path, 'project = "ourteamscompilegates"\nregion = "us-east-1"')
+    topics = folder / "workloads" / "topics.toml"
+    name = "topics-of-every-newspaper-of-the-world"
+    group = "g" * 50
+    topics.write_text(
+        topics.read_text().replace('name = "topics"', f'name = "{name}"')
+        + f'\n[registry]\ngroup = "{group}"\n'
+    )
+    topics.rename(topics.with_name(f"{name}.toml"))
+    run = synth(folder)
+    assert run.returncode == 2
+    assert [line.partition(": ")[2] for line in run.stderr.splitlines()] == [
+        f"name: its function ourteamscompilegates-{name}-notifier has a name of 68 characters, "
+        "allowed: 64, with the project's name",
+        f"registry.group: its group ourteamscompilegates-{group} has a name of 71 characters, "
+        "allowed: 63, with the project's name",
+    ]
+
+
 def test_the_cdk_cli_runs_the_app_of_this_checkout_and_validates_strictly() -> None:
     configuration = json.loads((REPOSITORY / "cdk.json").read_text())
     assert configuration["app"].endswith("python -m infra.app")

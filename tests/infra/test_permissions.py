@@ -31,6 +31,7 @@ CODEBUILD = f"arn:aws:codebuild:{REGION}:{ACCOUNT}:project"
 IAM = f"arn:aws:iam::{ACCOUNT}:role"
 TOPIC = f"arn:aws:sns:{REGION}:{ACCOUNT}:compilegate-notifications"
 TO_SAGEMAKER = {"iam:PassedToService": "sagemaker.amazonaws.com"}
+FOR_A_SERVICE = {"kms:GrantIsForAWSResource": "true"}
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ ROLES = {
             ("s3:DeleteObject", f"{OURS}/checkpoints/compiled/checkpoints/job/1"),
             ("s3:ListBucket", BUCKET),
             ("kms:GenerateDataKey", KEY),
-            ("kms:CreateGrant", KEY),
+            ("kms:CreateGrant", KEY, FOR_A_SERVICE),
             ("ecr:BatchGetImage", f"{ECR}/compilegate/training"),
             ("logs:PutLogEvents", f"{LOGS}:/aws/sagemaker/TrainingJobs:log-stream:x/algo-1"),
             (
@@ -75,6 +76,7 @@ ROLES = {
             ("s3:DeleteObject", f"{OURS}/training/job/output/model.tar.gz"),
             ("s3:GetObject", "arn:aws:s3:::somebody-elses/key"),
             ("kms:Decrypt", OTHERS_KEY),
+            ("kms:CreateGrant", KEY, {"kms:GrantIsForAWSResource": "false"}),
             ("kms:ScheduleKeyDeletion", KEY),
             ("ecr:BatchGetImage", f"{ECR}/compilegate/gate"),
             ("ecr:PutImage", f"{ECR}/compilegate/training"),
@@ -114,6 +116,7 @@ ROLES = {
             ("sagemaker:AddTags", f"{SAGEMAKER}:processing-job/pipelines-x"),
             ("sagemaker:CreateModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
             ("s3:GetObject", f"{OURS}/executions/abc/verdict/verdict.json"),
+            ("ecr:BatchGetImage", f"{ECR}/compilegate/training"),
             ("iam:PassRole", f"{IAM}/TRAINING", TO_SAGEMAKER),
             ("iam:PassRole", f"{IAM}/PROCESSING", TO_SAGEMAKER),
         ],
@@ -128,12 +131,15 @@ ROLES = {
             ("iam:PassRole", f"{IAM}/Admin", TO_SAGEMAKER),
             ("s3:PutObject", f"{OURS}/executions/abc/verdict/verdict.json"),
             ("s3:GetObject", f"{ASSETS}/0123.zip"),
+            ("ecr:PutImage", f"{ECR}/compilegate/training"),
+            ("ecr:BatchGetImage", f"{ECR}/neighbour/training"),
         ],
     ),
     "the build of an image": Role(
         IMAGES,
         "TrainingRole",
         may=[
+            ("s3:GetBucketLocation", ASSETS),
             ("ecr:BatchGetImage", DLC),
             ("ecr:PutImage", f"{ECR}/compilegate/training"),
             ("ecr:DescribeImages", f"{ECR}/compilegate/training"),
@@ -224,8 +230,12 @@ ROLES = {
             ("s3:GetObject", f"{OURS}/executions/abc/verdict/report.html"),
             ("sagemaker:DescribeModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
             ("codebuild:StartBuild", f"{CODEBUILD}/compilegate-training"),
+            ("logs:DescribeLogStreams", f"{LOGS}:/aws/sagemaker/TrainingJobs"),
+            ("logs:DescribeLogStreams", f"{LOGS}:/aws/sagemaker/TrainingJobs:log-stream:"),
+            ("logs:GetLogEvents", f"{LOGS}:/aws/sagemaker/TrainingJobs:log-stream:pipelines-x"),
         ],
         may_not=[
+            ("logs:GetLogEvents", f"{LOGS}:/aws/sagemaker/TrainingJobs:log-stream:somebodys"),
             ("sts:AssumeRole", f"{IAM}/cdk-hnb659fds-cfn-exec-role-{ACCOUNT}-{REGION}"),
             ("sts:AssumeRole", f"{IAM}/Admin"),
             ("sagemaker:StartPipelineExecution", OTHERS_PIPELINE),

@@ -190,6 +190,14 @@ FAULTS = [
         house_rules.nothing_is_made_by_a_custom_resource,
         resource("Custom::S3BucketNotifications"),
     ),
+    (
+        house_rules.nothing_with_a_given_name_is_replaced_by_an_edit,
+        resource(
+            "AWS::SageMaker::ModelPackageGroup",
+            ModelPackageGroupName="topics",
+            ModelPackageGroupDescription="Two arms",
+        ),
+    ),
 ]
 """Resources with one fault each, and the rule that has to catch it."""
 

@@ -38,3 +38,26 @@ def test_a_resource_with_a_wildcard_needs_its_reason() -> None:
 def test_an_action_with_a_wildcard_is_refused_with_or_without_a_reason() -> None:
     with pytest.raises(ValueError, match=r"action s3:Get\*, allowed: actions by their full name"):
         statement(actions=["s3:Get*"], because="It is shorter")
+
+
+@pytest.mark.slow
+def test_a_role_that_would_say_more_than_iam_takes_is_refused_by_name() -> None:
+    from aws_cdk import App, Stack  # noqa: PLC0415
+    from aws_cdk import aws_iam as iam  # noqa: PLC0415
+
+    from infra.access import PolicySizeError, scoped_role  # noqa: PLC0415
+
+    def role(number: int) -> None:
+        keys = [f"arn:aws:s3:::bucket/incoming/of-workload-{index:04}" for index in range(number)]
+        scoped_role(
+            Stack(App(), "Foundation"),
+            "ProcessingRole",
+            trusted=iam.ServicePrincipal("sagemaker.amazonaws.com"),
+            description="Jobs",
+            statements=[statement(resources=keys)],
+        )
+
+    role(200)
+    said = r"^Foundation: the policy of ProcessingRole has 1\d,\d{3} characters, allowed: 10,240; "
+    with pytest.raises(PolicySizeError, match=said):
+        role(250)

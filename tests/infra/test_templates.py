@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,7 @@ def test_what_is_kept_is_what_the_settings_say(assembly: Assembly) -> None:
             for stack, template in assembly.templates.items()
             if stack.startswith(f"{project}-")
             for resource in template["Resources"].values()
-            if resource.get("DeletionPolicy") == "Retain"
+            if resource.get("DeletionPolicy") == "RetainExceptOnCreate"
         }
 
     assert kept("compilegate") == {
@@ -171,6 +172,75 @@ def test_what_is_kept_is_what_the_settings_say(assembly: Assembly) -> None:
         "AWS::SageMaker::ModelPackageGroup",
     }
     assert kept("neighbour") == set()
+
+
+@pytest.mark.slow
+def test_an_image_folder_can_be_removed_again(assembly: Assembly) -> None:
+    """CloudFormation removes no export that another stack imports, and the foundation is deployed
+    before the stacks that would import the export of a removed folder's repository."""
+    exported = [
+        output["Value"]
+        for output in assembly.templates[FOUNDATION]["Outputs"].values()
+        if "Export" in output
+    ]
+    assert len(exported) == 6
+    assert "AWS::ECR::Repository" not in {
+        assembly.templates[FOUNDATION]["Resources"][next(iter(value.values()))[0]]["Type"]
+        for value in exported
+        if "Fn::GetAtt" in value
+    }
+
+
+@pytest.mark.slow
+def test_without_workloads_the_foundation_exports_what_their_stacks_may_still_import(
+    assembly: Assembly,
+) -> None:
+    from dataclasses import replace  # noqa: PLC0415
+
+    from aws_cdk import App, Environment  # noqa: PLC0415
+    from aws_cdk.assertions import Template  # noqa: PLC0415
+
+    from infra.foundation import FoundationStack  # noqa: PLC0415
+    from infra.project import read_project  # noqa: PLC0415
+
+    def exports(outputs: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in outputs.items() if "Export" in value}
+
+    project = replace(read_project(Path(__file__).with_name("project")), workloads=[])
+    environment = Environment(account=ACCOUNT, region=REGION)
+    alone = FoundationStack(App(), FOUNDATION, project=project, env=environment)
+    made = Template.from_stack(alone).to_json()["Outputs"]
+    assert exports(made) == exports(assembly.templates[FOUNDATION]["Outputs"])
+
+
+@pytest.mark.slow
+def test_a_key_that_an_earlier_deployment_kept_is_used_again() -> None:
+    from dataclasses import replace  # noqa: PLC0415
+
+    from aws_cdk import App, Environment  # noqa: PLC0415
+    from aws_cdk.assertions import Template  # noqa: PLC0415
+
+    from infra.foundation import FoundationStack  # noqa: PLC0415
+    from infra.project import read_project  # noqa: PLC0415
+    from pipelines.settings import Settings  # noqa: PLC0415
+
+    key = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/01234567-89ab-cdef-0123-456789abcdef"
+    project = read_project(Path(__file__).with_name("project"))
+    settings = Settings.model_validate({"storage": {"key_arn": key}})
+    stack = FoundationStack(
+        App(),
+        FOUNDATION,
+        project=replace(project, settings=settings),
+        env=Environment(account=ACCOUNT, region=REGION),
+    )
+    template = Template.from_stack(stack).to_json()
+    resources = template["Resources"].values()
+    assert "AWS::KMS::Key" not in {resource["Type"] for resource in resources}
+    (alias,) = (item for item in resources if item["Type"] == "AWS::KMS::Alias")
+    assert alias["Properties"] == {"AliasName": "alias/compilegate", "TargetKeyId": key}
+    assert template["Outputs"]["KeyArn"]["Value"] == key
+    encrypted = ("AWS::ECR::Repository", "AWS::S3::Bucket", "AWS::SNS::Topic")
+    assert all(key in json.dumps(item) for item in resources if item["Type"] in encrypted)
 
 
 @pytest.mark.slow

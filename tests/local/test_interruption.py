@@ -126,6 +126,7 @@ def test_a_killed_runner_leaves_no_process_and_a_resumable_execution(
         bench.run(*steps, resume=running.execution_id)
 
     interruption.runners[0].kill()
+    interruption.runners[0].wait()  # its jobs may end before the last of its threads has
     for pid in pids:
         await_end(pid)
 

@@ -47,7 +47,7 @@ def test_the_settings_of_this_repository_are_valid() -> None:
         ),
         (
             'account = "12"',
-            r"account: found '12', allowed: a string that matches ^\d{12}$",
+            r"account: found '12', allowed: a string that matches ^[0-9]{12}$",
         ),
         (
             '[network]\nsubnets = ["subnet-1"]',
@@ -63,10 +63,29 @@ def test_the_settings_of_this_repository_are_valid() -> None:
             "project: found 'our-models', allowed: a string that matches ^[a-z][a-z0-9]*$",
         ),
         ("[github]", "github.repository is missing, and must be given"),
+        (
+            '[names]\nkey_alias = "alias/aws/s3"',
+            "names.key_alias: found 'alias/aws/s3', allowed: one that does not begin with "
+            "alias/aws/",
+        ),
+        (
+            '[tags]\n"compilegate:project" = "x"',
+            "tags.compilegate:project: found 'compilegate:project', allowed: one that does not "
+            "begin with compilegate:",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
     assert problem(tmp_path, text) == sentence
+
+
+@pytest.mark.parametrize("repository", ["owner/name", "owner@123456/name@456789"])
+def test_a_repository_is_named_as_github_writes_it_into_its_tokens(
+    tmp_path: Path, repository: str
+) -> None:
+    github = read_settings(written(tmp_path, f'[github]\nrepository = "{repository}"')).github
+    assert github is not None
+    assert github.repository == repository
 
 
 def test_text_that_is_not_toml_is_refused(tmp_path: Path) -> None:

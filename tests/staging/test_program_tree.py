@@ -23,7 +23,8 @@ def test_the_whole_folder_goes_along_and_may_import_the_evidence(tmp_path: Path)
     tree = program_tree(OwnProgram(program=Program(folder="mine")), tmp_path)
     own = {name for name in tree.files if not name.startswith("training/")}
     assert own == {"train.py", "net/model.py", "settings.yaml"}
-    assert {"training/__init__.py", "training/evidence/writing.py"} <= tree.files.keys()
+    beside = {"training/evidence/writing.py", "training/sm_dist_launcher.py"}
+    assert {"training/__init__.py", *beside} <= tree.files.keys()
     assert "training/train.py" not in tree.files
 
 

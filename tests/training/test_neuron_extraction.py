@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "training" / "neuron_extraction.py"
 TOOL = """#!/bin/sh
 echo "tool: $(basename "$1") $2 $3 $4, imports from $PYTHONPATH"
+echo "errors ignored: $NEURON_IGNORE_TRAINING_SCRIPT_ERROR_AND_COMPILE"
 exit {status}
 """
 
@@ -40,7 +41,7 @@ def test_the_script_runs_under_the_tool_with_its_own_arguments(tmp_path: Path) -
     python = Path(sys.executable).name
     assert done.returncode == 0
     assert done.stdout == (
-        f"tool: {python} training/train.py --max_steps 10, imports from {ROOT}\n"
+        f"tool: {python} training/train.py --max_steps 10, imports from {ROOT}\nerrors ignored: 1\n"
     )
 
 

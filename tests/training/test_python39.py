@@ -1,8 +1,7 @@
 """The oldest training container: Python 3.9, torch 1.13.1 and transformers 4.28.1.
 
-The environment is built once, from containers/training-compiler/requirements.txt, below the folder
-that the variable COMPILEGATE_TEST_ENVIRONMENTS names (default: .cache/test-environments in the
-repository).
+The environment is built once, from containers/training-compiler/requirements.txt, without CUDA;
+tests/environments says where.
 """
 
 from __future__ import annotations
@@ -20,15 +19,13 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification
 
-from training.digests import file_digest
+from tests.environments import ROOT, BuildError, NotOfferedError, folder, make
+from tests.environments.light_torch import install_light
 from training.prepared import read_prepared
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = ROOT / "containers" / "training-compiler" / "requirements.txt"
-NO_INDEX = ("No matching distribution found", "connection", "Connection", "Network is unreachable")
-"""What pip says when it reaches no package index, or one without these releases."""
 
 TrainJob = Callable[..., Any]
 
@@ -36,34 +33,13 @@ TrainJob = Callable[..., Any]
 @pytest.fixture(scope="module")
 def python39() -> Path:
     """The interpreter of an environment with the old releases."""
-    base = os.environ.get("COMPILEGATE_TEST_ENVIRONMENTS")
-    folder = Path(base) if base else ROOT / ".cache" / "test-environments"
-    environment = folder / f"python39-{file_digest(REQUIREMENTS)[:12]}"
-    interpreter = environment / "bin" / "python"
-    complete = environment / "complete"
-    if not complete.exists():
-        build(environment)
-        complete.touch()
-    return interpreter
-
-
-def build(environment: Path) -> None:
-    shutil.rmtree(environment, ignore_errors=True)  # an earlier build was broken off
-    subprocess.run([find_python39(), "-m", "venv", str(environment)], check=True)
-    pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-    options = ["--only-binary=:all:", "--disable-pip-version-check", "--no-input"]
-    installed = subprocess.run(
-        [*pip, *options, "--requirement", str(REQUIREMENTS)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if installed.returncode == 0:
-        return
-    reason = installed.stderr.strip().splitlines()[-1]
-    if any(words in installed.stderr for words in NO_INDEX):
-        pytest.skip(f"the package index does not give {REQUIREMENTS.name}: {reason}")
-    pytest.fail(f"pip could not install {REQUIREMENTS}: {installed.stderr}")
+    place = folder("python39", REQUIREMENTS)
+    try:
+        return make(place, find_python39(), lambda place: install_light(place, REQUIREMENTS))
+    except NotOfferedError as error:
+        pytest.skip(f"NOTHING WAS TRAINED WITH TORCH 1.13: {error}")
+    except BuildError as error:
+        pytest.fail(str(error), pytrace=False)
 
 
 def find_python39() -> str:

@@ -56,7 +56,17 @@ def test_training_compiler_s_stack_is_its_newest_unless_another_is_declared() ->
         ),
         (
             {"compiler": "xla", "distribution": "torchrun", "processes": 2},
-            "distribution is 'torchrun' with compiler 'xla', allowed: only with eager and inductor",
+            "distribution is 'torchrun' with compiler 'xla', allowed: 'none'",
+        ),
+        (
+            {"distribution": "torchrun"},
+            "distribution is 'torchrun' with compiler 'training-compiler', allowed: 'pytorchxla' "
+            "or 'sm_dist'",
+        ),
+        (
+            {"instance_type": "local_gpu"},
+            "found 'local_gpu', allowed: an instance type of SageMaker, as in 'ml.g5.xlarge'; "
+            "`compilegate run` trains on this machine",
         ),
         (
             {"instance_count": 2},

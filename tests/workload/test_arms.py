@@ -159,9 +159,24 @@ def test_the_defaults_of_an_arm_are_one_process_and_torch_s_own_mode() -> None:
     assert (arm.world_size, arm.torch_compile_keys, arm.explanations) == (1, {}, ())
 
 
-def test_where_each_accelerator_has_a_process_the_instance_says_how_many(read: Read) -> None:
+def on_every_gpu(*keys: str) -> str:
     arm = 'compiler = "training-compiler"\nbatch_size = 8\nscale_learning_rate = "linear"\n'
-    keys = 'distribution = "pytorchxla"\ninstance_type = "ml.p3.16xlarge"\ninstance_count = 2'
-    declared = read(arm + keys).arms["other"]
+    where = 'distribution = "pytorchxla"\ninstance_type = "ml.p3.16xlarge"\ninstance_count = 2'
+    return "\n".join([arm + where, *keys])
+
+
+def test_where_each_accelerator_has_a_process_the_instance_says_how_many(read: Read) -> None:
+    declared = read(on_every_gpu()).arms["other"]
     assert (declared.world_size, declared.global_batch_size) == (16, 128)
     assert declared.learning_rate == pytest.approx(4e-3)
+    assert read(on_every_gpu("processes = 8")).arms["other"].world_size == 16
+    assert problem(read, on_every_gpu("processes = 2")).endswith(
+        "arms.other.processes is 2 with distribution 'pytorchxla', which starts one for each of "
+        "the 8 accelerators of ml.p3.16xlarge, allowed: 8, or to leave it out"
+    )
+
+
+def test_spot_machines_take_one_process_whatever_starts_it(read: Read) -> None:
+    assert "spot is true with distribution 'pytorchxla', allowed: one of them" in problem(
+        read, on_every_gpu("spot = true")
+    )

@@ -99,6 +99,7 @@ def test_a_time_that_the_clock_skips_is_left_out_and_one_shown_twice_is_taken_on
         ("rate(2 hour)", "found rate(2 hour), allowed: rate(2 hours)"),
         ("rate(0 days)", "found 0 in rate(0 days), allowed: 1 or more"),
         ("rate(07 days)", "found 07 in rate(07 days), allowed: 1 or more"),
+        ("rate(٣ days)", "found rate(٣ days), allowed: rate(NUMBER UNIT)"),
         ("rate(2 weeks)", "found rate(2 weeks), allowed: rate(NUMBER UNIT)"),
         ("rate(-1 days)", "found rate(-1 days), allowed: rate(NUMBER UNIT)"),
         ("rate(99999999 days)", "allowed: 3650 days at most"),

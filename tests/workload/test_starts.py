@@ -75,6 +75,7 @@ def test_a_schedule_may_give_the_pipeline_s_parameters_values(tmp_path: Path) ->
             "new_data.prefix: found 'comp', allowed: a prefix apart from 'compilegate/', where",
         ),
         ('[new_data]\nprefix = ""', "new_data.prefix: found '', allowed: a string that matches"),
+        ('[new_data]\nprefix = "*"', "new_data.prefix: found '*', allowed: a string that matches"),
         ('[new_data]\nprefix = "/in"', "new_data.prefix: found '/in', allowed: a string that"),
     ],
 )

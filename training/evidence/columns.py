@@ -93,7 +93,7 @@ def _checked(where: str, found: Any, kind: str, dimensions: int) -> npt.NDArray[
 
 
 def _text(where: str, found: npt.NDArray[Any]) -> npt.NDArray[np.str_]:
-    text = np.ascontiguousarray(found.astype(found.dtype.newbyteorder("=")))
+    text = np.ascontiguousarray(found.astype(found.dtype.newbyteorder("="), copy=False))
     # Code points beyond the last one crash Python's own functions.
     if text.size and text.itemsize and text.view(np.uint32).max() > 0x10FFFF:
         raise EvidenceError(f"{where} holds what is no text")

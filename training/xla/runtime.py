@@ -57,9 +57,7 @@ def start(environment: MutableMapping[str, str]) -> str:
 def _configure(environment: MutableMapping[str, str], version: str) -> None:
     """It reads its settings when it is imported, or at its first use."""
     if version.startswith("1."):
-        # What AWS's images take for "Missing XLA configuration" when nothing is there.
-        environment.setdefault("GPU_NUM_DEVICES", environment.get("SM_NUM_GPUS") or "1")
-        return
+        return  # AWS's image sets its own, GPU_NUM_DEVICES among them
     environment.setdefault("PJRT_DEVICE", "CPU")
     if DEBUG_FILE_VARIABLE not in environment and "PT_XLA_DEBUG_LEVEL" not in environment:
         descriptor, path = tempfile.mkstemp(prefix="xla-compilations-")

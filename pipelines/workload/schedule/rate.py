@@ -25,7 +25,7 @@ class Rate:
 
 def read_rate(content: str) -> Rate:
     """Read what stands between the parentheses. Raises ExpressionError."""
-    match = re.fullmatch(r"(\d+) ([a-z]+)", content)
+    match = re.fullmatch(r"([0-9]+) ([a-z]+)", content)
     unit = match and match[2].removesuffix("s")
     if match is None or unit not in UNITS:
         raise ExpressionError(

@@ -47,6 +47,14 @@ class ModelPackageGroup(Bridge):
 
     @classmethod
     def update(cls, client: Any, made: Made, properties: Properties) -> Made:
+        name = made.ref.rpartition("/")[2]
+        described = client.describe_model_package_group(ModelPackageGroupName=name)
+        key = "ModelPackageGroupDescription"
+        if properties.get(key) != described.get(key):
+            raise ValueError(
+                "CloudFormation cannot update a stack when a custom-named resource requires "
+                f"replacing: {key}"
+            )
         return made
 
     @classmethod

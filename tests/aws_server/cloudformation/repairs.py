@@ -27,6 +27,7 @@ def repair_moto() -> None:
     change_sets_keep_outputs()
     updates_keep_parameters()
     deletion_makes_nothing_anew()
+    retained_resources_stay()
     bucket_policies_have_conditions()
     buckets_get_their_settings()
     keys_are_made_as_templates_say()
@@ -132,6 +133,17 @@ def deletion_makes_nothing_anew() -> None:
         self.output_map = type("NoOutputs", (dict,), {"exports": []})()
 
     stacks.Stack.delete = delete  # type: ignore[method-assign]
+
+
+def retained_resources_stay() -> None:
+    """moto knows `Retain` alone, and only when the whole stack is deleted."""
+    original = ResourceMap._delete_resource
+
+    def delete_resource(self: Any, resource: Any, definition: Any) -> None:
+        if definition.get("DeletionPolicy") not in {"Retain", "RetainExceptOnCreate"}:
+            original(self, resource, definition)
+
+    ResourceMap._delete_resource = delete_resource  # type: ignore[method-assign]
 
 
 def bucket_policies_have_conditions() -> None:

@@ -45,6 +45,10 @@ class Cdk:
         # By the templates: moto's change sets take every resource for a new one.
         return self._run("diff", "--method", "template", app=ASSEMBLY)
 
+    def take_in(self, stack: str, identifiers: Path) -> None:
+        """Import into one stack what the file identifies."""
+        self._run("import", stack, "--resource-mapping", str(identifiers), app=ASSEMBLY)
+
     def destroy(self) -> None:
         """Destroy every stack of the assembly."""
         self._run("destroy", "--all", "--force", app=ASSEMBLY)

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.aws_server.client import REGION
 from tests.infra.deployment.deployed import Deployment
 from tests.infra.deployment.functions import deliver
 from tests.infra.deployment.inventory import everything_of_the_project
@@ -252,6 +253,7 @@ def test_the_plan_of_what_was_deployed_has_no_changes(deployment: Deployment) ->
 def test_a_changed_workload_is_shown_by_diff_and_then_deployed(deployment: Deployment) -> None:
     deployment.project.change("cron(0 3 ? * MON *)", "rate(7 days)")
     deployment.project.change("margin = 0.5", "margin = 0.4")
+    deployment.project.change("Two topics that differ", "Two topics which differ")
     deployment.cdk.synth()
     shown = deployment.cdk.diff()
     assert "rate(7 days)" in shown
@@ -281,6 +283,48 @@ def test_destroy_leaves_nothing_but_what_the_settings_retain(deployment: Deploym
         "model package group": ["trial-tiny"],
         "repository": sorted(f"trial/{image}" for image in deployment.project.images),
     }
+
+
+def test_what_was_kept_is_taken_in_again_by_its_key_and_its_arns(deployment: Deployment) -> None:
+    """`make adopt` hands the files to `cdk import`, and the rest to CloudFormation by name."""
+
+    def look() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "infra.kept"],
+            cwd=deployment.project.path,
+            env={**deployment.aws.environment, "AWS_DEFAULT_REGION": REGION},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    keys = deployment.aws.client("kms")
+    described = [
+        keys.describe_key(KeyId=key["KeyId"])["KeyMetadata"] for key in keys.list_keys()["Keys"]
+    ]
+    (kept,) = [key["Arn"] for key in described if key["Description"].endswith("trial keeps")]
+    refused = look()
+    assert refused.returncode == 2
+    assert refused.stderr == (
+        f"infra/settings.toml: storage.key_arn: found none, allowed: {kept}, the key of the bucket "
+        "that is there already\n"
+    )
+
+    settings = deployment.project.path / "infra" / "settings.toml"
+    settings.write_text(f'{settings.read_text()}\n[storage]\nkey_arn = "{kept}"\n')
+    found = look()
+    assert found.returncode == 0, found.stderr
+    (file,) = (deployment.project.path / ".cache" / "kept").iterdir()
+    assert file.stem == "trial-workload-tiny"
+    deployment.cdk.take_in(file.stem, file)
+    asked = deployment.aws.calls("CreateChangeSet")[-1]
+    assert (asked["StackName"], asked["ChangeSetType"]) == ("trial-workload-tiny", "IMPORT")
+    resource = "ResourcesToImport.member.1"
+    assert asked[f"{resource}.ResourceType"] == "AWS::SageMaker::ModelPackageGroup"
+    assert asked[f"{resource}.ResourceIdentifier.entry.1.key"] == "ModelPackageGroupArn"
+    arn = "arn:aws:sagemaker:us-east-1:123456789012:model-package-group/trial-tiny"
+    assert asked[f"{resource}.ResourceIdentifier.entry.1.value"] == arn
+    assert not [key for key in asked if key.startswith("ResourcesToImport.member.2")]
 
 
 def _copy_buckets(deployment: Deployment, folder: Path) -> None:

@@ -1,0 +1,124 @@
+"""What an earlier deployment kept, for the next one to take in again (`make adopt`).
+
+CloudFormation takes in a bucket and repositories by the names that the templates give them. The key
+has no name: the settings have to name it. A model package group is taken in by its ARN, which
+`cdk import` reads from a file: one is written for each workload whose group is there and whose
+stack is not.
+
+Exit code 2: the settings or the account forbid it; standard error says why.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from typing import Any
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+from infra.project import ROOT, Project, read_project
+from pipelines.settings import SettingsError
+from pipelines.staging import ImageFolderError
+from pipelines.workload import WorkloadError
+
+ASSEMBLY = ROOT / "cdk.out"
+"""Where `make synth` puts the templates."""
+FILES = ROOT / ".cache" / "kept"
+"""One for each stack to import a group into: `STACK.json`."""
+GROUP = "AWS::SageMaker::ModelPackageGroup"
+
+
+def main() -> int:
+    try:
+        project = read_project()
+        _check_key(project)
+        _write_files(project)
+    except (
+        BotoCoreError,
+        ClientError,
+        ImageFolderError,
+        SettingsError,
+        WorkloadError,
+    ) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def _check_key(project: Project) -> None:
+    """What the kept bucket holds can be read with its own key alone."""
+    key = _key_of_bucket(project)
+    named = project.settings.storage.key_arn
+    if key not in (None, named) and not _exists(project, project.names.foundation_stack):
+        raise SettingsError(
+            [
+                f"infra/settings.toml: storage.key_arn: found {named or 'none'}, allowed: {key}, "
+                "the key of the bucket that is there already"
+            ]
+        )
+
+
+def _key_of_bucket(project: Project) -> str | None:
+    """The key that the project's bucket is encrypted with; None without a bucket."""
+    account = _client(project, "sts").get_caller_identity()["Account"]
+    s3 = _client(project, "s3")
+    try:
+        encryption = s3.get_bucket_encryption(
+            Bucket=project.names.bucket(account, s3.meta.region_name), ExpectedBucketOwner=account
+        )
+    except ClientError as error:
+        if error.response["Error"]["Code"] == "NoSuchBucket":
+            return None
+        raise
+    (rule,) = encryption["ServerSideEncryptionConfiguration"]["Rules"]
+    return str(rule["ApplyServerSideEncryptionByDefault"]["KMSMasterKeyID"])
+
+
+def _write_files(project: Project) -> None:
+    shutil.rmtree(FILES, ignore_errors=True)
+    FILES.mkdir(parents=True)
+    for declared in project.workloads:
+        stack = project.names.workload_stack(declared.workload.name)
+        arn = _arn_of_group(project, project.names.model_package_group(declared.workload))
+        if arn is not None and not _exists(project, stack):
+            imported = {_logical_id(stack): {"ModelPackageGroupArn": arn}}
+            (FILES / f"{stack}.json").write_text(json.dumps(imported), encoding="utf-8")
+            print(f"{stack} takes in {arn}")
+
+
+def _arn_of_group(project: Project, name: str) -> str | None:
+    sagemaker = _client(project, "sagemaker")
+    try:
+        described = sagemaker.describe_model_package_group(ModelPackageGroupName=name)
+    except ClientError as error:
+        if error.response["Error"]["Code"] == "ValidationException":
+            return None
+        raise
+    return str(described["ModelPackageGroupArn"])
+
+
+def _exists(project: Project, stack: str) -> bool:
+    try:
+        _client(project, "cloudformation").describe_stacks(StackName=stack)
+    except ClientError as error:
+        if error.response["Error"]["Code"] == "ValidationError":
+            return False
+        raise
+    return True
+
+
+def _logical_id(stack: str) -> str:
+    """Of the group, in the stack's template."""
+    template = json.loads((ASSEMBLY / f"{stack}.template.json").read_text(encoding="utf-8"))
+    (id,) = (id for id, item in template["Resources"].items() if item["Type"] == GROUP)
+    return str(id)
+
+
+def _client(project: Project, service: str) -> Any:
+    return boto3.client(service, region_name=project.settings.region)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
