@@ -9,6 +9,11 @@ from pipelines.gate.reasons import Code, Outcome, Reason
 from pipelines.report import render_junit
 
 
+def test_the_whole_counts_what_its_suites_count(verdict):
+    root = ET.fromstring(render_junit(verdict).encode())  # noqa: S314 - written here
+    assert root.attrib == {"name": "news-topics", "tests": "4", "failures": "1", "errors": "0"}
+
+
 def parsed(verdict) -> dict[str, ET.Element]:
     root = ET.fromstring(render_junit(verdict).encode())  # noqa: S314 - written here
     return {suite.get("name"): suite for suite in root.findall("testsuite")}
