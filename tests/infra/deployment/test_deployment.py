@@ -13,7 +13,6 @@ from uuid import uuid4
 
 import pytest
 
-from tests.aws_server.client import REGION
 from tests.infra.deployment.deployed import Deployment
 from tests.infra.deployment.functions import deliver
 from tests.infra.deployment.inventory import everything_of_the_project
@@ -292,7 +291,7 @@ def test_what_was_kept_is_taken_in_again_by_its_key_and_its_arns(deployment: Dep
         return subprocess.run(
             [sys.executable, "-m", "infra.kept"],
             cwd=deployment.project.path,
-            env={**deployment.aws.environment, "AWS_DEFAULT_REGION": REGION},
+            env=deployment.aws.environment,
             capture_output=True,
             text=True,
             check=False,
