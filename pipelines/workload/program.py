@@ -20,9 +20,6 @@ CHAMPION = "champion"
 
 ARM_HYPERPARAMETERS = ("compiler", "batch_size", "learning_rate", "precision", "seed")
 """What a program is told of its arm, as `--NAME VALUE`."""
-MOST_REPORTED = 4
-"""Guarded metrics that are only printed: they travel in one argument of the gate's job, of 256
-characters, together with the job's name."""
 
 Script = Annotated[
     str, StringConstraints(pattern=r"^([A-Za-z_][A-Za-z0-9_]*/)*[A-Za-z_][A-Za-z0-9_]*\.py$")

@@ -238,6 +238,19 @@ def break_length(request: dict[str, Any]) -> None:
     request["HyperParameters"]["arm"] = "x" * 2501
 
 
+def break_size(request: dict[str, Any]) -> None:
+    request["HyperParameters"] |= {f"more{number}": "1" for number in range(100)}
+
+
+def break_key(request: dict[str, Any]) -> None:
+    request["HyperParameters"]["x" * 257] = "1"
+
+
+def break_when_filled_in(request: dict[str, Any]) -> None:
+    job = {"Get": "Steps.Train-baseline-8.TrainingJobName"}
+    request["Environment"]["JOBS"] = {"Std:Join": {"On": " ", "Values": [job] * 9}}
+
+
 def break_required(request: dict[str, Any]) -> None:
     del request["OutputDataConfig"]
 
@@ -252,6 +265,12 @@ def break_unknown(request: dict[str, Any]) -> None:
         (break_enumeration, "InstanceType: found 'ml.imaginary.large', allowed: one of"),
         (break_pattern, "RoleArn: found 'not an arn', allowed: a string that matches"),
         (break_length, "HyperParameters.arm: 2501 characters, allowed: 2500 at most"),
+        (break_size, "HyperParameters: 121 entries, allowed: 100 at most"),
+        (break_key, "HyperParameters, the key: 257 characters, allowed: 256 at most"),
+        (
+            break_when_filled_in,
+            "Environment.JOBS: up to 575 characters once it is filled in, allowed: 512 at most",
+        ),
         (break_required, 'Missing required parameter in input: "OutputDataConfig"'),
         (break_unknown, 'Unknown parameter in input: "Fantasy"'),
     ],
