@@ -84,9 +84,11 @@ def command(  # noqa: PLR0917  one argument for each option
     account = open_account(settings)
     bases = image_bases(containers, account.names.settings.images.base)
     refuse_infeasible(declared, path, region=account.session.region, bases=bases)
+    click.echo("compiling this checkout's definition", err=True)
     with refusing(AwsError, DatasetError, ImageFolderError, OwnCodeError, OSError):
         deployment, sources = _target(account, declared, path, containers)
     definition = _compiled(declared, deployment, sources)
+    click.echo("reading the deployed one, its latest executions and the account's quotas", err=True)
     with refusing(AwsError, PlanError):
         plan = make_plan(
             account.session,

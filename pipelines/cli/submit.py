@@ -61,6 +61,10 @@ def command(  # noqa: PLR0917  one argument for each option
     """
     name = load_workload(workload, workloads)[0].name
     given = parameter_pairs(parameters)
+    _check_arguments(given, token)
+    if wait:
+        with refusing(OSError):
+            home.mkdir(parents=True, exist_ok=True)
     account = open_account(settings)
     with refusing(AwsError):
         stack = read_outputs(account.session, account.names.workload_stack(name))
@@ -79,6 +83,14 @@ def command(  # noqa: PLR0917  one argument for each option
         raise SystemExit(show_execution(account.session, arn, home, poll_seconds))
     click.echo(arn)
     click.echo(f"started; watch it with: compilegate watch {arn}", err=True)
+
+
+def _check_arguments(given: Mapping[str, str], token: str | None) -> None:
+    if token is not None and not token.strip():
+        # As where a CI has no such variable: every run would find the first one's execution.
+        raise click.UsageError("--token: found an empty text, allowed: what tells runs apart")
+    if DATA in given and not given[DATA].startswith("s3://"):
+        raise click.UsageError(f"--parameter: {DATA} is {given[DATA]!r}, allowed: s3://BUCKET/KEY")
 
 
 def _check_parameters(definition: str, given: Mapping[str, str]) -> None:

@@ -6,10 +6,17 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 
+from pipelines.aws.events import Event, StillRunning
+from pipelines.aws.session import open_session
+from pipelines.aws.watching import follow
+from pipelines.cli.following import AwsProgressLines
 from pipelines.gate.reasons import Outcome
 from tests.aws import scripted
 from tests.aws.command import COMMAND, compilegate, environment
@@ -123,6 +130,30 @@ def test_a_gate_that_finds_no_sound_arm_has_a_status_of_its_own(
     assert done.returncode == 4
     assert "execution001: Neither a candidate nor the baseline is sound" in done.stderr
     assert "compiled: fail" in done.stdout
+
+
+def test_hours_without_news_are_not_silent(
+    deployed: Deployed, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = frame("Executing", PREPARE, job("Train-baseline-7", "Training", 61))
+    deployed.script(running, running, frame("Executing"), frame("Succeeded", PREPARE, BASELINE))
+    arn = deployed.start()
+    for name, value in deployed.server.environment.items():
+        monkeypatch.setenv(name, value)
+    told: list[Event] = []
+    follow(open_session(None), arn, told.append, poll_seconds=0, quiet_seconds=0)
+    quiet = [event for event in told if isinstance(event, StillRunning)]
+    assert [event.steps for event in quiet] == [("Train-baseline-7",), ()]
+    printed = CliRunner().invoke(telling(quiet)).output
+    assert [line.split("  ")[-1] for line in printed.splitlines()] == [
+        "still running: Train-baseline-7",
+        "still executing, between two steps",
+    ]
+
+
+def telling(events: Sequence[Event]) -> click.Command:
+    """A command that prints the progress lines of these events."""
+    return click.Command("tell", callback=lambda: [*map(AwsProgressLines(), events)] and None)
 
 
 def test_ctrl_c_leaves_the_execution_to_itself(deployed: Deployed, project: Path) -> None:
