@@ -16,7 +16,12 @@ from pipelines.aws.plan.cost import Total, execution_cost
 from pipelines.aws.plan.jobs import jobs_of
 from pipelines.aws.plan.past_execution import PastExecution
 from pipelines.aws.plan.prediction import Prediction, predict
-from pipelines.aws.plan.quotas import LONGEST_TRAINING, check_quotas, check_size
+from pipelines.aws.plan.quotas import (
+    LARGEST_TRAINING,
+    LONGEST_TRAINING,
+    check_quotas,
+    check_size,
+)
 from pipelines.local.definition import Definition, read_definition
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -238,6 +243,17 @@ def test_a_quota_is_held_against_the_jobs_that_can_run_at_once(
 
 def test_a_quota_that_is_not_listed_is_unknown() -> None:
     assert quota_answers({})[TRAINING] == "unknown"
+
+
+def test_the_account_s_quota_for_all_training_jobs_holds_beside_that_of_the_instance() -> None:
+    everything = "Number of instances across all training jobs"
+    found = quota_answers({TRAINING: 9, PROCESSING: 9, everything: 2})
+    assert found == {PROCESSING: "allows", TRAINING: "allows", everything: "limits"}
+
+
+def test_more_instances_than_one_job_may_have_are_forbidden() -> None:
+    found = quota_answers({TRAINING: 9, PROCESSING: 9, LARGEST_TRAINING: 0})
+    assert found[LARGEST_TRAINING] == "forbids"
 
 
 def test_a_longer_runtime_than_the_account_allows_is_forbidden() -> None:
