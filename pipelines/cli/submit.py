@@ -18,8 +18,8 @@ from pipelines.cli.parameters import parameter_option, parameter_pairs
 from pipelines.cli.project import load_workload, workloads_option
 from pipelines.cli.refusal import Refusal, refusing
 from pipelines.cli.stage import stage_data
-from pipelines.local.definition import read_definition
-from pipelines.local.parameters import parameter_values
+from pipelines.semantics.definition import read_definition
+from pipelines.semantics.parameters import parameter_values
 
 DATA = "Data"
 """The pipeline's parameter that says where the raw data lies."""

@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pipelines.semantics.errors import ExpressionError
+from pipelines.semantics.property_path import lookup, parse_path
 from pipelines.workload.printed import JOB_NAME, NUMBER
 
 _EXECUTION = {"Execution.PipelineExecutionId": 12}
 _MODEL_ARCHIVE = "/output/model.tar.gz"
 
 _STEP = re.compile(r"Steps\.(?P<step>[\w-]+)\.(?P<path>.+)")
-_SEGMENT = re.compile(r"(?P<member>\w+)|\['(?P<name>[^']*)'\]|\[(?P<index>\d+)\]")
-_NAMING_MEMBERS = ("OutputName", "InputName", "ChannelName")
 
 
 @dataclass(frozen=True)
@@ -56,23 +56,9 @@ class Lengths:
             return None if place is None else place + 1 + JOB_NAME + len(_MODEL_ARCHIVE)
         return self._of_member(request, path)
 
-    def _of_member(self, request: Any, path: str) -> int | None:
+    def _of_member(self, request: Mapping[str, Any], path: str) -> int | None:
         """What is described of a job as it was asked for."""
-        for segment in _SEGMENT.finditer(path):
-            request = _below(request, segment)
-        return self.longest(request)
-
-
-def _below(value: Any, segment: re.Match[str]) -> Any:
-    if isinstance(value, Mapping):
-        return value.get(segment["member"])
-    if not isinstance(value, list):
-        return None
-    if segment["index"] is not None:
-        return value[int(segment["index"])] if int(segment["index"]) < len(value) else None
-    names = (segment["name"],)
-    return next((each for each in value if _name_of(each) in names), None)
-
-
-def _name_of(element: Any) -> Any:
-    return next((element[key] for key in _NAMING_MEMBERS if key in element), None)
+        try:
+            return self.longest(lookup(request, parse_path(path), by_name=True))
+        except ExpressionError:
+            return None

@@ -22,7 +22,7 @@ from pipelines.aws.plan.quotas import (
     check_quotas,
     check_size,
 )
-from pipelines.local.definition import Definition, read_definition
+from pipelines.semantics.definition import Definition, read_definition
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 PARAMETERS = {"Data": "s3://bucket/data", "Type": "ml.g5.xlarge", "Limit": 7200}

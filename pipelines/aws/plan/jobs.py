@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pipelines.local.definition import Definition, Scalar
+from pipelines.semantics.definition import Definition, Scalar
 
 Kind = Literal["training", "processing"]
 

@@ -17,8 +17,8 @@ from pipelines.aws.plan.prediction import Prediction, predict
 from pipelines.aws.plan.quotas import QuotaAnswer, check_quotas, check_size
 from pipelines.aws.service_quotas import read_quotas
 from pipelines.aws.session import AwsSession
-from pipelines.local.definition import read_definition
-from pipelines.local.parameters import parameter_values
+from pipelines.semantics.definition import read_definition
+from pipelines.semantics.parameters import parameter_values
 
 
 class PlanError(Exception):

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pipelines.aws.plan.jobs import PlannedJob
-from pipelines.local.definition import Definition
-from pipelines.local.graph import build_graph, most_in_parallel
+from pipelines.semantics.definition import Definition
+from pipelines.semantics.graph import build_graph, most_in_parallel
 
 LONGEST_TRAINING = "Longest run time for a training job"
 LARGEST_TRAINING = "Maximum number of instances per training job"
