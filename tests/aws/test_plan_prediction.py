@@ -13,7 +13,7 @@ import pytest
 from pipelines.aws.console import Job
 from pipelines.aws.execution_state import ExecutionState, StepState
 from pipelines.aws.plan.cost import Total, execution_cost
-from pipelines.aws.plan.jobs import jobs_of
+from pipelines.aws.plan.jobs import jobs_of, runtime_faults
 from pipelines.aws.plan.past_execution import PastExecution
 from pipelines.aws.plan.prediction import Prediction, predict
 from pipelines.aws.plan.quotas import (
@@ -259,6 +259,18 @@ def test_more_instances_than_one_job_may_have_are_forbidden() -> None:
 def test_a_longer_runtime_than_the_account_allows_is_forbidden() -> None:
     found = quota_answers({TRAINING: 9, PROCESSING: 9, LONGEST_TRAINING: 3600})
     assert found[LONGEST_TRAINING] == "forbids"
+
+
+def test_a_runtime_longer_than_a_spot_job_waits_in_all_is_a_fault() -> None:
+    spot = training(1)
+    spot["Arguments"] |= {"EnableManagedSpotTraining": True}
+    spot["Arguments"]["StoppingCondition"] |= {"MaxWaitTimeInSeconds": 7200}
+    definition = defined(prepare(), spot, training(2))
+    assert runtime_faults(jobs_of(definition, PARAMETERS)) == []
+    assert runtime_faults(jobs_of(definition, {**PARAMETERS, "Limit": 7201})) == [
+        "the longest runtime is 7201 seconds, allowed: 7200, for which the spot job Train-1 "
+        "waits in all"
+    ]
 
 
 def test_a_definition_has_a_largest_size() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,6 +22,8 @@ class PlannedJob:
     max_seconds: int | None
     """How long it may run; None when the request does not say, and the service's default holds."""
     spot: bool
+    max_wait_seconds: int | None
+    """How long a spot job may take in all, the waiting for machines included."""
 
 
 def jobs_of(definition: Definition, parameters: Mapping[str, Scalar]) -> list[PlannedJob]:
@@ -37,6 +39,25 @@ def jobs_of(definition: Definition, parameters: Mapping[str, Scalar]) -> list[Pl
     return jobs
 
 
+def runtime_faults(jobs: Iterable[PlannedJob]) -> list[str]:
+    """A sentence for a runtime that no spot job can have: the service refuses the job when its turn
+    comes, and everything before it was paid for."""
+    waits = [
+        (job.max_wait_seconds, job.max_seconds, job.step)
+        for job in jobs
+        if job.spot and job.max_wait_seconds is not None and job.max_seconds is not None
+    ]
+    if not waits:
+        return []
+    wait, runtime, step = min(waits)
+    if runtime <= wait:
+        return []
+    return [
+        f"the longest runtime is {runtime} seconds, allowed: {wait}, for which the spot job {step} "
+        "waits in all"
+    ]
+
+
 def _job(
     name: str,
     kind: Kind,
@@ -44,15 +65,24 @@ def _job(
     resources: Mapping[str, Any],
     parameters: Mapping[str, Scalar],
 ) -> PlannedJob:
-    limit = _value(request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds"), parameters)
+    limits = request.get("StoppingCondition", {})
+    runtime, wait = (
+        _seconds(limits.get(name), parameters)
+        for name in ("MaxRuntimeInSeconds", "MaxWaitTimeInSeconds")
+    )
     return PlannedJob(
         step=name,
         kind=kind,
         instance_type=str(_value(resources.get("InstanceType", "unknown"), parameters)),
         instances=int(_value(resources.get("InstanceCount", 1), parameters)),
-        max_seconds=None if limit is None else int(limit),
+        max_seconds=runtime,
         spot=bool(request.get("EnableManagedSpotTraining", False)),
+        max_wait_seconds=wait,
     )
+
+
+def _seconds(value: Any, parameters: Mapping[str, Scalar]) -> int | None:
+    return None if value is None else int(_value(value, parameters))
 
 
 def _value(value: Any, parameters: Mapping[str, Scalar]) -> Any:
