@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sized
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
@@ -36,9 +37,14 @@ def check_requests(definition: Mapping[str, Any]) -> None:
     """Raises RequestError naming each step, field, what was found and what is allowed."""
     steps = list(_all_steps(definition["Steps"]))
     lengths = Lengths({step["Name"]: step.get("Arguments", {}) for step in steps})
-    problems = [problem for step in steps for problem in _problems(step, lengths)]
+    defaults = {
+        parameter["Name"]: parameter.get("DefaultValue")
+        for parameter in definition.get("Parameters", [])
+    }
+    problems = [problem for step in steps for problem in _problems(step, lengths, defaults)]
     if problems:
-        raise RequestError("\n".join(problems))
+        # What is wrong with a parameter is so wherever it is used.
+        raise RequestError("\n".join(dict.fromkeys(problems)))
 
 
 def _all_steps(steps: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -49,12 +55,12 @@ def _all_steps(steps: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield from _all_steps(step["Arguments"]["ElseSteps"])
 
 
-def _problems(step: dict[str, Any], lengths: Lengths) -> list[str]:
+def _problems(step: dict[str, Any], lengths: Lengths, defaults: Mapping[str, Any]) -> list[str]:
     if step["Type"] not in _OPERATIONS:
         return []
     operation, job_name = _OPERATIONS[step["Type"]]
     shape = _service_model().operation_model(operation).input_shape
-    check = _Check(lengths)
+    check = _Check(lengths, defaults)
     request = check.resolved(step["Arguments"], shape, step["Name"])
     if job_name is not None:
         # The service names the job of a step itself.
@@ -77,6 +83,8 @@ class _Check:
     """Of one request."""
 
     lengths: Lengths
+    defaults: Mapping[str, Any]
+    """Of the pipeline's parameters."""
     problems: list[str] = field(default_factory=list)
 
     def resolved(self, value: Any, shape: Shape, where: str) -> Any:
@@ -111,6 +119,10 @@ class _Check:
         return value
 
     def _stand_in(self, expression: dict[str, Any], shape: Shape, where: str) -> Any:
+        parameter = str(expression.get("Get")).removeprefix("Parameters.")
+        default = self.defaults.get(parameter)
+        if shape.type_name == "string" and isinstance(default, str):
+            self.problems += _string_problems(default, shape, f"the parameter {parameter}")
         if shape.type_name != "string":
             return _STAND_INS.get(shape.type_name)
         most, longest = shape.metadata.get("max"), self.lengths.longest(expression)
@@ -129,7 +141,9 @@ class _Check:
 def _string_problems(value: str, shape: Shape, where: str) -> Iterator[str]:
     allowed = getattr(shape, "enum", None)
     if allowed and value not in allowed:
-        yield f"{where}: found {value!r}, allowed: one of {len(allowed)} values: {allowed[:5]}..."
+        close = get_close_matches(value, allowed, n=1)
+        meant = f"; did you mean {close[0]!r}?" if close else ""
+        yield f"{where}: found {value!r}, allowed: one of {len(allowed)} values{meant}"
     most = shape.metadata.get("max")
     if most is not None and len(value) > int(most):
         yield f"{where}: {len(value)} characters, allowed: {most} at most"
