@@ -10,7 +10,7 @@ import click
 from pipelines.aws.errors import AwsError
 from pipelines.aws.executions import request_token, start_execution
 from pipelines.aws.pipelines import read_pipeline
-from pipelines.aws.plan.jobs import jobs_of, runtime_faults
+from pipelines.aws.plan.jobs import job_faults, jobs_of
 from pipelines.aws.stacks import read_outputs
 from pipelines.cli.account import open_account, settings_option
 from pipelines.cli.following import poll_option, show_execution
@@ -98,6 +98,6 @@ def _check_parameters(definition: str, given: Mapping[str, str]) -> None:
     """Refuse what the deployed definition does not declare or allow, before anything starts."""
     deployed, _ = read_definition(definition)
     values, faults = parameter_values(deployed.parameters, given)
-    faults = faults or runtime_faults(jobs_of(deployed, values))
+    faults = faults or job_faults(jobs_of(deployed, values))
     if faults:
         raise Refusal("\n".join(faults))

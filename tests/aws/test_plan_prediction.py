@@ -13,7 +13,7 @@ import pytest
 from pipelines.aws.console import Job
 from pipelines.aws.execution_state import ExecutionState, StepState
 from pipelines.aws.plan.cost import Total, execution_cost
-from pipelines.aws.plan.jobs import jobs_of, runtime_faults
+from pipelines.aws.plan.jobs import job_faults, jobs_of
 from pipelines.aws.plan.past_execution import PastExecution
 from pipelines.aws.plan.prediction import Prediction, predict
 from pipelines.aws.plan.quotas import (
@@ -266,11 +266,19 @@ def test_a_runtime_longer_than_a_spot_job_waits_in_all_is_a_fault() -> None:
     spot["Arguments"] |= {"EnableManagedSpotTraining": True}
     spot["Arguments"]["StoppingCondition"] |= {"MaxWaitTimeInSeconds": 7200}
     definition = defined(prepare(), spot, training(2))
-    assert runtime_faults(jobs_of(definition, PARAMETERS)) == []
-    assert runtime_faults(jobs_of(definition, {**PARAMETERS, "Limit": 7201})) == [
+    assert job_faults(jobs_of(definition, PARAMETERS)) == []
+    assert job_faults(jobs_of(definition, {**PARAMETERS, "Limit": 7201})) == [
         "the longest runtime is 7201 seconds, allowed: 7200, for which the spot job Train-1 "
         "waits in all"
     ]
+
+
+def test_an_instance_type_that_is_mistyped_is_a_fault() -> None:
+    (fault,) = job_faults(jobs_of(defined(training(1)), {**PARAMETERS, "Type": "ml.g5.xlarg"}))
+    assert fault == (
+        "the instance type is 'ml.g5.xlarg', which SageMaker does not know; "
+        "did you mean 'ml.g5.xlarge'?"
+    )
 
 
 def test_a_definition_has_a_largest_size() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
 from typing import Any, Literal
+
+import botocore.session
 
 from pipelines.semantics.definition import Definition, Scalar
 
@@ -39,9 +43,28 @@ def jobs_of(definition: Definition, parameters: Mapping[str, Scalar]) -> list[Pl
     return jobs
 
 
-def runtime_faults(jobs: Iterable[PlannedJob]) -> list[str]:
-    """A sentence for a runtime that no spot job can have: the service refuses the job when its turn
-    comes, and everything before it was paid for."""
+def job_faults(jobs: Sequence[PlannedJob]) -> list[str]:
+    """A sentence for each thing that parameters make of jobs and that the service refuses, when a
+    job's turn has come and everything before it was paid for."""
+    types = {job.instance_type for job in jobs if job.kind == "training"}
+    return [*map(_unknown_type, sorted(types - training_instance_types())), *_runtime_faults(jobs)]
+
+
+def _unknown_type(found: str) -> str:
+    close = get_close_matches(found, training_instance_types(), n=1)
+    meant = f"; did you mean {close[0]!r}?" if close else ""
+    return f"the instance type is {found!r}, which SageMaker does not know{meant}"
+
+
+@cache
+def training_instance_types() -> frozenset[str]:
+    """Those that the API takes, as botocore publishes them."""
+    service = botocore.session.get_session().get_service_model("sagemaker")
+    return frozenset(service.shape_for("TrainingInstanceType").enum)
+
+
+def _runtime_faults(jobs: Iterable[PlannedJob]) -> list[str]:
+    """What is longer than a spot job may take in all."""
     waits = [
         (job.max_wait_seconds, job.max_seconds, job.step)
         for job in jobs

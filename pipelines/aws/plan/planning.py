@@ -11,7 +11,7 @@ from pipelines.aws.pipelines import read_pipeline
 from pipelines.aws.plan.changes import DefinitionChanges, compare_definitions
 from pipelines.aws.plan.cost import ExecutionCost, execution_cost
 from pipelines.aws.plan.history import read_history
-from pipelines.aws.plan.jobs import jobs_of, runtime_faults
+from pipelines.aws.plan.jobs import job_faults, jobs_of
 from pipelines.aws.plan.past_execution import PastExecution
 from pipelines.aws.plan.prediction import Prediction, predict
 from pipelines.aws.plan.quotas import QuotaAnswer, check_quotas, check_size
@@ -59,7 +59,7 @@ def make_plan(
     if faults or wrong:
         raise PlanError("\n".join([*faults, *wrong]))
     jobs = jobs_of(planned, parameters)
-    if unable := runtime_faults(jobs):
+    if unable := job_faults(jobs):
         raise PlanError("\n".join(unable))
     deployed, history = _deployed(session, pipeline)
     predictions = predict(planned, parameters, history, now)
