@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 
 from pipelines.aws.errors import AwsError
-from pipelines.aws.executions import request_token, start_execution
-from pipelines.aws.pipelines import read_pipeline
+from pipelines.aws.executions import request_token, running_execution, start_execution
+from pipelines.aws.pipelines import DeployedPipeline, read_pipeline
 from pipelines.aws.plan.jobs import job_faults, jobs_of
-from pipelines.aws.stacks import read_outputs
-from pipelines.cli.account import open_account, settings_option
+from pipelines.aws.stacks import StackOutputs, read_outputs
+from pipelines.cli.account import Account, open_account, settings_option
 from pipelines.cli.following import poll_option, show_execution
 from pipelines.cli.home import home_option
 from pipelines.cli.parameters import parameter_option, parameter_pairs
@@ -67,9 +67,9 @@ def command(  # noqa: PLR0917  one argument for each option
         with refusing(OSError):
             home.mkdir(parents=True, exist_ok=True)
     account = open_account(settings)
-    with refusing(AwsError):
-        stack = read_outputs(account.session, account.names.workload_stack(name))
-        pipeline = read_pipeline(account.session, stack["PipelineName"])
+    stack, pipeline = _deployed(account, name)
+    if token is None:
+        _refuse_overlap(account, pipeline)
     _check_parameters(pipeline.definition, given)
     if DATA not in given:
         data = stage_data(account, workload, workloads)
@@ -84,6 +84,23 @@ def command(  # noqa: PLR0917  one argument for each option
         raise SystemExit(show_execution(account.session, arn, home, poll_seconds))
     click.echo(arn)
     click.echo(f"started; watch it with: compilegate watch {arn}", err=True)
+
+
+def _deployed(account: Account, workload: str) -> tuple[StackOutputs, DeployedPipeline]:
+    with refusing(AwsError):
+        stack = read_outputs(account.session, account.names.workload_stack(workload))
+        return stack, read_pipeline(account.session, stack["PipelineName"])
+
+
+def _refuse_overlap(account: Account, pipeline: DeployedPipeline) -> None:
+    """Refuse a start that the notifier would stop; by its token, a start finds its execution."""
+    with refusing(AwsError):
+        running = running_execution(account.session, pipeline.name)
+    if running is not None:
+        raise Refusal(
+            f"{pipeline.name} is being executed, and executions do not overlap; follow it with: "
+            f"compilegate watch {running}"
+        )
 
 
 def _check_arguments(given: Mapping[str, str], token: str | None) -> None:

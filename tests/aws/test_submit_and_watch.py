@@ -184,7 +184,21 @@ def test_stop_stops_and_watch_tells(deployed: Deployed, project: Path) -> None:
     assert compilegate(deployed.server, project, "stop", "topics").returncode == 0
     done = compilegate(deployed.server, project, "watch", arn)
     assert done.returncode == 130
-    assert "execution execution001: stopped" in done.stderr
+    assert "execution execution001: stopped, by somebody or because an older one" in done.stderr
+
+
+def test_a_start_that_would_overlap_is_refused_before_the_data_is_staged(
+    deployed: Deployed, project: Path
+) -> None:
+    deployed.script(frame("Executing", job("Prepare", "Processing", 0)))
+    arn = deployed.start()
+    done = compilegate(deployed.server, project, "submit", "topics")
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"error: {PIPELINE} is being executed, and executions do not overlap; follow it with: "
+        f"compilegate watch {arn}\n"
+    )
+    assert deployed.objects("compilegate/data/") == []
 
 
 def test_raw_data_is_staged_once_and_changed_data_is_passed_on(
