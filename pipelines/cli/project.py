@@ -13,7 +13,7 @@ from pipelines.cli.refusal import Refusal, refusing
 from pipelines.datasets import DatasetError, raw_data
 from pipelines.definition.deployment import Deployment, local_deployment
 from pipelines.definition.feasibility import NO_BASES, Bases, InfeasibleError, check_feasible
-from pipelines.definition.images import image_faults, program_faults
+from pipelines.definition.images import image_faults, processing_faults
 from pipelines.staging import (
     ImageFolderError,
     MetricFunctionsError,
@@ -113,7 +113,7 @@ def refuse_unknown_images(
         deployment = local_deployment(image_tags(containers, named))
     faults = [
         *image_faults(deployment, workload.arms),
-        *program_faults(deployment, workload.program),
+        *processing_faults(deployment, workload.program),
     ]
     if faults:
         raise Refusal("\n".join(f"{path}: {fault}" for fault in faults))
