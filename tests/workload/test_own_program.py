@@ -132,6 +132,26 @@ def test_what_challenges_a_champion_has_no_compiler(tmp_path: Path) -> None:
             "[program.metrics]\nloss = '([0-9'\n[arms.baseline]",
             "program.metrics: loss is no regular expression: ",
         ),
+        (
+            COMPARED,
+            "[arms.baseline]",
+            f"[program.metrics]\nloss = '({'x' * 499})'\n[arms.baseline]",
+            "program.metrics.loss: found '(xxx",
+        ),
+        (
+            COMPARED,
+            "[arms.baseline]",
+            "[program.hyperparameters]\n"
+            + "".join(f"h{number} = 1\n" for number in range(89))
+            + "[arms.baseline]",
+            "program: hyperparameters holds 89, allowed: 88 at most, since a job takes 100",
+        ),
+        (
+            COMPARED,
+            "[arms.baseline]",
+            f"[program.hyperparameters]\nlong = '{'x' * 2501}'\n[arms.baseline]",
+            "program: hyperparameters.long has 2501 characters, allowed: 2500; put longer text",
+        ),
         (COMPARED, ARMS, ARMS + CHAMPION, "arms holds baseline, compiled beside champion, allowed"),
         (CHALLENGED, "seeds = [1, 2]", "seeds = [1]", "seeds holds 1 beside champion, allowed: 2"),
         (
