@@ -197,7 +197,7 @@ def test_a_delivery_of_new_data_starts_an_execution_on_it(
     parameters = sagemaker.list_pipeline_parameters_for_execution(
         PipelineExecutionArn=newest["PipelineExecutionArn"]
     )["PipelineParameters"]
-    assert parameters == [{"Name": "Data", "Value": f"s3://{bucket}/incoming/tiny/2026-08-01"}]
+    assert parameters == [{"Name": "Data", "Value": f"s3://{bucket}/incoming/tiny/2026-08-01/"}]
 
 
 def test_the_deployed_definition_runs_in_the_local_runner(
