@@ -80,6 +80,8 @@ _NO_ANSWER = (
 )
 _REQUEST_IDS = {"x-amzn-requestid", "x-amzn-request-id", "x-amz-request-id"}
 _EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
+_WITHOUT_REASON = "400"
+"""An answer to HEAD has no body that could hold a code, so its status stands for one."""
 _NOT_ACCEPTED = {
     "AuthFailure",
     "IncompleteSignature",
@@ -184,12 +186,9 @@ def _refusal(what: str, error: ClientError) -> AwsError:
     """The sentence for an error answer."""
     details = error.response.get("Error", {})
     code, said = details.get("Code", ""), _first_line(details.get("Message") or "no reason given")
-    if code in _EXPIRED:
-        return CredentialsError(f"cannot {what}: the AWS credentials have expired; {_RENEW}")
-    if code in _NOT_ACCEPTED:
-        return CredentialsError(
-            f"cannot {what}: AWS does not accept the credentials ({code}); {_RENEW}"
-        )
+    credentials = _what_is_wrong_with_credentials(code, error.operation_name)
+    if credentials is not None:
+        return CredentialsError(f"cannot {what}: {credentials}; {_RENEW}")
     if code in _THROTTLED:
         tries = 1 + int(error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0))
         return ThrottledError(
@@ -203,6 +202,16 @@ def _refusal(what: str, error: ClientError) -> AwsError:
     return RefusedRequestError(
         f"cannot {what}: {error.operation_name} was refused ({code}): {said}"
     )
+
+
+def _what_is_wrong_with_credentials(code: str, operation: str) -> str | None:
+    if code in _EXPIRED:
+        return "the AWS credentials have expired"
+    if code in _NOT_ACCEPTED:
+        return f"AWS does not accept the credentials ({code})"
+    if code == _WITHOUT_REASON:
+        return f"{operation} was refused without a reason, as S3 does when credentials have expired"
+    return None
 
 
 def _unreachable(what: str, instead: str) -> UnreachableError:
