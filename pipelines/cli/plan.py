@@ -26,6 +26,7 @@ from pipelines.cli.project import (
 from pipelines.cli.refusal import refusing
 from pipelines.datasets import DatasetError, raw_data
 from pipelines.staging import ImageFolderError, OwnCodeError, image_folders, plan_staging
+from pipelines.workload.parameters import INSTANCE_TYPE
 
 if TYPE_CHECKING:
     from pipelines.definition.deployment import Deployment, Sources
@@ -88,7 +89,13 @@ def command(  # noqa: PLR0917  one argument for each option
     declared, path = load_workload(workload, workloads)
     account = open_account(settings)
     bases = image_bases(containers, account.names.settings.images.base)
-    refuse_infeasible(declared, path, region=account.session.region, bases=bases)
+    refuse_infeasible(
+        declared,
+        path,
+        region=account.session.region,
+        bases=bases,
+        instance_type=given.get(INSTANCE_TYPE),
+    )
     click.echo("compiling this checkout's definition", err=True)
     with refusing(AwsError, DatasetError, ImageFolderError, OwnCodeError, OSError):
         deployment, sources = _target(account, declared, path, containers)

@@ -90,10 +90,13 @@ def refuse_infeasible(
     region: str | None = None,
     local: bool = False,
     bases: Bases = NO_BASES,
+    instance_type: str | None = None,
 ) -> None:
     """Refuse arms that cannot run, on SageMaker or on this machine."""
     try:
-        check_feasible(workload, region=region, local=local, bases=bases)
+        check_feasible(
+            workload, region=region, local=local, bases=bases, instance_type=instance_type
+        )
     except InfeasibleError as error:
         raise Refusal("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from error
 

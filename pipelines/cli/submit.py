@@ -16,11 +16,12 @@ from pipelines.cli.account import Account, open_account, settings_option
 from pipelines.cli.following import poll_option, show_execution
 from pipelines.cli.home import home_option
 from pipelines.cli.parameters import parameter_option, parameter_pairs
-from pipelines.cli.project import load_workload, workloads_option
+from pipelines.cli.project import load_workload, refuse_infeasible, workloads_option
 from pipelines.cli.refusal import Refusal, refusing
 from pipelines.cli.stage import stage_data
 from pipelines.semantics.definition import read_definition
 from pipelines.semantics.parameters import parameter_values
+from pipelines.workload.parameters import INSTANCE_TYPE
 
 DATA = "Data"
 """The pipeline's parameter that says where the raw data lies."""
@@ -60,8 +61,11 @@ def command(  # noqa: PLR0917  one argument for each option
     The raw data is put into the bucket first, unless it is there. With --wait the exit status is
     that of a local run; Ctrl-C leaves the execution to itself.
     """
-    name = load_workload(workload, workloads)[0].name
+    declared, path = load_workload(workload, workloads)
+    name = declared.name
     given = parameter_pairs(parameters)
+    if INSTANCE_TYPE in given:
+        refuse_infeasible(declared, path, instance_type=given[INSTANCE_TYPE])
     _check_arguments(given, token)
     if wait:
         with refusing(OSError):

@@ -14,6 +14,7 @@ from pipelines.definition.images import stack_of
 from pipelines.definition.program import program_findings
 from pipelines.workload import Arm, TextClassification, TrainingCompiler, Workload
 from pipelines.workload.arm import AWS_IMAGE
+from pipelines.workload.parameters import INSTANCE_TYPE
 
 Bases = Mapping[str, BaseImage | str]
 """What each folder of containers/ extends: an image of the catalog, or the URI of any other, which
@@ -70,9 +71,20 @@ def check_feasible(
     region: str | None = None,
     local: bool = False,
     bases: Bases = NO_BASES,
+    instance_type: str | None = None,
 ) -> None:
-    """Raises InfeasibleError with every refusal, on SageMaker in that region or on this machine."""
-    found = findings(workload, today=NO_DAY, region=region, local=local, bases=bases)
+    """Raises InfeasibleError with every refusal, on SageMaker in that region or on this machine.
+
+    `instance_type` is what an execution is given for arms that name none.
+    """
+    found = findings(
+        workload,
+        today=NO_DAY,
+        region=region,
+        local=local,
+        bases=bases,
+        instance_type=instance_type,
+    )
     refused = [each.sentence for each in found if each.refused]
     if refused:
         raise InfeasibleError("\n".join(refused))
@@ -85,22 +97,41 @@ def findings(
     region: str | None = None,
     local: bool = False,
     bases: Bases = NO_BASES,
+    instance_type: str | None = None,
 ) -> tuple[ArmFinding, ...]:
     """What the catalog has to say about each arm, on SageMaker in that region or on this machine.
 
     Without a region it is not asked whether AWS has an image there. Of a local run only what is
-    refused there is told: instances and regions are not asked for.
+    refused there is told: instances and regions are not asked for. `instance_type` is what an
+    execution is given for arms that name none; what the schedule gives is looked at as well.
     """
-    return tuple(
+    given = [instance_type] if instance_type else [None, *_scheduled_instance_types(workload)]
+    found = (
         ArmFinding(arm=name, key=_key(finding, arm), finding=finding)
         for name, arm in workload.arms.items()
         for finding in (
-            *check(asked_of(workload, arm, region=region, local=local, bases=bases), today),
+            *(
+                finding
+                for each in given
+                for finding in check(
+                    asked_of(
+                        workload, arm, region=region, local=local, bases=bases, instance_type=each
+                    ),
+                    today,
+                )
+            ),
             *_of_the_program(workload, arm),
             *_of_the_base(arm, bases.get(arm.image_folder)),
         )
         if not local or finding.about == "local"
     )
+    return tuple(dict.fromkeys(found))
+
+
+def _scheduled_instance_types(workload: Workload) -> list[str]:
+    """What the schedule gives each execution for arms that name none, if it does."""
+    parameters = {} if workload.schedule is None else workload.schedule.parameters
+    return [str(parameters[INSTANCE_TYPE])] if INSTANCE_TYPE in parameters else []
 
 
 def _key(finding: Finding, arm: Arm) -> str:
@@ -135,6 +166,7 @@ def asked_of(
     region: str | None = None,
     local: bool = False,
     bases: Bases = NO_BASES,
+    instance_type: str | None = None,
 ) -> Asked:
     """What an arm asks for, in the catalog's words."""
     stack, base = arm.stack, bases.get(arm.image_folder)
@@ -146,7 +178,7 @@ def asked_of(
         version=version if stack is None else stack.version,
         transformers=None if stack is None else stack.transformers,
         image=image,
-        instance_type=arm.instance_type or workload.compute.instance_type,
+        instance_type=arm.instance_type or instance_type or workload.compute.instance_type,
         instance_count=arm.instance_count,
         region=region,
         precision=arm.precision,

@@ -15,7 +15,7 @@ from pipelines.definition.feasibility import (
     check_feasible,
     findings,
 )
-from pipelines.workload import Arm, TrainingCompiler, Workload, read_workload
+from pipelines.workload import Arm, Schedule, TrainingCompiler, Workload, read_workload
 
 WORKLOAD = read_workload(Path(__file__).parent / "topics.toml")
 TODAY = datetime.date(2026, 11, 20)
@@ -33,9 +33,12 @@ def refused(
     region: str | None = None,
     local: bool = False,
     bases: Bases = NO_BASES,
+    instance_type: str | None = None,
 ) -> list[str]:
     with pytest.raises(InfeasibleError) as caught:
-        check_feasible(declared, region=region, local=local, bases=bases)
+        check_feasible(
+            declared, region=region, local=local, bases=bases, instance_type=instance_type
+        )
     return str(caught.value).splitlines()
 
 
@@ -64,6 +67,21 @@ def test_an_instance_that_the_compiler_does_not_know_is_refused_under_its_key() 
         "ml.p5.48xlarge: AWS made it for the classes p3, p3dn, g4dn, p4d, g5; "
         'take an instance of one of them, or compiler = "inductor"'
     ]
+
+
+def test_an_instance_that_an_execution_or_the_schedule_gives_is_looked_at() -> None:
+    declared = workload(compiler="training-compiler")
+    (sentence,) = refused(declared, instance_type="ml.p5.48xlarge")
+    assert sentence.startswith(
+        "arms.compiled.instance_type: SageMaker Training Compiler does not support ml.p5.48xlarge"
+    )
+    scheduled = Schedule.model_validate(
+        {"expression": "rate(7 days)", "parameters": {"TrainingInstanceType": "ml.p5.48xlarge"}}
+    )
+    assert refused(declared.model_copy(update={"schedule": scheduled})) == [sentence]
+    named = workload(compiler="training-compiler", instance_type="ml.p3.2xlarge")
+    check_feasible(named.model_copy(update={"schedule": scheduled}))
+    check_feasible(named, instance_type="ml.p5.48xlarge")
 
 
 def compiled_with(**changes: object) -> Workload:
