@@ -15,6 +15,8 @@ from pipelines.workload import Arm, OwnProgram, Program, Succession
 
 ARM_VARIABLE = "COMPILEGATE_ARM"
 """Tells the script whose evidence it writes. No argument: a script need not know of arms."""
+LAUNCHER = "training/torchrun_launcher.py"
+"""What starts the script in several processes: the job's program then, in place of the script."""
 PREPARED = "prepared"
 PREPARE = "Prepare"
 
@@ -25,11 +27,12 @@ def own_training_program(
     """The training script with its hyperparameters and, of arms that are compared, the arm's."""
     told = {"seed": str(seed)} if isinstance(kind, Succession) else _arm_hyperparameters(arm, seed)
     program = kind.program
+    launched = arm.distribution == "torchrun"
     return TrainingProgram(
-        entry=program.entry,
+        entry=LAUNCHER if launched else program.entry,
         hyperparameters={**told, **_declared(program)},
         metrics=program.metrics,
-        environment={ARM_VARIABLE: arm_name},
+        environment={ARM_VARIABLE: arm_name, **(_launch(program, arm) if launched else {})},
     )
 
 
@@ -58,6 +61,11 @@ def prepare_step(blueprint: Blueprint, program: Program) -> RequestStep | None:
 def module_name(script: str) -> str:
     """How Python imports a script from the program's zip."""
     return script.removesuffix(".py").replace("/", ".")
+
+
+def _launch(program: Program, arm: Arm) -> dict[str, str]:
+    """What the launcher is told. No arguments: those are the script's."""
+    return {"COMPILEGATE_SCRIPT": program.entry, "COMPILEGATE_PROCESSES": str(arm.processes)}
 
 
 def _arm_hyperparameters(arm: Arm, seed: int) -> dict[str, str]:

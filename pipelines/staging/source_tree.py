@@ -70,7 +70,7 @@ def training_tree() -> SourceTree:
 
 def files_beside_a_program() -> dict[str, bytes]:
     """What goes beside a program of one's own: `training.evidence`, which it may import, and what
-    starts it on several GPUs in Training Compiler's old images."""
+    starts it in several processes."""
     return _files(
         [
             "training/__init__.py",
@@ -78,6 +78,9 @@ def files_beside_a_program() -> dict[str, bytes]:
             "training/digests.py",
             "training/evidence",
             "training/sm_dist_launcher.py",
+            "training/torchrun.py",
+            "training/torchrun_launcher.py",
+            "training/world.py",
         ]
     )
 

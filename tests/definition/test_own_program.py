@@ -82,6 +82,20 @@ def test_the_script_gets_its_arm_as_arguments_and_its_own_hyperparameters_beside
     assert "COMPILEGATE_CHECKPOINTS" in request["Environment"]  # of a spot arm
 
 
+def test_a_script_of_several_processes_is_started_by_torchrun_and_not_told_of_it() -> None:
+    workload = declared("diffusion")
+    several = {"distribution": "torchrun", "processes": 4, "instance_count": 2, "spot": False}
+    arm = workload.arms["compiled"].model_copy(update=several)
+    launched = workload.model_copy(update={"arms": {**workload.arms, "compiled": arm}})
+    found = steps(compile_definition(launched, DEPLOYMENT, SOURCES))
+    request, alone = (found[f"Train-{name}-7"]["Arguments"] for name in ("compiled", "baseline"))
+    assert request["HyperParameters"]["sagemaker_program"] == '"training/torchrun_launcher.py"'
+    assert request["Environment"]["COMPILEGATE_SCRIPT"] == "train.py"
+    assert request["Environment"]["COMPILEGATE_PROCESSES"] == "4"
+    assert request["ResourceConfig"]["InstanceCount"] == 2
+    assert request["HyperParameters"].keys() == alone["HyperParameters"].keys()
+
+
 def test_raw_data_goes_straight_to_the_script_where_nothing_prepares_it() -> None:
     found = steps(compile_definition(declared("diffusion", prepare=None), DEPLOYMENT, SOURCES))
     (channel,) = found["Train-baseline-7"]["Arguments"]["InputDataConfig"]
