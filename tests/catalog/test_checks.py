@@ -322,7 +322,12 @@ def test_an_image_for_trainium_is_refused_on_a_gpu() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "told"),
-    [({}, ["distribution"]), ({"distribution": "torchrun"}, []), ({"launches_itself": True}, [])],
+    [
+        ({}, ["distribution"]),
+        ({"distribution": "torchrun"}, ["processes"]),
+        ({"distribution": "torchrun", "processes": 4}, []),
+        ({"launches_itself": True}, []),
+    ],
     ids=str,
 )
 def test_idle_gpus_are_told_of_where_the_request_decides_how_many_work(
