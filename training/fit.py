@@ -11,6 +11,7 @@ The result is a file, since a process that runs out of memory may be killed befo
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import resource
@@ -60,6 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     result: Dict[str, Any] = {"outcome": FITS, "reason": None}
     try:
         job = read_job(options.hyperparameters, _NO_FOLDERS)
+        _volunteer()
         _limit_memory(options.memory_limit, device)
         _take_steps(job, options, device)
     except (InputError, ArmError, MemoryError, RuntimeError, OSError) as error:
@@ -83,6 +85,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--memory_limit", type=int, default=0, help="bytes; 0 is no limit")
     parser.add_argument("hyperparameters", nargs="*")
     return parser
+
+
+def _volunteer() -> None:
+    """Where the whole machine runs out of memory, let the system end this process and no other."""
+    with contextlib.suppress(OSError):  # no Linux
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
 def _limit_memory(limit: int, device: torch.device) -> None:

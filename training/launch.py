@@ -15,10 +15,7 @@ from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence
 
 from training.arguments import Job
-from training.world import host_rank, hosts
-
-PORT = 29500
-"""Of the rendezvous of several machines."""
+from training.torchrun import torchrun_command
 
 _NOTE_VARIABLE = "COMPILEGATE_FAILURE_NOTE"
 
@@ -34,21 +31,9 @@ class FailureNote:
 
 def launch_command(job: Job, module: str, arguments: Sequence[str]) -> List[str]:
     """The command that runs ``python -m MODULE ARGUMENTS`` in the job's processes."""
-    program = [sys.executable, "-m"]
     if job.distribution != "torchrun":
-        return [*program, module, *arguments]
-    machines = hosts(os.environ)
-    meeting = (
-        # The name that a machine has for itself may not resolve.
-        ["--standalone", "--local_addr", "localhost"]
-        if len(machines) == 1
-        else [
-            *("--nnodes", str(len(machines)), "--node_rank", str(host_rank(os.environ))),
-            *("--master_addr", machines[0], "--master_port", str(PORT)),
-        ]
-    )
-    count = ["--nproc_per_node", str(job.processes)]
-    return [*program, "torch.distributed.run", *meeting, *count, "--module", module, *arguments]
+        return [sys.executable, "-m", module, *arguments]
+    return torchrun_command(job.processes, ["--module", module, *arguments], os.environ)
 
 
 def launch_environment(job: Job, note: Path) -> Dict[str, str]:

@@ -75,6 +75,9 @@ def _pretrained(recipe: Recipe, manifest: Manifest) -> Any:
             f"the data were prepared with {manifest.vocabulary_size} tokens; prepare them with "
             f"--model-id {recipe.model_id}"
         )
+    # Kept keys and values are for generating text. Here they are memory for nothing, and a state of
+    # each layer that a compiled block would be guarded on, layer by layer.
+    model.config.use_cache = False
     return model.float()
 
 

@@ -20,6 +20,8 @@ _BY_MEMORY = {signal.SIGKILL}
 """A process that the system kills for want of memory gets this signal."""
 _BY_LIMIT = {*_BY_MEMORY, signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS}
 """Libraries end the process like this when an allocation fails that they did not check."""
+_SAID_LAST = ("bad_alloc", "Cannot allocate memory", "out of memory", "Thread creation failed")
+"""What libraries say of memory before they end the process themselves."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,15 +51,15 @@ class Trial:
     device: str | None
 
     @property
-    def sentence(self) -> str:
-        """`batch 64: fits, 1.25 GB at most, 3.1 s`."""
+    def found(self) -> str:
+        """`fits, 1.25 GB at most, 3.1 s`."""
         parts: list[str] = [self.outcome]
         if self.peak_memory_bytes is not None:
             parts.append(f"{self.peak_memory_bytes / 1e9:.2f} GB at most")
         if self.seconds is not None:
             parts.append(f"{self.seconds:.1f} s")
         why = f" ({self.reason})" if self.reason else ""
-        return f"batch {self.batch_size}: {', '.join(parts)}{why}"
+        return f"{', '.join(parts)}{why}"
 
 
 def try_batch(shapes: Shapes, batch_size: int) -> Trial:
@@ -110,7 +112,7 @@ def _environment() -> dict[str, str]:
 def _ended(batch_size: int, status: int, last_line: str, *, limited: bool) -> Trial:
     """Of a process that left no result."""
     fatal = {-each for each in (_BY_LIMIT if limited else _BY_MEMORY)}
-    ran_out = status in fatal or "bad_alloc" in last_line
+    ran_out = status in fatal or any(said in last_line for said in _SAID_LAST)
     how = (
         f"killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
     )

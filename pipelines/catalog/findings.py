@@ -32,6 +32,8 @@ class Asked:
     """`torchrun`, `pytorchxla`, `smdistributed`, ...; None for one process."""
     launches_itself: bool = False
     """Whether the script may start processes of its own, which no request tells."""
+    processes: int = 1
+    """On each instance."""
     extends_image: bool = False
     """Whether the image is one's own, extending that of AWS."""
     profiler: bool = False

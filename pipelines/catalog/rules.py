@@ -203,6 +203,21 @@ def _distribution(case: Case) -> Iterator[Finding]:
         )
 
 
+def _processes(case: Case) -> Iterator[Finding]:
+    """torchrun is told how many to start; other launchers count the accelerators themselves."""
+    asked, instance = case.asked, instance_of(case.asked.instance_type)
+    accelerators = 0 if instance is None else instance.accelerators
+    if asked.distribution != "torchrun" or not accelerators or asked.processes == accelerators:
+        return
+    gpus = f"{accelerators} GPU" + ("s" if accelerators > 1 else "")
+    found = f"{asked.processes} on each {asked.instance_type}, which has {gpus}"
+    if asked.processes > accelerators:
+        remedy = f"allowed: {accelerators}, or an instance with more"
+        yield refusal("processes", f"{found}: each process needs one of its own", remedy)
+    else:
+        yield warning("processes", f"{found}: the others are idle", f"take {accelerators}")
+
+
 def _idle_accelerators(case: Case) -> Iterator[Finding]:
     """Several accelerators are paid for, and one process uses one of them."""
     asked, stack = case.asked, case.stack
@@ -300,6 +315,7 @@ RULES: tuple[Rule, ...] = (
     _accelerator,
     _region,
     _distribution,
+    _processes,
     _precision,
     _overhead,
     _image,

@@ -69,6 +69,8 @@ class TestedBatch:
     """A batch size of one accelerator, and why to believe it."""
 
     batch_size: int
+    compiled: bool
+    """Whether Training Compiler trained with it."""
     row: TestedModel
     differences: tuple[str, ...]
     """In what the test differs from what was asked for; empty when it does not."""
@@ -77,7 +79,8 @@ class TestedBatch:
     def sentence(self) -> str:
         """Where the number is from, for whoever reads it."""
         length = f", {self.row.sequence_length} tokens" if self.row.sequence_length else ""
-        tested = f"{self.row.instance_type}, {self.row.precision}{length}, {self.row.stack}"
+        how = "with Training Compiler" if self.compiled else "without a compiler"
+        tested = f"{self.row.instance_type}, {self.row.precision}{length}, {self.row.stack}, {how}"
         but = f"; but {', '.join(self.differences)}" if self.differences else ""
         return (
             f"AWS fitted {self.batch_size} of {self.row.model} on {tested} ({self.row.source}){but}"
@@ -99,12 +102,15 @@ def default_batch_size(
     sequence_length: int | None = None,
     compiled: bool = True,
     framework: str | None = None,
+    version: str | None = None,
 ) -> TestedBatch | UntestedBatch:
     """The batch of one accelerator that AWS fitted for a model.
 
-    `precision` is `fp32`, `fp16` or `bf16`; 16 bits are 16 bits for memory. A test on another
-    instance with the same accelerator counts, and so does one with longer sequences, which needs
-    more memory; both are said. The newest test wins, of PyTorch when no framework is named.
+    `precision` is `fp32`, `fp16` or `bf16`; 16 bits are 16 bits for memory. `compiled` means with
+    Training Compiler: nothing follows from it for other compilers, which plan memory otherwise. A
+    test on another instance with the same accelerator counts, and so does one with longer
+    sequences, which needs more memory; both are said. The test of that version of the framework
+    wins, else the newest, of PyTorch when no framework is named.
     """
     rows = [row for row in tested_models() if _same_model(row.model, model)]
     if not rows:
@@ -127,9 +133,10 @@ def default_batch_size(
         if sequence_length is not None:
             asked += f", {sequence_length} tokens"
         return UntestedBatch(reason=f"AWS tested {model} on {where}, and nothing that fits {asked}")
-    row, batch = min(fitting, key=lambda found: _distance(found[0], instance_type))
+    row, batch = min(fitting, key=lambda found: _distance(found[0], instance_type, version))
     return TestedBatch(
         batch_size=batch,
+        compiled=compiled,
         row=row,
         differences=tuple(_differences(row, instance_type, precision, sequence_length)),
     )
@@ -159,14 +166,15 @@ def _long_enough(tested: int | None, asked: int | None) -> bool:
     return tested is None or asked is None or tested >= asked
 
 
-def _distance(row: TestedModel, instance_type: str) -> tuple[object, ...]:
-    """Smallest for the test that is closest: length, instance, framework, newest, batch."""
-    version = tuple(-int(number) for number in row.version.split("."))
+def _distance(row: TestedModel, instance_type: str, version: str | None) -> tuple[object, ...]:
+    """Smallest for the test that is closest: length, instance, framework, version, batch."""
+    newest_first = tuple(-int(number) for number in row.version.split("."))
     return (
         row.sequence_length or 0,
         row.instance_type != instance_type,
         row.framework != "pytorch",
-        version,
+        row.version != version,
+        newest_first,
         row.batch_compiler,
     )
 

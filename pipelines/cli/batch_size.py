@@ -10,6 +10,7 @@ import click
 from pipelines.batch_size.bisection import Bracket, advised, largest_fitting
 from pipelines.batch_size.kept_trials import KeptTrials
 from pipelines.batch_size.trial import Shapes, Trial, try_batch
+from pipelines.cli import exit_codes
 from pipelines.cli.home import home_option
 from pipelines.cli.project import load_workload, workloads_option
 from pipelines.cli.refusal import Refusal, refusing
@@ -62,22 +63,34 @@ def command(  # noqa: PLR0917  one argument for each option
 ) -> None:
     """Find the largest batch of an arm that fits into memory, on the device that is here.
 
-    Each trial is a process of its own that takes three real training steps with the arm's model,
-    compiler and precision; one that runs out of memory is an answer. Trials are kept in HOME, so
-    that a search that was interrupted goes on. Without a GPU and a limit it may take all memory of
-    this machine: give --memory-limit.
+    \b
+      compilegate batch-size news-topics --arm larger-batch --memory-limit 2GB
+      compilegate batch-size news-topics --arm larger-batch --most 512
+
+    It doubles or halves from the arm's own batch_size until the limit lies between two sizes, then
+    bisects to within 3%, and ends with a batch_size to declare. Each trial is a process of its own
+    that takes three real training steps with the arm's model, compiler and precision; one that
+    runs out of memory is an answer, even where the system kills it. A compiled arm compiles in
+    every trial, and a search has some ten of them.
+
+    Trials are kept in HOME: after Ctrl-C the same command goes on. Without a GPU and a limit the
+    search goes on until the memory of this machine is full, which takes long: give --memory-limit.
     """
     declared, path = load_workload(workload, workloads)
     kind = _kind(declared, path)
     arm = _arm(declared, path, name)
     shapes = _shapes(declared, kind, name, arm, memory_limit)
     kept = KeptTrials(home / "batch-size", shapes)
-    bracket = largest_fitting(
-        lambda batch_size: _fits(kept, shapes, batch_size, again=again),
-        first=min(arm.batch_size, most),
-        most=most,
-        tolerance=TOLERANCE,
-    )
+    try:
+        bracket = largest_fitting(
+            lambda batch_size: _fits(kept, shapes, batch_size, again=again),
+            first=min(arm.batch_size, most),
+            most=most,
+            tolerance=TOLERANCE,
+        )
+    except KeyboardInterrupt:
+        click.echo("\ninterrupted; the same command goes on after the trials above", err=True)
+        raise SystemExit(exit_codes.INTERRUPTED) from None
     for line in conclusion(arm, name, bracket):
         click.echo(line)
 
@@ -144,15 +157,16 @@ def _shapes(
 
 
 def _fits(kept: KeptTrials, shapes: Shapes, batch_size: int, *, again: bool) -> bool:
+    click.echo(f"batch {batch_size}: ", nl=False)  # a trial may take minutes
     trial = None if again else kept.get(batch_size)
     if trial is not None:
-        click.echo(f"{trial.sentence}, as tried before")
+        click.echo(f"{trial.found}, as tried before")
         return trial.outcome == "fits"
     trial = try_batch(shapes, batch_size)
+    click.echo(trial.found)
     _refuse_other_failures(trial)
     with refusing(OSError):
         kept.add(trial)
-    click.echo(trial.sentence)
     return trial.outcome == "fits"
 
 
@@ -160,5 +174,6 @@ def _refuse_other_failures(trial: Trial) -> None:
     """What is not memory says nothing about a smaller batch."""
     if trial.outcome == "failed":
         raise Refusal(
-            f"batch {trial.batch_size} failed, and not for want of memory: {trial.reason}"
+            f"a batch of {trial.batch_size} cannot be tried, and not for want of memory: "
+            f"{trial.reason}"
         )

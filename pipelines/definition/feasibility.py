@@ -48,6 +48,7 @@ _KEYS = {
     "precision": "precision",
     "instance_count": "instance_count",
     "distribution": "distribution",
+    "processes": "processes",
     "profiler": "profiler",
     "debugger": "debugger",
     "extends_image": "image",
@@ -185,6 +186,7 @@ def asked_of(
         distribution=None if arm.distribution == "none" else arm.distribution,
         # Training Compiler's processes are started by the toolkit, or not at all.
         launches_itself=workload.program is not None and arm.compiler != "training-compiler",
+        processes=arm.processes,
         extends_image=stack is not None and arm.image_folder != AWS_IMAGE,
         profiler=arm.profiler,
         debugger=arm.debugger,

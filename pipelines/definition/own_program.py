@@ -12,9 +12,13 @@ from pipelines.definition.request_step import RequestStep
 from pipelines.definition.retries import job_retries
 from pipelines.definition.training_program import TrainingProgram
 from pipelines.workload import Arm, OwnProgram, Program, Succession
+from pipelines.workload.declaration import BASELINE
 
 ARM_VARIABLE = "COMPILEGATE_ARM"
 """Tells the script whose evidence it writes. No argument: a script need not know of arms."""
+LAUNCHER = "training/script_launcher.py"
+"""What starts a script in several processes, and makes a candidate's failure evidence: the job's
+program then, in place of the script."""
 PREPARED = "prepared"
 PREPARE = "Prepare"
 
@@ -25,11 +29,12 @@ def own_training_program(
     """The training script with its hyperparameters and, of arms that are compared, the arm's."""
     told = {"seed": str(seed)} if isinstance(kind, Succession) else _arm_hyperparameters(arm, seed)
     program = kind.program
+    launch = _launch(kind, arm_name, arm)
     return TrainingProgram(
-        entry=program.entry,
+        entry=LAUNCHER if launch else program.entry,
         hyperparameters={**told, **_declared(program)},
         metrics=program.metrics,
-        environment={ARM_VARIABLE: arm_name},
+        environment={ARM_VARIABLE: arm_name, **launch},
     )
 
 
@@ -58,6 +63,20 @@ def prepare_step(blueprint: Blueprint, program: Program) -> RequestStep | None:
 def module_name(script: str) -> str:
     """How Python imports a script from the program's zip."""
     return script.removesuffix(".py").replace("/", ".")
+
+
+def _launch(kind: OwnProgram | Succession, arm_name: str, arm: Arm) -> dict[str, str]:
+    """What the launcher is told; empty where nothing but the script has to be started. No
+    arguments: those are the script's."""
+    told: dict[str, str] = {}
+    if arm.distribution == "torchrun":
+        told["COMPILEGATE_PROCESSES"] = str(arm.processes)
+    elif arm.distribution != "none":
+        return {}  # the toolkit's launchers import the script itself
+    written = isinstance(kind, OwnProgram) and kind.program.evidence == "written"
+    if written and arm_name != BASELINE:
+        told["COMPILEGATE_ON_FAILURE"] = "record"
+    return {"COMPILEGATE_SCRIPT": kind.program.entry, **told} if told else {}
 
 
 def _arm_hyperparameters(arm: Arm, seed: int) -> dict[str, str]:

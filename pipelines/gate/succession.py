@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from pipelines.gate.agreement import (
     Replicate,
@@ -169,8 +170,17 @@ def _compare(
     quality = compare_arms(settings, before, {CHALLENGER: challenger}, {})[CHALLENGER]
     judged.metrics, found = judge_quality(quality, settings.confidence)
     reasons, notes = split_findings([*found, *quality.findings])
-    judged.reasons += reasons
-    judged.notes += notes
+    judged.reasons += [_of_the_registered_one(reason) for reason in reasons]
+    judged.notes += [_of_the_registered_one(note) for note in notes]
+
+
+_Told = TypeVar("_Told", Reason, Note)
+
+
+def _of_the_registered_one(told: _Told) -> _Told:
+    """What was said of a baseline, in the words of a workload that has none."""
+    sentence = told.sentence.replace("against the baseline", "against the registered model")
+    return replace(told, sentence=sentence)
 
 
 def _wrong_with(

@@ -70,14 +70,17 @@ def training_tree() -> SourceTree:
 
 def files_beside_a_program() -> dict[str, bytes]:
     """What goes beside a program of one's own: `training.evidence`, which it may import, and what
-    starts it on several GPUs in Training Compiler's old images."""
+    starts it."""
     return _files(
         [
             "training/__init__.py",
             "training/champion.py",
             "training/digests.py",
             "training/evidence",
+            "training/script_launcher.py",
             "training/sm_dist_launcher.py",
+            "training/torchrun.py",
+            "training/world.py",
         ]
     )
 

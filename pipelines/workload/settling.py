@@ -44,7 +44,8 @@ def settled_arms(
 
 
 def _check_own_program(name: str, arm: Arm) -> None:
-    keys = [*arm.torch_compile_keys, *(["distribution"] if arm.distribution == "torchrun" else [])]
+    """The settings of a compiler that this project calls; a script calls its compiler itself."""
+    keys = [*arm.torch_compile_keys, *(["step_graphs"] if arm.step_graphs is not None else [])]
     if keys:
         raise ValueError(
             f"arms.{name}.{keys[0]} is given with a program of one's own, allowed: only with the "
@@ -84,13 +85,16 @@ def _with_batch_size(
         raise ValueError(
             f"{missing}; only models of the hub that AWS has tested have a batch size by default"
         )
+    stack = arm.stack
     tested = default_batch_size(
         model_id,
         instance_type=instance_type,
         precision=arm.precision,
         sequence_length=sequence_length,
-        compiled=arm.compiler != "eager",
-        framework="pytorch",
+        # What fits under that compiler says nothing of the others; what fits without one, does.
+        compiled=arm.compiler == "training-compiler",
+        framework="pytorch" if stack is None else stack.framework,
+        version=None if stack is None else stack.version,
     )
     if not isinstance(tested, TestedBatch):
         raise ValueError(f"{missing}; there is none by default, since {tested.reason}")

@@ -25,6 +25,10 @@ margin = 0.01
 compiler = "eager"
 batch_size = 512
 learning_rate = 1e-3
+[arms.eight]
+compiler = "eager"
+batch_size = 8
+learning_rate = 1e-3
 [arms.half]
 compiler = "eager"
 batch_size = 8
@@ -75,13 +79,35 @@ def test_a_search_survives_running_out_of_memory_and_goes_on_where_it_was(find: 
     assert f"largest batch that fits: {fitting} " in again.output
 
 
+KILLED_ABOVE_ONE = """
+import os, signal, sys
+told = sys.orig_argv
+if "training.fit" in told and int(told[told.index("--batch_size") + 1]) > 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+def test_a_trial_that_the_system_kills_is_an_answer_and_the_search_goes_on(
+    find: Find, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(KILLED_ABOVE_ONE)  # Python imports it by itself
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    result = find("eight")
+    assert result.exit_code == 0, result.output
+    for killed in (8, 4, 2):
+        assert f"batch {killed}: out of memory (killed by SIGKILL)\n" in result.output
+    assert "largest batch that fits: 1 (2 does not)" in result.output
+
+
 @pytest.mark.slow
 def test_a_failure_that_is_not_for_want_of_memory_ends_the_search_with_its_reason(
     find: Find,
 ) -> None:
     result = find("half")
     assert result.exit_code == 2
-    assert "batch 8 failed, and not for want of memory: precision fp16 needs a GPU" in result.output
+    assert "a batch of 8 cannot be tried, and not for want of memory: precision" in result.output
+    assert "fp16 needs a GPU" in result.output
 
 
 def test_an_arm_that_cannot_run_here_is_refused_by_name(find: Find) -> None:
@@ -93,7 +119,7 @@ def test_an_arm_that_cannot_run_here_is_refused_by_name(find: Find) -> None:
 def test_an_arm_that_is_not_there_is_refused_with_those_that_are(find: Find) -> None:
     result = find("fast")
     assert result.exit_code == 2
-    assert "arms.fast: there is none, allowed: baseline, half, elsewhere" in result.output
+    assert "arms.fast: there is none, allowed: baseline, eight, half, elsewhere" in result.output
 
 
 def test_a_limit_that_is_no_size_is_refused(find: Find) -> None:

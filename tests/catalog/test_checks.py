@@ -106,6 +106,27 @@ def test_each_stack_knows_one_distribution_at_most(
     assert [finding.about for finding in found] == ([] if allowed else ["distribution"])
 
 
+def test_torchrun_has_one_process_for_each_gpu_of_an_instance() -> None:
+    launched = Asked(compiler="inductor", instance_type="ml.g5.12xlarge", distribution="torchrun")
+    too_many, idle, right, on_cpu = (
+        dataclasses.replace(launched, **changes)
+        for changes in (
+            {"processes": 8},
+            {"processes": 2},
+            {"processes": 4},
+            {"processes": 8, "instance_type": ON_CPU},
+        )
+    )
+    assert [finding.sentence for finding in refusals(too_many)] == [
+        "8 on each ml.g5.12xlarge, which has 4 GPUs: each process needs one of its own; "
+        "allowed: 4, or an instance with more"
+    ]
+    assert [finding.sentence for finding in warnings(idle)] == [
+        "2 on each ml.g5.12xlarge, which has 4 GPUs: the others are idle; take 4"
+    ]
+    assert refusals(idle) == refusals(right) == warnings(right) == refusals(on_cpu) == []
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
@@ -301,7 +322,12 @@ def test_an_image_for_trainium_is_refused_on_a_gpu() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "told"),
-    [({}, ["distribution"]), ({"distribution": "torchrun"}, []), ({"launches_itself": True}, [])],
+    [
+        ({}, ["distribution"]),
+        ({"distribution": "torchrun"}, ["processes"]),
+        ({"distribution": "torchrun", "processes": 4}, []),
+        ({"launches_itself": True}, []),
+    ],
     ids=str,
 )
 def test_idle_gpus_are_told_of_where_the_request_decides_how_many_work(

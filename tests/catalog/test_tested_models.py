@@ -39,8 +39,8 @@ def test_an_exact_test_is_found_with_its_source() -> None:
     assert (found.batch_size, found.differences) == (288, ())
     assert found.sentence == (
         "AWS fitted 288 of bert-base-uncased on ml.g5.4xlarge, float16, 128 tokens, "
-        "pytorch 1.13.1 (SageMaker Developer Guide, training-compiler-support, tested models, "
-        "2026-11)"
+        "pytorch 1.13.1, with Training Compiler (SageMaker Developer Guide, "
+        "training-compiler-support, tested models, 2026-11)"
     )
 
 
@@ -54,6 +54,26 @@ def test_without_the_compiler_the_batch_is_the_native_one() -> None:
     )
     assert isinstance(found, table.TestedBatch)
     assert found.batch_size == 160
+    assert "pytorch 1.13.1, without a compiler (" in found.sentence
+
+
+def test_the_test_of_the_version_that_is_asked_for_wins_else_the_newest() -> None:
+    versions = [
+        found.row.version
+        for asked in ("1.11.0", "1.13.1", "2.9.0", None)
+        if isinstance(
+            found := table.default_batch_size(
+                "gpt2",
+                instance_type="ml.g5.4xlarge",
+                precision="fp16",
+                sequence_length=512,
+                framework="pytorch",
+                version=asked,
+            ),
+            table.TestedBatch,
+        )
+    ]
+    assert versions == ["1.11.0", "1.13.1", "1.13.1", "1.13.1"]
 
 
 def test_longer_sequences_and_the_same_gpu_elsewhere_count_and_are_said() -> None:

@@ -73,13 +73,44 @@ def test_the_script_gets_its_arm_as_arguments_and_its_own_hyperparameters_beside
         "steps": "100",
         "mirror": "true",
     }
-    assert told["sagemaker_program"] == '"train.py"'
+    assert told["sagemaker_program"] == '"training/script_launcher.py"'
+    assert request["Environment"]["COMPILEGATE_SCRIPT"] == "train.py"
     assert request["Environment"]["COMPILEGATE_ARM"] == "compiled"
     assert request["AlgorithmSpecification"]["MetricDefinitions"] == [
         {"Name": "train:loss", "Regex": "loss ([0-9.]+)"}
     ]
     assert "COMPILEGATE_COMPILE_CACHE" not in request["Environment"]
     assert "COMPILEGATE_CHECKPOINTS" in request["Environment"]  # of a spot arm
+
+
+def test_a_script_of_several_processes_is_started_by_torchrun_and_not_told_of_it() -> None:
+    workload = declared("diffusion")
+    several = {"distribution": "torchrun", "processes": 4, "instance_count": 2, "spot": False}
+    arm = workload.arms["compiled"].model_copy(update=several)
+    launched = workload.model_copy(update={"arms": {**workload.arms, "compiled": arm}})
+    found = steps(compile_definition(launched, DEPLOYMENT, SOURCES))
+    request, alone = (found[f"Train-{name}-7"]["Arguments"] for name in ("compiled", "baseline"))
+    assert request["HyperParameters"]["sagemaker_program"] == '"training/script_launcher.py"'
+    assert request["Environment"]["COMPILEGATE_SCRIPT"] == "train.py"
+    assert request["Environment"]["COMPILEGATE_PROCESSES"] == "4"
+    assert request["ResourceConfig"]["InstanceCount"] == 2
+    assert request["HyperParameters"].keys() == alone["HyperParameters"].keys()
+
+
+def test_the_failure_of_a_candidate_is_evidence_where_evidence_is_written() -> None:
+    found = steps(compiled("diffusion"))
+    candidate, baseline = (
+        found[f"Train-{name}-7"]["Arguments"] for name in ("compiled", "baseline")
+    )
+    assert candidate["Environment"]["COMPILEGATE_ON_FAILURE"] == "record"
+    assert "COMPILEGATE_ON_FAILURE" not in baseline["Environment"]
+    assert baseline["HyperParameters"]["sagemaker_program"] == '"train.py"'
+    (challenger,) = {
+        step["Arguments"]["HyperParameters"]["sagemaker_program"]
+        for name, step in steps(compiled("trees")).items()
+        if name.startswith("Train-")
+    }
+    assert challenger == '"train.py"'
 
 
 def test_raw_data_goes_straight_to_the_script_where_nothing_prepares_it() -> None:

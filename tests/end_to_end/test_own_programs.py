@@ -28,10 +28,11 @@ arguments, _ = parser.parse_known_args()
 rows = open(os.path.join(os.environ["SM_CHANNEL_DATA"], "train.csv")).read().split()
 chance = random.Random(f"{arguments.compiler} {arguments.seed}")
 quality = arguments.offset + len(rows) + chance.gauss(0.0, 0.01)
-print(f"bleu = {quality:.4f}")
-faster = 1.5 if arguments.compiler == "inductor" else 1.0
-print(f"{faster * (100.0 + chance.random()):.2f} rows/s")
-open(os.path.join(os.environ["SM_MODEL_DIR"], "model.txt"), "w").write(str(quality))
+faster = float(os.environ.get("WORLD_SIZE", "1"))
+if os.environ.get("RANK", "0") == "0":
+    print(f"bleu = {quality:.4f}")
+    print(f"{faster * (100.0 + chance.random()):.2f} rows/s")
+    open(os.path.join(os.environ["SM_MODEL_DIR"], "model.txt"), "w").write(str(quality))
 """
 PRINTED = """
 name = "printed"
@@ -64,6 +65,8 @@ learning_rate = 1e-3
 compiler = "inductor"
 batch_size = 8
 learning_rate = 1e-3
+distribution = "torchrun"
+processes = 2
 
 [gate.metrics.bleu]
 direction = "higher"
@@ -96,7 +99,7 @@ def own_copy(name: str, folder: Path, changes: dict[str, str]) -> Path:
     return path
 
 
-def test_a_script_that_only_prints_is_judged_over_its_seeds(tmp_path: Path) -> None:
+def test_a_script_that_only_prints_is_judged_over_its_seeds_and_processes(tmp_path: Path) -> None:
     (tmp_path / "printed").mkdir()
     (tmp_path / "printed" / "train.py").write_text(PRINTING)
     for name in ("train.csv", "validation.csv"):

@@ -59,6 +59,7 @@ def test_where_the_new_model_is_worse_the_registered_one_stands(new_execution):
     verdict = Succession(new_execution, worse_by=0.05).judge()
     assert verdict.decision.arm == "champion"
     assert verdict.decision.sentence == "The registered model stands: the new model failed."
+    assert "points against the registered model, " in verdict.candidates[0].reasons[0].sentence
     assert Code.QUALITY_WORSE in codes(verdict)
     notice = notice_of(verdict)
     assert notice.send

@@ -5,6 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from training.arguments import Recipe
+from training.plan import plan_run
 from training.schedule import rate_factor, warmup_steps
 
 RUNS = st.integers(min_value=1, max_value=500).flatmap(
@@ -34,3 +36,24 @@ def test_the_rate_rises_before_the_peak_and_falls_after_it(run: tuple[int, float
     factors = [rate_factor(step, steps, warmup) for step in range(steps)]
     assert factors[: warmup + 1] == sorted(factors[: warmup + 1])
     assert factors[warmup:] == sorted(factors[warmup:], reverse=True)
+
+
+@given(
+    documents=st.integers(200, 10_000),
+    batch_size=st.integers(1, 50),
+    factor=st.integers(1, 4),
+    epochs=st.integers(1, 20),
+    fraction=st.floats(0, 0.5),
+)
+def test_a_scaled_batch_warms_up_over_as_many_examples_in_fewer_steps(
+    documents: int, batch_size: int, factor: int, epochs: int, fraction: float
+) -> None:
+    def warmed_up(size: int, world_size: int = 1) -> int:
+        recipe = Recipe(batch_size=size, epochs=epochs, warmup_fraction=fraction)
+        return plan_run(recipe, documents, world_size).warmup * size * world_size
+
+    larger = factor * batch_size
+    assert warmed_up(batch_size, world_size=factor) == warmed_up(larger)
+    # Each number of steps is rounded, and each epoch drops what does not fill a step.
+    most = larger * (1 + fraction * epochs)
+    assert abs(warmed_up(batch_size) - warmed_up(larger)) <= most

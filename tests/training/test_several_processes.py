@@ -48,6 +48,7 @@ def test_the_evidence_says_how_many_trained_with_how_much(alone: Any, together: 
     assert (one["world_size"], one["batch_size"], one["global_batch_size"]) == (1, 16, 16)
     assert (two["world_size"], two["batch_size"], two["global_batch_size"]) == (2, 8, 16)
     assert (one["data_order"], one["steps"]) == (two["data_order"], two["steps"])
+    assert (one["warmup_steps"], two["warmup_steps"]) == (4, 4)  # a tenth of 40
 
 
 def test_the_speed_counts_the_documents_of_all_processes(together: Any) -> None:

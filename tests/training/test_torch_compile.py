@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import GPT2Config, GPT2ForSequenceClassification
 
 from training.compilers.regions import CompiledRegions, repeated_blocks
 from training.failure import CompilerError
@@ -102,14 +103,17 @@ def test_a_shape_too_many_stops_the_job_with_the_guard_that_failed() -> None:
 
 
 @pytest.mark.slow
-def test_a_job_compiles_the_repeated_block_once_and_passes_the_parity_probe(
-    train_job: TrainJob,
+def test_a_job_compiles_the_repeated_block_once_however_many_there_are(
+    train_job: TrainJob, tmp_path: Path
 ) -> None:
-    job = train_job(compiler="inductor", layers=3, epochs=1, regional="true", dropout=0.1)
+    """As many layers as would be past torch's limit, if each were a graph of its own."""
+    sizes = {"vocab_size": 200, "n_positions": 16, "n_embd": 32, "n_head": 2, "n_layer": 9}
+    GPT2ForSequenceClassification(GPT2Config(**sizes, pad_token_id=0)).save_pretrained(tmp_path)
+    job = train_job(compiler="inductor", model_id=tmp_path, epochs=1, regional="true")
     record = job.evidence()
     compiler, parity = record.evidence.compiler, record.evidence.parity
     assert (compiler.ran, compiler.graphs, compiler.recompilations) == (True, 1, 0)
     assert compiler.proof["regional"] is True
-    assert compiler.proof["graph_calls"] >= 3 * 20
+    assert compiler.proof["graph_calls"] >= 9 * 20
     assert (parity.obstacle, parity.steps) == (None, 4)
     assert record.evidence.recipe["regional"] is True

@@ -117,13 +117,26 @@ def test_rates_are_scaled_from_one_that_is_given(read: Read) -> None:
     assert "the baseline has no learning_rate of its own" in sentence
 
 
-def test_a_batch_size_that_is_left_out_is_what_aws_fitted_for_the_model(read: Read) -> None:
+@pytest.mark.parametrize(
+    ("compiler", "batch_size", "how"),
+    [
+        ("training-compiler", 288, "with Training Compiler"),
+        ("inductor", 160, "without a compiler"),
+        ("eager", 160, "without a compiler"),
+    ],
+)
+def test_a_batch_size_that_is_left_out_is_what_aws_fitted_for_model_and_compiler(
+    read: Read, compiler: str, batch_size: int, how: str
+) -> None:
     hub = '{ source = "hub", id = "bert-base-uncased" }'
-    declared = read(inductor(RATE, 'precision = "fp16"'), model=hub, length=128)
-    assert declared.arms["other"].batch_size > 32
-    (explanation,) = declared.arms["other"].explanations
-    assert "AWS fitted" in explanation
-    assert "bert-base-uncased on ml.g5.4xlarge" in explanation
+    other = f'compiler = "{compiler}"\n{RATE}\nprecision = "fp16"'
+    arm = read(other, model=hub, length=128).arms["other"]
+    assert arm.batch_size == batch_size
+    (explanation,) = arm.explanations
+    assert explanation.startswith(
+        f"batch_size {batch_size}: AWS fitted {batch_size} of bert-base-uncased on ml.g5.4xlarge"
+    )
+    assert how in explanation
     assert "tested models" in explanation
 
 

@@ -152,6 +152,18 @@ def test_what_challenges_a_champion_has_no_compiler(tmp_path: Path) -> None:
             f"[program.hyperparameters]\nlong = '{'x' * 2501}'\n[arms.baseline]",
             "program: hyperparameters.long has 2501 characters, allowed: 2500; put longer text",
         ),
+        (
+            COMPARED,
+            'compiler = "inductor"',
+            'compiler = "inductor"\nregional = true',
+            "arms.compiled.regional is given with a program of one's own, allowed: only with the",
+        ),
+        (
+            COMPARED,
+            'compiler = "inductor"',
+            'compiler = "xla"\nstep_graphs = 2',
+            "arms.compiled.step_graphs is given with a program of one's own, allowed: only with",
+        ),
         (COMPARED, ARMS, ARMS + CHAMPION, "arms holds baseline, compiled beside champion, allowed"),
         (CHALLENGED, "seeds = [1, 2]", "seeds = [1]", "seeds holds 1 beside champion, allowed: 2"),
         (

@@ -58,6 +58,8 @@ def main() -> None:
     model = UNet(args.channels).to(device)
     forward = model
     if args.compiler == "inductor":
+        # Past its limit of recompilations torch would go on in eager mode, without a word.
+        torch._dynamo.config.fail_on_recompile_limit_hit = True
         forward = torch.compile(model, dynamic=False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.learning_rate)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
