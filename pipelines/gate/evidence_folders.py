@@ -106,9 +106,13 @@ def _place(folder: Path, name: str) -> Path:
 
 def read_replicate(folder: Path) -> EvidenceRecord:
     """Read one replicate's subfolder. Raises EvidenceError for anything that is not evidence."""
-    if (folder / FOLDER).is_dir():
-        return read_evidence(folder / FOLDER)
     archive = folder / ARCHIVE
+    if (folder / FOLDER).is_dir():
+        if archive.exists():
+            raise EvidenceError(
+                f"the evidence is there more than once: {folder.name} holds {FOLDER}/ and {ARCHIVE}"
+            )
+        return read_evidence(folder / FOLDER)
     if not archive.is_file():
         raise MissingEvidenceError(
             f"there is no evidence: {folder.name} holds neither {FOLDER}/ nor {ARCHIVE}"

@@ -191,6 +191,9 @@ def test_evidence_that_is_there_twice_is_not_read(execution, tmp_path):
     error = read_records(evidence, execution.experiment)["fast", 1]
     assert isinstance(error, EvidenceError)
     assert str(error) == "the evidence is there more than once: fast--1 and again/fast--1"
+    (evidence / "fast--2" / "evidence").mkdir()
+    with pytest.raises(EvidenceError, match=r"fast--2 holds evidence/ and output\.tar\.gz"):
+        read_replicate(evidence / "fast--2")
 
 
 def test_what_all_replicates_were_scored_on_is_in_memory_once(execution, tmp_path):
