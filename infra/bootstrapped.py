@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import sys
 
-import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from infra.project import ROOT
+from pipelines.aws.errors import AwsError
+from pipelines.aws.session import open_session
 from pipelines.settings import SettingsError, read_settings
 
 YES, NO, UNKNOWN = 0, 1, 2
@@ -22,8 +23,8 @@ DEFAULT_QUALIFIER = "hnb659fds"
 
 def main() -> int:
     try:
-        region = read_settings(ROOT / "infra" / "settings.toml").region
-        ssm = boto3.client("ssm", region_name=region)
+        settings = read_settings(ROOT / "infra" / "settings.toml")
+        ssm = open_session(settings.region, settings.account).client("ssm")
         ssm.get_parameter(Name=f"/cdk-bootstrap/{_qualifier()}/version")
     except ClientError as error:
         match error.response["Error"]["Code"]:
@@ -32,7 +33,7 @@ def main() -> int:
             case "AccessDeniedException":
                 return YES
         return _unknown(error)
-    except (BotoCoreError, SettingsError) as error:
+    except (AwsError, BotoCoreError, SettingsError) as error:
         return _unknown(error)
     return YES
 

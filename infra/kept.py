@@ -13,12 +13,12 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from typing import Any
 
-import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from infra.project import ROOT, Project, read_project
+from pipelines.aws.errors import AwsError
+from pipelines.aws.session import AwsSession, open_session
 from pipelines.settings import SettingsError
 from pipelines.staging import ImageFolderError
 from pipelines.workload import WorkloadError
@@ -33,9 +33,11 @@ GROUP = "AWS::SageMaker::ModelPackageGroup"
 def main() -> int:
     try:
         project = read_project()
-        _check_key(project)
-        _write_files(project)
+        session = open_session(project.settings.region, project.settings.account)
+        _check_key(project, session)
+        _write_files(project, session)
     except (
+        AwsError,
         BotoCoreError,
         ClientError,
         ImageFolderError,
@@ -47,11 +49,12 @@ def main() -> int:
     return 0
 
 
-def _check_key(project: Project) -> None:
+def _check_key(project: Project, session: AwsSession) -> None:
     """What the kept bucket holds can be read with its own key alone."""
-    key = _key_of_bucket(project)
+    bucket = project.names.bucket(session.account, session.region)
+    key = _key_of_bucket(session, bucket)
     named = project.settings.storage.key_arn
-    if key not in (None, named) and not _exists(project, project.names.foundation_stack):
+    if key not in (None, named) and not _exists(session, project.names.foundation_stack):
         raise SettingsError(
             [
                 f"infra/settings.toml: storage.key_arn: found {named or 'none'}, allowed: {key}, "
@@ -60,13 +63,11 @@ def _check_key(project: Project) -> None:
         )
 
 
-def _key_of_bucket(project: Project) -> str | None:
-    """The key that the project's bucket is encrypted with; None without a bucket."""
-    account = _client(project, "sts").get_caller_identity()["Account"]
-    s3 = _client(project, "s3")
+def _key_of_bucket(session: AwsSession, bucket: str) -> str | None:
+    """The key that a bucket is encrypted with; None without the bucket."""
     try:
-        encryption = s3.get_bucket_encryption(
-            Bucket=project.names.bucket(account, s3.meta.region_name), ExpectedBucketOwner=account
+        encryption = session.client("s3").get_bucket_encryption(
+            Bucket=bucket, ExpectedBucketOwner=session.account
         )
     except ClientError as error:
         if error.response["Error"]["Code"] == "NoSuchBucket":
@@ -76,22 +77,23 @@ def _key_of_bucket(project: Project) -> str | None:
     return str(rule["ApplyServerSideEncryptionByDefault"]["KMSMasterKeyID"])
 
 
-def _write_files(project: Project) -> None:
+def _write_files(project: Project, session: AwsSession) -> None:
     shutil.rmtree(FILES, ignore_errors=True)
     FILES.mkdir(parents=True)
     for declared in project.workloads:
         stack = project.names.workload_stack(declared.workload.name)
-        arn = _arn_of_group(project, project.names.model_package_group(declared.workload))
-        if arn is not None and not _exists(project, stack):
+        arn = _arn_of_group(session, project.names.model_package_group(declared.workload))
+        if arn is not None and not _exists(session, stack):
             imported = {_logical_id(stack): {"ModelPackageGroupArn": arn}}
             (FILES / f"{stack}.json").write_text(json.dumps(imported), encoding="utf-8")
             print(f"{stack} takes in {arn}")
 
 
-def _arn_of_group(project: Project, name: str) -> str | None:
-    sagemaker = _client(project, "sagemaker")
+def _arn_of_group(session: AwsSession, name: str) -> str | None:
     try:
-        described = sagemaker.describe_model_package_group(ModelPackageGroupName=name)
+        described = session.client("sagemaker").describe_model_package_group(
+            ModelPackageGroupName=name
+        )
     except ClientError as error:
         if error.response["Error"]["Code"] == "ValidationException":
             return None
@@ -99,9 +101,9 @@ def _arn_of_group(project: Project, name: str) -> str | None:
     return str(described["ModelPackageGroupArn"])
 
 
-def _exists(project: Project, stack: str) -> bool:
+def _exists(session: AwsSession, stack: str) -> bool:
     try:
-        _client(project, "cloudformation").describe_stacks(StackName=stack)
+        session.client("cloudformation").describe_stacks(StackName=stack)
     except ClientError as error:
         if error.response["Error"]["Code"] == "ValidationError":
             return False
@@ -114,10 +116,6 @@ def _logical_id(stack: str) -> str:
     template = json.loads((ASSEMBLY / f"{stack}.template.json").read_text(encoding="utf-8"))
     (id,) = (id for id, item in template["Resources"].items() if item["Type"] == GROUP)
     return str(id)
-
-
-def _client(project: Project, service: str) -> Any:
-    return boto3.client(service, region_name=project.settings.region)
 
 
 if __name__ == "__main__":

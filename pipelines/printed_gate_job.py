@@ -3,6 +3,7 @@
     python3 -m pipelines.printed_gate_job --experiment gate.json --output DIR \
         --printed=ARM:SEED:JOBNAME:METRIC=VALUE,METRIC=VALUE ...
 
+A job's metrics may come in several arguments, since SageMaker limits the length of one.
 The exit status is 0 whenever a verdict was reached, and 2 for bad usage, in one sentence.
 """
 
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         experiment = read_experiment(options.experiment)
-        printed = dict(map(_read, options.printed))
+        printed = _read_all(options.printed)
     except (ExperimentError, GateJobError) as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_USAGE
@@ -51,6 +52,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for line in summary_lines(verdict):
         print(line)
     return EXIT_JUDGED
+
+
+def _read_all(texts: Sequence[str]) -> dict[Replicate, Printed]:
+    found: dict[Replicate, Printed] = {}
+    for text in texts:
+        replicate, told = _read(text)
+        before = found.get(replicate, told)
+        if before.job != told.job:
+            raise GateJobError(
+                f"--printed {text!r} is of another job than before, allowed: {before.job}"
+            )
+        found[replicate] = Printed(told.job, {**before.metrics, **told.metrics})
+    return found
 
 
 def _read(text: str) -> tuple[Replicate, Printed]:

@@ -26,8 +26,6 @@ from pipelines.catalog.images import EcrRepository, ecr_repository
 from pipelines.staging import ImageFolder
 
 BUILD_IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:5.0"
-COMPUTE = "BUILD_GENERAL1_MEDIUM"
-"""The smallest whose disk (128 GB) holds a Deep Learning Container and the layers above it."""
 
 
 class ImageBuild(Construct):
@@ -70,6 +68,7 @@ class ImageBuild(Construct):
             },
             artifacts={"type": "NO_ARTIFACTS"},
             environment=_environment(
+                project.settings.images.build_machine,
                 {
                     "REPOSITORY": names.repository(image.name),
                     "REGISTRY": registry_of(cdk.Stack.of(self)),
@@ -79,7 +78,7 @@ class ImageBuild(Construct):
                     # An attestation makes an index of what is pushed, where SageMaker expects an
                     # image.
                     "BUILDX_NO_DEFAULT_ATTESTATIONS": "1",
-                }
+                },
             ),
             logs_config={
                 "cloudWatchLogs": {
@@ -163,11 +162,11 @@ class ImageBuild(Construct):
         )
 
 
-def _environment(variables: Mapping[str, str]) -> dict[str, Any]:
+def _environment(machine: str, variables: Mapping[str, str]) -> dict[str, Any]:
     """The machine that builds, and what its commands are told."""
     return {
         "type": "LINUX_CONTAINER",
-        "computeType": COMPUTE,
+        "computeType": f"BUILD_GENERAL1_{machine.upper()}",
         "image": BUILD_IMAGE,
         "privilegedMode": True,
         "environmentVariables": [

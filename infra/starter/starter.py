@@ -39,7 +39,8 @@ class Delivery:
     """A complete one."""
 
     uri: str
-    """Of its folder."""
+    """Of its folder. It ends in a slash: SageMaker takes it for the beginning of keys, and
+    `.../batch1` is that of `.../batch10/train.csv` too."""
     token: str
     """The same for the same objects, however often their events are delivered; 64 characters."""
 
@@ -86,7 +87,7 @@ def delivery_of(s3: Any, bucket: str, key: str, prefix: str) -> Delivery | None:
         return None
     content = "\0".join(objects[part][0] for part in PARTS)
     return Delivery(
-        uri=f"s3://{bucket}/{folder}", token=hashlib.sha256(content.encode()).hexdigest()
+        uri=f"s3://{bucket}/{folder}/", token=hashlib.sha256(content.encode()).hexdigest()
     )
 
 

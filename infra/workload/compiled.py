@@ -23,6 +23,7 @@ from pipelines.workload import Workload
 CODE = (
     "pipelines/catalog",
     "pipelines/definition",
+    "pipelines/semantics",
     "pipelines/workload",
     "pipelines/gate/config.py",
 )

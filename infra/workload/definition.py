@@ -8,7 +8,7 @@ from infra.project import ROOT, DeclaredWorkload, Project
 from infra.workload.compiled import Recipe, compiled_definition
 from infra.workload.substitution import check_size
 from pipelines.datasets import raw_data
-from pipelines.definition.feasibility import check_feasible
+from pipelines.definition.feasibility import InfeasibleError, check_feasible
 from pipelines.definition.standin import standin_deployment, standin_sources
 from pipelines.settings.network import network_of
 from pipelines.staging import StagingPlan, check_metric_functions, plan_staging
@@ -67,4 +67,8 @@ def _runs_in_images_of_aws(declared: DeclaredWorkload) -> bool:
 
 def _check_arms(project: Project, declared: DeclaredWorkload, region: str | None) -> None:
     bases = {name: image.base for name, image in project.images.items()}
-    check_feasible(declared.workload, region=region, bases=bases)
+    try:
+        check_feasible(declared.workload, region=region, bases=bases)
+    except InfeasibleError as error:
+        lines = str(error).splitlines()
+        raise InfeasibleError("\n".join(f"{declared.path}: {line}" for line in lines)) from error

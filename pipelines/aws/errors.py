@@ -7,8 +7,9 @@ one sentence that says what was asked for, what came back and what to do.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from botocore import exceptions as boto
 from botocore.exceptions import BotoCoreError, ClientError
@@ -54,6 +55,12 @@ class RefusedRequestError(AwsError):
     """Any other refusal of a service."""
 
 
+class WebPageError(BotoCoreError):  # type: ignore[misc]  # botocore has no types
+    """What answered is not AWS."""
+
+    fmt = "a web page came back, with status {status}"
+
+
 _MISSING_CREDENTIALS = (
     boto.NoCredentialsError,
     boto.PartialCredentialsError,
@@ -69,7 +76,9 @@ _NO_ANSWER = (
     boto.ConnectionClosedError,
     boto.ReadTimeoutError,
     boto.HTTPClientError,
+    WebPageError,
 )
+_REQUEST_IDS = {"x-amzn-requestid", "x-amzn-request-id", "x-amz-request-id"}
 _EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
 _NOT_ACCEPTED = {
     "AuthFailure",
@@ -96,6 +105,8 @@ _ABSENT = re.compile(r"does not exist|could not find|not found|no such", re.IGNO
 _DENIED_ACTION = re.compile(
     r"not authorized to perform:? (?P<action>\S+)(?: on resource:? (?P<resource>\S+))?"
 )
+_SERVER_FAULTS = 500
+"""Statuses from here on are of a server that failed."""
 _RENEW = "sign in again, or set AWS_PROFILE, and try again"
 
 
@@ -111,6 +122,31 @@ def asking(what: str) -> Iterator[None]:
         raise _refusal(what, error) from error
     except BotoCoreError as error:
         raise _failure(what, error) from error
+
+
+def refuse_web_pages(response_dict: Mapping[str, Any], **_event: Any) -> None:
+    """Handles botocore's `before-parse`: a proxy's or portal's page is no answer of AWS, and would
+    be read as an empty one, or as a refusal. Faults of servers botocore tries again by itself.
+
+    A page from S3 is an object, and comes with the identifier that AWS gives each request.
+    """
+    headers = {name.lower(): value for name, value in response_dict["headers"].items()}
+    status = int(response_dict["status_code"])
+    page = headers.get("content-type", "").startswith("text/html")
+    if page and status < _SERVER_FAULTS and not _REQUEST_IDS & headers.keys():
+        raise WebPageError(status=status)
+
+
+@contextmanager
+def configuring(what: str) -> Iterator[None]:
+    """As `asking`, and for what botocore raises about settings that it cannot use."""
+    try:
+        with asking(what):
+            yield
+    except ValueError as error:
+        raise RefusedRequestError(
+            f"cannot {what}: {_first_line(error)}; check the variables AWS_* and the AWS profile"
+        ) from error
 
 
 @contextmanager
@@ -140,10 +176,7 @@ def _failure(what: str, error: BotoCoreError) -> AwsError:
     if isinstance(error, _MISSING_CREDENTIALS):
         return CredentialsError(f"cannot {what}: there are no AWS credentials ({error}); {_RENEW}")
     if isinstance(error, _NO_ANSWER):
-        return UnreachableError(
-            f"cannot {what}: AWS does not answer ({_first_line(error)}); "
-            "check the network, the region and AWS_ENDPOINT_URL"
-        )
+        return _unreachable(what, _first_line(error))
     return RefusedRequestError(f"cannot {what}: {_first_line(error)}")
 
 
@@ -163,10 +196,19 @@ def _refusal(what: str, error: ClientError) -> AwsError:
             f"cannot {what}: AWS refused {error.operation_name} as too frequent ({code}), "
             f"also at attempt {tries}; try again later"
         )
+    if code.isdecimal() and int(code) >= _SERVER_FAULTS:
+        return _unreachable(what, f"{code} {said}")
     if code in _DENIED:
         return _denial(what, error.operation_name, said)
     return RefusedRequestError(
         f"cannot {what}: {error.operation_name} was refused ({code}): {said}"
+    )
+
+
+def _unreachable(what: str, instead: str) -> UnreachableError:
+    return UnreachableError(
+        f"cannot {what}: AWS does not answer ({instead}); "
+        "check the network, a proxy in between, the region and AWS_ENDPOINT_URL"
     )
 
 

@@ -45,6 +45,14 @@ class StepEnded:
 
 
 @dataclass(frozen=True)
+class StillRunning:
+    """Nothing has happened for a while, which is how it is while jobs run for hours."""
+
+    at: datetime
+    steps: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class ExecutionEnded:
     """Nothing runs any more."""
 
@@ -52,7 +60,7 @@ class ExecutionEnded:
     status: str
 
 
-Event = ExecutionStarted | JobStarted | StepEnded | ExecutionEnded
+Event = ExecutionStarted | JobStarted | StepEnded | StillRunning | ExecutionEnded
 
 
 def events_between(before: ExecutionState | None, after: ExecutionState) -> list[Event]:
@@ -70,6 +78,12 @@ def events_between(before: ExecutionState | None, after: ExecutionState) -> list
     if after.ended and (before is None or not before.ended):
         events.append(ExecutionEnded(after.changed, after.status))
     return events
+
+
+def still_running(state: ExecutionState, at: datetime) -> StillRunning:
+    """What an execution is at, for want of news."""
+    going = (step.name for step in state.steps if step.status not in STEP_ENDED)
+    return StillRunning(at, tuple(going))
 
 
 def _step_events(

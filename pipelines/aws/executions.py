@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any
 
 from pipelines.aws.errors import NotDeployedError, VanishedError, absent_is, asking
-from pipelines.aws.execution_state import ExecutionState, step_state
+from pipelines.aws.execution_state import ENDED, ExecutionState, step_state
 from pipelines.aws.session import AwsSession
 
 LARGEST_PAGE = 100
@@ -50,12 +50,23 @@ def stop_execution(session: AwsSession, arn: str) -> None:
 
 def latest_executions(session: AwsSession, pipeline: str, most: int) -> list[str]:
     """ARNs of a pipeline's executions, newest first. Raises NotDeployedError, AwsError."""
+    return [arn for arn, _ in _latest(session, pipeline, most)]
+
+
+def running_execution(session: AwsSession, pipeline: str) -> str | None:
+    """The ARN of the latest execution that has not ended. Raises NotDeployedError, AwsError."""
+    latest = _latest(session, pipeline, LARGEST_PAGE)
+    return next((arn for arn, status in latest if status not in ENDED), None)
+
+
+def _latest(session: AwsSession, pipeline: str, most: int) -> list[tuple[str, str]]:
     with asking(f"list the executions of {pipeline}"), absent_is(no_pipeline(pipeline, session)):
         answer = session.client("sagemaker").list_pipeline_executions(
             PipelineName=pipeline, SortBy="CreationTime", SortOrder="Descending", MaxResults=most
         )
     return [
-        str(summary["PipelineExecutionArn"]) for summary in answer["PipelineExecutionSummaries"]
+        (summary["PipelineExecutionArn"], summary["PipelineExecutionStatus"])
+        for summary in answer["PipelineExecutionSummaries"]
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,13 +33,13 @@ class S3ObjectStore:
                 raise
             return True
 
-    def upload(self, source: Path, uri: str) -> None:
+    def upload(self, source: Path, uri: str, sent: Callable[[int], None] | None = None) -> None:
         """Write one object, whole or not at all: large files in parts that count once all are
-        there. Raises AwsError."""
+        there. `sent` is told of bytes on their way, from several threads. Raises AwsError."""
         bucket, key = parts_of(uri)
         with asking(f"write {uri}"):
             try:
-                self.client.upload_file(str(source), bucket, key)
+                self.client.upload_file(str(source), bucket, key, Callback=sent)
             except S3UploadFailedError as error:
                 # boto3 makes text of the answer here; the answer itself says more.
                 if isinstance(error.__context__, ClientError):

@@ -5,6 +5,9 @@ It is no asset of the deployment, because it may be large, and may change withou
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,9 @@ from pipelines.aws.object_store import S3ObjectStore, parts_of
 from pipelines.aws.session import AwsSession
 from pipelines.datasets import RawData
 from pipelines.datasets.raw_data import Announce
+
+TELL_SECONDS = 10.0
+"""Between two lines on how an upload goes."""
 
 
 def stage_raw_data(
@@ -29,9 +35,33 @@ def stage_raw_data(
     store = S3ObjectStore(client)
     for name, path in data.fetch(cache, announce).items():
         if name not in present:
-            announce(f"writing {uri}/{name} ({path.stat().st_size:,} bytes)")
-            store.upload(path, f"{uri}/{name}")
+            size = path.stat().st_size
+            announce(f"writing {uri}/{name} ({size:,} bytes)")
+            store.upload(path, f"{uri}/{name}", UploadProgress(name, size, announce))
     return True
+
+
+class UploadProgress:
+    """Says now and then how much of a file is written; called from the threads that write it."""
+
+    def __init__(
+        self,
+        name: str,
+        size: int,
+        announce: Announce,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._name, self._size, self._announce, self._clock = name, size, announce, clock
+        self._sent = 0
+        self._told = clock()
+        self._lock = threading.Lock()
+
+    def __call__(self, count: int) -> None:
+        with self._lock:
+            self._sent += count
+            if self._clock() - self._told >= TELL_SECONDS:
+                self._told = self._clock()
+                self._announce(f"{self._name}: {self._sent / self._size:.0%} written")
 
 
 def _present(client: Any, uri: str) -> set[str]:

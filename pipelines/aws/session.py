@@ -12,7 +12,13 @@ import boto3
 import botocore.session
 from botocore.config import Config
 
-from pipelines.aws.errors import AccountError, asking, no_region
+from pipelines.aws.errors import (
+    AccountError,
+    asking,
+    configuring,
+    no_region,
+    refuse_web_pages,
+)
 
 CONNECT_SECONDS = 10
 READ_SECONDS = 60
@@ -31,7 +37,7 @@ class AwsSession:
 
     def client(self, service: str) -> Any:
         """A boto3 client of one service."""
-        with asking(f"speak to {service}"):
+        with configuring(f"speak to {service}"):
             return self.session.client(service, region_name=self.region, config=self.config)
 
     @cached_property
@@ -52,8 +58,9 @@ def open_session(region: str | None, account: str | None = None) -> AwsSession:
     `region` is what the settings say, else it is that of the environment. With `account`, the
     credentials have to be of that account. Raises RegionError, CredentialsError, AccountError.
     """
-    with asking("open a session with AWS"):
+    with configuring("open a session with AWS"):
         core = botocore.session.get_session()
+        core.register("before-parse", refuse_web_pages)
         session = boto3.Session(botocore_session=core)
         config = _config(core)
     # boto3 itself reads only AWS_DEFAULT_REGION; all other SDKs and the actions for CI set this.

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 
-from pipelines.aws.events import Event, events_between
+from pipelines.aws.events import Event, events_between, still_running
 from pipelines.aws.execution_state import ExecutionState
 from pipelines.aws.executions import read_execution
 from pipelines.aws.session import AwsSession
 
 POLL_SECONDS = 15.0
 """Between two looks. Jobs take minutes, and an account's rate of requests is shared by all."""
+QUIET_SECONDS = 300.0
+"""After which it is told what goes on, though nothing has happened: a CI ends what says nothing."""
 
 
 def follow(
@@ -19,6 +22,7 @@ def follow(
     arn: str,
     listener: Callable[[Event], None],
     poll_seconds: float = POLL_SECONDS,
+    quiet_seconds: float = QUIET_SECONDS,
 ) -> ExecutionState:
     """Tell the listener what happens, from the execution's beginning to its end.
 
@@ -27,9 +31,15 @@ def follow(
     """
     client = session.client("sagemaker")
     state: ExecutionState | None = None
+    told = time.monotonic()
     while True:
         before, state = state, read_execution(client, arn)
-        for event in events_between(before, state):
+        events = events_between(before, state)
+        if not events and time.monotonic() - told >= quiet_seconds:
+            events = [still_running(state, datetime.now(UTC))]
+        if events:
+            told = time.monotonic()
+        for event in events:
             listener(event)
         if state.ended:
             return state

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from pipelines.aws.errors import AwsError
 from pipelines.aws.session import AwsSession, open_session
@@ -33,8 +34,17 @@ def settings_option(command: Command) -> Command:
         type=click.Path(dir_okay=False, path_type=Path),
         default="infra/settings.toml",
         show_default=True,
+        callback=_there_if_named,
         help="The account that the project is deployed to, and the names in it.",
     )(command)
+
+
+def _there_if_named(context: click.Context, option: click.Parameter, path: Path) -> Path:
+    """Without settings the defaults hold; a file that somebody has named is no such case."""
+    named = context.get_parameter_source(str(option.name)) is not ParameterSource.DEFAULT
+    if named and not path.exists():
+        raise click.UsageError(f"--settings: {path} is not there")
+    return path
 
 
 def open_account(settings: Path) -> Account:

@@ -75,7 +75,11 @@ def _exit_status(session: AwsSession, state: ExecutionState) -> int:
         case "Succeeded" | "CompletedWithFailures":
             return exit_codes.DECIDED
         case "Stopped":
-            _explain(state, "stopped; what had succeeded is in the cache of the next one")
+            _explain(
+                state,
+                "stopped, by somebody or because an older one was running: executions do not "
+                "overlap; what had succeeded is in the cache of the next one",
+            )
             return exit_codes.INTERRUPTED
         case _ if reached is not None:
             _explain(state, reached.failure or f"the Fail step {reached.name} was reached")

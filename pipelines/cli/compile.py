@@ -29,6 +29,9 @@ from pipelines.cli.refusal import Refusal, refusing
 def command(workload: str, output: Path | None, workloads: Path, containers: Path) -> None:
     """Print a workload's SageMaker pipeline definition.
 
+    \b
+      compilegate compile news-topics -o definition.json
+
     The same workload gives the same bytes, on every run and every machine; AWS is not called.
     Every step's request is checked against the service's own shapes. The names of the account
     (bucket, role, images) are stand-ins that a local run understands.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +12,14 @@ from typing import Any, TypeVar, assert_never
 import click
 
 from pipelines.aws.errors import AwsError, VanishedError
-from pipelines.aws.events import Event, ExecutionEnded, ExecutionStarted, JobStarted, StepEnded
+from pipelines.aws.events import (
+    Event,
+    ExecutionEnded,
+    ExecutionStarted,
+    JobStarted,
+    StepEnded,
+    StillRunning,
+)
 from pipelines.aws.execution_state import pipeline_of
 from pipelines.aws.session import AwsSession
 from pipelines.aws.watching import POLL_SECONDS, follow
@@ -21,6 +28,9 @@ from pipelines.cli.aws_outcome import show_aws_outcome
 from pipelines.cli.step_lines import StepLines
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+MOST_NAMES = 6
+"""Steps that are named in one line."""
 
 
 def poll_option(command: Command) -> Command:
@@ -93,10 +103,18 @@ class AwsProgressLines:
                     self._lines.show(seconds, event.step, f"log  {event.job.log}")
             case StepEnded():
                 self._lines.show(seconds, event.step, _ending(event))
+            case StillRunning():
+                self._lines.show(seconds, "", _going(event.steps))
             case ExecutionEnded():
                 self._lines.show(seconds, "", f"execution {event.status.lower()}")
             case _:
                 assert_never(event)
+
+
+def _going(steps: Sequence[str]) -> str:
+    shown, more = steps[:MOST_NAMES], len(steps) - MOST_NAMES
+    names = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    return f"still running: {names}" if names else "still executing, between two steps"
 
 
 def _ending(event: StepEnded) -> str:

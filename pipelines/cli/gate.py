@@ -47,6 +47,9 @@ RENDERINGS: dict[str, Callable[[Judged], str]] = {
 def command(evidence: Path, config: Path, output: Path | None, **files: Path | None) -> None:
     """Judge evidence from anywhere, also from a training system of your own.
 
+    \b
+      compilegate gate evidence --config gate.json --html report.html
+
     EVIDENCE_DIR holds one folder ARM--SEED for each training job, with evidence/ or SageMaker's
     output.tar.gz in it. The exit status is 0 when a model may be released, be it a candidate's or
     the baseline's, and 4 when none may.

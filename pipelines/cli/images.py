@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -28,6 +31,7 @@ COLUMNS = ("IMAGE", "TAG", "STATE", "VULNERABILITIES", "BASE")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--build", is_flag=True, help="Start the build of what is not there.")
 @click.option("--wait", is_flag=True, help="Follow the builds to their end.")
+@click.option("--json", "as_json", is_flag=True, help="Print the list for programs.")
 @click.option(
     "--poll-seconds",
     type=click.FloatRange(min=0),
@@ -41,6 +45,7 @@ def command(  # noqa: PLR0917  one argument for each option
     names: tuple[str, ...],
     build: bool,
     wait: bool,
+    as_json: bool,
     poll_seconds: float,
     settings: Path,
     containers: Path,
@@ -56,10 +61,15 @@ def command(  # noqa: PLR0917  one argument for each option
     another image: stale is a folder that was changed since it was deployed, and `make deploy`
     builds it. What is there or being built is never built again.
     """
+    if as_json and (build or wait):
+        raise click.UsageError("--json: found --build or --wait beside it, allowed: for the list")
     account = open_account(settings)
     folders = _chosen(names, containers, account)
     with refusing(AwsError):
         images = read_images(account.session, account.names, folders)
+    if as_json:
+        click.echo(json.dumps([_facts(image) for image in images], indent=2))
+        return
     _print_table(images)
     for line in _remarks(images):
         click.echo(line)
@@ -181,6 +191,19 @@ def _print_table(images: Sequence[ImageStatus]) -> None:
 def _row(status: ImageStatus) -> tuple[str, ...]:
     image = status.image
     return (image.name, image.tag, status.state, _vulnerabilities(status), image.base_name)
+
+
+def _facts(status: ImageStatus) -> dict[str, Any]:
+    image, build = status.image, status.build
+    return {
+        "image": image.name,
+        "tag": image.tag,
+        "state": status.state,
+        "deployed_tag": status.deployed_tag,
+        "base": image.base_name,
+        "vulnerabilities": None if status.findings is None else dict(status.findings),
+        "build": None if build is None else dataclasses.asdict(build),
+    }
 
 
 def _vulnerabilities(status: ImageStatus) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -28,9 +29,15 @@ COLUMNS = ("MODEL PACKAGE", "ARM", "SEED", "APPROVAL", "CREATED", "METRICS (MEAN
 @home_option
 @click.pass_context
 def command(ctx: click.Context, home: Path) -> None:
-    """List registered models; show, approve or reject one.
+    """List the models that executions on this machine registered; show, approve or reject one.
 
-    A model package is GROUP/VERSION, as in SageMaker's model registry: news-topics/3.
+    \b
+      compilegate models                           the whole registry
+      compilegate models show news-topics/3        everything about one package
+      compilegate models approve news-topics/3     mark it as fit for deployment
+
+    A model package is GROUP/VERSION, as in SageMaker's model registry, where those of an account
+    are: these commands do not reach it.
     """
     ctx.obj = home
     if ctx.invoked_subcommand is None:
@@ -39,8 +46,9 @@ def command(ctx: click.Context, home: Path) -> None:
 
 @command.command("list")
 @click.argument("group", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print the same for programs.")
 @click.pass_obj
-def list_command(home: Path, group: str | None = None) -> None:
+def list_command(home: Path, group: str | None = None, as_json: bool = False) -> None:
     """List the packages of one group or of all, oldest first."""
     groups = list_groups(home)
     if group is not None and group not in groups:
@@ -52,6 +60,9 @@ def list_command(home: Path, group: str | None = None) -> None:
             for name in ([group] if group is not None else groups)
             for package in list_packages(home, name)
         ]
+    if as_json:
+        click.echo(json.dumps([_facts(package, home) for package in packages], indent=2))
+        return
     if not packages:
         click.echo(f"No model is registered in {home} yet: compilegate run news-topics")
         return
@@ -65,8 +76,7 @@ def show_command(home: Path, package: str) -> None:
     """Print everything about one package, and where its files are, as JSON."""
     with refusing(RegistryError):
         found = describe_package(home, package)
-    facts = {"Metrics": package_metrics(found, home), "LocalFiles": _files(found, home)}
-    click.echo(json.dumps({**found.description, **facts}, indent=2))
+    click.echo(json.dumps(_facts(found, home), indent=2))
 
 
 @command.command("approve")
@@ -92,6 +102,11 @@ def _change(home: Path, package: str, status: str, description: str | None) -> N
         before = describe_package(home, package).approval_status
         set_approval(home, package, status, description)
     click.echo(f"{package}: {before} -> {status}" if before != status else f"{package}: {status}")
+
+
+def _facts(package: ModelPackage, home: Path) -> dict[str, Any]:
+    facts = {"Metrics": package_metrics(package, home), "LocalFiles": _files(package, home)}
+    return {**package.description, **facts}
 
 
 def _row(package: ModelPackage, home: Path) -> tuple[str, ...]:

@@ -75,6 +75,11 @@ def command(  # noqa: PLR0917  one argument for each option
 ) -> None:
     """Say what this checkout would change in the account, before anything is started.
 
+    \b
+      compilegate plan news-topics                       in words
+      compilegate plan news-topics --format markdown     as a comment on a pull request
+      compilegate plan news-topics --json                for a program
+
     The definition of this checkout is compared with the deployed one, by step and field. For an
     execution of it: which steps the step cache would serve (a prediction), what it usually and at
     most costs, and what the account's quotas forbid. Nothing is written or started.
@@ -84,9 +89,11 @@ def command(  # noqa: PLR0917  one argument for each option
     account = open_account(settings)
     bases = image_bases(containers, account.names.settings.images.base)
     refuse_infeasible(declared, path, region=account.session.region, bases=bases)
+    click.echo("compiling this checkout's definition", err=True)
     with refusing(AwsError, DatasetError, ImageFolderError, OwnCodeError, OSError):
         deployment, sources = _target(account, declared, path, containers)
     definition = _compiled(declared, deployment, sources)
+    click.echo("reading the deployed one, its latest executions and the account's quotas", err=True)
     with refusing(AwsError, PlanError):
         plan = make_plan(
             account.session,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from pipelines.aws.plan.changes import FieldChange
@@ -129,13 +130,15 @@ def _amount(total: Total, of_what: str) -> str:
 def _quota_sentence(plan: Plan) -> str:
     if plan.quotas_unknown is not None:
         return f"Quotas: not known ({plan.quotas_unknown})"
-    forbidding = sum(quota.answer == "forbids" for quota in plan.quotas)
-    limiting = sum(quota.answer == "limits" for quota in plan.quotas)
-    if forbidding:
-        return f"Quotas: {forbidding} of {len(plan.quotas)} forbid this execution"
-    if limiting:
-        return f"Quotas: {limiting} of {len(plan.quotas)} let fewer jobs run at once than could"
-    return f"Quotas: none of {len(plan.quotas)} is in the way"
+    counts = Counter(quota.answer for quota in plan.quotas)
+    of = len(plan.quotas)
+    if counts["forbids"]:
+        said = f"Quotas: {counts['forbids']} of {of} forbid this execution"
+    elif counts["limits"]:
+        said = f"Quotas: {counts['limits']} of {of} let fewer jobs run at once than could"
+    else:
+        said = f"Quotas: {counts['allows']} of {of} allow this execution"
+    return f"{said}, {counts['unknown']} unknown" if counts["unknown"] else said
 
 
 def _worst_first(plan: Plan) -> list[QuotaAnswer]:

@@ -23,6 +23,9 @@ from pipelines.staging import raw_data_uri
 def command(workload: str, settings: Path, workloads: Path) -> None:
     """Put a workload's raw data into the project's bucket, unless it is there.
 
+    \b
+      compilegate stage news-topics     prints s3://BUCKET/...: where it lies
+
     It lies under a key that holds its digest: what is there is right, and changed data gets a new
     key. Printed is where it lies. `submit` does the same before it starts an execution.
     """

@@ -19,6 +19,10 @@ from pipelines.cli.watch import find_execution
 def command(execution: str, settings: Path) -> None:
     """Stop an execution on SageMaker, with the jobs that it runs.
 
+    \b
+      compilegate stop news-topics                 the latest of this workload
+      compilegate stop arn:aws:sagemaker:...       this one, of any pipeline
+
     NAME is a workload, and stands for the latest execution of its pipeline. Steps that have
     succeeded stay in the step cache.
     """

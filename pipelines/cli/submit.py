@@ -8,18 +8,19 @@ from pathlib import Path
 import click
 
 from pipelines.aws.errors import AwsError
-from pipelines.aws.executions import request_token, start_execution
-from pipelines.aws.pipelines import read_pipeline
-from pipelines.aws.stacks import read_outputs
-from pipelines.cli.account import open_account, settings_option
+from pipelines.aws.executions import request_token, running_execution, start_execution
+from pipelines.aws.pipelines import DeployedPipeline, read_pipeline
+from pipelines.aws.plan.jobs import job_faults, jobs_of
+from pipelines.aws.stacks import StackOutputs, read_outputs
+from pipelines.cli.account import Account, open_account, settings_option
 from pipelines.cli.following import poll_option, show_execution
 from pipelines.cli.home import home_option
 from pipelines.cli.parameters import parameter_option, parameter_pairs
 from pipelines.cli.project import load_workload, workloads_option
 from pipelines.cli.refusal import Refusal, refusing
 from pipelines.cli.stage import stage_data
-from pipelines.local.definition import read_definition
-from pipelines.local.parameters import parameter_values
+from pipelines.semantics.definition import read_definition
+from pipelines.semantics.parameters import parameter_values
 
 DATA = "Data"
 """The pipeline's parameter that says where the raw data lies."""
@@ -61,10 +62,14 @@ def command(  # noqa: PLR0917  one argument for each option
     """
     name = load_workload(workload, workloads)[0].name
     given = parameter_pairs(parameters)
+    _check_arguments(given, token)
+    if wait:
+        with refusing(OSError):
+            home.mkdir(parents=True, exist_ok=True)
     account = open_account(settings)
-    with refusing(AwsError):
-        stack = read_outputs(account.session, account.names.workload_stack(name))
-        pipeline = read_pipeline(account.session, stack["PipelineName"])
+    stack, pipeline = _deployed(account, name)
+    if token is None:
+        _refuse_overlap(account, pipeline)
     _check_parameters(pipeline.definition, given)
     if DATA not in given:
         data = stage_data(account, workload, workloads)
@@ -81,8 +86,35 @@ def command(  # noqa: PLR0917  one argument for each option
     click.echo(f"started; watch it with: compilegate watch {arn}", err=True)
 
 
+def _deployed(account: Account, workload: str) -> tuple[StackOutputs, DeployedPipeline]:
+    with refusing(AwsError):
+        stack = read_outputs(account.session, account.names.workload_stack(workload))
+        return stack, read_pipeline(account.session, stack["PipelineName"])
+
+
+def _refuse_overlap(account: Account, pipeline: DeployedPipeline) -> None:
+    """Refuse a start that the notifier would stop; by its token, a start finds its execution."""
+    with refusing(AwsError):
+        running = running_execution(account.session, pipeline.name)
+    if running is not None:
+        raise Refusal(
+            f"{pipeline.name} is being executed, and executions do not overlap; follow it with: "
+            f"compilegate watch {running}"
+        )
+
+
+def _check_arguments(given: Mapping[str, str], token: str | None) -> None:
+    if token is not None and not token.strip():
+        # As where a CI has no such variable: every run would find the first one's execution.
+        raise click.UsageError("--token: found an empty text, allowed: what tells runs apart")
+    if DATA in given and not given[DATA].startswith("s3://"):
+        raise click.UsageError(f"--parameter: {DATA} is {given[DATA]!r}, allowed: s3://BUCKET/KEY")
+
+
 def _check_parameters(definition: str, given: Mapping[str, str]) -> None:
     """Refuse what the deployed definition does not declare or allow, before anything starts."""
-    _, faults = parameter_values(read_definition(definition)[0].parameters, given)
+    deployed, _ = read_definition(definition)
+    values, faults = parameter_values(deployed.parameters, given)
+    faults = faults or job_faults(jobs_of(deployed, values))
     if faults:
         raise Refusal("\n".join(faults))

@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 def command(workload: str, region: str | None, workloads: Path, containers: Path) -> None:
     """Check a workload file, and do nothing else.
 
+    \b
+      compilegate validate news-topics
+      compilegate validate drafts/mine.toml --region eu-central-1
+
     Every problem is one line that names the file, the key, what was found and what is allowed.
     Metric functions of your own are imported as the gate's job will import them.
     An arm that cannot run is refused, with what to do instead. What its owner should know (an image

@@ -24,6 +24,10 @@ from pipelines.cli.refusal import refusing
 def command(execution: str, poll_seconds: float, home: Path, settings: Path) -> None:
     """Follow an execution on SageMaker, running or ended, to its verdict.
 
+    \b
+      compilegate watch news-topics                the latest of this workload
+      compilegate watch arn:aws:sagemaker:...      this one, of any pipeline
+
     NAME is a workload, and stands for the latest execution of its pipeline. The exit status is
     that of a local run. Ctrl-C leaves the execution to itself.
     """

@@ -7,8 +7,13 @@ job has one such folder; two things live in it, each in a folder of its own:
     compile-cache/    archives that fit a graph, for whichever job trains that graph next
     checkpoints/      of spot arms, by the name of the job that can go on from them
 
-The URI is part of the step cache's key, so it holds nothing of one execution. It is one for each
-arm, because that is what a graph belongs to; the seeds of an arm share it.
+The URI is part of the step cache's key, so it holds nothing of one execution. The seeds of an arm
+share it, because a graph is the arm's, and because an archive is whole whoever wrote it last. Not
+so with checkpoints: each job puts back all that it found, and what it deletes is deleted for all,
+while the others still write. So each job of a spot arm has a folder of its own.
+
+It ends in a slash: SageMaker takes the URI for the beginning of keys, and `.../seed-7` is one of
+`.../seed-70/` too.
 """
 
 from __future__ import annotations
@@ -27,17 +32,14 @@ KEEPING = frozenset({"inductor"})
 
 
 def checkpoint_members(
-    deployment: Deployment, workload: Workload, arm_name: str, arm: Arm
+    deployment: Deployment, workload: Workload, arm_name: str, arm: Arm, seed: int
 ) -> dict[str, Any]:
     """What a CreateTrainingJob request adds for an arm that keeps anything; nothing for another."""
     if not (arm.spot or has_compile_cache(workload, arm)):
         return {}
-    return {
-        "CheckpointConfig": {
-            "S3Uri": deployment.uri("workloads", workload.name, "checkpoints", arm_name),
-            "LocalPath": _FOLDER,
-        }
-    }
+    whose = f"seed-{seed}" if arm.spot else "shared"
+    place = deployment.uri("workloads", workload.name, "checkpoints", arm_name, whose)
+    return {"CheckpointConfig": {"S3Uri": f"{place}/", "LocalPath": _FOLDER}}
 
 
 def has_compile_cache(workload: Workload, arm: Arm) -> bool:

@@ -23,6 +23,7 @@ from pipelines.definition.blueprint import Blueprint
 from pipelines.definition.deployment import Deployment
 from pipelines.definition.request_step import RequestStep
 from pipelines.definition.retries import job_retries
+from pipelines.definition.spot import spot_environment
 from pipelines.workload import Arm, Neuron, Workload
 
 EXTRACTION = "training/neuron_extraction.py"
@@ -38,10 +39,13 @@ def step_name(arm: str) -> str:
 def neuron_environment(
     deployment: Deployment, workload: Workload, arm_name: str, arm: Arm
 ) -> dict[str, str]:
-    """Where Neuron's cache is. Jobs in network isolation cannot reach it, and have none."""
+    """Where Neuron's cache is. Jobs in network isolation cannot reach it, and have none.
+
+    Not in the arm's own folder of checkpoints: of a spot arm the service would fetch all of it.
+    """
     if arm.compiler != "neuron" or deployment.isolated:
         return {}
-    cache = deployment.uri("workloads", workload.name, "checkpoints", arm_name, _CACHE)
+    cache = deployment.uri("workloads", workload.name, "checkpoints", _CACHE, arm_name)
     return {"NEURON_COMPILE_CACHE_URL": cache}
 
 
@@ -75,11 +79,21 @@ def extraction_steps(
 def _extraction_step(
     blueprint: Blueprint, arm_name: str, steps: int, training: RequestStep
 ) -> RequestStep:
-    """The training job's own request, so that its graphs are the same, but for a few steps."""
+    """The training job's own request, so that its graphs are the same, but for a few steps.
+
+    Without checkpoints: gone on from one, there would be no step left to take a graph from.
+    """
+    arm = blueprint.workload.arms[arm_name]
+    environment: dict[str, Any] = training.arguments["Environment"]
     hyperparameters: dict[str, str] = training.arguments["HyperParameters"]
     algorithm: dict[str, Any] = training.arguments["AlgorithmSpecification"]
     request = {
-        **training.arguments,
+        **{key: each for key, each in training.arguments.items() if key != "CheckpointConfig"},
+        "Environment": {
+            key: each
+            for key, each in environment.items()
+            if key not in spot_environment(blueprint.workload, arm)
+        },
         # What it prints is no metric: nothing is calculated.
         "AlgorithmSpecification": {
             key: value for key, value in algorithm.items() if key != "MetricDefinitions"

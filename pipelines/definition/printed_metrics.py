@@ -16,20 +16,16 @@ from pipelines.definition.processing import INPUT, OUTPUT, processing_request
 from pipelines.definition.request_step import RequestStep
 from pipelines.definition.retries import job_retries
 from pipelines.workload import Program
-
-SPEED = "samples_per_second"
-"""What the gate calls the program's `speed_metric`."""
+from pipelines.workload.printed import printed_batches, printed_head, reported_metrics
 
 
 def printed_gate_step(
     blueprint: Blueprint, program: Program, trained: Mapping[Replicate, RequestStep]
 ) -> RequestStep:
-    """The gate, on one argument for each training job. A metric that a job did not print ends the
-    execution before the gate."""
+    """The gate, on one argument or more for each training job. A metric that a job did not print
+    ends the execution before the gate."""
     experiment = object_name(blueprint.sources.experiment)
-    names = {name: name for name in blueprint.workload.gate.metrics}
-    if program.speed_metric is not None:
-        names[SPEED] = program.speed_metric
+    names = reported_metrics(blueprint.workload.gate.metrics, program.speed_metric)
     return RequestStep(
         STEP,
         StepTypeEnum.PROCESSING,
@@ -41,7 +37,11 @@ def printed_gate_step(
             arguments=[
                 *["--experiment", f"{INPUT}/experiment/{experiment}"],
                 *["--output", f"{OUTPUT}/{VERDICT.output_name}"],
-                *[_printed(arm, seed, step, names) for (arm, seed), step in trained.items()],
+                *[
+                    _printed(arm, seed, step, {name: names[name] for name in batch})
+                    for (arm, seed), step in trained.items()
+                    for batch in printed_batches(arm, seed, names)
+                ],
             ],
             inputs={"experiment": blueprint.sources.experiment},
             output=VERDICT.output_name,
@@ -54,7 +54,7 @@ def printed_gate_step(
 
 def _printed(arm: str, seed: int, step: RequestStep, names: Mapping[str, str]) -> Join:
     """`--printed=ARM:SEED:JOB:NAME=VALUE,NAME=VALUE`."""
-    values: list[Any] = [f"--printed={arm}:{seed}:", step.properties.TrainingJobName]
+    values: list[Any] = [printed_head(arm, seed), step.properties.TrainingJobName]
     separator = ":"
     for name, metric in names.items():
         values += [f"{separator}{name}=", step.properties.FinalMetricDataList[metric].Value]

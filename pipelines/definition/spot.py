@@ -1,9 +1,10 @@
 """Managed spot: spare machines for a fraction of the price, which AWS may take back at any time.
 
 A job that loses its machine starts again on the next one, with the same name, and goes on from its
-last checkpoint. The checkpoints' key holds no execution: it is part of the step cache's key, so a
-key of each execution's own would train every spot arm again every time. What keeps jobs apart
-instead is that a checkpoint carries the name of its job, and no job takes another's.
+last checkpoint. The checkpoints' key holds arm and seed, which keeps the jobs of one execution
+apart, and no execution: it is part of the step cache's key, so a key of each execution's own would
+train every spot arm again every time. What keeps executions apart instead is that a checkpoint
+carries the name of its job, and no job takes another's.
 """
 
 from __future__ import annotations

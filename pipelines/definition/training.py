@@ -107,7 +107,7 @@ def training_step(blueprint: Blueprint, data: Uri, *, arm_name: str, seed: int) 
             **spot_limits(workload, arm),
         },
         **spot_members(arm),
-        **checkpoint_members(deployment, workload, arm_name, arm),
+        **checkpoint_members(deployment, workload, arm_name, arm, seed),
         **training_network(deployment),
         **observation_members(deployment, workload, arm),
         "Tags": training_tags(workload, arm_name, arm),

@@ -14,7 +14,6 @@ a process in a folder with the layout of /opt/ml, `s3://` is a folder, and the m
 folder too. What it cannot run it refuses by name before anything starts.
 """
 
-from pipelines.local.definition import Scalar
 from pipelines.local.errors import (
     ExecutionError,
     ImageError,
@@ -45,6 +44,7 @@ from pipelines.local.registry import (
 )
 from pipelines.local.result import ExecutionResult, StepResult
 from pipelines.local.runner import run_definition
+from pipelines.semantics.definition import Scalar
 
 __all__ = [
     "EnvironmentBuilding",

@@ -33,10 +33,6 @@ class StepError(LocalRunError):
     """A step cannot do what its request says; the step fails with this sentence."""
 
 
-class ExpressionError(StepError):
-    """A Get, Std:Join, Std:JsonGet or condition has no value."""
-
-
 class RequestError(StepError):
     """A step's request lacks a member, or a member has the wrong type."""
 

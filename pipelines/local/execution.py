@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pipelines.local.cores import CoreLease
-from pipelines.local.definition import Step
 from pipelines.local.errors import StepError
 from pipelines.local.events import (
     Event,
@@ -26,7 +25,6 @@ from pipelines.local.events import (
     StepRetried,
     StepStarted,
 )
-from pipelines.local.expressions import Scope, resolve
 from pipelines.local.images import Environment
 from pipelines.local.inline_steps import run_inline_step
 from pipelines.local.job_attempt import AttemptResult, JobSlot, run_attempt
@@ -45,6 +43,9 @@ from pipelines.local.retries import RetryHistory, retry_wait
 from pipelines.local.scope import step_scope
 from pipelines.local.step_cache import CachedResult, CacheSlot, cache_slot
 from pipelines.local.stop_signals import stop_signals
+from pipelines.semantics.definition import Step
+from pipelines.semantics.errors import ExpressionError
+from pipelines.semantics.expressions import Scope, resolve
 
 # How long to wait before asking again for cores that another execution holds: seldom while jobs
 # of our own are running, which are being measured, and whose ends are told by a message anyway.
@@ -230,7 +231,7 @@ class Execution:
             scope = self._scope({JOB_NAME_MEMBERS[step.type]: job_name})
             request = resolve(dict(step.arguments), scope)
             job_step = make_job(step, job_name, request, plan.journal.jobs, plan.store)
-        except StepError as error:
+        except (ExpressionError, StepError) as error:
             failed = replace(self._steps[name], status=StepStatus.FAILED, failure=str(error))
             self._end_step(failed)
             return False

@@ -6,14 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pipelines.local.conditions import evaluate_all
-from pipelines.local.definition import Step
 from pipelines.local.errors import RequestError, StepError
-from pipelines.local.expressions import Scope, resolve
 from pipelines.local.object_store import ObjectStore
 from pipelines.local.progress import StepStatus
 from pipelines.local.registry import PackageOrigin, create_package, read_package_request
 from pipelines.local.result import StepResult
+from pipelines.semantics.conditions import evaluate_all
+from pipelines.semantics.definition import Step
+from pipelines.semantics.errors import ExpressionError
+from pipelines.semantics.expressions import Scope, resolve
 
 
 def run_inline_step(
@@ -31,7 +32,7 @@ def run_inline_step(
             return replace(result, status=StepStatus.FAILED, failure=str(message))
         origin = PackageOrigin(execution_id, step.name)
         return replace(result, properties=_register(arguments, home, store, origin))
-    except StepError as error:
+    except (ExpressionError, StepError) as error:
         return replace(result, status=StepStatus.FAILED, failure=str(error))
 
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.local.definition import Step
 from pipelines.local.job import Job
 from pipelines.local.object_store import ObjectStore
 from pipelines.local.processing_job import ProcessingJob
 from pipelines.local.processing_request import read_processing_request
 from pipelines.local.training_job import TrainingJob
 from pipelines.local.training_request import read_training_request
+from pipelines.semantics.definition import Step
 
 JOB_TYPES = ("Training", "Processing")
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.local.cores import CorePool
-from pipelines.local.definition import Scalar
-from pipelines.local.graph import StepGraph
 from pipelines.local.images import Environment
 from pipelines.local.journal import Journal
 from pipelines.local.object_store import ObjectStore
 from pipelines.local.scope import ExecutionFacts
+from pipelines.semantics.definition import Scalar
+from pipelines.semantics.graph import StepGraph
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.local.conditions import condition_faults
-from pipelines.local.definition import Definition, Step
-from pipelines.local.errors import ExpressionError, ImageError, ObjectStoreError, StepError
-from pipelines.local.expressions import (
+from pipelines.local.errors import ImageError, ObjectStoreError, StepError
+from pipelines.local.images import Environment, ImageSources, UnbuiltEnvironment, find_image
+from pipelines.local.object_store import ObjectStore
+from pipelines.local.processing_job import PROCESSING_PROPERTIES
+from pipelines.local.processing_request import ProcessingRequest, read_processing_request
+from pipelines.local.registry import PackageRequest, read_package_request
+from pipelines.local.request import RequestReader
+from pipelines.local.retries import EXCEPTION_TYPES
+from pipelines.local.training_job import TRAINING_PROPERTIES
+from pipelines.local.training_request import TrainingRequest, read_training_request
+from pipelines.semantics.conditions import condition_faults
+from pipelines.semantics.definition import Definition, Step
+from pipelines.semantics.errors import ExpressionError
+from pipelines.semantics.expressions import (
     Scope,
     StepReference,
     Unresolved,
@@ -23,17 +33,8 @@ from pipelines.local.expressions import (
     resolve,
     step_references,
 )
-from pipelines.local.graph import build_graph, find_cycle
-from pipelines.local.images import Environment, ImageSources, UnbuiltEnvironment, find_image
-from pipelines.local.object_store import ObjectStore
-from pipelines.local.processing_job import PROCESSING_PROPERTIES
-from pipelines.local.processing_request import ProcessingRequest, read_processing_request
-from pipelines.local.property_path import lookup
-from pipelines.local.registry import PackageRequest, read_package_request
-from pipelines.local.request import RequestReader
-from pipelines.local.retries import EXCEPTION_TYPES
-from pipelines.local.training_job import TRAINING_PROPERTIES
-from pipelines.local.training_request import TrainingRequest, read_training_request
+from pipelines.semantics.graph import build_graph, find_cycle
+from pipelines.semantics.property_path import lookup
 
 STEP_TYPES = ("Training", "Processing", "Condition", "Fail", "RegisterModel")
 
@@ -110,7 +111,7 @@ def check_definition(
     for step in definition.steps:
         try:
             checked.append(_check_step(step, scope))
-        except StepError as error:
+        except (ExpressionError, StepError) as error:
             faults.append(f"{step.name}: {error}")
     images: dict[str, Image] = {}
     for item in checked:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.local.errors import RequestError
-from pipelines.local.expressions import Unresolved
 from pipelines.local.request import RequestReader
 from pipelines.local.sandbox import container_path
+from pipelines.semantics.expressions import Unresolved
 
 DEFAULT_MAX_SECONDS = 86400
 

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pipelines.local.definition import Dependency
-from pipelines.local.graph import StepGraph
+from pipelines.semantics.definition import Dependency
+from pipelines.semantics.graph import StepGraph
 
 
 class StepStatus(StrEnum):

@@ -16,9 +16,9 @@ from typing import Any
 
 from pipelines.local.atomic_files import read_json, write_json
 from pipelines.local.errors import RegistryError, RequestError
-from pipelines.local.expressions import Unresolved
 from pipelines.local.job import ACCOUNT, iso_time
 from pipelines.local.request import RequestReader
+from pipelines.semantics.expressions import Unresolved
 
 APPROVAL_STATUSES = ("Approved", "Rejected", "PendingManualApproval")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipelines.local.errors import RequestError
-from pipelines.local.expressions import Unresolved
+from pipelines.semantics.expressions import Unresolved
 
 
 class RequestReader:

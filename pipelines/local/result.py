@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pipelines.local.definition import Scalar
 from pipelines.local.progress import UNSUCCESSFUL, ExecutionStatus, StepStatus
+from pipelines.semantics.definition import Scalar
 
 FailedBy = Literal["job", "fail-step"]
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pipelines.local.definition import RetryPolicy
+from pipelines.semantics.definition import RetryPolicy
 
 SERVICE_FAULT = "Step.SERVICE_FAULT"
 INTERNAL_ERROR = "SageMaker.JOB_INTERNAL_ERROR"

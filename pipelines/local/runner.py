@@ -10,21 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.local.cores import CorePool, available_cpus, physical_cores
-from pipelines.local.definition import Definition, Scalar, read_definition
 from pipelines.local.errors import ExecutionError, RefusedDefinitionError
 from pipelines.local.events import EnvironmentBuilding, Event
 from pipelines.local.execution import Execution
-from pipelines.local.graph import StepGraph, build_graph, most_in_parallel
 from pipelines.local.images import Environment, ImageSources, build_environment
 from pipelines.local.job_steps import new_execution_id
 from pipelines.local.journal import Journal, journal_of, resumable_steps
 from pipelines.local.object_store import ObjectStore
-from pipelines.local.parameters import parameter_values
 from pipelines.local.plan import ExecutionPlan
 from pipelines.local.preflight import Image, check_definition
 from pipelines.local.progress import ExecutionStatus
 from pipelines.local.result import ExecutionResult, StepResult
 from pipelines.local.scope import ExecutionFacts, preflight_scope
+from pipelines.semantics.definition import Definition, Scalar, read_definition
+from pipelines.semantics.graph import StepGraph, build_graph, most_in_parallel
+from pipelines.semantics.parameters import parameter_values
 
 DEFAULT_GRACE_SECONDS = 10.0
 

@@ -7,20 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.local.definition import Scalar
-from pipelines.local.errors import ExpressionError
-from pipelines.local.expressions import (
+from pipelines.local.job import ACCOUNT, iso_time
+from pipelines.local.object_store import ObjectStore
+from pipelines.local.result import StepResult
+from pipelines.semantics.definition import Scalar
+from pipelines.semantics.errors import ExpressionError
+from pipelines.semantics.expressions import (
     EXECUTION_VARIABLES,
     Scope,
     StepReference,
     Unresolved,
     describe_reference,
 )
-from pipelines.local.graph import StepGraph
-from pipelines.local.job import ACCOUNT, iso_time
-from pipelines.local.object_store import ObjectStore
-from pipelines.local.property_path import lookup
-from pipelines.local.result import StepResult
+from pipelines.semantics.graph import StepGraph
+from pipelines.semantics.property_path import lookup
 
 
 @dataclass(frozen=True)

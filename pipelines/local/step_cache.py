@@ -18,22 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.local.atomic_files import read_json, write_json
-from pipelines.local.definition import CachePolicy
 from pipelines.local.object_store import ObjectStore
-
-# Members of the request that make up a step's signature, by step type.
-KEY_MEMBERS: Mapping[str, tuple[str, ...]] = {
-    "Training": (
-        "AlgorithmSpecification",
-        "CheckpointConfig",
-        "DebugHookConfig",
-        "DebugRuleConfigurations",
-        "Environment",
-        "HyperParameters",
-        "InputDataConfig",
-    ),
-    "Processing": ("AppSpecification", "Environment", "ProcessingInputs"),
-}
+from pipelines.semantics.cache_key import KEY_MEMBERS
+from pipelines.semantics.definition import CachePolicy
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,9 @@ class Images(_Table):
     base: dict[str, Text] = {}
     """Base image URI by image folder, in place of the Deep Learning Container of the catalog."""
     build_timeout_minutes: int = Field(default=60, ge=5, le=480)
+    build_machine: Literal["medium", "large", "2xlarge"] = "medium"
+    """CodeBuild's. No smaller one has a disk that holds a Deep Learning Container and the layers
+    above it."""
     keep: int = Field(default=20, ge=1, le=1000)
     """Images that each repository keeps; older ones are expired."""
 

@@ -13,9 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pipelines.workload.compilers import Neuron
+from pipelines.workload.printed import (
+    MOST_ARGUMENTS,
+    OTHER_ARGUMENTS,
+    printed_batches,
+    reported_metrics,
+)
 from pipelines.workload.program import (
     ARM_HYPERPARAMETERS,
-    MOST_REPORTED,
     OwnProgram,
     Program,
     Succession,
@@ -155,9 +160,15 @@ def _check_what_is_reported(workload: Workload, program: Program) -> None:
             f"gate.metrics.{missing[0]} is reported, but program.metrics has no expression for "
             "it, allowed: one of the same name"
         )
-    if len(guards) > MOST_REPORTED:
+    names = reported_metrics(guards, program.speed_metric)
+    arguments = OTHER_ARGUMENTS + sum(
+        len(printed_batches(arm, seed, names)) for arm in workload.arms for seed in workload.seeds
+    )
+    if arguments > MOST_ARGUMENTS:
         raise ValueError(
-            f"gate.metrics holds {len(guards)} printed metrics, allowed: {MOST_REPORTED} at most"
+            f"gate.metrics: {len(guards)} printed metrics of {len(workload.arms)} arms and "
+            f"{len(workload.seeds)} seeds take {arguments} arguments of the gate's job, allowed: "
+            f"{MOST_ARGUMENTS}, so fewer of any"
         )
     if len(workload.seeds) < 2:
         raise ValueError(

@@ -20,9 +20,6 @@ CHAMPION = "champion"
 
 ARM_HYPERPARAMETERS = ("compiler", "batch_size", "learning_rate", "precision", "seed")
 """What a program is told of its arm, as `--NAME VALUE`."""
-MOST_REPORTED = 4
-"""Guarded metrics that are only printed: they travel in one argument of the gate's job, of 256
-characters, together with the job's name."""
 
 Script = Annotated[
     str, StringConstraints(pattern=r"^([A-Za-z_][A-Za-z0-9_]*/)*[A-Za-z_][A-Za-z0-9_]*\.py$")
@@ -30,6 +27,10 @@ Script = Annotated[
 Hyperparameter = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$", max_length=100)
 ]
+MOST_HYPERPARAMETERS = 88
+"""A training job takes 100, of which its arm, the toolkit and the compiler need up to twelve."""
+LONGEST_HYPERPARAMETER = 2500
+Expression = Annotated[str, StringConstraints(max_length=500)]
 PrintedName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_:./-]+$", max_length=255)]
 
 
@@ -48,7 +49,7 @@ class Program(Table):
     or has the one of its compiler."""
     hyperparameters: dict[Hyperparameter, str | int | float | bool] = Field(default={})
     """Passed to the training script as `--NAME VALUE`, beside those of the arm."""
-    metrics: dict[PrintedName, str] = Field(default={}, max_length=40)
+    metrics: dict[PrintedName, Expression] = Field(default={}, max_length=40)
     """Regular expressions by metric: what the first group catches in the job's output is its
     value."""
     evidence: Literal["written", "printed"] = "written"
@@ -83,6 +84,21 @@ class Program(Table):
                 raise ValueError(
                     f"hyperparameters.{name} is the training toolkit's, allowed: names that do "
                     "not begin with 'sagemaker_'"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _hyperparameters_fit_a_training_job(self) -> Self:
+        if len(self.hyperparameters) > MOST_HYPERPARAMETERS:
+            raise ValueError(
+                f"hyperparameters holds {len(self.hyperparameters)}, allowed: "
+                f"{MOST_HYPERPARAMETERS} at most, since a job takes 100 and is told of its arm too"
+            )
+        for name, value in self.hyperparameters.items():
+            if len(str(value)) > LONGEST_HYPERPARAMETER:
+                raise ValueError(
+                    f"hyperparameters.{name} has {len(str(value))} characters, allowed: "
+                    f"{LONGEST_HYPERPARAMETER}; put longer text into the program's folder"
                 )
         return self
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from contextlib import chdir
 from pathlib import Path
@@ -164,12 +165,16 @@ def test_what_a_scan_found_is_in_the_list(account: AwsServer, checkout: Path) ->
     )
     after = images(account, checkout, "gate").stdout
     assert "built  1 high " in after
+    (listed,) = json.loads(images(account, checkout, "gate", "--json").stdout)
+    assert (listed["image"], listed["state"]) == ("gate", "built")
+    assert listed["vulnerabilities"] == {"HIGH": 1}
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["nothing"], "containers has no image folder 'nothing'; it has gate, neuron, training"),
+        (["--json", "--build"], "--json: found --build or --wait beside it, allowed: for the list"),
         (["--containers", "elsewhere"], "--containers: elsewhere is not a folder"),
     ],
 )

@@ -107,6 +107,11 @@ def test_after_a_deployment_and_an_execution_the_plan_says_what_a_change_costs(
     assert any(line.startswith(row) for line in lines)
     assert "asks for something else: HyperParameters.epochs" in done.stdout
     assert "- **FORBIDDEN**: ml.g5.xlarge for training job usage: 4 needed at once" in done.stdout
+    assert "Quotas: 1 of 3 forbid this execution, 1 unknown" in lines
+    assert done.stderr.splitlines() == [
+        "compiling this checkout's definition",
+        "reading the deployed one, its latest executions and the account's quotas",
+    ]
 
 
 def test_the_definition_is_that_of_the_account(project: Path) -> None:

@@ -13,11 +13,16 @@ import pytest
 from pipelines.aws.console import Job
 from pipelines.aws.execution_state import ExecutionState, StepState
 from pipelines.aws.plan.cost import Total, execution_cost
-from pipelines.aws.plan.jobs import jobs_of
+from pipelines.aws.plan.jobs import job_faults, jobs_of
 from pipelines.aws.plan.past_execution import PastExecution
 from pipelines.aws.plan.prediction import Prediction, predict
-from pipelines.aws.plan.quotas import LONGEST_TRAINING, check_quotas, check_size
-from pipelines.local.definition import Definition, read_definition
+from pipelines.aws.plan.quotas import (
+    LARGEST_TRAINING,
+    LONGEST_TRAINING,
+    check_quotas,
+    check_size,
+)
+from pipelines.semantics.definition import Definition, read_definition
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 PARAMETERS = {"Data": "s3://bucket/data", "Type": "ml.g5.xlarge", "Limit": 7200}
@@ -240,9 +245,40 @@ def test_a_quota_that_is_not_listed_is_unknown() -> None:
     assert quota_answers({})[TRAINING] == "unknown"
 
 
+def test_the_account_s_quota_for_all_training_jobs_holds_beside_that_of_the_instance() -> None:
+    everything = "Number of instances across all training jobs"
+    found = quota_answers({TRAINING: 9, PROCESSING: 9, everything: 2})
+    assert found == {PROCESSING: "allows", TRAINING: "allows", everything: "limits"}
+
+
+def test_more_instances_than_one_job_may_have_are_forbidden() -> None:
+    found = quota_answers({TRAINING: 9, PROCESSING: 9, LARGEST_TRAINING: 0})
+    assert found[LARGEST_TRAINING] == "forbids"
+
+
 def test_a_longer_runtime_than_the_account_allows_is_forbidden() -> None:
     found = quota_answers({TRAINING: 9, PROCESSING: 9, LONGEST_TRAINING: 3600})
     assert found[LONGEST_TRAINING] == "forbids"
+
+
+def test_a_runtime_longer_than_a_spot_job_waits_in_all_is_a_fault() -> None:
+    spot = training(1)
+    spot["Arguments"] |= {"EnableManagedSpotTraining": True}
+    spot["Arguments"]["StoppingCondition"] |= {"MaxWaitTimeInSeconds": 7200}
+    definition = defined(prepare(), spot, training(2))
+    assert job_faults(jobs_of(definition, PARAMETERS)) == []
+    assert job_faults(jobs_of(definition, {**PARAMETERS, "Limit": 7201})) == [
+        "the longest runtime is 7201 seconds, allowed: 7200, for which the spot job Train-1 "
+        "waits in all"
+    ]
+
+
+def test_an_instance_type_that_is_mistyped_is_a_fault() -> None:
+    (fault,) = job_faults(jobs_of(defined(training(1)), {**PARAMETERS, "Type": "ml.g5.xlarg"}))
+    assert fault == (
+        "the instance type is 'ml.g5.xlarg', which SageMaker does not know; "
+        "did you mean 'ml.g5.xlarge'?"
+    )
 
 
 def test_a_definition_has_a_largest_size() -> None:

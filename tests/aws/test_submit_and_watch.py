@@ -6,10 +6,17 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 
+from pipelines.aws.events import Event, StillRunning
+from pipelines.aws.session import open_session
+from pipelines.aws.watching import follow
+from pipelines.cli.following import AwsProgressLines
 from pipelines.gate.reasons import Outcome
 from tests.aws import scripted
 from tests.aws.command import COMMAND, compilegate, environment
@@ -125,6 +132,30 @@ def test_a_gate_that_finds_no_sound_arm_has_a_status_of_its_own(
     assert "compiled: fail" in done.stdout
 
 
+def test_hours_without_news_are_not_silent(
+    deployed: Deployed, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = frame("Executing", PREPARE, job("Train-baseline-7", "Training", 61))
+    deployed.script(running, running, frame("Executing"), frame("Succeeded", PREPARE, BASELINE))
+    arn = deployed.start()
+    for name, value in deployed.server.environment.items():
+        monkeypatch.setenv(name, value)
+    told: list[Event] = []
+    follow(open_session(None), arn, told.append, poll_seconds=0, quiet_seconds=0)
+    quiet = [event for event in told if isinstance(event, StillRunning)]
+    assert [event.steps for event in quiet] == [("Train-baseline-7",), ()]
+    printed = CliRunner().invoke(telling(quiet)).output
+    assert [line.split("  ")[-1] for line in printed.splitlines()] == [
+        "still running: Train-baseline-7",
+        "still executing, between two steps",
+    ]
+
+
+def telling(events: Sequence[Event]) -> click.Command:
+    """A command that prints the progress lines of these events."""
+    return click.Command("tell", callback=lambda: [*map(AwsProgressLines(), events)] and None)
+
+
 def test_ctrl_c_leaves_the_execution_to_itself(deployed: Deployed, project: Path) -> None:
     deployed.script(frame("Executing", job("Prepare", "Processing", 0)))
     arn = deployed.start()
@@ -153,7 +184,21 @@ def test_stop_stops_and_watch_tells(deployed: Deployed, project: Path) -> None:
     assert compilegate(deployed.server, project, "stop", "topics").returncode == 0
     done = compilegate(deployed.server, project, "watch", arn)
     assert done.returncode == 130
-    assert "execution execution001: stopped" in done.stderr
+    assert "execution execution001: stopped, by somebody or because an older one" in done.stderr
+
+
+def test_a_start_that_would_overlap_is_refused_before_the_data_is_staged(
+    deployed: Deployed, project: Path
+) -> None:
+    deployed.script(frame("Executing", job("Prepare", "Processing", 0)))
+    arn = deployed.start()
+    done = compilegate(deployed.server, project, "submit", "topics")
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"error: {PIPELINE} is being executed, and executions do not overlap; follow it with: "
+        f"compilegate watch {arn}\n"
+    )
+    assert deployed.objects("compilegate/data/") == []
 
 
 def test_raw_data_is_staged_once_and_changed_data_is_passed_on(

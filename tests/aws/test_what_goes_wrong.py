@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from pipelines.cli import main
 from tests.aws.command import compilegate
 from tests.aws.deployed import Deployed
 from tests.aws.scripted import frame, job
@@ -155,6 +161,85 @@ def test_nobody_answers(aws: AwsServer, project: Path) -> None:
     assert "cannot list the executions of compilegate-topics: AWS does not answer" in (
         the_sentence(done)
     )
+
+
+@contextmanager
+def a_proxy_that_answers_itself(status: int) -> Iterator[str]:
+    """A server that has a page for everything, as where somebody has to sign in first; its URL."""
+
+    class Portal(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(status)
+            self.send_header("content-type", "text/html")
+            self.end_headers()
+            self.wfile.write(b"<html>Sign in</html>")
+
+        def do_GET(self) -> None:
+            self.headers["content-length"] = "0"
+            self.do_POST()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Portal) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [(200, "a web page came back, with status 200"), (502, "502 Bad Gateway")],
+)
+def test_a_proxy_answers_in_place_of_aws(
+    aws: AwsServer, project: Path, status: int, said: str
+) -> None:
+    with a_proxy_that_answers_itself(status) as url:
+        done = compilegate(aws, project, "watch", "topics", AWS_ENDPOINT_URL=url)
+    assert done.returncode == 2
+    assert f"AWS does not answer ({said}); check the network, a proxy" in the_sentence(done)
+
+
+def test_what_a_proxy_takes_is_not_staged(deployed: Deployed, project: Path) -> None:
+    with a_proxy_that_answers_itself(200) as url:
+        done = compilegate(deployed.server, project, "stage", "topics", AWS_ENDPOINT_URL_S3=url)
+    assert done.returncode == 2
+    assert the_sentence(done).startswith("cannot list s3://")
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("AWS_ENDPOINT_URL", "localhost"), ("AWS_MAX_ATTEMPTS", "many")]
+)
+def test_a_variable_holds_what_nobody_can_use(
+    aws: AwsServer, project: Path, variable: str, value: str
+) -> None:
+    done = compilegate(aws, project, "watch", "topics", **{variable: value})
+    assert done.returncode == 2
+    assert value in the_sentence(done)
+    assert "check the variables AWS_* and the AWS profile" in the_sentence(done)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--settings", "typo.toml"], "--settings: typo.toml is not there"),
+        (["--token", ""], "--token: found an empty text, allowed: what tells runs apart"),
+        (["-p", "Data=data/"], "--parameter: Data is 'data/', allowed: s3://BUCKET/KEY"),
+        (["--wait", "--home", "/dev/null/x"], "Not a directory: '/dev/null/x'"),
+    ],
+)
+def test_an_argument_that_cannot_be_meant_starts_nothing(
+    project: Path, arguments: list[str], said: str
+) -> None:
+    """In this process, without AWS: nobody is asked."""
+    with chdir(project):
+        done = CliRunner().invoke(main, ["submit", "topics", *arguments])
+    assert done.exit_code == 2
+    assert said in done.stderr
 
 
 def test_the_verdict_cannot_be_read(deployed: Deployed, project: Path) -> None:

@@ -211,17 +211,16 @@ def test_a_refusal_names_the_reason_and_what_to_do(
     [
         (
             {"profiler": True},
-            "the profiler makes compiled steps slower; "
-            "turn it off for every run whose speed counts",
+            "the profiler makes steps slower; turn it off for every run whose speed counts",
         ),
         (
             {"debugger": True},
-            "SageMaker Debugger's hook makes compiled steps slower; "
+            "SageMaker Debugger's hook makes steps slower; "
             "turn it off for every run whose speed counts",
         ),
         (
             {"debug_mode": True},
-            "the compiler's debug mode makes compiled steps slower; "
+            "the compiler's debug mode makes steps slower; "
             "turn it off for every run whose speed counts",
         ),
         (
@@ -274,6 +273,14 @@ def test_an_old_image_of_pytorch_is_warned_of_from_the_day_its_patches_end() -> 
         "AWS patches the image pytorch:2.13-cu133-amzn2023-sagemaker no more since 2027-07-20; "
         "take the image of a newer version"
     )
+
+
+@pytest.mark.parametrize("compiler", compilers())
+def test_a_profiler_is_warned_of_on_every_arm_since_one_alone_is_compared_unfairly(
+    compiler: str,
+) -> None:
+    found = check(Asked(compiler=compiler, instance_type=ON_CPU, profiler=True), TODAY)
+    assert "profiler" in [finding.about for finding in found]
 
 
 def test_an_image_of_training_compiler_is_warned_of_whatever_trains_in_it() -> None:

@@ -231,7 +231,7 @@ def test_a_spot_arm_waits_and_keeps_checkpoints_and_the_others_do_not() -> None:
     assert spot["EnableManagedSpotTraining"] is True
     assert spot["StoppingCondition"]["MaxWaitTimeInSeconds"] == 7200
     assert spot["CheckpointConfig"] == {
-        "S3Uri": LOCAL.uri("workloads", "topics", "checkpoints", "compiled"),
+        "S3Uri": LOCAL.uri("workloads", "topics", "checkpoints", "compiled", "seed-8") + "/",
         "LocalPath": "/opt/ml/checkpoints",
     }
     assert spot["Environment"]["COMPILEGATE_CHECKPOINTS"] == "/opt/ml/checkpoints/checkpoints"
@@ -242,14 +242,22 @@ def test_a_spot_arm_waits_and_keeps_checkpoints_and_the_others_do_not() -> None:
 
 def test_the_checkpoints_of_a_spot_arm_leave_the_step_cache_alone() -> None:
     """CheckpointConfig is part of its key: nothing in it may change between executions."""
-    jobs = jobs_of(workload(**TUNED))
-    places = [
-        json.dumps(step["Arguments"]["CheckpointConfig"])
-        for step in jobs.values()
-        if "CheckpointConfig" in step["Arguments"]
-    ]
-    assert len(set(places)) == 1
-    assert not any("Get" in place or "Std:Join" in place for place in places)
+    for place in checkpoint_places(workload(**TUNED)):
+        assert isinstance(place, str)
+
+
+def test_jobs_that_run_at_once_keep_their_checkpoints_apart() -> None:
+    """SageMaker reads the URI as a prefix, stores what it fetched, and deletes what was deleted."""
+    declared = workload(**TUNED).model_copy(update={"seeds": [7, 70, 8]})
+    places = checkpoint_places(declared)
+    assert len(places) == 3
+    for place in places:
+        assert [each for each in places if each.startswith(place)] == [place]
+
+
+def checkpoint_places(declared: Workload) -> list[Any]:
+    requests = [step["Arguments"] for step in jobs_of(declared).values()]
+    return [each["CheckpointConfig"]["S3Uri"] for each in requests if "CheckpointConfig" in each]
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ def test_an_arm_may_have_an_instance_type_of_its_own() -> None:
 
 
 def break_enumeration(request: dict[str, Any]) -> None:
-    request["ResourceConfig"]["InstanceType"] = "ml.imaginary.large"
+    request["ResourceConfig"]["InstanceType"] = "ml.g5.xlarg"
 
 
 def break_pattern(request: dict[str, Any]) -> None:
@@ -236,6 +236,19 @@ def break_pattern(request: dict[str, Any]) -> None:
 
 def break_length(request: dict[str, Any]) -> None:
     request["HyperParameters"]["arm"] = "x" * 2501
+
+
+def break_size(request: dict[str, Any]) -> None:
+    request["HyperParameters"] |= {f"more{number}": "1" for number in range(100)}
+
+
+def break_key(request: dict[str, Any]) -> None:
+    request["HyperParameters"]["x" * 257] = "1"
+
+
+def break_when_filled_in(request: dict[str, Any]) -> None:
+    job = {"Get": "Steps.Train-baseline-8.TrainingJobName"}
+    request["Environment"]["JOBS"] = {"Std:Join": {"On": " ", "Values": [job] * 9}}
 
 
 def break_required(request: dict[str, Any]) -> None:
@@ -249,9 +262,16 @@ def break_unknown(request: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("break_it", "sentence"),
     [
-        (break_enumeration, "InstanceType: found 'ml.imaginary.large', allowed: one of"),
+        (break_enumeration, "InstanceType: found 'ml.g5.xlarg', allowed: one of"),
+        (break_enumeration, "values; did you mean 'ml.g5.xlarge'?"),
         (break_pattern, "RoleArn: found 'not an arn', allowed: a string that matches"),
         (break_length, "HyperParameters.arm: 2501 characters, allowed: 2500 at most"),
+        (break_size, "HyperParameters: 121 entries, allowed: 100 at most"),
+        (break_key, "HyperParameters, the key: 257 characters, allowed: 256 at most"),
+        (
+            break_when_filled_in,
+            "Environment.JOBS: up to 575 characters once it is filled in, allowed: 512 at most",
+        ),
         (break_required, 'Missing required parameter in input: "OutputDataConfig"'),
         (break_unknown, 'Unknown parameter in input: "Fantasy"'),
     ],
@@ -263,6 +283,17 @@ def test_a_request_that_the_service_would_refuse_is_named(break_it: Any, sentenc
         check_requests(definition)
     assert str(caught.value).startswith("Train-baseline-7")
     assert sentence in str(caught.value)
+
+
+def test_a_parameter_s_default_that_the_service_would_refuse_is_named_once() -> None:
+    definition = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    for parameter in definition["Parameters"]:
+        if parameter["Name"] == "TrainingInstanceType":
+            parameter["DefaultValue"] = "ml.g5.xlarg"
+    with pytest.raises(RequestError) as caught:
+        check_requests(definition)
+    (problem,) = str(caught.value).splitlines()
+    assert problem.startswith("the parameter TrainingInstanceType: found 'ml.g5.xlarg', allowed: ")
 
 
 def test_an_arm_runs_in_its_compiler_s_image_or_in_the_one_it_names() -> None:

@@ -21,7 +21,7 @@ def additions(arm: str, **cache: object) -> tuple[object, ...]:
     workload = WORKLOAD.model_copy(update={"compile_cache": CompileCache.model_validate(cache)})
     declared = workload.arms[arm]
     return (
-        checkpoint_members(DEPLOYMENT, workload, arm, declared),
+        checkpoint_members(DEPLOYMENT, workload, arm, declared, 7),
         compile_cache_environment(workload, declared),
         compile_cache_hyperparameters(workload, declared),
     )
@@ -31,7 +31,8 @@ def test_an_arm_that_compiles_has_a_folder_that_no_execution_changes() -> None:
     members, environment, hyperparameters = additions("compiled", max_megabytes=7)
     assert members == {
         "CheckpointConfig": {
-            "S3Uri": "s3://compilegate-local/compilegate/workloads/topics/checkpoints/compiled",
+            "S3Uri": "s3://compilegate-local/compilegate/workloads/topics/checkpoints/compiled/"
+            "shared/",
             "LocalPath": "/opt/ml/checkpoints",
         }
     }

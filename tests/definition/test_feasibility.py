@@ -151,10 +151,9 @@ def test_what_slows_the_compiler_or_gets_no_patches_is_said_and_not_refused() ->
     )
     check_feasible(slowed, region="us-east-1")
     assert [sentence.partition(";")[0] for sentence in sentences(slowed)] == [
-        "arms.compiled.profiler: the profiler makes compiled steps slower",
-        "arms.compiled.debugger: SageMaker Debugger's hook makes compiled steps slower",
-        "arms.compiled.training_compiler.debug: the compiler's debug mode makes compiled steps "
-        "slower",
+        "arms.compiled.profiler: the profiler makes steps slower",
+        "arms.compiled.debugger: SageMaker Debugger's hook makes steps slower",
+        "arms.compiled.training_compiler.debug: the compiler's debug mode makes steps slower",
         "arms.compiled.instance_type: 2 x ml.p3.16xlarge exchange gradients without EFA, which "
         "is slow",
         "arms.compiled.training_compiler.version: AWS patches the image "

@@ -78,9 +78,25 @@ def test_an_arm_that_wants_no_extraction_has_none_and_still_a_cache() -> None:
     found = steps(workload(precompile=False))
     assert "Extract-compiled" not in found
     assert found["Train-compiled-7"]["Arguments"]["Environment"]["NEURON_COMPILE_CACHE_URL"] == (
-        "s3://compilegate-local/compilegate/workloads/topics/checkpoints/compiled/"
-        "neuron-compile-cache"
+        "s3://compilegate-local/compilegate/workloads/topics/checkpoints/neuron-compile-cache/"
+        "compiled"
     )
+
+
+@pytest.mark.slow
+def test_an_extraction_on_a_spot_machine_goes_on_from_no_checkpoint() -> None:
+    declared = workload()
+    spot = declared.arms["compiled"].model_copy(update={"spot": True})
+    found = steps(declared.model_copy(update={"arms": {**declared.arms, "compiled": spot}}))
+    extraction, training = (
+        found[name]["Arguments"] for name in ("Extract-compiled", "Train-compiled-7")
+    )
+    assert extraction["EnableManagedSpotTraining"] is True
+    assert training.keys() - extraction.keys() == {"CheckpointConfig"}
+    assert training["Environment"].keys() - extraction["Environment"].keys() == {
+        "COMPILEGATE_CHECKPOINTS",
+        "COMPILEGATE_CHECKPOINT_SECONDS",
+    }
 
 
 def test_in_network_isolation_no_cache_can_be_filled() -> None:

@@ -115,6 +115,22 @@ def test_printed_metrics_reach_the_gate_as_arguments_in_place_of_evidence() -> N
     }
 
 
+def test_printed_metrics_that_one_argument_cannot_hold_take_several() -> None:
+    """The service refuses one of more than 256 characters, when everything is trained already."""
+    names = [f"error_of_{'x' * 40}_{number}" for number in range(6)]
+    metrics = dict.fromkeys(names, "error ([0-9.]+)")
+    workload = declared("diffusion", evidence="printed", metrics=metrics)
+    guard = workload.gate.metrics["mse"].model_copy(update={"reported": True})
+    gate = workload.gate.model_copy(update={"metrics": dict.fromkeys(names, guard)})
+    changed = workload.model_copy(update={"gate": gate})
+    request = steps(compile_definition(changed, DEPLOYMENT, SOURCES))["Gate"]["Arguments"]
+    arguments = request["AppSpecification"]["ContainerArguments"]
+    printed = [each["Std:Join"]["Values"] for each in arguments if isinstance(each, dict)]
+    assert len(printed) == len(workload.arms) * len(workload.seeds) * 3
+    assert [values[0] for values in printed[:3]] == ["--printed=baseline:7:"] * 3
+    assert [text[1:-1] for values in printed[:3] for text in values[2::2]] == names
+
+
 def test_the_registered_model_is_read_where_the_next_one_is_kept() -> None:
     found = steps(compiled("trees"))
     inputs = found["Evaluate-champion"]["Arguments"]["ProcessingInputs"]

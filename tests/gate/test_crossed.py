@@ -48,6 +48,16 @@ def test_the_two_parts_are_those_that_the_table_was_drawn_with():
     assert examples == pytest.approx(0.3**2 / 80, rel=0.03)
 
 
+def test_rows_that_lie_closer_together_than_their_noise_explains_count_the_noise():
+    """By chance: nothing makes seeds more alike than draws of the same distribution."""
+    generator = np.random.default_rng(18)
+    noise = generator.normal(0.0, 1.0, (3, 200))
+    alike = noise - noise.mean(axis=1, keepdims=True)
+    analysed = crossed_mean(alike, NO_FLIP, counted=True)
+    assert analysed.seed_sd == pytest.approx(0.0, abs=1e-12)
+    assert analysed.seed_variance == pytest.approx(1.0 / 600, rel=0.15)
+
+
 def test_with_one_seed_the_bound_is_the_paired_t_bound_over_examples():
     values = np.random.default_rng(13).normal(0.2, 1.0, (1, 400))
     analysed = crossed_mean(values, NO_FLIP, counted=True)

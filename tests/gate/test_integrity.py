@@ -179,6 +179,15 @@ def bad_score(execution, replicate, value):
     execution.change_examples(*replicate, scores=scores)
 
 
+def rounded(execution, replicate, *, score=0.0, loss=0.0, metric=0.0):
+    """One score, all losses and a reported metric off by so much."""
+    scores, losses = (column(execution, replicate, name) for name in ("scores", "losses"))
+    scores[5, 0] += score
+    execution.change_examples(*replicate, scores=scores, losses=losses + loss)
+    accuracy = execution.record(*replicate).evidence.metrics["accuracy"]
+    change_metrics(execution, replicate, accuracy=accuracy + metric)
+
+
 def shuffled_losses(execution, replicate):
     execution.change_examples(*replicate, losses=column(execution, replicate, "losses")[::-1])
 
@@ -237,7 +246,9 @@ DAMAGE = [
     (Code.EXAMPLES_NOT_PROBABILITIES, lambda e, r: bad_score(e, r, 0.7)),
     (Code.EXAMPLES_NOT_PROBABILITIES, lambda e, r: bad_score(e, r, 1e308)),
     (Code.EXAMPLES_NOT_PROBABILITIES, lambda e, r: bad_score(e, r, -0.2)),
+    (Code.EXAMPLES_NOT_PROBABILITIES, lambda e, r: rounded(e, r, score=2e-3)),
     (Code.EXAMPLES_LOSSES_DISAGREE, shuffled_losses),
+    (Code.EXAMPLES_LOSSES_DISAGREE, lambda e, r: rounded(e, r, loss=0.03)),
     (Code.EXAMPLES_LABEL_RANGE, label_out_of_range),
     (Code.EXAMPLES_IDS_UNREADABLE, unreadable_id),
     (Code.EXAMPLES_IDS_REPEAT, repeated_id),
@@ -249,7 +260,7 @@ DAMAGE = [
     (Code.METRIC_MISSING, lambda e, r: change_metrics(e, r, accuracy=None)),
     (Code.METRIC_NOT_FINITE, lambda e, r: change_metrics(e, r, something_else=np.inf)),
     (Code.METRIC_NOT_FINITE, lambda e, r: change_metrics(e, r, something_else=1e300)),
-    (Code.METRIC_DISAGREES, lambda e, r: change_metrics(e, r, accuracy=0.999)),
+    (Code.METRIC_DISAGREES, lambda e, r: rounded(e, r, metric=2e-4)),
     (Code.METRIC_DISAGREES, lambda e, r: change_metrics(e, r, accuracy=np.nan)),
     (Code.COMPILER_DIFFERS, lambda e, r: change_compiler(e, r, name="xla")),
     (Code.COMPILER_RECOMPILED, lambda e, r: change_compiler(e, r, recompilations=1)),
@@ -291,6 +302,11 @@ def test_damage_to_the_baseline_leaves_nothing_to_release(execution, code, damag
     assert verdict.candidates[0].outcome is Outcome.FAIL
     assert Code.BASELINE_UNSOUND in {reason.code for reason in verdict.candidates[0].reasons}
     assert verdict.decision.arm == "none"
+
+
+def test_what_half_precision_and_four_printed_decimals_leave_out_is_no_damage(execution):
+    rounded(execution, ("fast", 2), score=5e-4, loss=0.01, metric=5e-5)
+    assert execution.judge().candidates[0].outcome is Outcome.PASS
 
 
 @pytest.mark.parametrize("code", CODES_OF_ONE_ROLE)

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from pipelines.gate.comparison import ArmScores, compare_scores
+from pipelines.gate.config import MetricGuard
 from pipelines.gate.metrics import (
     MetricUndefinedError,
     bias_bound,
@@ -240,6 +242,17 @@ def test_the_calibration_error_of_few_examples_is_too_high_by_no_more_than_its_b
     assert 0.0 < excess <= 1.03 * bound
     if shortfall == 0.0:
         assert excess == pytest.approx(bound, rel=0.1)
+
+
+def test_the_larger_bias_of_two_arms_moves_both_bounds():
+    """Whichever arm has it: the other may have none."""
+    plain, biased = (ArmScores(np.zeros((2, 50)), 50, 1.0, True, bias) for bias in (0.0, 0.03))
+    guard = MetricGuard(direction="lower", margin=0.05)
+    widths = [
+        compare_scores("calibration_error", guard, *arms).slack.half_width(0.95)
+        for arms in ((plain, plain), (plain, biased), (biased, plain))
+    ]
+    assert widths[1:] == pytest.approx([widths[0] + 0.03] * 2)
 
 
 def test_the_bias_shrinks_with_the_root_of_the_examples_and_other_metrics_have_none():

@@ -161,8 +161,14 @@ def test_an_eager_run_that_does_not_repeat_itself_tells_nothing() -> None:
     )
 
 
-def test_eager_runs_that_differ_by_rounding_are_no_obstacle() -> None:
-    assert judged(repeated=1.4 * EAGER).answer is ParityAnswer.PASS
+@pytest.mark.parametrize(
+    ("factor", "answer"), [(1.99, ParityAnswer.PASS), (2.01, ParityAnswer.CANNOT_TELL)]
+)
+def test_two_eager_runs_may_differ_by_the_errors_of_both(
+    factor: float, answer: ParityAnswer
+) -> None:
+    repeated = changed_at(1.4 * EAGER, (1, 1), factor * EXPLAINED[1])
+    assert judged(repeated=repeated).answer is answer
 
 
 def test_an_eager_run_that_is_not_finite_tells_nothing() -> None:
@@ -176,6 +182,23 @@ def test_a_reference_that_is_far_from_eager_everywhere_tells_nothing() -> None:
     judgement = judged(eager=np.full(SHAPE, 0.4), compiled=np.full(SHAPE, 0.4))
     assert judgement.answer is ParityAnswer.CANNOT_TELL
     assert "close enough to float64 in 0 of 12 tensors only" in judgement.sentence
+
+
+@pytest.mark.parametrize(
+    ("coarse", "answer"),
+    [
+        (dict.fromkeys(range(2), 0.026), ParityAnswer.CANNOT_TELL),  # 10 of 12 show something
+        (dict.fromkeys(range(1), 0.026), ParityAnswer.PASS),
+        (dict.fromkeys(range(2), 0.024), ParityAnswer.PASS),  # 20 times that is less than half
+    ],
+)
+def test_nine_of_ten_tensors_must_show_an_error_of_half_their_size(
+    coarse: dict[int, float], answer: ParityAnswer
+) -> None:
+    eager = EAGER.copy()
+    for tensor, error in coarse.items():
+        eager[:, tensor] = error
+    assert judged(eager=eager, compiled=eager).answer is answer
 
 
 def test_one_coarse_tensor_is_left_out_and_the_others_speak() -> None:

@@ -122,14 +122,21 @@ def test_an_unsound_baseline_releases_nothing():
 
 def test_the_job_reads_the_metrics_from_its_arguments(tmp_path):
     (tmp_path / "gate.json").write_text(experiment().model_dump_json())
-    arguments = [
+    whole = [
         f"--printed={arm}:{seed}:{each.job}:"
         + ",".join(f"{name}={value}" for name, value in each.metrics.items())
         for (arm, seed), each in printed().items()
     ]
+    divided = [
+        f"--printed={arm}:{seed}:{each.job}:{name}={value}"
+        for (arm, seed), each in printed().items()
+        for name, value in each.metrics.items()
+    ]
     told = [f"--experiment={tmp_path / 'gate.json'}", f"--output={tmp_path / 'out'}"]
-    assert main([*told, *arguments]) == 0
-    written = Verdict.from_json((tmp_path / "out" / "verdict.json").read_bytes())
-    assert written == judge_printed(experiment(), printed())
+    for arguments in (whole, divided):
+        assert main([*told, *arguments]) == 0
+        written = Verdict.from_json((tmp_path / "out" / "verdict.json").read_bytes())
+        assert written == judge_printed(experiment(), printed())
     assert "1.50×" in (tmp_path / "out" / "report.md").read_text()  # noqa: RUF001
     assert main([*told, "--printed=fast:1:job:bleu=x"]) == 2
+    assert main([*told, "--printed=fast:1:job:bleu=1", "--printed=fast:1:other:loss=1"]) == 2

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pipelines.gate.comparison import ArmScores, arm_scores, compare_scores
+from pipelines.gate.config import MetricGuard
 from pipelines.gate.metrics import (
     MetricFunctionError,
     MetricUndefinedError,
@@ -89,6 +91,17 @@ def test_values_of_nought_and_one_have_the_resolution_of_a_flip(functions):
     for function, flip in (("correct", 1.0), ("mean_loss_ratio", 0.0)):
         column = per_example(f"{functions}.{function}", sample())
         assert one_flip(f"{functions}.{function}", sample(), column) == flip
+
+
+def test_flips_are_counted_only_where_both_arms_have_nothing_else(functions, new_execution):
+    """One value between nought and one in either arm, and the scores may have a tail."""
+    guard = MetricGuard(direction="higher", margin=0.02, function=f"{functions}.correct")
+    examples = new_execution().record("baseline", 1).examples
+    flips = arm_scores(guard.function, [examples] * 2)
+    values = ArmScores(flips.table * 0.9, rows=flips.rows)
+    for before, after in ((flips, values), (values, flips)):
+        slack = compare_scores("own", guard, before, after).slack
+        assert slack.example_skewness != 0.0
 
 
 def test_one_number_becomes_pseudo_values_whose_mean_is_the_number(functions):

@@ -24,6 +24,9 @@ subnets = ["subnet-0123456789abcdef0"]
 security_groups = ["sg-0123456789abcdef0"]
 isolation = true
 
+[images]
+build_machine = "large"
+
 [storage]
 retain = false
 

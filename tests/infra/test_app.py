@@ -7,9 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from infra.project import read_project
+from infra.workload.definition import incomplete_definition
+from pipelines.definition.feasibility import InfeasibleError
 
 REPOSITORY = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -56,6 +61,20 @@ def test_bad_input_is_told_in_a_sentence(tmp_path: Path, settings: str, sentence
     assert run.returncode == 2
     assert sentence in run.stderr
     assert "Traceback" not in run.stderr
+
+
+def test_an_arm_that_its_image_cannot_train_is_told_with_the_workload_s_file() -> None:
+    project = read_project(HERE / "project")
+    (declared,) = project.workloads
+    arm = declared.workload.arms["baseline"].model_copy(update={"instance_type": "ml.p3.2xlarge"})
+    workload = declared.workload.model_copy(
+        update={"arms": {**declared.workload.arms, "baseline": arm}}
+    )
+    with pytest.raises(InfeasibleError) as caught:
+        incomplete_definition(project, replace(declared, workload=workload), "us-east-1")
+    assert str(caught.value).startswith(
+        f"{declared.path}: arms.baseline.instance_type: AWS's image of PyTorch 2.13 has no kernels"
+    )
 
 
 @pytest.mark.slow

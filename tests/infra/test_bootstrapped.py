@@ -18,11 +18,7 @@ def asked(aws: AwsServer, **environment: str) -> subprocess.CompletedProcess[str
     return subprocess.run(
         [sys.executable, "-m", "infra.bootstrapped"],
         cwd=REPOSITORY,
-        env={
-            **aws.environment,
-            "AWS_DEFAULT_REGION": aws.environment["AWS_REGION"],
-            **environment,
-        },
+        env={**aws.environment, **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -42,6 +38,13 @@ def test_without_credentials_nothing_is_assumed(aws: AwsServer) -> None:
     assert answer.returncode == 2
     assert "Unable to locate credentials" in answer.stderr
     assert "Traceback" not in answer.stderr
+
+
+@pytest.mark.slow
+def test_a_missing_region_is_said_with_what_to_do(aws: AwsServer) -> None:
+    answer = asked(aws, AWS_REGION="")
+    assert answer.returncode == 2
+    assert "no AWS region is set; set AWS_REGION, or region in infra/settings" in answer.stderr
 
 
 @pytest.mark.slow

@@ -31,6 +31,9 @@ CODEBUILD = f"arn:aws:codebuild:{REGION}:{ACCOUNT}:project"
 IAM = f"arn:aws:iam::{ACCOUNT}:role"
 TOPIC = f"arn:aws:sns:{REGION}:{ACCOUNT}:compilegate-notifications"
 TO_SAGEMAKER = {"iam:PassedToService": "sagemaker.amazonaws.com"}
+SUBNET = f"arn:aws:ec2:{REGION}:{ACCOUNT}:subnet/subnet-0123456789abcdef0"
+INTERFACE = f"arn:aws:ec2:{REGION}:{ACCOUNT}:network-interface/eni-1"
+LENT_TO_CODEBUILD = {"ec2:AuthorizedService": "codebuild.amazonaws.com", "ec2:Subnet": SUBNET}
 FOR_A_SERVICE = {"kms:GrantIsForAWSResource": "true"}
 
 
@@ -56,8 +59,8 @@ ROLES = {
             ("s3:GetObject", f"{ASSETS}/0123.zip"),
             ("s3:GetObject", f"{OURS}/executions/abc/prepared/train.npz"),
             ("s3:PutObject", f"{OURS}/training/job/output/model.tar.gz"),
-            ("s3:PutObject", f"{OURS}/checkpoints/compiled/compile-cache/x"),
-            ("s3:DeleteObject", f"{OURS}/checkpoints/compiled/checkpoints/job/1"),
+            ("s3:PutObject", f"{OURS}/checkpoints/compiled/shared/compile-cache/x"),
+            ("s3:DeleteObject", f"{OURS}/checkpoints/compiled/seed-7/checkpoints/job/1"),
             ("s3:ListBucket", BUCKET),
             ("kms:GenerateDataKey", KEY),
             ("kms:CreateGrant", KEY, FOR_A_SERVICE),
@@ -155,6 +158,32 @@ ROLES = {
             ("s3:GetObject", f"{ASSETS}/another.zip"),
             ("s3:GetObject", f"{OURS}/training/job/output/model.tar.gz"),
             ("codebuild:StartBuild", f"{CODEBUILD}/compilegate-training"),
+        ],
+    ),
+    "a training job in a VPC": Role(
+        "neighbour-foundation",
+        TRAINING_ROLE,
+        may=[
+            ("ec2:CreateNetworkInterface", SUBNET),
+            ("ec2:CreateNetworkInterfacePermission", INTERFACE),
+            ("ec2:DescribeVpcs", "*"),
+        ],
+        may_not=[("ec2:RunInstances", SUBNET), ("ec2:AttachNetworkInterface", INTERFACE)],
+    ),
+    "the build of an image in a VPC": Role(
+        "neighbour-images",
+        "GateRole",
+        may=[
+            ("ec2:CreateNetworkInterface", SUBNET),
+            ("ec2:CreateNetworkInterfacePermission", INTERFACE, LENT_TO_CODEBUILD),
+        ],
+        may_not=[
+            ("ec2:CreateNetworkInterfacePermission", INTERFACE),
+            (
+                "ec2:CreateNetworkInterfacePermission",
+                INTERFACE,
+                {**LENT_TO_CODEBUILD, "ec2:Subnet": f"{SUBNET}1"},
+            ),
         ],
     ),
     "the rule that starts a build": Role(
@@ -356,7 +385,7 @@ def test_every_role_is_in_the_table(assembly: Assembly) -> None:
         assembly.one(role.stack, "AWS::IAM::Role", role.starting).logical_id
         for role in ROLES.values()
     }
-    same_as_of_another_image = {"GateRole", "GateStartRole"}
+    same_as_of_another_image = {"GateStartRole"}
     there = {
         role.logical_id[: -len("12345678")]
         for stack in (FOUNDATION, IMAGES, WORKLOAD, CI)

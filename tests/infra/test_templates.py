@@ -124,6 +124,16 @@ def test_a_build_logs_in_where_its_base_asks_for_it(assembly: Assembly) -> None:
 
 
 @pytest.mark.slow
+def test_the_settings_choose_the_machine_that_builds(assembly: Assembly) -> None:
+    def machine(stack: str) -> str:
+        build = assembly.one(stack, "AWS::CodeBuild::Project", "Gate")
+        return str(build.properties["Environment"]["ComputeType"])
+
+    assert machine(IMAGES) == "BUILD_GENERAL1_MEDIUM"
+    assert machine("neighbour-images") == "BUILD_GENERAL1_LARGE"
+
+
+@pytest.mark.slow
 def test_builds_start_when_the_images_stack_itself_was_deployed(assembly: Assembly) -> None:
     rules = assembly.resources(IMAGES, "AWS::Events::Rule")
     projects = assembly.resources(IMAGES, "AWS::CodeBuild::Project")

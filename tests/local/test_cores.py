@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from pipelines.local import ExecutionError
 from pipelines.local.cores import CorePool, available_cpus, physical_cores
-from pipelines.local.definition import Definition, Dependency, Step
-from pipelines.local.graph import build_graph, most_in_parallel
+from pipelines.semantics.definition import Definition, Dependency, Step
+from pipelines.semantics.graph import build_graph, most_in_parallel
 
 RUNNER = """
 import sys

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pipelines.local import ExecutionError, ImageSources, RefusedDefinitionError
-from pipelines.local.definition import read_definition
+from pipelines.semantics.definition import read_definition
 
 
 def reasons(bench: Any, *steps: Any, **options: Any) -> list[str]:

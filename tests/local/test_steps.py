@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.local import ExecutionStatus, StepEnded, StepRetried, StepStarted, StepStatus
-from pipelines.local.definition import TRIGGERS, Branch, Definition, Dependency, Step
-from pipelines.local.graph import StepGraph, build_graph
 from pipelines.local.progress import Progress
+from pipelines.semantics.definition import TRIGGERS, Branch, Definition, Dependency, Step
+from pipelines.semantics.graph import StepGraph, build_graph
 
 SUCCEEDED, FAILED, SKIPPED = StepStatus.SUCCEEDED, StepStatus.FAILED, StepStatus.NOT_EXECUTED
 CRASH = "raise SystemExit(3)"

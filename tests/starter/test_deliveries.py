@@ -80,7 +80,8 @@ def test_an_execution_starts_when_the_delivery_is_whole(account: Account) -> Non
     assert "waiting" in account.deliver(f"{MONDAY}/train.csv")
     assert account.executions() == 0
     assert "started" in account.deliver(f"{MONDAY}/validation.csv")
-    assert account.data_of_executions() == [f"s3://{BUCKET}/{MONDAY}"]
+    # With its slash: SageMaker takes a URI for the beginning of keys, of other folders' too.
+    assert account.data_of_executions() == [f"s3://{BUCKET}/{MONDAY}/"]
 
 
 @pytest.mark.slow
@@ -99,7 +100,10 @@ def test_the_next_delivery_starts_the_next_execution(account: Account) -> None:
         for part in ("train", "validation"):
             account.deliver(f"{folder}/{part}.jsonl")
     assert account.executions() == 2
-    assert account.data_of_executions() == [f"s3://{BUCKET}/{MONDAY}", f"s3://{BUCKET}/{tuesday}"]
+    assert account.data_of_executions() == [
+        f"s3://{BUCKET}/{MONDAY}/",
+        f"s3://{BUCKET}/{tuesday}/",
+    ]
 
 
 @pytest.mark.slow

@@ -1,23 +1,56 @@
 """Arms of Training Compiler with a torch_xla that is not AWS's: what runs of them anywhere.
 
-The compiler was never run: torch_xla 2.9 on a CPU stands for the image's 1.13, and a variable that
-is set beforehand for the image that sets it.
+The compiler was never run: torch_xla 2.9 on a CPU stands for the image's 1.13, and what it does at
+its import for what AWS's does.
 """
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.environments import ROOT
 from tests.xla_environment import interpreter
+from training.compilers.training_compiler import LINES
 
 pytestmark = pytest.mark.slow
 
 QUICK_TO_COMPILE = {
     "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 }
+IMAGE = """
+import importlib.machinery, json, logging, os, sys
+
+class AsInTheImage:
+    def find_spec(self, name, path, target=None):
+        if name != "torch_xla":
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        execute = spec.loader.exec_module
+        def configure(module):
+            switches = json.loads(os.environ.get("SM_FRAMEWORK_PARAMS", "{}"))
+            if switches.get("sagemaker_training_compiler_enabled"):
+                log = logging.getLogger("torch_xla")
+                log.setLevel(20)
+                handler = logging.StreamHandler(sys.stdout)
+                handler.setFormatter(logging.Formatter("[%(name)s %(levelname)s] %(message)s"))
+                log.addHandler(handler)
+                for line in LINES:
+                    log.info(line)
+                os.environ["SM_TRAINING_COMPILER_CONFIGURED"] = "1"
+            execute(module)
+        spec.loader.exec_module = configure
+        return spec
+
+sys.meta_path.insert(0, AsInTheImage())
+""".replace("LINES", repr(LINES))
+"""Python reads it at its start: torch_xla then reads the switches when it is imported."""
+
 TrainJob = Callable[..., Any]
 
 
@@ -43,13 +76,19 @@ def test_where_nobody_switches_the_compiler_on_nothing_is_trained(
 
 
 def test_where_it_is_on_the_evidence_has_its_proof_and_xlas(
-    train_job: TrainJob, xla_python: str
+    train_job: TrainJob, xla_python: str, tmp_path: Path
 ) -> None:
+    (tmp_path / "sitecustomize.py").write_text(IMAGE)
     job = train_job(
         {
             **QUICK_TO_COMPILE,
-            "SM_TRAINING_COMPILER_CONFIGURED": "1",
-            "SM_FRAMEWORK_PARAMS": '{"sagemaker_training_compiler_debug_mode":true}',
+            "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}",
+            "SM_FRAMEWORK_PARAMS": json.dumps(
+                {
+                    "sagemaker_training_compiler_enabled": True,
+                    "sagemaker_training_compiler_debug_mode": True,
+                }
+            ),
         },
         python=xla_python,
         arm="compiled",
@@ -61,6 +100,9 @@ def test_where_it_is_on_the_evidence_has_its_proof_and_xlas(
     compiler = job.evidence().evidence.compiler
     assert (compiler.name, compiler.ran, compiler.graphs) == ("training-compiler", True, 1)
     assert compiler.proof["SM_TRAINING_COMPILER_CONFIGURED"] == "1"
-    assert compiler.proof["configured_by"] == "the process that started this one"
+    assert compiler.proof["configured_by"] == "this one"
     assert compiler.proof["debug_mode"] is True
     assert compiler.proof["executions"] == 6
+    lines = [value for name, value in compiler.proof.items() if name.startswith("log line")]
+    assert lines == [f"[torch_xla INFO] {line}" for line in LINES]
+    assert [line for line in job.stdout.splitlines() if line in lines] == lines

@@ -132,6 +132,26 @@ def test_what_challenges_a_champion_has_no_compiler(tmp_path: Path) -> None:
             "[program.metrics]\nloss = '([0-9'\n[arms.baseline]",
             "program.metrics: loss is no regular expression: ",
         ),
+        (
+            COMPARED,
+            "[arms.baseline]",
+            f"[program.metrics]\nloss = '({'x' * 499})'\n[arms.baseline]",
+            "program.metrics.loss: found '(xxx",
+        ),
+        (
+            COMPARED,
+            "[arms.baseline]",
+            "[program.hyperparameters]\n"
+            + "".join(f"h{number} = 1\n" for number in range(89))
+            + "[arms.baseline]",
+            "program: hyperparameters holds 89, allowed: 88 at most, since a job takes 100",
+        ),
+        (
+            COMPARED,
+            "[arms.baseline]",
+            f"[program.hyperparameters]\nlong = '{'x' * 2501}'\n[arms.baseline]",
+            "program: hyperparameters.long has 2501 characters, allowed: 2500; put longer text",
+        ),
         (COMPARED, ARMS, ARMS + CHAMPION, "arms holds baseline, compiled beside champion, allowed"),
         (CHALLENGED, "seeds = [1, 2]", "seeds = [1]", "seeds holds 1 beside champion, allowed: 2"),
         (
@@ -170,6 +190,17 @@ def test_what_does_not_fit_is_one_sentence(
         read(tmp_path, text.replace(old, new))
     (problem,) = caught.value.problems
     assert problem.removeprefix(f"{tmp_path / 'mine.toml'}: ").startswith(sentence)
+
+
+def test_printed_metrics_have_to_fit_the_arguments_of_the_gate(tmp_path: Path) -> None:
+    names = [f"error_{'x' * 50}_{number}" for number in range(2)]
+    guards = "".join(GATE.replace("accuracy", name) for name in names)
+    text = PRINTED.replace(GATE.replace("margin", "reported = true\nmargin"), "")
+    text += guards.replace("margin", "reported = true\nmargin")
+    text = text.replace("accuracy = ", " = 'x()'\n".join(names) + " = ")
+    assert read(tmp_path, text).gate.metrics.keys() == set(names)
+    with pytest.raises(WorkloadError, match="take 148 arguments of the gate's job, allowed: 100"):
+        read(tmp_path, text.replace("[1, 2]", str(list(range(36)))))
 
 
 @pytest.mark.parametrize(

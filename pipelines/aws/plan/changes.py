@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
-from pipelines.local.expressions import is_expression
+from pipelines.semantics.expressions import is_expression
 
 _IDENTITIES = (
     "InputName",

@@ -8,8 +8,8 @@ from pipelines.aws.errors import asking
 from pipelines.aws.executions import latest_executions, read_execution
 from pipelines.aws.plan.past_execution import PastExecution
 from pipelines.aws.session import AwsSession
-from pipelines.local.definition import read_definition
-from pipelines.local.parameters import parameter_values
+from pipelines.semantics.definition import read_definition
+from pipelines.semantics.parameters import parameter_values
 
 EXECUTIONS = 5
 """How far back it is looked. The service looks further, so that a plan errs towards "runs"."""

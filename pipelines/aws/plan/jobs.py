@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
 from typing import Any, Literal
 
-from pipelines.local.definition import Definition, Scalar
+import botocore.session
+
+from pipelines.semantics.definition import Definition, Scalar
 
 Kind = Literal["training", "processing"]
 
@@ -22,6 +26,8 @@ class PlannedJob:
     max_seconds: int | None
     """How long it may run; None when the request does not say, and the service's default holds."""
     spot: bool
+    max_wait_seconds: int | None
+    """How long a spot job may take in all, the waiting for machines included."""
 
 
 def jobs_of(definition: Definition, parameters: Mapping[str, Scalar]) -> list[PlannedJob]:
@@ -37,6 +43,44 @@ def jobs_of(definition: Definition, parameters: Mapping[str, Scalar]) -> list[Pl
     return jobs
 
 
+def job_faults(jobs: Sequence[PlannedJob]) -> list[str]:
+    """A sentence for each thing that parameters make of jobs and that the service refuses, when a
+    job's turn has come and everything before it was paid for."""
+    types = {job.instance_type for job in jobs if job.kind == "training"}
+    return [*map(_unknown_type, sorted(types - training_instance_types())), *_runtime_faults(jobs)]
+
+
+def _unknown_type(found: str) -> str:
+    close = get_close_matches(found, training_instance_types(), n=1)
+    meant = f"; did you mean {close[0]!r}?" if close else ""
+    return f"the instance type is {found!r}, which SageMaker does not know{meant}"
+
+
+@cache
+def training_instance_types() -> frozenset[str]:
+    """Those that the API takes, as botocore publishes them."""
+    service = botocore.session.get_session().get_service_model("sagemaker")
+    return frozenset(service.shape_for("TrainingInstanceType").enum)
+
+
+def _runtime_faults(jobs: Iterable[PlannedJob]) -> list[str]:
+    """What is longer than a spot job may take in all."""
+    waits = [
+        (job.max_wait_seconds, job.max_seconds, job.step)
+        for job in jobs
+        if job.spot and job.max_wait_seconds is not None and job.max_seconds is not None
+    ]
+    if not waits:
+        return []
+    wait, runtime, step = min(waits)
+    if runtime <= wait:
+        return []
+    return [
+        f"the longest runtime is {runtime} seconds, allowed: {wait}, for which the spot job {step} "
+        "waits in all"
+    ]
+
+
 def _job(
     name: str,
     kind: Kind,
@@ -44,15 +88,24 @@ def _job(
     resources: Mapping[str, Any],
     parameters: Mapping[str, Scalar],
 ) -> PlannedJob:
-    limit = _value(request.get("StoppingCondition", {}).get("MaxRuntimeInSeconds"), parameters)
+    limits = request.get("StoppingCondition", {})
+    runtime, wait = (
+        _seconds(limits.get(name), parameters)
+        for name in ("MaxRuntimeInSeconds", "MaxWaitTimeInSeconds")
+    )
     return PlannedJob(
         step=name,
         kind=kind,
         instance_type=str(_value(resources.get("InstanceType", "unknown"), parameters)),
         instances=int(_value(resources.get("InstanceCount", 1), parameters)),
-        max_seconds=None if limit is None else int(limit),
+        max_seconds=runtime,
         spot=bool(request.get("EnableManagedSpotTraining", False)),
+        max_wait_seconds=wait,
     )
+
+
+def _seconds(value: Any, parameters: Mapping[str, Scalar]) -> int | None:
+    return None if value is None else int(_value(value, parameters))
 
 
 def _value(value: Any, parameters: Mapping[str, Scalar]) -> Any:

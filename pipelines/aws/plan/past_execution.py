@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipelines.aws.execution_state import ExecutionState, StepState
-from pipelines.local.definition import Definition, Scalar
+from pipelines.semantics.definition import Definition, Scalar
 
 
 @dataclass(frozen=True)

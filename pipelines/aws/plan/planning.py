@@ -11,14 +11,14 @@ from pipelines.aws.pipelines import read_pipeline
 from pipelines.aws.plan.changes import DefinitionChanges, compare_definitions
 from pipelines.aws.plan.cost import ExecutionCost, execution_cost
 from pipelines.aws.plan.history import read_history
-from pipelines.aws.plan.jobs import jobs_of
+from pipelines.aws.plan.jobs import job_faults, jobs_of
 from pipelines.aws.plan.past_execution import PastExecution
 from pipelines.aws.plan.prediction import Prediction, predict
 from pipelines.aws.plan.quotas import QuotaAnswer, check_quotas, check_size
 from pipelines.aws.service_quotas import read_quotas
 from pipelines.aws.session import AwsSession
-from pipelines.local.definition import read_definition
-from pipelines.local.parameters import parameter_values
+from pipelines.semantics.definition import read_definition
+from pipelines.semantics.parameters import parameter_values
 
 
 class PlanError(Exception):
@@ -58,9 +58,11 @@ def make_plan(
     parameters, wrong = parameter_values(planned.parameters, given)
     if faults or wrong:
         raise PlanError("\n".join([*faults, *wrong]))
+    jobs = jobs_of(planned, parameters)
+    if unable := job_faults(jobs):
+        raise PlanError("\n".join(unable))
     deployed, history = _deployed(session, pipeline)
     predictions = predict(planned, parameters, history, now)
-    jobs = jobs_of(planned, parameters)
     quotas, quotas_unknown = _quotas(session)
     answers = [check_size(len(definition))]
     if quotas is not None:

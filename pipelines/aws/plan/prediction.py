@@ -15,9 +15,10 @@ from typing import Any
 
 from pipelines.aws.plan.changes import compare_values
 from pipelines.aws.plan.past_execution import PastExecution
-from pipelines.local.definition import Definition, Scalar, Step
-from pipelines.local.errors import StepError
-from pipelines.local.expressions import (
+from pipelines.semantics.cache_key import KEY_MEMBERS
+from pipelines.semantics.definition import Definition, Scalar, Step
+from pipelines.semantics.errors import ExpressionError
+from pipelines.semantics.expressions import (
     EXECUTION_VARIABLES,
     Scope,
     StepReference,
@@ -25,7 +26,6 @@ from pipelines.local.expressions import (
     resolve,
     step_references,
 )
-from pipelines.local.step_cache import KEY_MEMBERS
 
 _THIS = "the execution that is planned"
 MOST_FIELDS = 3
@@ -144,7 +144,7 @@ def _past_request(step: Step, past: PastExecution) -> Any:
     results = {found.name: found.job.arn for found in past.state.steps if found.job is not None}
     try:
         return _resolved(_members(step), past.parameters, past.state.arn, results)
-    except (StepError, LookupError):
+    except (ExpressionError, LookupError):
         return None
 
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pipelines.aws.plan.jobs import PlannedJob
-from pipelines.local.definition import Definition
-from pipelines.local.graph import build_graph, most_in_parallel
+from pipelines.semantics.definition import Definition
+from pipelines.semantics.graph import build_graph, most_in_parallel
 
 LONGEST_TRAINING = "Longest run time for a training job"
+LARGEST_TRAINING = "Maximum number of instances per training job"
 LARGEST_DEFINITION = 1_048_576
 """Characters that CreatePipeline takes."""
 _ASK = "ask for more in the Service Quotas console"
@@ -41,7 +42,7 @@ def check_quotas(
     """`quotas` maps the name of each quota of SageMaker to the account's value."""
     return [
         *_instance_answers(definition, jobs, quotas, max_parallel_steps),
-        *_runtime_answers(jobs, quotas),
+        *_single_job_answers(jobs, quotas),
     ]
 
 
@@ -56,10 +57,14 @@ def check_size(characters: int) -> QuotaAnswer:
     )
 
 
-def quota_name(job: PlannedJob) -> str:
-    """The quota that a job's instances count against, as Service Quotas calls it."""
+def quota_names(job: PlannedJob) -> tuple[str, str]:
+    """The quotas that a job's instances count against, as Service Quotas calls them: that of its
+    instance type, and that of the account for all jobs of the kind, four in a new account."""
     kind = "spot training" if job.spot else job.kind
-    return f"{job.instance_type} for {kind} job usage"
+    return (
+        f"{job.instance_type} for {kind} job usage",
+        f"Number of instances across all {kind} jobs",
+    )
 
 
 def _instance_answers(
@@ -69,8 +74,9 @@ def _instance_answers(
     max_parallel_steps: int | None,
 ) -> Iterator[QuotaAnswer]:
     graph = build_graph(definition)
-    for quota in dict.fromkeys(quota_name(job) for job in jobs):
-        counted = [job for job in jobs if quota_name(job) == quota]
+    of_types, of_all = (dict.fromkeys(quota_names(job)[n] for job in jobs) for n in (0, 1))
+    for quota in [*of_types, *(name for name in of_all if name in quotas)]:
+        counted = [job for job in jobs if quota in quota_names(job)]
         at_once = most_in_parallel(graph, [job.step for job in counted])
         if max_parallel_steps is not None:
             at_once = min(at_once, max_parallel_steps)
@@ -95,15 +101,19 @@ def _instance_answer(quota: str, allowed: float | None, each: int, needed: int) 
     return QuotaAnswer(quota, "allows", said)
 
 
-def _runtime_answers(
+def _single_job_answers(
     jobs: Sequence[PlannedJob], quotas: Mapping[str, float]
 ) -> Iterator[QuotaAnswer]:
-    limits = [job.max_seconds or 0 for job in jobs if job.kind == "training"]
-    allowed = quotas.get(LONGEST_TRAINING)
-    if limits and allowed is not None and max(limits) > allowed:
-        yield QuotaAnswer(
-            LONGEST_TRAINING,
-            "forbids",
-            f"{LONGEST_TRAINING}: max_runtime_seconds is {max(limits):,}, allowed: {allowed:,.0f}; "
-            f"lower it or {_ASK}",
-        )
+    """Of what one training job may take, where it would take more."""
+    training = [job for job in jobs if job.kind == "training"]
+    for quota, what, needed in (
+        (LONGEST_TRAINING, "max_runtime_seconds", [job.max_seconds or 0 for job in training]),
+        (LARGEST_TRAINING, "instance_count", [job.instances for job in training]),
+    ):
+        allowed = quotas.get(quota)
+        if needed and allowed is not None and max(needed) > allowed:
+            yield QuotaAnswer(
+                quota,
+                "forbids",
+                f"{quota}: {what} is {max(needed):,}, allowed: {allowed:,.0f}; lower it or {_ASK}",
+            )

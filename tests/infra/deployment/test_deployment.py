@@ -13,7 +13,6 @@ from uuid import uuid4
 
 import pytest
 
-from tests.aws_server.client import REGION
 from tests.infra.deployment.deployed import Deployment
 from tests.infra.deployment.functions import deliver
 from tests.infra.deployment.inventory import everything_of_the_project
@@ -198,7 +197,7 @@ def test_a_delivery_of_new_data_starts_an_execution_on_it(
     parameters = sagemaker.list_pipeline_parameters_for_execution(
         PipelineExecutionArn=newest["PipelineExecutionArn"]
     )["PipelineParameters"]
-    assert parameters == [{"Name": "Data", "Value": f"s3://{bucket}/incoming/tiny/2026-08-01"}]
+    assert parameters == [{"Name": "Data", "Value": f"s3://{bucket}/incoming/tiny/2026-08-01/"}]
 
 
 def test_the_deployed_definition_runs_in_the_local_runner(
@@ -292,7 +291,7 @@ def test_what_was_kept_is_taken_in_again_by_its_key_and_its_arns(deployment: Dep
         return subprocess.run(
             [sys.executable, "-m", "infra.kept"],
             cwd=deployment.project.path,
-            env={**deployment.aws.environment, "AWS_DEFAULT_REGION": REGION},
+            env=deployment.aws.environment,
             capture_output=True,
             text=True,
             check=False,

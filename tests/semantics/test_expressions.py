@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.local.definition import Parameter
-from pipelines.local.durations import parse_duration
-from pipelines.local.errors import ExpressionError
-from pipelines.local.expressions import Scope, StepReference, resolve, step_references
-from pipelines.local.parameters import parameter_values
-from pipelines.local.property_path import format_path, lookup, parse_path
+from pipelines.semantics.definition import Parameter
+from pipelines.semantics.durations import parse_duration
+from pipelines.semantics.errors import ExpressionError
+from pipelines.semantics.expressions import Scope, StepReference, resolve, step_references
+from pipelines.semantics.parameters import parameter_values
+from pipelines.semantics.property_path import format_path, lookup, parse_path
 
 REPORT = {"gate": {"passed": True, "arms": [{"name": "a.b"}, {"name": "c"}]}, "odd key": 3}
 

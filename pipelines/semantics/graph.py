@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pipelines.local.definition import Definition, Dependency, Step
-from pipelines.local.expressions import step_references
+from pipelines.semantics.definition import Definition, Dependency, Step
+from pipelines.semantics.expressions import step_references
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pipelines.local.definition import Parameter, Scalar, matches
+from pipelines.semantics.definition import Parameter, Scalar, matches
 
 
 def parameter_values(

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipelines.local.errors import ExpressionError
+from pipelines.semantics.errors import ExpressionError
 
 Segment = str | int
 

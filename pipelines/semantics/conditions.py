@@ -11,8 +11,8 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pipelines.local.errors import ExpressionError
-from pipelines.local.expressions import Unresolved
+from pipelines.semantics.errors import ExpressionError
+from pipelines.semantics.expressions import Unresolved
 
 _ORDERINGS: Mapping[str, Callable[[Any, Any], bool]] = {
     "GreaterThan": operator.gt,

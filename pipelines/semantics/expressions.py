@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from pipelines.local.definition import Scalar
-from pipelines.local.errors import ExpressionError
-from pipelines.local.property_path import Segment, format_path, lookup, parse_path
+from pipelines.semantics.definition import Scalar
+from pipelines.semantics.errors import ExpressionError
+from pipelines.semantics.property_path import Segment, format_path, lookup, parse_path
 
 FUNCTIONS = ("Get", "Std:Join", "Std:JsonGet")
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.local.conditions import condition_faults, evaluate, evaluate_all
-from pipelines.local.errors import ExpressionError
+from pipelines.semantics.conditions import condition_faults, evaluate, evaluate_all
+from pipelines.semantics.errors import ExpressionError
 
 numbers = st.integers(-(10**9), 10**9) | st.floats(allow_nan=False, allow_infinity=False)
 texts = st.text(max_size=8)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NoReturn
 
-from pipelines.local.durations import parse_duration
+from pipelines.semantics.durations import parse_duration
 
 VERSION = "2020-12-01"
 
