@@ -154,7 +154,9 @@ def report(effort: Effort) -> Iterator[str]:
     yield _marginal(cells, effort)
     yield "## Long tails, rare classes and few examples"
     yield (
-        "No noise between seeds, so that nothing but the examples decides; correlation 0.9. The "
+        "No noise between seeds, so that nothing but the examples decides; correlation 0.9, and 1 "
+        "where a candidate is wrong on some more examples and right on none that the baseline is "
+        "not. The "
         "tail of a log loss is the standard deviation of its logarithm. Harm in 1 of 100: that "
         "many examples carry all of it, 3 nats each; in 1 of 200, 6 nats each. `t alone` is the "
         "crossed t bound without what the gate adds for tails and for the bias of the "

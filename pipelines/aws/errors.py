@@ -7,12 +7,13 @@ one sentence that says what was asked for, what came back and what to do.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from botocore import exceptions as boto
 from botocore.exceptions import BotoCoreError, ClientError
+
+from pipelines.aws.web_pages import SERVER_FAULTS, WebPageError
 
 
 class AwsError(Exception):
@@ -55,12 +56,6 @@ class RefusedRequestError(AwsError):
     """Any other refusal of a service."""
 
 
-class WebPageError(BotoCoreError):  # type: ignore[misc]  # botocore has no types
-    """What answered is not AWS."""
-
-    fmt = "a web page came back, with status {status}"
-
-
 _MISSING_CREDENTIALS = (
     boto.NoCredentialsError,
     boto.PartialCredentialsError,
@@ -78,8 +73,9 @@ _NO_ANSWER = (
     boto.HTTPClientError,
     WebPageError,
 )
-_REQUEST_IDS = {"x-amzn-requestid", "x-amzn-request-id", "x-amz-request-id"}
 _EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
+_WITHOUT_REASON = "400"
+"""An answer to HEAD has no body that could hold a code, so its status stands for one."""
 _NOT_ACCEPTED = {
     "AuthFailure",
     "IncompleteSignature",
@@ -105,8 +101,6 @@ _ABSENT = re.compile(r"does not exist|could not find|not found|no such", re.IGNO
 _DENIED_ACTION = re.compile(
     r"not authorized to perform:? (?P<action>\S+)(?: on resource:? (?P<resource>\S+))?"
 )
-_SERVER_FAULTS = 500
-"""Statuses from here on are of a server that failed."""
 _RENEW = "sign in again, or set AWS_PROFILE, and try again"
 
 
@@ -122,19 +116,6 @@ def asking(what: str) -> Iterator[None]:
         raise _refusal(what, error) from error
     except BotoCoreError as error:
         raise _failure(what, error) from error
-
-
-def refuse_web_pages(response_dict: Mapping[str, Any], **_event: Any) -> None:
-    """Handles botocore's `before-parse`: a proxy's or portal's page is no answer of AWS, and would
-    be read as an empty one, or as a refusal. Faults of servers botocore tries again by itself.
-
-    A page from S3 is an object, and comes with the identifier that AWS gives each request.
-    """
-    headers = {name.lower(): value for name, value in response_dict["headers"].items()}
-    status = int(response_dict["status_code"])
-    page = headers.get("content-type", "").startswith("text/html")
-    if page and status < _SERVER_FAULTS and not _REQUEST_IDS & headers.keys():
-        raise WebPageError(status=status)
 
 
 @contextmanager
@@ -184,25 +165,32 @@ def _refusal(what: str, error: ClientError) -> AwsError:
     """The sentence for an error answer."""
     details = error.response.get("Error", {})
     code, said = details.get("Code", ""), _first_line(details.get("Message") or "no reason given")
-    if code in _EXPIRED:
-        return CredentialsError(f"cannot {what}: the AWS credentials have expired; {_RENEW}")
-    if code in _NOT_ACCEPTED:
-        return CredentialsError(
-            f"cannot {what}: AWS does not accept the credentials ({code}); {_RENEW}"
-        )
+    credentials = _what_is_wrong_with_credentials(code, error.operation_name)
+    if credentials is not None:
+        return CredentialsError(f"cannot {what}: {credentials}; {_RENEW}")
     if code in _THROTTLED:
         tries = 1 + int(error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0))
         return ThrottledError(
             f"cannot {what}: AWS refused {error.operation_name} as too frequent ({code}), "
             f"also at attempt {tries}; try again later"
         )
-    if code.isdecimal() and int(code) >= _SERVER_FAULTS:
+    if code.isdecimal() and int(code) >= SERVER_FAULTS:
         return _unreachable(what, f"{code} {said}")
     if code in _DENIED:
         return _denial(what, error.operation_name, said)
     return RefusedRequestError(
         f"cannot {what}: {error.operation_name} was refused ({code}): {said}"
     )
+
+
+def _what_is_wrong_with_credentials(code: str, operation: str) -> str | None:
+    if code in _EXPIRED:
+        return "the AWS credentials have expired"
+    if code in _NOT_ACCEPTED:
+        return f"AWS does not accept the credentials ({code})"
+    if code == _WITHOUT_REASON:
+        return f"{operation} was refused without a reason, as S3 does when credentials have expired"
+    return None
 
 
 def _unreachable(what: str, instead: str) -> UnreachableError:

@@ -12,13 +12,8 @@ import boto3
 import botocore.session
 from botocore.config import Config
 
-from pipelines.aws.errors import (
-    AccountError,
-    asking,
-    configuring,
-    no_region,
-    refuse_web_pages,
-)
+from pipelines.aws.errors import AccountError, asking, configuring, no_region
+from pipelines.aws.web_pages import refuse_web_pages
 
 CONNECT_SECONDS = 10
 READ_SECONDS = 60

@@ -13,6 +13,7 @@ from pipelines.cli.project import (
     plan_locally,
     project_options,
     refuse_infeasible,
+    settings_here,
 )
 from pipelines.cli.refusal import Refusal, refusing
 
@@ -37,7 +38,8 @@ def command(workload: str, output: Path | None, workloads: Path, containers: Pat
     (bucket, role, images) are stand-ins that a local run understands.
     """
     declared, path = load_workload(workload, workloads)
-    refuse_infeasible(declared, path, bases=image_bases(containers))
+    bases = image_bases(containers, settings_here().images.base)
+    refuse_infeasible(declared, path, bases=bases)
     deployment, plan = plan_locally(
         declared, path, Project(workloads=workloads, containers=containers)
     )

@@ -14,6 +14,7 @@ from pipelines.datasets import DatasetError, raw_data
 from pipelines.definition.deployment import Deployment, local_deployment
 from pipelines.definition.feasibility import NO_BASES, Bases, InfeasibleError, check_feasible
 from pipelines.definition.images import image_faults, processing_faults
+from pipelines.settings import Settings, SettingsError, read_settings
 from pipelines.staging import (
     ImageFolderError,
     MetricFunctionsError,
@@ -30,6 +31,8 @@ from pipelines.staging import (
 from pipelines.workload import Workload, WorkloadError, find_workload, read_workload
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+SETTINGS = Path("infra") / "settings.toml"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +68,12 @@ def containers_option(command: Command) -> Command:
 def project_options(command: Command) -> Command:
     """Add `--workloads` and `--containers` to a command."""
     return workloads_option(containers_option(command))
+
+
+def settings_here() -> Settings:
+    """Those of the project in this folder; the defaults where it has none."""
+    with refusing(SettingsError):
+        return read_settings(SETTINGS)
 
 
 def load_workload(name_or_path: str, workloads: Path) -> tuple[Workload, Path]:

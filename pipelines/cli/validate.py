@@ -17,10 +17,9 @@ from pipelines.cli.project import (
     project_options,
     refuse_infeasible,
     refuse_unknown_images,
+    settings_here,
 )
-from pipelines.cli.refusal import refusing
 from pipelines.definition.feasibility import findings
-from pipelines.settings import Settings, SettingsError, read_settings
 from pipelines.workload import Schedule, Workload
 from pipelines.workload.schedule import Rate, next_times, read_expression, read_time_zone
 
@@ -48,7 +47,7 @@ def command(workload: str, region: str | None, workloads: Path, containers: Path
     that gets no more patches, a margin that the seeds can hardly show) is valid, and said.
     """
     declared, path = load_workload(workload, workloads)
-    settings = _settings()
+    settings = settings_here()
     region = region or settings.region
     bases = image_bases(containers, settings.images.base)
     refuse_infeasible(declared, path, region=region, bases=bases)
@@ -69,13 +68,6 @@ def command(workload: str, region: str | None, workloads: Path, containers: Path
 
 
 SHOWN_TIMES = 3
-SETTINGS = Path("infra") / "settings.toml"
-
-
-def _settings() -> Settings:
-    """Of the project in this folder; the defaults where it has none."""
-    with refusing(SettingsError):
-        return read_settings(SETTINGS)
 
 
 def schedule_sentence(schedule: Schedule, now: datetime) -> str:

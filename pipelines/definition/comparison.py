@@ -11,7 +11,7 @@ from pipelines.definition.own_program import prepare_step as prepare_step_of_pro
 from pipelines.definition.preparation import prepare_step
 from pipelines.definition.printed_metrics import printed_gate_step
 from pipelines.definition.processing import Uri, output_uri
-from pipelines.definition.registration import decide_step
+from pipelines.definition.registration import decide_steps
 from pipelines.definition.training import training_step
 from pipelines.workload import OwnProgram, TextClassification
 
@@ -30,8 +30,8 @@ def comparison_steps(blueprint: Blueprint, kind: TextClassification | OwnProgram
         gating = [printed_gate_step(blueprint, kind.program, trained)]
     else:
         gating = gate_steps(blueprint, trained)
-    decide = decide_step(blueprint, gating[-1], trained)
-    return [*before, *extraction_steps(blueprint, trained), *trained.values(), *gating, decide]
+    decide = decide_steps(blueprint, gating[-1], trained)
+    return [*before, *extraction_steps(blueprint, trained), *trained.values(), *gating, *decide]
 
 
 def prepared_data(

@@ -12,9 +12,10 @@ def observation_members(deployment: Deployment, workload: Workload, arm: Arm) ->
     """Both slow the very steps that are timed, so that what is not asked for is turned off, where
     the service would turn it on by itself."""
     output = deployment.uri("workloads", workload.name, "training")
-    members: dict[str, Any] = {
-        "ProfilerConfig": {"S3OutputPath": output} if arm.profiler else {"DisableProfiler": True}
-    }
+    profiler: dict[str, Any] = {"DisableProfiler": not arm.profiler}
+    members = {"ProfilerConfig": profiler}
+    if arm.profiler:
+        profiler["S3OutputPath"] = output
     if arm.debugger:
-        members["DebugHookConfig"] = {"S3OutputPath": output}
+        members["DebugHookConfig"] = {"S3OutputPath": output, "CollectionConfigurations": []}
     return members

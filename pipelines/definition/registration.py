@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from sagemaker.core.workflow.conditions import ConditionEquals
+from sagemaker.core.workflow.conditions import ConditionEquals, ConditionIn
 from sagemaker.core.workflow.execution_variables import ExecutionVariables
 from sagemaker.core.workflow.functions import Join, JsonGet
 from sagemaker.mlops.workflow.condition_step import ConditionStep
@@ -16,6 +16,7 @@ from pipelines.definition.images import image_of
 from pipelines.definition.judgement import STEP as GATE_STEP
 from pipelines.definition.judgement import VERDICT, Replicate, verdict_uri
 from pipelines.definition.request_step import RequestStep
+from pipelines.definition.tags import NO_ARM
 from pipelines.definition.training import model_uri
 from pipelines.workload import Succession, Workload
 from pipelines.workload.declaration import BASELINE
@@ -24,11 +25,23 @@ DECIDED_ARM = "decision.arm"
 """Where verdict.json names the arm whose model is registered."""
 
 
-def decide_step(
+def decide_steps(
     blueprint: Blueprint, gate: RequestStep, trained: Mapping[Replicate, RequestStep]
-) -> Step:
-    """A chain of conditions, one for each arm: candidates first, the baseline, then Fail."""
-    otherwise: Step = FailStep(
+) -> list[Step]:
+    """A condition for each arm, and one that fails the execution where no arm was decided on.
+
+    They stand side by side: the service takes no condition on the branch of another.
+    """
+    # The first replicate's model: the choice is made before anything is measured.
+    seed = blueprint.workload.seeds[0]
+    arms = [*blueprint.workload.candidates, BASELINE]
+    deciding = [
+        decide_step(
+            arm, [register_step(blueprint, gate, trained[arm, seed], arm_name=arm, seed=seed)]
+        )
+        for arm in arms
+    ]
+    nothing = FailStep(
         "Fail-no-sound-arm",
         error_message=Join(
             on=" ",
@@ -39,25 +52,31 @@ def decide_step(
             ],
         ),
     )
-    seed = blueprint.workload.seeds[0]
-    for arm in [BASELINE, *reversed(blueprint.workload.candidates)]:
-        otherwise = ConditionStep(
-            f"Decide-{arm}",
-            conditions=[is_decided(arm)],
-            if_steps=[
-                # The first replicate's model: the choice is made before anything is measured.
-                register_step(blueprint, gate, trained[arm, seed], arm_name=arm, seed=seed)
-            ],
-            else_steps=[otherwise],
-        )
-    return otherwise
+    return [*deciding, decide_none_step(arms, nothing)]
 
 
-def is_decided(arm: str) -> ConditionEquals:
-    """Whether the verdict names this arm."""
-    return ConditionEquals(
-        left=JsonGet(step_name=GATE_STEP, property_file=VERDICT, json_path=DECIDED_ARM), right=arm
+def decide_step(arm: str, then: Sequence[Step]) -> ConditionStep:
+    """What is done where the verdict names this arm."""
+    return ConditionStep(
+        f"Decide-{arm}",
+        conditions=[ConditionEquals(left=_decided_arm(), right=arm)],
+        if_steps=list(then),
+        else_steps=[],
     )
+
+
+def decide_none_step(arms: Sequence[str], nothing: FailStep) -> ConditionStep:
+    """Fails the execution unless the verdict names one of these arms, whatever else it names."""
+    return ConditionStep(
+        f"Decide-{NO_ARM}",
+        conditions=[ConditionIn(value=_decided_arm(), in_values=list(arms))],
+        if_steps=[],
+        else_steps=[nothing],
+    )
+
+
+def _decided_arm() -> JsonGet:
+    return JsonGet(step_name=GATE_STEP, property_file=VERDICT, json_path=DECIDED_ARM)
 
 
 def register_step(

@@ -42,6 +42,7 @@ def check_requests(definition: Mapping[str, Any]) -> None:
         for parameter in definition.get("Parameters", [])
     }
     problems = [problem for step in steps for problem in _problems(step, lengths, defaults)]
+    problems += _nested_conditions(definition["Steps"])
     if problems:
         # What is wrong with a parameter is so wherever it is used.
         raise RequestError("\n".join(dict.fromkeys(problems)))
@@ -53,6 +54,19 @@ def _all_steps(steps: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         if step["Type"] == "Condition":
             yield from _all_steps(step["Arguments"]["IfSteps"])
             yield from _all_steps(step["Arguments"]["ElseSteps"])
+
+
+def _nested_conditions(steps: list[dict[str, Any]]) -> Iterator[str]:
+    """A sentence for each condition on the branch of another, which the service refuses."""
+    for outer in steps:
+        if outer["Type"] != "Condition":
+            continue
+        for step in (*outer["Arguments"]["IfSteps"], *outer["Arguments"]["ElseSteps"]):
+            if step["Type"] == "Condition":
+                yield (
+                    f"{step['Name']}: found on a branch of {outer['Name']}, allowed: Condition "
+                    "steps beside each other"
+                )
 
 
 def _problems(step: dict[str, Any], lengths: Lengths, defaults: Mapping[str, Any]) -> list[str]:

@@ -10,17 +10,16 @@ SageMaker.
     Prepare, Train-challenger-SEED  as in a comparison of arms
     Evaluate-champion               the registered model, scored on today's validation data
     Gate                            both models' examples in, verdict out
-    Decide-challenger               Register-challenger, then Keep-challenger; else
-      Decide-champion               nothing: the registered model stands; else Fail
+    Decide-challenger               Register-challenger, then Keep-challenger
+    Decide-none                     Fail, unless one of the two models was decided on
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from sagemaker.core.workflow.functions import Join
-from sagemaker.mlops.workflow.condition_step import ConditionStep
 from sagemaker.mlops.workflow.fail_step import FailStep
 from sagemaker.mlops.workflow.steps import Step, StepTypeEnum
 
@@ -29,7 +28,7 @@ from pipelines.definition.deployment import object_name
 from pipelines.definition.judgement import STEP, VERDICT, expected_job, verdict_uri
 from pipelines.definition.own_program import module_name, prepare_step
 from pipelines.definition.processing import INPUT, OUTPUT, Uri, output_uri, processing_request
-from pipelines.definition.registration import is_decided, register_step
+from pipelines.definition.registration import decide_none_step, decide_step, register_step
 from pipelines.definition.request_step import RequestStep
 from pipelines.definition.retries import job_retries
 from pipelines.definition.training import evidence_uri, model_uri, training_step
@@ -54,7 +53,7 @@ def succession_steps(blueprint: Blueprint, kind: Succession) -> list[Step]:
     evaluate.add_depends_on([note])
     gate = _gate_step(blueprint, evaluate, trained)
     before = [note] if prepare is None else [note, prepare]
-    return [*before, *trained.values(), evaluate, gate, _decide_step(blueprint, gate, trained)]
+    return [*before, *trained.values(), evaluate, gate, *_decide_steps(blueprint, gate, trained)]
 
 
 def registered_uri(blueprint: Blueprint, *parts: str) -> str:
@@ -138,9 +137,11 @@ def _gate_step(
     )
 
 
-def _decide_step(
+def _decide_steps(
     blueprint: Blueprint, gate: RequestStep, trained: Mapping[int, RequestStep]
-) -> Step:
+) -> list[Step]:
+    """Side by side, since the service takes no condition on the branch of another. Where the
+    champion was decided on, nothing is done: the registered model stands."""
     seed = blueprint.workload.seeds[0]
     register = register_step(blueprint, gate, trained[seed], arm_name=CHALLENGER, seed=seed)
     keep = _keep_step(blueprint, trained[seed])
@@ -156,17 +157,10 @@ def _decide_step(
             ],
         ),
     )
-    stands = _condition(CHAMPION, then=[], otherwise=[nothing])
-    return _condition(CHALLENGER, then=[register, keep], otherwise=[stands])
-
-
-def _condition(arm: str, *, then: Sequence[Step], otherwise: Sequence[Step]) -> ConditionStep:
-    return ConditionStep(
-        f"Decide-{arm}",
-        conditions=[is_decided(arm)],
-        if_steps=list(then),
-        else_steps=list(otherwise),
-    )
+    return [
+        decide_step(CHALLENGER, [register, keep]),
+        decide_none_step([CHALLENGER, CHAMPION], nothing),
+    ]
 
 
 def _keep_step(blueprint: Blueprint, trained: RequestStep) -> RequestStep:

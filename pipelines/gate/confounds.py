@@ -44,6 +44,11 @@ DECLARED = ("batch_size", "learning_rate", "precision", "world_size")
 SCALING = "scale_learning_rate"
 """Declared, too; but what it changes is the learning rate, which is declared by itself."""
 
+EPOCHS_END = 0.05
+"""Of the examples that a run sees: what batches of another size may leave out at epochs' ends."""
+
+MOST_STEPS = 10**12
+
 MOST_SHOWN = 80
 """Characters of a value."""
 
@@ -87,7 +92,34 @@ def find_confounds(
         _environment_confound(key, before, after, consequences)
         for key, before, after in environments
     ]
+    found += _examples_seen(baseline, candidate, baseline_declaration, candidate_declaration)
     return tuple(found)
+
+
+def _examples_seen(
+    baseline: Sequence[Evidence],
+    candidate: Sequence[Evidence],
+    baseline_declaration: ArmDeclaration,
+    candidate_declaration: ArmDeclaration,
+) -> Iterator[Confound]:
+    """Another batch over as many epochs shows the same examples; over as many steps it does not."""
+    sizes = baseline_declaration.global_batch_size, candidate_declaration.global_batch_size
+    if sizes[0] == sizes[1]:
+        return
+    why = "follows from batch_size and steps"
+    for one, other in zip(baseline, candidate, strict=True):
+        before, after = (
+            _whole(each.recipe.get("steps")) * size
+            for each, size in zip((one, other), sizes, strict=True)
+        )
+        if before and after and abs(after - before) > EPOCHS_END * before:
+            yield Confound("examples_seen", f"{before:,}", f"{after:,}", intended=True, why=why)
+            return
+
+
+def _whole(steps: Scalar) -> int:
+    """Zero for what is no number of steps, which is told elsewhere."""
+    return steps if isinstance(steps, int) and 0 < steps <= MOST_STEPS else 0
 
 
 def undeclared(confounds: Sequence[Confound]) -> tuple[Reason, ...]:

@@ -141,7 +141,7 @@ def _compare(errors: ParityErrors, precision: str, limit: float) -> _Comparison:
         limit=limit,
         explained=explained,
         ratios=error_ratios(errors, precision),
-        judged=limit * explained <= WEAKEST,
+        judged=explained <= WEAKEST / limit,
     )
 
 
@@ -174,7 +174,7 @@ _Answer = tuple[ParityAnswer, str, WorstTensor | None]
 
 def _unusable_reference(comparison: _Comparison) -> _Answer | None:
     errors = comparison.errors
-    unsteady = ~(errors.repeated <= REPEAT_LIMIT * comparison.explained)
+    unsteady = ~(errors.repeated / REPEAT_LIMIT <= comparison.explained)
     if not np.isfinite(errors.eager).all():
         step, tensor = _first(~np.isfinite(errors.eager))
         found = f"eager itself is not finite in the {comparison.name(tensor)} in step {step}"

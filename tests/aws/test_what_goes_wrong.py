@@ -242,9 +242,15 @@ def test_an_argument_that_cannot_be_meant_starts_nothing(
     assert said in done.stderr
 
 
-def test_the_verdict_cannot_be_read(deployed: Deployed, project: Path) -> None:
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [(403, "the credentials do not allow HeadObject"), (400, "as S3 does when credentials have")],
+)
+def test_the_verdict_cannot_be_read(
+    deployed: Deployed, project: Path, status: int, why: str
+) -> None:
     deployed.script(frame("Succeeded", job("Prepare", "Processing", 0, 60)))
-    deployed.server.fail("S3:HEAD", "AccessDenied", status=403)
+    deployed.server.fail("S3:HEAD", "without a body", status=status)
     arn = deployed.start()
     done = compilegate(deployed.server, project, "watch", arn)
     assert done.returncode == 5
@@ -252,6 +258,7 @@ def test_the_verdict_cannot_be_read(deployed: Deployed, project: Path) -> None:
         "the execution ended as Succeeded, and what came out of it is not known: "
         "cannot look for s3://"
     )
+    assert why in the_sentence(done)
 
 
 def test_an_argument_is_neither_a_workload_nor_an_execution(aws: AwsServer, project: Path) -> None:

@@ -129,19 +129,40 @@ def test_the_verdict_is_never_taken_from_the_cache() -> None:
     assert "CacheConfig" not in steps_of(definition_of(workload()))["Gate"]
 
 
-def test_candidates_are_asked_for_first_then_the_baseline_then_the_execution_fails() -> None:
-    step = definition_of(workload())["Steps"][-1]
-    order = []
-    while step["Type"] == "Condition":
-        (condition,) = step["Arguments"]["Conditions"]
+def test_each_arm_is_asked_for_and_where_none_is_named_the_execution_fails() -> None:
+    """Side by side: the service takes no condition on the branch of another."""
+    decided = {
+        "Std:JsonGet": {
+            "PropertyFile": {"Get": "Steps.Gate.PropertyFiles.Verdict"},
+            "Path": "decision.arm",
+        }
+    }
+    *_, compiled_arm, baseline, none = definition_of(workload())["Steps"]
+    for step, arm in ((compiled_arm, "compiled"), (baseline, "baseline")):
         (registration,) = step["Arguments"]["IfSteps"]
-        order.append((condition["RightValue"], registration["Name"], registration["Type"]))
-        (step,) = step["Arguments"]["ElseSteps"]
-    assert order == [
-        ("compiled", "Register-compiled", "RegisterModel"),
-        ("baseline", "Register-baseline", "RegisterModel"),
+        assert step["Name"] == f"Decide-{arm}"
+        assert step["Arguments"]["Conditions"] == [
+            {"Type": "Equals", "LeftValue": decided, "RightValue": arm}
+        ]
+        assert (registration["Name"], registration["Type"]) == (f"Register-{arm}", "RegisterModel")
+        assert step["Arguments"]["ElseSteps"] == []
+    assert none["Arguments"]["Conditions"] == [
+        {"Type": "In", "QueryValue": decided, "Values": ["compiled", "baseline"]}
     ]
-    assert step["Type"] == "Fail"
+    assert none["Arguments"]["IfSteps"] == []
+    assert [step["Type"] for step in none["Arguments"]["ElseSteps"]] == ["Fail"]
+
+
+def test_a_condition_on_the_branch_of_another_is_refused() -> None:
+    definition = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    *steps, inner, outer = definition["Steps"]
+    outer["Arguments"]["IfSteps"] = [inner]
+    with pytest.raises(RequestError) as caught:
+        check_requests({**definition, "Steps": [*steps, outer]})
+    assert str(caught.value) == (
+        "Decide-baseline: found on a branch of Decide-none, allowed: Condition steps beside each "
+        "other"
+    )
 
 
 def test_the_model_of_the_first_declared_seed_is_the_one_that_is_registered() -> None:

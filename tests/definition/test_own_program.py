@@ -151,15 +151,15 @@ def test_the_registered_model_is_scored_anew_in_every_execution() -> None:
 
 
 def test_a_new_model_that_is_not_as_good_ends_the_execution_without_a_registration() -> None:
-    decide = json.loads(compiled("trees"))["Steps"][-1]
-    (stands,) = decide["Arguments"]["ElseSteps"]
-    assert [step["Name"] for step in decide["Arguments"]["IfSteps"]] == [
+    *_, challenger, none = json.loads(compiled("trees"))["Steps"]
+    assert [step["Name"] for step in challenger["Arguments"]["IfSteps"]] == [
         "Register-challenger",
         "Keep-challenger",
     ]
-    assert stands["Arguments"]["Conditions"][0]["RightValue"] == "champion"
-    assert stands["Arguments"]["IfSteps"] == []
-    assert [step["Type"] for step in stands["Arguments"]["ElseSteps"]] == ["Fail"]
+    assert challenger["Arguments"]["ElseSteps"] == []
+    assert none["Arguments"]["Conditions"][0]["Values"] == ["challenger", "champion"]
+    assert none["Arguments"]["IfSteps"] == []
+    assert [step["Type"] for step in none["Arguments"]["ElseSteps"]] == ["Fail"]
 
 
 def test_an_image_that_is_not_there_is_refused_by_name() -> None:

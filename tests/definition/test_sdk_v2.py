@@ -81,6 +81,8 @@ def arm(label: str) -> Arm:
                 "transformers": rest[-1] if rest else None,
                 "debug": kind == "debug mode",
             },
+            "profiler": kind == "profiler and debugger",
+            "debugger": kind == "profiler and debugger",
         }
     )
 

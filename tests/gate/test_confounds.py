@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from pipelines.gate.config import ArmDeclaration
 from pipelines.gate.reasons import Code, Outcome
 from training.evidence import EvidenceRecord
@@ -48,6 +50,7 @@ def test_a_declared_difference_is_listed_as_intended_and_does_not_fail(execution
         "batch_size",
         "learning_rate",
         "precision",
+        "examples_seen",
     }
     assert (found["batch_size"].baseline, found["batch_size"].candidate) == ("32", "48")
     assert execution.judge().candidates[0].outcome is Outcome.PASS
@@ -201,3 +204,18 @@ def test_long_values_that_differ_only_at_their_end_differ_and_are_shown_where_th
     (confound,) = candidate.confounds
     assert confound.candidate.startswith("...omp-training@sha256:aaa")
     assert confound.baseline.startswith("...omp-training@sha256:bbb")
+
+
+@pytest.mark.parametrize(("steps", "told"), [(60, ("1,920", "2,880")), (40, None), (41, None)])
+def test_a_larger_batch_over_as_many_steps_is_said_to_see_more_examples(execution, steps, told):
+    arms = dict(execution.experiment.arms)
+    arms["fast"] = arms["fast"].model_copy(update={"batch_size": 48})
+    execution.experiment = execution.experiment.model_copy(update={"arms": arms})
+    for seed in execution.experiment.seeds:
+        kept = execution.record("fast", seed).steps
+        execution.change_steps("fast", seed, loss=kept.loss[:steps], seconds=kept.seconds[:steps])
+        change_recipe(execution, "fast", seed, batch_size=48, steps=steps)
+    candidate = execution.judge().candidates[0]
+    seen = [item for item in candidate.confounds if item.name == "examples_seen"]
+    assert [(item.baseline, item.candidate) for item in seen] == ([told] if told else [])
+    assert candidate.outcome is Outcome.PASS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -59,7 +61,8 @@ def test_rows_that_lie_closer_together_than_their_noise_explains_count_the_noise
 
 
 def test_with_one_seed_the_bound_is_the_paired_t_bound_over_examples():
-    values = np.random.default_rng(13).normal(0.2, 1.0, (1, 400))
+    draw = np.random.default_rng(13).normal(0.0, 1.0, (1, 200))
+    values = 0.2 + np.hstack([draw, -draw])  # as long a tail on either side
     analysed = crossed_mean(values, NO_FLIP, counted=True)
     quantile = scipy.stats.t.ppf(0.95, analysed.example_freedom)
     assert analysed.seed_variance is None
@@ -69,11 +72,8 @@ def test_with_one_seed_the_bound_is_the_paired_t_bound_over_examples():
 
 def test_long_tails_widen_the_bound_alike_on_both_sides():
     tail = np.random.default_rng(14).lognormal(0.0, 1.0, (1, 4000))
-    plain, analysed, mirrored = (
-        crossed_mean(tail, NO_FLIP, counted=True),
-        crossed_mean(tail),
-        crossed_mean(-tail),
-    )
+    analysed, mirrored = crossed_mean(tail), crossed_mean(-tail)
+    plain = dataclasses.replace(crossed_mean(tail, NO_FLIP), example_skewness=0.0)
     assert 1.05 < analysed.half_width(0.95) / plain.half_width(0.95) < 1.3
     assert mirrored.half_width(0.95) == pytest.approx(analysed.half_width(0.95))
 
@@ -152,6 +152,16 @@ def test_what_sits_on_the_margin_passes_no_more_often_than_promised(seeds, seed_
         analysed = crossed_mean(table(generator, seeds, 100, seed_sd=seed_sd))
         passed += analysed.mean - analysed.half_width(0.95) > 0.0
     assert passed / 4000 <= 0.06
+
+
+@pytest.mark.parametrize("flips", [2, 3, 5, 10, 20])
+def test_where_every_flip_is_a_harm_the_bound_is_no_nearer_than_poisson_s(flips):
+    table = np.zeros((3, 1000))
+    table[:, :flips] = -1.0
+    analysed = crossed_mean(table, one_flip=1.0, counted=True)
+    most = 1000 * (analysed.half_width(0.95) - analysed.mean)
+    exact = scipy.stats.chi2.ppf(0.95, 2 * (flips + 1)) / 2.0
+    assert 0.97 * exact < most < 1.35 * exact
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import shutil
@@ -147,6 +148,28 @@ def test_a_seed_that_was_trained_and_is_not_declared_is_told(execution, tmp_path
     shutil.copytree(evidence / "fast--1", evidence / "more" / "fast--4")
     error = read_records(evidence, execution.experiment)["fast", 4]
     assert str(error).startswith("fast--4 is there, and the experiment does not declare that seed")
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "told"),
+    [
+        ("MOST_MEMBERS", 2, "more than 2 members"),
+        ("MOST_ARCHIVE_BYTES", 5_000, "unpacks to more than 5000 bytes"),
+        ("MOST_ARCHIVE_BYTES", 60_000, "unpacks to more than 60000 bytes"),
+    ],
+)
+def test_an_archive_that_is_never_read_to_its_end_is_refused(
+    tmp_path, monkeypatch, limit, value, told
+):
+    """Of many members, of a large one beside the evidence, or with much after its end."""
+    monkeypatch.setattr(f"pipelines.gate.evidence_folders.{limit}", value)
+    with gzip.open(tmp_path / "output.tar.gz", "wb") as stream:
+        with tarfile.open(fileobj=stream, mode="w") as archive:
+            for name in ("evidence/a", "evidence/b", "checkpoint"):
+                add(archive, tarfile.TarInfo(name), b"\0" * 4_000)
+        stream.write(b"\0" * 2_000_000)
+    with pytest.raises(EvidenceError, match=told):
+        read_replicate(tmp_path)
 
 
 def test_gathered_evidence_lies_one_level_deeper(execution, tmp_path):

@@ -127,8 +127,12 @@ def test_more_never_adds_to_either_variance_and_nothing_more_changes_nothing(
         example_freedom=50.0,
         seed_sd=None,
         rest_variance=rest,
+        bias=0.1,
     )
     more = difference.expected(seeds + 1, growth)
+    fewer_of_both = seeds / (seeds + 1) / growth
+    assert more.rest_variance == pytest.approx(rest * fewer_of_both)
+    assert more.bias == pytest.approx(0.1 / np.sqrt(growth))
     assert more.seed_variance < difference.seed_variance
     assert more.seed_variance >= own * seeds / (seeds + 1) * (1 - 1e-9)
     assert more.example_variance <= difference.example_variance

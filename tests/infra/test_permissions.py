@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.infra.assembly import ACCOUNT, REGION, Assembly
+from tests.infra.policy_engine import AWS_ACCOUNT, Question, ask
 
-ENGINE = Path(__file__).with_name("simulate_policies.mjs")
 FOUNDATION, IMAGES = "compilegate-foundation", "compilegate-images"
 WORKLOAD, CI = "compilegate-workload-topics", "compilegate-ci"
 
@@ -24,7 +21,6 @@ SAGEMAKER = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}"
 PIPELINE = f"{SAGEMAKER}:pipeline/compilegate-topics"
 OTHERS_PIPELINE = f"{SAGEMAKER}:pipeline/neighbour-topics"
 ECR = f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository"
-AWS_ACCOUNT = "763104351884"
 DLC = f"arn:aws:ecr:{REGION}:{AWS_ACCOUNT}:repository/pytorch"
 LOGS = f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group"
 CODEBUILD = f"arn:aws:codebuild:{REGION}:{ACCOUNT}:project"
@@ -303,15 +299,7 @@ def answers(assembly: Assembly) -> Mapping[tuple[str, bool, int], str]:
         for allowed, questions in ((True, role.may), (False, role.may_not))
         for number, question in enumerate(questions)
     }
-    answered = subprocess.run(
-        ["node", str(ENGINE)],
-        input=json.dumps(list(asked.values())),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert answered.returncode == 0, answered.stderr
-    return dict(zip(asked, json.loads(answered.stdout), strict=True))
+    return dict(zip(asked, ask(assembly, list(asked.values())), strict=True))
 
 
 def _question(
@@ -320,8 +308,7 @@ def _question(
     action: str,
     resource: str,
     context: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    found = assembly.one(role.stack, "AWS::IAM::Role", role.starting)
+) -> Question:
     known = {
         KEY: assembly.one(FOUNDATION, "AWS::KMS::Key").arn,
         "THE QUEUE": assembly.one(WORKLOAD, "AWS::SQS::Queue").arn,
@@ -329,28 +316,8 @@ def _question(
         f"{IAM}/PROCESSING": assembly.one(FOUNDATION, "AWS::IAM::Role", PROCESSING_ROLE).arn,
         f"{IAM}/PIPELINE": assembly.one(FOUNDATION, "AWS::IAM::Role", PIPELINE_ROLE).arn,
     }
-    resource = known.get(resource, resource)
-    return {
-        "principal": found.arn,
-        "policies": [policy["PolicyDocument"] for policy in found.properties["Policies"]],
-        "action": action,
-        "resource": resource,
-        "account": AWS_ACCOUNT if AWS_ACCOUNT in resource else ACCOUNT,
-        "context": dict(context or {}),
-        **_policy_of_the_resource(assembly, resource),
-    }
-
-
-def _policy_of_the_resource(assembly: Assembly, resource: str) -> dict[str, Any]:
-    """Where the engine wants one: a key obeys its own policy first, another account's repository
-    too. AWS lets everybody pull from its own."""
-    key = assembly.one(FOUNDATION, "AWS::KMS::Key")
-    if resource == key.arn:
-        return {"resourcePolicy": key.properties["KeyPolicy"]}
-    if AWS_ACCOUNT in resource:
-        anybody = {"Effect": "Allow", "Principal": "*", "Action": "ecr:BatchGetImage"}
-        return {"resourcePolicy": {"Version": "2012-10-17", "Statement": [anybody]}}
-    return {}
+    found = assembly.one(role.stack, "AWS::IAM::Role", role.starting)
+    return Question(found, action, known.get(resource, resource), context or {})
 
 
 @pytest.mark.slow

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 LAUNCHER = Path(__file__).parents[2] / "training" / "sm_dist_launcher.py"
 SM_DIST = """
+import subprocess, sys
+sys.exit(subprocess.call(" ".join([sys.executable, "script.py", *sys.argv[1:]]), shell=True))
+"""
+"""As AWS's does, which is in its images only."""
+SCRIPT = """
 import sys
 print(sys.argv[1:])
 sys.exit(5)
 """
 
 
-def test_arguments_go_to_sm_dist_one_by_one_and_its_exit_status_comes_back(tmp_path: Path) -> None:
-    """`torch_xla.distributed.sm_dist` is in AWS's images only; this one tells what it was given."""
+def test_arguments_arrive_through_sm_dist_s_shell_and_the_exit_status_comes_back(
+    tmp_path: Path,
+) -> None:
     package = tmp_path / "torch_xla" / "distributed"
     package.mkdir(parents=True)
     for folder in (package.parent, package):
         (folder / "__init__.py").touch()
     (package / "sm_dist.py").write_text(SM_DIST)
-    arguments = ["--seed", "7", "--title", "two words; $HOME", "--training_script", "train.py"]
+    (tmp_path / "script.py").write_text(SCRIPT)
+    arguments = ["--seed", "7", "--title", "two words; $HOME", "--note", "", "--quote", "it's"]
     done = subprocess.run(
         [sys.executable, str(LAUNCHER), *arguments],
-        env={"PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path), "PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
         check=False,

@@ -1,7 +1,7 @@
-"""Arms of Training Compiler with a torch_xla that is not AWS's: what runs of them anywhere.
+"""Arms of Training Compiler and Neuron with a torch_xla that is not AWS's: what runs anywhere.
 
-The compiler was never run: torch_xla 2.9 on a CPU stands for the image's 1.13, and what it does at
-its import for what AWS's does.
+Neither compiler was ever run: torch_xla 2.9 on a CPU stands for the image's 1.13, and what it does
+at its import for what AWS's does.
 """
 
 from __future__ import annotations
@@ -61,6 +61,25 @@ def xla_python() -> str:
     if found is None:
         pytest.skip("NOTHING WAS TRAINED WITH XLA: make the environment with `make xla-env`")
     return str(found)
+
+
+def test_where_there_is_no_neuron_core_nothing_is_trained(
+    train_job: TrainJob, xla_python: str, tmp_path: Path
+) -> None:
+    """A package of its name stands for AWS's: torch_xla itself looks for the device."""
+    (tmp_path / "torch_neuronx").mkdir()
+    (tmp_path / "torch_neuronx" / "__init__.py").touch()
+    job = train_job(
+        {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
+        python=xla_python,
+        arm="compiled",
+        compiler="neuron",
+    )
+    assert job.status == 1
+    assert job.failure_file.read_text() == (
+        "the compiler was declared and did not run: there is no NeuronCore (ModuleNotFoundError: "
+        "No module named 'libneuronxla'); take an ml.trn1 instance"
+    )
 
 
 def test_where_nobody_switches_the_compiler_on_nothing_is_trained(

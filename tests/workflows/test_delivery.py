@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import shlex
 import subprocess
@@ -118,6 +119,27 @@ def test_what_others_write_is_never_part_of_a_script() -> None:
 def test_every_script_is_one_that_bash_reads(script: str) -> None:
     done = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("lines", [10, 10_000])
+def test_a_plan_too_long_for_a_comment_is_cut_and_stays_readable(
+    tmp_path: Path, lines: int
+) -> None:
+    plan = "### Plan\n\n```diff\n" + "-   epochs: 2\n" * lines + "```\n\nCost: $1\n"
+    (tmp_path / "plan.md").write_text(plan)
+    (tmp_path / "diff.txt").write_text("Stack topics\n")
+    (script,) = [each for each in scripts() if "comment<<" in each]
+    output, summary = tmp_path / "output", tmp_path / "summary"
+    files = {"GITHUB_OUTPUT": str(output), "GITHUB_STEP_SUMMARY": str(summary)}
+    command = ["bash", "-e", "-o", "pipefail", "-c", script]
+    subprocess.run(command, cwd=tmp_path, env={**os.environ, **files}, check=True)
+    comment = output.read_text()
+    assert len(comment) < 65_536
+    before, after = comment.split("<details>")
+    assert before.count("```") == 2
+    assert ("Cut here" in before) == (lines == 10_000)
+    assert "Stack topics" in after
+    assert summary.read_text() == plan
 
 
 def test_every_make_target_is_there() -> None:

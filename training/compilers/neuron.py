@@ -11,7 +11,7 @@ from training.compilers import Compiler
 from training.compilers.options import CompilerOptions
 from training.compilers.xla import Xla
 from training.evidence import Scalar
-from training.failure import CompilerError
+from training.failure import CompilerError, one_sentence
 from training.xla import runtime
 
 CACHE_URL = "NEURON_COMPILE_CACHE_URL"
@@ -30,12 +30,7 @@ class Neuron(Xla):
             )
         os.environ["PJRT_DEVICE"] = "NEURON"
         super().__init__(options)
-        found = runtime.hardware()
-        if found != "NEURON":
-            raise CompilerError(
-                f"the compiler was declared and did not run: the XLA device is {found}, not a "
-                "NeuronCore; take an ml.trn1 instance"
-            )
+        require_neuron_core()
 
     def _own_proof(self) -> Dict[str, Scalar]:
         return {
@@ -43,6 +38,21 @@ class Neuron(Xla):
             "neuronx_cc": _version("neuronx-cc"),
             "cache": os.environ.get(CACHE_URL, "of this machine"),
         }
+
+
+def require_neuron_core() -> None:
+    """Raises CompilerError when XLA's device is another, or there is none."""
+    try:
+        hardware = runtime.hardware()
+    except (ImportError, OSError, RuntimeError) as error:
+        found = f"there is no NeuronCore ({one_sentence(error)})"
+    else:
+        if hardware == "NEURON":
+            return
+        found = f"the XLA device is {hardware}, not a NeuronCore"
+    raise CompilerError(
+        f"the compiler was declared and did not run: {found}; take an ml.trn1 instance"
+    )
 
 
 def create(options: CompilerOptions) -> Compiler:

@@ -1,4 +1,6 @@
-"""The jobs of a definition: which instances they take, and how long they may. Pure."""
+"""The jobs of a definition: which instances they take, how long they may, and what the service
+refuses of that. Pure but for the list of instance types, which botocore brings.
+"""
 
 from __future__ import annotations
 

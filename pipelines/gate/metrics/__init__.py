@@ -61,7 +61,7 @@ def per_example(measure: str, examples: Examples) -> FloatArray:
     """
     with np.errstate(over="ignore", invalid="ignore"):
         column = pseudo_values(measure, examples) if "." in measure else _COLUMNS[measure](examples)
-    if not np.abs(column).max() <= MOST_VALUE:  # False for NaN too
+    if not -MOST_VALUE <= column.min() <= column.max() <= MOST_VALUE:  # False for NaN too
         raise MetricUndefinedError(
             f"{measure} of these examples is not a finite number up to {MOST_VALUE:.0e}"
         )

@@ -80,7 +80,8 @@ def main(place: Path) -> None:
 
 
 def requests() -> dict[str, Any]:
-    """Of each stack: on one GPU, in debug mode, and on two instances with all their GPUs."""
+    """Of each stack: on one GPU, in debug mode, and on two instances with all their GPUs; of the
+    newest also with what observes the job."""
     found = {}
     for stack in STACKS:
         framework, number, transformers, _ = stack
@@ -98,6 +99,8 @@ def requests() -> dict[str, Any]:
         found[f"{label}, debug mode"] = request(stack, debug=True)
         if framework == "pytorch":
             found[f"{label}, several GPUs"] = request(stack, **several)
+    observed = {"disable_profiler": False, "debugger_hook_config": None}
+    found["pytorch 1.13.1, profiler and debugger"] = request(STACKS[0], **observed)
     return found
 
 
