@@ -4,7 +4,7 @@
 
 Each row is one process of its own that reads evidence from disk, judges it and writes the verdict
 and its reports, as the gate's job does; making the evidence is not counted. Memory is the process's
-largest resident set. The target for the last row is 20 s and 2 GB on two cores.
+largest resident set. The target for the last row is 10 s and 1 GB on two cores.
 """
 
 from __future__ import annotations

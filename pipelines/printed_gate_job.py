@@ -21,13 +21,14 @@ from pipelines.gate_job import (
     EXIT_JUDGED,
     EXIT_USAGE,
     NOTICE,
+    REPORT_HTML,
     REPORT_MARKDOWN,
     VERDICT,
     GateJobError,
     read_expectation,
     write_text,
 )
-from pipelines.report import notice_of, render_brief, summary_lines
+from pipelines.report import notice_of, render_brief, render_html, summary_lines
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_USAGE
     verdict = judge_printed(experiment, printed)
     options.output.mkdir(parents=True, exist_ok=True)
+    write_text(options.output / REPORT_HTML, render_html(verdict))
     write_text(options.output / REPORT_MARKDOWN, render_brief(verdict))
     write_text(options.output / NOTICE, notice_of(verdict).to_json())
     # Last: who finds a verdict finds everything else beside it.

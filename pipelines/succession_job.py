@@ -26,13 +26,14 @@ from pipelines.gate_job import (
     EXIT_JUDGED,
     EXIT_USAGE,
     NOTICE,
+    REPORT_HTML,
     REPORT_MARKDOWN,
     VERDICT,
     GateJobError,
     read_expectation,
     write_text,
 )
-from pipelines.report import notice_of, render_brief, summary_lines
+from pipelines.report import notice_of, render_brief, render_html, summary_lines
 from training.evidence import EvidenceError, EvidenceRecord, examples_digest, read_examples
 
 ARCHIVE = "model.tar.gz"
@@ -98,6 +99,7 @@ def _judge(options: argparse.Namespace) -> list[str]:
     )
     output: Path = options.output
     output.mkdir(parents=True, exist_ok=True)
+    write_text(output / REPORT_HTML, render_html(verdict))
     write_text(output / REPORT_MARKDOWN, render_brief(verdict))
     write_text(output / NOTICE, notice_of(verdict).to_json())
     # Last: who finds a verdict finds everything else beside it.

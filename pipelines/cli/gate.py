@@ -42,7 +42,7 @@ RENDERINGS: dict[str, Callable[[Judged], str]] = {
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write verdict.json, observations.json and both reports to this folder.",
+    help="Write verdict.json, both reports and what else belongs to them to this folder.",
 )
 def command(evidence: Path, config: Path, output: Path | None, **files: Path | None) -> None:
     """Judge evidence from anywhere, also from a training system of your own.

@@ -28,7 +28,10 @@ class ArmCost:
     jobs: int
     """The sound replicates, which the means are over."""
     training: Amount
-    """From before the first step to after the last, compilation included: a retraining's share."""
+    """From before the first step to after the last, compilation included."""
+    retraining: Amount
+    """The same of a retraining, which compiles as a retraining does: from the cache as soon as one
+    of these jobs found its graphs there, even where others had to fill it."""
     job: Amount
     """From the start of the process to its end: evaluation and parity probe included."""
     samples_per_second: float | None

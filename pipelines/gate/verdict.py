@@ -143,6 +143,11 @@ class SpeedJudgement:
     """Seeds that would settle an undecided speed-up if the jobs spread as they do; None when it is
     settled, the spread is not known, or more seeds would not help."""
 
+    @property
+    def knows_compilation(self) -> bool:
+        """Whether compile times were measured; jobs that only print metrics have none."""
+        return self.compile_cold is not None or self.compile_warm is not None
+
 
 class ParityAnswer(StrEnum):
     """What parity says."""

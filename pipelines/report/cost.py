@@ -7,6 +7,7 @@ from pipelines.report import formats
 
 ARM_HEADER = (
     "Training, mean",
+    "A retraining",
     "Whole job, mean",
     "Samples per second",
     "Samples per dollar",
@@ -21,6 +22,7 @@ def arm_cells(arm: ArmCost, cost: CostFigures) -> tuple[str, ...]:
     why = f". {arm.price_note}" if len(notes) > 1 else ""
     return (
         amount(arm.training),
+        amount(arm.retraining),
         amount(arm.job),
         formats.rate(arm.samples_per_second),
         formats.NOTHING if arm.samples_per_dollar is None else f"{arm.samples_per_dollar:,.0f}",

@@ -111,7 +111,7 @@ def _speed(candidate: CandidateVerdict) -> Cell:
 
 def _break_even(candidate: CandidateVerdict) -> Cell:
     speed = candidate.speed
-    if speed is None:
+    if speed is None or not speed.knows_compilation:
         return _NOTHING
     after = formats.break_even(speed.break_even_steps, speed.break_even_minutes)
     runs = f"these runs have {speed.candidate_steps:,}" if speed.break_even_steps else ""

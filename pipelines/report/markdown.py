@@ -173,7 +173,7 @@ def _metrics(metrics: Sequence[MetricJudgement]) -> str:
 def _speed(speed: SpeedJudgement) -> str:
     interval = speed.speedup
     scope = ", of one run" if speed.conditional_on_run else ""
-    rows = (
+    rows = [
         (
             "Speed-up",
             f"{formats.times(interval.estimate)} ({formats.times(interval.lower)} to "
@@ -188,6 +188,15 @@ def _speed(speed: SpeedJudgement) -> str:
             f"{formats.rate(speed.candidate_samples_per_second)} against "
             f"{formats.rate(speed.baseline_samples_per_second)}",
         ),
+        ("Advice", speed.advice),
+    ]
+    if speed.knows_compilation:
+        rows[-1:-1] = _compilation(speed)
+    return _table(("What", "Measured"), rows)
+
+
+def _compilation(speed: SpeedJudgement) -> list[tuple[str, str]]:
+    return [
         ("Compilation, mean", formats.compilations(speed)),
         (
             f"Break-even, counting {speed.compile_state} compilation",
@@ -204,9 +213,7 @@ def _speed(speed: SpeedJudgement) -> str:
             f"{formats.memory(speed.candidate_peak_memory_bytes)} against "
             f"{formats.memory(speed.baseline_peak_memory_bytes)}",
         ),
-        ("Advice", speed.advice),
-    )
-    return _table(("What", "Measured"), rows)
+    ]
 
 
 def _confounds(confounds: Sequence[Confound]) -> str:

@@ -15,7 +15,7 @@ from pipelines.gate.cost import retrainings_to_repay
 from pipelines.gate.cost_figures import Amount, ArmCost
 from pipelines.gate.reasons import Code, Outcome
 from pipelines.gate.verdict import Verdict
-from training.evidence import ParityRecord
+from training.evidence import CompileCacheRecord, ParityRecord
 
 G5 = "ml.g5.xlarge"
 
@@ -82,6 +82,25 @@ def test_a_retraining_saves_the_difference_of_whole_trainings_and_some_repay_the
     assert candidate.saved.seconds == pytest.approx(45.0)
     assert candidate.saved.usd == pytest.approx(0.045)
     assert (candidate.retrainings_to_repay, candidate.repaid_in) == (11, "dollars")
+
+
+def test_a_retraining_pays_the_warm_compilation_also_where_some_jobs_had_to_fill_the_cache(priced):
+    for seed, (state, compile_seconds) in enumerate(
+        [("cold", 30.0), *[("warm", 6.0)] * 2], start=1
+    ):
+        evidence = priced.record("fast", seed).evidence
+        cache = CompileCacheRecord(state, "why", "0" * 64, 0, 0, 0, 0)
+        priced.change_evidence(
+            "fast",
+            seed,
+            compiler=dataclasses.replace(evidence.compiler, compile_seconds=compile_seconds),
+            speed=dataclasses.replace(evidence.speed, train_seconds=40.0 + compile_seconds),
+            compile_cache=cache,
+        )
+    verdict = priced.judge()
+    assert cost(verdict, "fast").training.seconds == pytest.approx(40.0 + (30.0 + 2 * 6.0) / 3)
+    assert cost(verdict, "fast").retraining.seconds == pytest.approx(46.0)
+    assert verdict.cost.candidates[0].saved.seconds == pytest.approx(100.0 - 46.0)
 
 
 def test_what_saves_nothing_never_repays_the_gate(priced):

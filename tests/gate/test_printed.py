@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -137,6 +139,10 @@ def test_the_job_reads_the_metrics_from_its_arguments(tmp_path):
         assert main([*told, *arguments]) == 0
         written = Verdict.from_json((tmp_path / "out" / "verdict.json").read_bytes())
         assert written == judge_printed(experiment(), printed())
-    assert "1.50×" in (tmp_path / "out" / "report.md").read_text()  # noqa: RUF001
+    for name in ("report.md", "report.html"):
+        report = (tmp_path / "out" / name).read_text()
+        assert "1.50×" in report  # noqa: RUF001
+        # What nobody measured is not told as nothing, or as all right.
+        assert not re.search(r"Break-even|0 ms|the only difference|is sound", report)
     assert main([*told, "--printed=fast:1:job:bleu=x"]) == 2
     assert main([*told, "--printed=fast:1:job:bleu=1", "--printed=fast:1:other:loss=1"]) == 2

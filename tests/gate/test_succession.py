@@ -168,6 +168,9 @@ def test_the_job_writes_verdict_report_and_notice(new_execution, tmp_path, capsy
     report = (tmp_path / "output" / "report.md").read_text()
     assert verdict.decision.sentence in report
     assert "| Accuracy |" in report
+    page = (tmp_path / "output" / "report.html").read_text()
+    assert f"<h1>{verdict.decision.sentence}</h1>" in page
+    assert "1 candidate\n  against champion, 3 seeds" in page
     assert json.loads((tmp_path / "output" / "notice.json").read_text())["send"] is False
     assert verdict.decision.sentence in capsys.readouterr().out
 

@@ -159,6 +159,7 @@ COST = CostFigures(
             arm="baseline",
             jobs=2,
             training=Amount(3600.0, 1.408),
+            retraining=Amount(3600.0, 1.408),
             job=Amount(3780.0, 1.4784),
             samples_per_second=480.2,
             samples_per_dollar=1_227_784.0,
@@ -169,7 +170,8 @@ COST = CostFigures(
         ArmCost(
             arm="larger-batch",
             jobs=2,
-            training=Amount(2700.0, None),
+            training=Amount(2760.0, None),
+            retraining=Amount(2700.0, None),
             job=Amount(2880.0, None),
             samples_per_second=657.9,
             samples_per_dollar=None,

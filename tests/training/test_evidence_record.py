@@ -116,6 +116,14 @@ def test_what_was_written_is_read_back() -> None:
     assert_same_arrays(found)
 
 
+def test_who_may_read_one_of_the_files_may_read_all_of_them() -> None:
+    """The gate may run as another user than the training job did."""
+    with written() as folder:
+        files = list(Path(folder, "evidence").iterdir())
+        assert sorted(file.name for file in files) == sorted(FILES)
+        assert len({file.stat().st_mode for file in files}) == 1
+
+
 def test_evidence_from_before_there_was_parity_is_read(intact: dict[str, bytes]) -> None:
     raw = json.loads(intact["evidence.json"])
     del raw["parity"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Union
 
@@ -104,15 +103,9 @@ def _columns(examples: Examples) -> Dict[str, npt.NDArray[Any]]:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=str(path.parent), prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
+    temporary = path.with_name(path.name + ".part")
+    temporary.write_bytes(content)
+    os.replace(temporary, path)
 
 
 def _write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
