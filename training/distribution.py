@@ -8,7 +8,7 @@ gradient of the whole.
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterable, Iterator
 
 import torch
 import torch.distributed
@@ -17,6 +17,13 @@ from training.recipe import SEED_LIMIT
 from training.world import World
 
 Forward = Callable[..., Any]
+
+_PEER_GONE = (
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "Broken pipe",
+    "remote process exited",
+)
 
 
 @contextlib.contextmanager
@@ -30,6 +37,11 @@ def joined(world: World, device: torch.device) -> Iterator[None]:
         yield
     finally:
         torch.distributed.destroy_process_group()
+
+
+def lost_peer(error: Exception) -> bool:
+    """Whether it says no more than that another process was gone, as gloo and NCCL say it."""
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _PEER_GONE)
 
 
 def averaging_gradients(model: Any, forward: Forward, world: World) -> Forward:
@@ -51,6 +63,23 @@ def mean_loss(loss: torch.Tensor, world: World) -> float:
     total = loss.detach().clone()
     torch.distributed.all_reduce(total)
     return total.item() / world.size
+
+
+def average_through_host(
+    parameters: Iterable[torch.nn.Parameter], loss: float, world: World
+) -> float:
+    """Replace each gradient by its mean over all processes; returns the mean of their losses.
+
+    For gradients on a device that this process has to itself: they are averaged in host memory.
+    """
+    gradients = {each: each.grad.cpu() for each in parameters if each.grad is not None}
+    together = torch.cat([*(each.flatten() for each in gradients.values()), torch.tensor([loss])])
+    torch.distributed.all_reduce(together)
+    together /= world.size
+    *means, mean = torch.split(together, [*(each.numel() for each in gradients.values()), 1])
+    for (parameter, gradient), averaged in zip(gradients.items(), means):
+        parameter.grad = averaged.view_as(gradient).to(parameter.device)
+    return float(mean)
 
 
 def seed_dropout(seed: int, world: World) -> None:

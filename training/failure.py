@@ -41,8 +41,10 @@ def one_sentence(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says first; libraries add pages of advice."""
-    return (str(error).strip().splitlines() or [""])[0]
+    """What an error says first; libraries add pages of advice. Where that only announces what
+    comes, as "backend='inductor' raised:" does, the next line is part of it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
 
 
 def report_failure(reason: str, environment: Mapping[str, str]) -> None:

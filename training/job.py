@@ -7,13 +7,14 @@ The parity probe comes after everything that is measured, so that no other figur
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import sys
 import time
 import traceback
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
 
 import torch
 import transformers
@@ -26,7 +27,7 @@ from training.compile_cache import ColdFigures, CompileCache
 from training.compile_cache.this_job import key_of
 from training.compilers import Compiler, load_compiler
 from training.digests import file_digest, settings_digest
-from training.distribution import joined
+from training.distribution import joined, lost_peer
 from training.evaluation import evaluate, metrics
 from training.evidence import (
     CheckpointRecord,
@@ -69,7 +70,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _fail(error: Exception) -> int:
-    note = FailureNote(one_sentence(error), by_input=isinstance(error, InputError))
+    note = FailureNote(
+        one_sentence(error), by_input=isinstance(error, InputError), lost_peer=lost_peer(error)
+    )
     if not leave_note(note, os.environ):
         report_failure(note.reason, os.environ)
     return REPORTED_FAILURE
@@ -189,7 +192,7 @@ def _train(setting: Setting, compiler: Compiler) -> _Trained:
     initial = keep_weights(model) if probed else None
     cache = _loaded_cache(setting, compiler, model)
     checkpoints = _checkpoints(setting)
-    with joined(setting.launched, setting.device):
+    with _distrusting(cache), joined(setting.launched, setting.device):
         run = train(
             model,
             compiler=compiler,
@@ -240,6 +243,17 @@ def _loaded_cache(setting: Setting, compiler: Compiler, model: Any) -> Optional[
     cache = CompileCache(job.folders.compile_cache, most_bytes, key, folder)
     cache.load()
     return cache
+
+
+@contextlib.contextmanager
+def _distrusting(cache: Optional[CompileCache]) -> Iterator[None]:
+    """Where training fails with code that an earlier job compiled, no later one gets that code."""
+    try:
+        yield
+    except Exception:
+        if cache is not None:
+            cache.discard_loaded()
+        raise
 
 
 def _keep_compiled(

@@ -2,13 +2,16 @@
 
 torchrun is started by the job itself, not by SageMaker's toolkit, so that the same thing runs on
 every platform. When one process fails, torchrun ends the others and says only that it did. So the
-one that fails leaves a note, which the supervisor reads.
+one that fails leaves a note, which the supervisor reads. Of one that a signal killed
+`training.watched_torchrun` leaves it; by then another may have noted that it lost its connection.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,13 +30,20 @@ class FailureNote:
     reason: str
     by_input: bool
     """Whether every arm would fail of it."""
+    signal: int = 0
+    """What killed it; 0 for one that ended by itself."""
+    lost_peer: bool = False
+    """Whether it is only that another process was gone."""
 
 
 def launch_command(job: Job, module: str, arguments: Sequence[str]) -> List[str]:
     """The command that runs ``python -m MODULE ARGUMENTS`` in the job's processes."""
     if job.distribution != "torchrun":
         return [sys.executable, "-m", module, *arguments]
-    return torchrun_command(job.processes, ["--module", module, *arguments], os.environ)
+    program = ["--module", module, *arguments]
+    return torchrun_command(
+        job.processes, program, os.environ, torchrun="training.watched_torchrun"
+    )
 
 
 def launch_environment(job: Job, note: Path) -> Dict[str, str]:
@@ -49,22 +59,31 @@ def launch_environment(job: Job, note: Path) -> Dict[str, str]:
 
 
 def leave_note(note: FailureNote, environment: Mapping[str, str]) -> bool:
-    """In a process of several: write the note, unless another was first. False in one alone."""
-    path = environment.get(_NOTE_VARIABLE)
-    if not path:
+    """In a process of several: write the note, unless another was first. False in one alone.
+
+    What failed first is the reason, and other processes fail because of it; that one was gone is
+    no reason where there is another.
+    """
+    if not environment.get(_NOTE_VARIABLE):
         return False
-    try:
-        with open(path, "x", encoding="utf-8") as file:
-            json.dump(asdict(note), file)
-    except FileExistsError:
-        pass  # what failed first is the reason; this process failed because of it
+    path = Path(environment[_NOTE_VARIABLE])
+    earlier = read_note(path)
+    replaced = earlier is not None and earlier.lost_peer and not note.lost_peer
+    with contextlib.suppress(FileExistsError), open(path, "w" if replaced else "x") as file:
+        json.dump(asdict(note), file)
     return True
 
 
 def read_note(path: Path) -> Optional[FailureNote]:
     """The note, if one was left."""
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        return FailureNote(**json.loads(path.read_text(encoding="utf-8")))
     except (FileNotFoundError, ValueError):
         return None  # none, or its writer was killed while it wrote
-    return FailureNote(reason=str(told["reason"]), by_input=bool(told["by_input"]))
+
+
+def killed_by(number: int) -> str:
+    """What to say of a process that this signal ended."""
+    name = next((each.name for each in signal.Signals if each == number), f"signal {number}")
+    hint = "; the machine may have run out of memory" if number == signal.SIGKILL else ""
+    return f"killed by {name}{hint}"

@@ -20,7 +20,7 @@ from training.arguments import Job
 from training.compile_cache import discard
 from training.evidence import FOLDER
 from training.failure import report_failure
-from training.launch import launch_command, launch_environment, read_note
+from training.launch import killed_by, launch_command, launch_environment, read_note
 from training.unfinished import record_failure
 from training.world import host_rank
 
@@ -30,8 +30,9 @@ STARTED_VARIABLE = "COMPILEGATE_JOB_STARTED"
 REPORTED_FAILURE = 3
 """Exit status of a child that said itself why it failed."""
 
-_BAD_CODE = (signal.SIGILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE)
-"""Signals by which machine code ends a process that is wrong, or made for another processor."""
+_BAD_CODE = (signal.SIGILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT)
+"""Signals of machine code that is wrong, or made for another processor; the last comes from the C
+library, which found its heap damaged."""
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -61,7 +62,8 @@ def _supervise(job: Job, module: str, arguments: Sequence[str], note: Path) -> i
     reason = _unexplained_end(status, job) if noted is None else noted.reason
     if reason is None:
         return 0
-    if -status in _BAD_CODE:
+    died_of = -status if noted is None else noted.signal
+    if died_of in _BAD_CODE:
         _distrust_compile_cache(job)
     if job.on_failure == "record":
         if host_rank(os.environ) == 0:
@@ -79,9 +81,7 @@ def seconds_since_start(environment: Mapping[str, str]) -> float:
 def _unexplained_end(status: int, job: Job) -> Optional[str]:
     """Why a child's end counts as a failure although it reported none; None when it does not."""
     if status < 0:
-        name = next((each.name for each in signal.Signals if each == -status), f"signal {-status}")
-        hint = "; the machine may have run out of memory" if -status == signal.SIGKILL else ""
-        return f"the training process was killed by {name}{hint}"
+        return f"the training process was {killed_by(-status)}"
     if status > 0:
         return f"the training process ended with exit status {status}; its log says more"
     if host_rank(os.environ) > 0:

@@ -22,7 +22,13 @@ from pipelines.gate.config import Experiment
 from pipelines.gate.foreign_text import clipped
 from pipelines.gate.integrity import MOST_BYTES, are_durations, unusable
 from pipelines.gate.metrics import MetricUndefinedError, MetricValues
-from training.evidence import EvidenceError, EvidenceRecord, Examples, FloatArray
+from training.evidence import (
+    CompileCacheRecord,
+    EvidenceError,
+    EvidenceRecord,
+    Examples,
+    FloatArray,
+)
 
 SCHEMA_VERSION: Final = 1
 MOST_POINTS = 6000
@@ -73,6 +79,8 @@ class ReplicateObservation:
     graphs: int | None
     graph_breaks: int | None
     recompilations: int | None
+    cache_ignored: str | None = None
+    """Why the compile cache that was there was not used."""
 
 
 @dataclass(frozen=True)
@@ -213,7 +221,12 @@ def _replicate(
         graphs=_plausible(evidence.compiler.graphs),
         graph_breaks=_plausible(evidence.compiler.graph_breaks),
         recompilations=_plausible(evidence.compiler.recompilations),
+        cache_ignored=_cache_ignored(evidence.compile_cache),
     )
+
+
+def _cache_ignored(cache: CompileCacheRecord | None) -> str | None:
+    return clipped(cache.reason) if cache is not None and cache.state == "ignored" else None
 
 
 def _nothing(arm: str, seed: int, job: str | None, problem: str) -> ReplicateObservation:

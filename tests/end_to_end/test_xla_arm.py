@@ -1,4 +1,4 @@
-"""An arm with compiler = "xla", from the workload's file to the verdict, on this machine."""
+"""Arms with compiler = "xla", from the workload's file to the verdict, on this machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOPICS = {"sea": "ship harbour captain anchor", "bank": "money loan credit inter
 WORKLOAD = """
 name = "traced"
 description = "Two topics that differ in every word"
-seeds = [1, 2]
+seeds = [1]
 
 [data]
 source = "files"
@@ -53,6 +53,13 @@ step_graphs = 2
 batch_size = 8
 learning_rate = 3e-3
 
+[arms.together]
+compiler = "xla"
+distribution = "torchrun"
+processes = 2
+batch_size = 4
+learning_rate = 3e-3
+
 [gate]
 min_speedup = 1000.0
 
@@ -72,7 +79,7 @@ def write_split(path: Path, documents: int) -> None:
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
-def test_the_gate_judges_an_arm_that_was_trained_with_xla(tmp_path: Path) -> None:
+def test_the_gate_judges_what_xla_trained_in_one_process_and_in_two(tmp_path: Path) -> None:
     python = interpreter()
     if python is None:
         pytest.skip("NO ARM WAS TRAINED WITH XLA: make the environment with `make xla-env`")
@@ -91,13 +98,14 @@ def test_the_gate_judges_an_arm_that_was_trained_with_xla(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stdout + done.stderr
     (path,) = home.glob("executions/*/verdict.json")
     verdict = json.loads(path.read_text(encoding="utf-8"))
-    (traced,) = verdict["candidates"]
-    # Too slow, and nothing else: XLA ran, in the same environment, and calculated what eager does.
-    assert {reason["code"] for reason in traced["reasons"]} == {
-        "quality.not_worse",
-        "parity.alike",
-        "speed.below_minimum",
-    }
-    assert traced["parity"]["answer"] == "pass"
-    assert traced["confounds"] == []
+    # Too slow, and one seed; else XLA ran, in the same environment, and calculated what eager does.
+    assert [each["arm"] for each in verdict["candidates"]] == ["traced", "together"]
+    for candidate in verdict["candidates"]:
+        assert {reason["code"] for reason in candidate["reasons"]} == {
+            "quality.single_seed",
+            "parity.alike",
+            "speed.below_minimum",
+        }
+        assert candidate["parity"]["answer"] == "pass"
+        assert all(confound["intended"] for confound in candidate["confounds"])
     assert verdict["decision"]["arm"] == "baseline"

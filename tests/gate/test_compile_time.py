@@ -10,6 +10,7 @@ import pytest
 
 from pipelines.gate.compile_time import CompileState, CompileTime, CompileTimes, compile_times
 from pipelines.gate.judge import judge
+from pipelines.gate.observations import observe
 from pipelines.report.formats import compilations
 from training.evidence import CompileCacheRecord, EvidenceRecord, column_digests
 
@@ -92,3 +93,17 @@ def test_the_verdict_counts_warm_compilation_in_a_warm_execution(
         "25.0 s cold (first step 25.2 s, of the jobs that filled the cache), "
         "500 ms warm (first step 750 ms)"
     )
+
+
+def test_why_a_cache_was_ignored_is_observed_for_the_report(execution):
+    ignored = dataclasses.replace(COLD, state="ignored", reason="a.tar was ignored: it is damaged.")
+    records = {
+        **execution.records,
+        ("fast", 1): replicate(execution.records["fast", 1], ignored, 20.0),
+        ("fast", 2): replicate(execution.records["fast", 2], COLD, 20.0),
+    }
+    observed = observe(execution.experiment, records).replicates
+    reasons = {(item.arm, item.seed): item.cache_ignored for item in observed}
+    assert reasons["fast", 1] == "a.tar was ignored: it is damaged."
+    assert reasons["fast", 2] is None
+    assert reasons["baseline", 1] is None

@@ -210,6 +210,15 @@ def test_text_from_outside_cannot_inject(verdict, observations):
     assert "<img" not in markdown.replace("\\<", "")
 
 
+def test_a_compile_cache_that_was_not_used_is_named_with_the_reason(verdict, observations):
+    first, *others = observations.replicates
+    reason = f"a.tar was ignored: it is damaged: {HOSTILE} is missing."
+    ignoring = dataclasses.replace(first, compile_cache="ignored", cache_ignored=reason)
+    observed = dataclasses.replace(observations, replicates=(ignoring, *others))
+    page = Page(render_html(verdict, observed))
+    assert f"Compile cache of baseline, seed 1: {reason}" in page.words
+
+
 def test_a_page_can_be_made_of_an_execution_that_left_nothing(verdict, observations):
     nothing = dataclasses.replace(
         observations,

@@ -142,6 +142,13 @@ def test_the_archives_of_other_machines_make_room_oldest_first(place: Place) -> 
     assert f"{names[0]} made room for it." in record.reason
 
 
+def test_an_archive_that_was_left_half_written_is_removed(place: Place) -> None:
+    place.archives.mkdir()
+    (place.archives / ".0123456789abcdef.tar.part").write_bytes(b"half of it")
+    place.job()
+    assert list(place.archives.iterdir()) == [place.archive]
+
+
 def test_a_folder_that_cannot_be_written_costs_the_cache_and_not_the_job(place: Place) -> None:
     place.archives.write_text("a file where the folder should be")
     record, _ = place.job()

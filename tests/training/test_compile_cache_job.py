@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +15,7 @@ import torch
 
 from training.compile_cache import CacheKey
 from training.compile_cache.this_job import hardware_of
+from training.digests import settings_digest
 
 pytestmark = pytest.mark.slow
 
@@ -28,24 +33,24 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def compiled(train_job: TrainJob, archives: Path) -> Callable[[], Any]:
+def compiled(train_job: TrainJob, archives: Path) -> Callable[..., Any]:
     """Runs an inductor job with that compile cache."""
 
-    def run() -> Any:
+    def run(**options: Any) -> Any:
         variables = {"COMPILEGATE_COMPILE_CACHE": str(archives)}
-        return train_job(variables, compiler="inductor", arm="control", epochs=1)
+        return train_job(variables, compiler="inductor", arm="control", epochs=1, **options)
 
     return run
 
 
 @pytest.fixture(scope="module")
-def cold(compiled: Callable[[], Any]) -> Any:
+def cold(compiled: Callable[..., Any]) -> Any:
     """The first job."""
     return compiled()
 
 
 @pytest.fixture(scope="module")
-def warm(cold: Any, compiled: Callable[[], Any]) -> Any:
+def warm(cold: Any, compiled: Callable[..., Any]) -> Any:
     """The second."""
     assert cold.status == 0, cold.stderr
     return compiled()
@@ -73,3 +78,39 @@ def test_the_next_job_compiles_nothing_and_trains_the_same_model(cold: Any, warm
     assert evidence.digests["model"] == first.digests["model"]
     assert (evidence.compiler.graphs, evidence.compiler.ran) == (1, True)
     assert "compile cache: warm. " in warm.stdout
+
+
+def test_code_with_which_a_job_fails_is_left_to_no_other_job(
+    warm: Any, compiled: Callable[..., Any], archives: Path
+) -> None:
+    """Its digests are right: whoever wrote it wrote those too."""
+    assert warm.status == 0, warm.stderr
+    (archive,) = archives.iterdir()
+    forge(archive, dict.fromkeys(members(archive, ".py"), b"raise SystemError('forged')"))
+    job = compiled(on_failure="record")
+    failure = job.evidence().evidence.failure
+    assert failure == "BackendCompilerFailed: backend='_backend' raised: SystemError: forged"
+    assert f"{archive.name} was removed: its code may be why" in job.stdout
+    assert list(archives.iterdir()) == []
+
+
+def members(archive: Path, suffix: str) -> list[str]:
+    with tarfile.open(archive) as packed:
+        return [name for name in packed.getnames() if name.endswith(suffix)]
+
+
+def forge(archive: Path, changed: dict[str, bytes]) -> None:
+    """Replace files of an archive, and the digests that it gives of them."""
+    with tarfile.open(archive) as packed:
+        files = {each.name: packed.extractfile(each).read() for each in packed}  # type: ignore[union-attr]
+    content = json.loads(files.pop("manifest.json"))["content"]
+    for name, payload in changed.items():
+        files[name] = payload
+        digest = hashlib.sha256(payload).hexdigest()
+        content["files"][name] = {"bytes": len(payload), "sha256": digest}
+    manifest = json.dumps({"content": content, "sha256": settings_digest(content)}).encode()
+    with tarfile.open(archive, "w") as packed:
+        for name, payload in {"manifest.json": manifest, **files}.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(payload)
+            packed.addfile(member, io.BytesIO(payload))

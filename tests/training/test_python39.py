@@ -56,12 +56,14 @@ def find_python39() -> str:
 
 @pytest.fixture(scope="module")
 def old_job(train_job: TrainJob, python39: Path) -> Any:
-    """A finished eager job in the old environment."""
-    return train_job(python=str(python39), averaging=0.9)
+    """A finished eager job of two processes in the old environment."""
+    two = {"distribution": "torchrun", "processes": 2, "batch_size": 8}
+    return train_job(python=str(python39), averaging=0.9, **two)
 
 
-def test_an_eager_job_runs_on_torch_1_13(old_job: Any) -> None:
+def test_an_eager_job_of_two_processes_runs_on_torch_1_13(old_job: Any) -> None:
     evidence = old_job.evidence().evidence
+    assert evidence.recipe["world_size"] == 2
     assert str(evidence.environment["torch"]).startswith("1.13.1")
     assert evidence.environment["transformers"] == "4.28.1"
     assert str(evidence.environment["python"]).startswith("3.9.")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,7 @@ from safetensors.numpy import load_file
 pytestmark = pytest.mark.slow
 
 TrainJob = Callable[..., Any]
+StartJob = Callable[..., Any]
 TWO = {"distribution": "torchrun", "processes": 2, "batch_size": 8}
 RECIPE = {"epochs": 2, "dropout": 0.0, "averaging": 0.9}
 """Two processes draw other dropout masks than one."""
@@ -73,11 +77,30 @@ def test_two_processes_train_through_compiled_code_that_passes_the_parity_probe(
 
 def test_the_process_that_fails_gives_the_reason(train_job: TrainJob) -> None:
     diverging = {"learning_rate": 1e30, "warmup_fraction": 0, "gradient_clip": 0}
-    stopped = train_job(**TWO, **diverging)
-    assert stopped.status == 1
-    assert re.match(r"the training loss is (nan|inf) in step \d", stopped.failure_file.read_text())
-    recorded = train_job(**TWO, **diverging, on_failure="record")
-    assert recorded.evidence().evidence.failure.startswith("the training loss is ")
+    job = train_job(**TWO, **diverging, on_failure="record")
+    failure = job.evidence().evidence.failure
+    assert re.match(r"the training loss is (nan|inf) in step \d", failure)
+
+
+def test_a_signal_that_kills_one_is_the_reason_and_not_the_connection_that_the_other_lost(
+    start_job: StartJob, tmp_path: Path
+) -> None:
+    archive = tmp_path / "machine.tar"
+    archive.write_bytes(b"code")
+    process, folder = start_job({"COMPILEGATE_COMPILE_CACHE": str(tmp_path)}, **TWO, epochs=1000)
+    assert any(line.startswith("step=") for line in process.stdout)
+    (launcher,) = children(process.pid)
+    os.kill(children(launcher)[1], signal.SIGSEGV)
+    process.communicate()
+    assert process.returncode == 1
+    reason = (folder / "output" / "failure").read_text()
+    assert reason == "training process 1 was killed by SIGSEGV"
+    assert not archive.exists()  # what was compiled may be why
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process started, in order."""
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def test_what_every_arm_would_fail_of_is_not_recorded_as_the_arm_s(train_job: TrainJob) -> None:

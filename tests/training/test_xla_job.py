@@ -124,6 +124,10 @@ def test_what_would_be_compiled_again_and_again_is_refused_with_the_reason(
         None,
         1,  # the graphs of 8 and 7 are known by now
     )
+    assert found["alike"]["recompilations"] == []
+    assert found["varied and allowed"]["recompilations"] == [
+        "step 4: a batch of inputs [6, 4], labels [6] is new"
+    ]
     assert found["looking"]["losses"] == []
     assert found["looking"]["failure"].startswith(
         "the training step asks the XLA device for a value before it ends (forward in guard.py:"
@@ -190,21 +194,36 @@ def test_a_loss_that_is_not_finite_ends_the_job(train_job: TrainJob, xla_python:
     assert job.evidence().evidence.failure.startswith("the training loss is nan in step ")
 
 
-def test_processes_that_torch_xla_does_not_know_of_are_refused(
-    train_job: TrainJob, xla_python: str
+@pytest.fixture(scope="module")
+def halves(train_job: TrainJob, xla_python: str) -> EvidenceRecord:
+    """The evidence of `xla_job`'s training by two processes, each with half of every batch."""
+    two = {"distribution": "torchrun", "processes": 2, "batch_size": 8}
+    job = train_job(QUICK_TO_COMPILE, python=xla_python, compiler="xla", dropout=0, **two)
+    return job.evidence()
+
+
+def test_two_processes_train_what_one_does_with_their_batches_together(
+    halves: EvidenceRecord, xla_job: EvidenceRecord
 ) -> None:
-    """On a CPU torch_xla takes each process of torchrun for one alone, without a word."""
-    job = train_job(
-        python=xla_python,
-        compiler="xla",
-        distribution="torchrun",
-        processes=2,
-        on_failure="record",
+    np.testing.assert_allclose(halves.steps.loss, xla_job.steps.loss, rtol=1e-4)
+    np.testing.assert_allclose(halves.examples.scores, xla_job.examples.scores, atol=1e-3)
+    two, one = halves.evidence.recipe, xla_job.evidence.recipe
+    assert (two["world_size"], two["global_batch_size"]) == (2, 16)
+    assert two["data_order"] == one["data_order"]
+
+
+def test_the_evidence_of_two_processes_says_that_their_gradients_met_on_the_host(
+    halves: EvidenceRecord, xla_job: EvidenceRecord
+) -> None:
+    compiler = halves.evidence.compiler
+    assert (compiler.ran, compiler.graphs, compiler.recompilations) == (True, 2, 0)
+    assert compiler.proof["executions"] == 2 * len(halves.steps.loss)
+    assert str(compiler.proof["compilation 1"]).startswith("torch_xla.compile: gradients, ")
+    assert str(compiler.proof["compilation 2"]).startswith("torch_xla.compile: update, ")
+    assert compiler.proof["gradients_averaged"] == (
+        "in host memory, by gloo, between two graphs of a step"
     )
-    assert job.evidence().evidence.failure == (
-        "torchrun started 2 processes and torch_xla knows of 1: each would train alone; start them "
-        "with distribution = 'pytorchxla'"
-    )
+    assert xla_job.evidence.compiler.proof["gradients_averaged"] == "one process"
 
 
 def test_machines_that_torch_xla_does_not_know_of_are_refused(
@@ -213,12 +232,16 @@ def test_machines_that_torch_xla_does_not_know_of_are_refused(
     machines = {"SM_HOSTS": '["algo-1", "algo-2"]', "SM_CURRENT_HOST": "algo-1"}
     job = train_job(machines, python=xla_python, compiler="xla")
     assert job.status == 1
-    assert "the job has 2 machines and torch_xla knows of 1 process" in job.failure_file.read_text()
+    assert (
+        "the job has 2 machines, and of their processes 1 would train together"
+        in job.failure_file.read_text()
+    )
 
 
-def test_without_torch_xla_the_arm_says_where_it_runs(train_job: TrainJob) -> None:
-    job = train_job(compiler="xla", on_failure="record")
-    assert job.evidence().evidence.failure == (
-        "xla needs the package torch_xla, and this environment has none; run the arm in the image "
-        "'xla'"
+def test_a_device_that_torch_xla_has_not_is_the_arms_failure(
+    train_job: TrainJob, xla_python: str
+) -> None:
+    job = train_job({"PJRT_DEVICE": "CUDA"}, python=xla_python, compiler="xla", on_failure="record")
+    assert job.evidence().evidence.failure.startswith(
+        "torch_xla 2.9.0 opens no XLA device, asked for CUDA (No PjRtPlugin registered for: CUDA."
     )

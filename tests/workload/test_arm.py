@@ -22,6 +22,11 @@ def test_training_compiler_s_stack_is_its_newest_unless_another_is_declared() ->
     assert arm(compiler="inductor").stack is None
 
 
+def test_torchrun_starts_the_processes_of_xla_too() -> None:
+    wide = arm(compiler="xla", distribution="torchrun", processes=2)
+    assert (wide.world_size, wide.global_batch_size) == (2, 2 * wide.batch_size)
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
@@ -55,8 +60,8 @@ def test_training_compiler_s_stack_is_its_newest_unless_another_is_declared() ->
             "neuron",
         ),
         (
-            {"compiler": "xla", "distribution": "torchrun", "processes": 2},
-            "distribution is 'torchrun' with compiler 'xla', allowed: 'none'",
+            {"compiler": "neuron", "distribution": "torchrun", "processes": 2},
+            "distribution is 'torchrun' with compiler 'neuron', allowed: 'none'",
         ),
         (
             {"distribution": "torchrun"},

@@ -24,6 +24,8 @@ from training.compile_cache.key import CacheKey
 from training.digests import file_digest, settings_digest
 
 FORMAT = 1
+UNFINISHED = ".part"
+"""How the name of an archive ends while it is written; it is left by whoever dies meanwhile."""
 _MANIFEST = "manifest.json"
 _MANIFEST_LIMIT = 8 << 20
 _BLOCK = 1 << 20
@@ -65,8 +67,7 @@ def write_archive(
         for name, file in files.items()
     }
     manifest = _manifest_text(key, origin, described)
-    # A fixed name: whoever dies while writing leaves one file, and the next one replaces it.
-    part = path.with_name(f".{path.name}.part")
+    part = path.with_name(f".{path.name}{UNFINISHED}")
     try:
         with tarfile.open(str(part), "w", format=tarfile.PAX_FORMAT) as archive:
             archive.addfile(_member(_MANIFEST, len(manifest)), io.BytesIO(manifest))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import os
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import List, Optional, Set, Tuple
 
 from training.compile_cache.archive import (
+    UNFINISHED,
     Origin,
     UnusableCacheError,
     created,
@@ -47,6 +49,7 @@ class CompileCache:
     """Archives in `archives`, which may not exist yet; the compiler works in `folder`.
 
     Nothing here fails a job: whatever goes wrong, the compiler compiles, and the record says why.
+    Only code that was loaded can, and then it is not loaded again.
     """
 
     def __init__(self, archives: Path, most_bytes: int, key: CacheKey, folder: CacheFolder) -> None:
@@ -107,6 +110,14 @@ class CompileCache:
         print(f"compile cache: {record.state}. {record.reason}", flush=True)
         return record
 
+    def discard_loaded(self) -> None:
+        """Remove the archive that was loaded, if any: the job fails, and its code may be why."""
+        if self._loaded.origin is None:
+            return
+        with contextlib.suppress(FileNotFoundError):  # of several processes all fail
+            os.unlink(str(self._path))
+            print(f"compile cache: {self._path.name} was removed: its code may be why", flush=True)
+
     @property
     def _path(self) -> Path:
         return self._archives / self._key.archive_name
@@ -135,16 +146,24 @@ class CompileCache:
             size = write_archive(
                 self._path, files, key=self._key, origin=origin, most_bytes=self._most_bytes
             )
-            removed = self._make_room()
         except UnusableCacheError as error:
             return 0, f"This job's was not kept: it {error}."
         except OSError as error:
             return 0, f"This job's was not kept: {error.strerror or error}."
-        made_room = f" {', '.join(removed)} made room for it." if removed else ""
-        return size, f"This job's was kept: {len(files)} files, {size:,} bytes.{made_room}"
+        return size, f"This job's was kept: {len(files)} files, {size:,} bytes.{self._make_room()}"
 
-    def _make_room(self) -> List[str]:
-        """Remove the oldest archives of other machines until all fit the limit together."""
+    def _make_room(self) -> str:
+        """Remove what was left half written, and the oldest archives of other machines until all
+        fit the limit together; says which."""
+        try:
+            for unfinished in self._archives.glob(f".*{UNFINISHED}"):
+                os.unlink(str(unfinished))
+            removed = self._remove_oldest()
+        except OSError as error:
+            return f" No room was made for it: {error.strerror or error}."
+        return f" {', '.join(removed)} made room for it." if removed else ""
+
+    def _remove_oldest(self) -> List[str]:
         others = [path for path in self._archives.glob("*.tar") if path != self._path]
         total = self._path.stat().st_size + sum(path.stat().st_size for path in others)
         removed = []

@@ -12,13 +12,13 @@ from training.compile_cache import CacheFolder, Lookups
 from training.compilers import Compiler
 from training.compilers.options import CompilerOptions
 from training.evidence import CompilerRecord, Scalar
-from training.failure import CompilerError
 from training.recipe import SEED_LIMIT
 from training.step import StepParts, TakeStep
-from training.world import World, hosts
+from training.world import ALONE, World, hosts
 from training.xla import runtime
 from training.xla.compilations import Compilations, causes
 from training.xla.forward import TracedForward
+from training.xla.processes import Processes, joined_processes
 from training.xla.step import TracedStep
 
 TOLD_CAUSES = 10
@@ -37,26 +37,15 @@ class Xla:
         self._version = runtime.start(os.environ)
         self._graphs_before_steps = 0
         self._seed = 0
+        self._processes = Processes(ALONE, through_host=False)
+        self._steps: Optional[TracedStep] = None
 
     def world(self, launched: World) -> World:
-        """The processes that torch_xla knows of. Raises CompilerError when others were launched.
-
-        A process that torch_xla takes for one alone would train for itself: its collective
-        operations do nothing then, and do not say so.
-        """
-        own = runtime.world()
-        machines = len(hosts(os.environ))
-        if launched.size > own.size:
-            raise CompilerError(
-                f"torchrun started {launched.size} processes and torch_xla knows of {own.size}: "
-                "each would train alone; start them with distribution = 'pytorchxla'"
-            )
-        if machines > own.size:
-            raise CompilerError(
-                f"the job has {machines} machines and torch_xla knows of {own.size} process: each "
-                "would train alone; set distribution = 'pytorchxla', or one instance"
-            )
-        return own
+        """The processes that train together. Raises CompilerError when some would train alone."""
+        self._processes = joined_processes(
+            launched, runtime.world(), runtime.hardware(), machines=len(hosts(os.environ))
+        )
+        return self._processes.world
 
     def device(self, host: torch.device) -> torch.device:
         """This process's XLA device."""
@@ -71,11 +60,14 @@ class Xla:
         return runtime.device_batches(batches)
 
     def stepping(self, parts: StepParts, world: World) -> TakeStep:
-        """Takes steps of one graph each."""
+        """Takes steps of one graph each, or of two, see `training.xla.step`."""
         parts.update.allocate()
         runtime.sync()  # copies of the weights, if any: they are no part of a step
         self._graphs_before_steps = Compilations.now().graphs
-        return TracedStep(parts, world, self._seed, self._options.step_graphs)
+        most_graphs = self._options.step_graphs
+        through_host = self._processes.through_host
+        self._steps = TracedStep(parts, world, self._seed, most_graphs, through_host=through_host)
+        return self._steps
 
     def cache_folder(self) -> Optional[CacheFolder]:
         """None: executables of XLA's CPU device cannot be read back."""
@@ -106,9 +98,11 @@ class Xla:
                 "graphs_compiled": counted.graphs,
                 "graphs_reused": counted.reused,
                 "executions": counted.executions,
+                "gradients_averaged": self._processes.averaging,
                 "xla_compile_seconds": counted.seconds,
                 **self._options.declared(self.name),
-                **_told(causes(os.environ)),
+                **_numbered("compilation", causes(os.environ)),
+                **_numbered("recompilation", self._steps.recompilations if self._steps else []),
                 **self._own_proof(),
             },
             compile_seconds=compile_seconds,
@@ -126,8 +120,6 @@ def create(options: CompilerOptions) -> Compiler:
     return Xla(options)
 
 
-def _told(found: List[str]) -> Dict[str, Scalar]:
+def _numbered(what: str, told: List[str]) -> Dict[str, Scalar]:
     """`compilation 1` and so on, with its cause."""
-    return {
-        f"compilation {number}": cause for number, cause in enumerate(found[:TOLD_CAUSES], start=1)
-    }
+    return {f"{what} {number}": each for number, each in enumerate(told[:TOLD_CAUSES], start=1)}

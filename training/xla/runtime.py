@@ -22,7 +22,7 @@ from typing import (
 import torch
 
 from training.batches import Batch
-from training.failure import CompilerError
+from training.failure import CompilerError, first_line
 from training.world import World
 
 Trace = Callable[[int, Batch], None]
@@ -33,7 +33,7 @@ DEBUG_FILE_VARIABLE = "PT_XLA_DEBUG_FILE"
 def start(environment: MutableMapping[str, str]) -> str:
     """Set torch_xla up, import it, and return its version.
 
-    Raises CompilerError where there is none, or none that fits this torch.
+    Raises CompilerError where there is none, none that fits this torch, or no device for it.
     """
     try:
         version = importlib.metadata.version("torch_xla")
@@ -46,10 +46,17 @@ def start(environment: MutableMapping[str, str]) -> str:
     try:
         importlib.import_module("torch_xla")
     except (ImportError, OSError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise CompilerError(
-            f"torch_xla {version} cannot be loaded beside torch {torch.__version__} ({reason}); "
-            "the two are released in pairs"
+            f"torch_xla {version} cannot be loaded beside torch {torch.__version__} "
+            f"({first_line(error)}); the two are released in pairs"
+        ) from error
+    try:
+        device()
+    except RuntimeError as error:
+        asked = environment.get("PJRT_DEVICE")
+        raise CompilerError(
+            f"torch_xla {version} opens no XLA device{f', asked for {asked}' if asked else ''} "
+            f"({first_line(error)}); the machine or the image has none of that kind"
         ) from error
     return version
 
@@ -103,7 +110,7 @@ def device_batches(batches: Iterator[Batch]) -> Iterable[Batch]:
     return loaded
 
 
-def compiled(trace: Trace, most_graphs: int) -> Trace:
+def compiled(trace: Trace, name: str, most_graphs: int) -> Trace:
     """`trace`, run as one graph.
 
     Where torch_xla can, it refuses a graph too many before it compiles it, and whatever would cut
@@ -114,7 +121,7 @@ def compiled(trace: Trace, most_graphs: int) -> Trace:
         whole: Trace = torch_xla.compile(
             trace,
             full_graph=True,
-            name="training step",
+            name=name,
             # It counts traces. The first lists the same operations in another order than the
             # others, and is the same graph when compiled.
             max_different_graphs=most_graphs + 1,

@@ -1,14 +1,18 @@
-"""A training step on an XLA device: one graph from the forward pass to the averaged weights."""
+"""A training step on an XLA device: one graph from the forward pass to the averaged weights.
+
+Two where gradients are averaged in host memory, which lies between them.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from typing import List, Optional
+from typing import List, Optional, Set
 
 import torch
 
 from training.batches import Batch
+from training.distribution import average_through_host
 from training.failure import CompilerError
 from training.step import StepParts
 from training.world import World
@@ -32,13 +36,26 @@ class TracedStep:
     nobody will see, since the job ends.
     """
 
-    def __init__(self, parts: StepParts, world: World, seed: int, most_graphs: int) -> None:
+    def __init__(
+        self, parts: StepParts, world: World, seed: int, most_graphs: int, *, through_host: bool
+    ) -> None:
+        """`through_host`: the gradients of the world's processes meet there, since torch_xla joins
+        none."""
         self._parts = parts
         self._world = world
         self._seed = seed
-        self._most_graphs = most_graphs
         self._losses: List[float] = []
-        self._run = runtime.compiled(self._trace, most_graphs)
+        self._graphs = 0
+        self._shapes: Set[str] = set()
+        self.recompilations: List[str] = []
+        """Of each step after the first that was compiled: its number, and what was new in it."""
+        if through_host:
+            self._gradients = runtime.compiled(self._trace_gradients, "gradients", most_graphs)
+            self._update = runtime.compiled(self._trace_update, "update", most_graphs)
+            self._take: runtime.Trace = self._in_two_graphs
+        else:
+            self._take = runtime.compiled(self._trace_whole, "training step", most_graphs)
+        self._most_graphs = most_graphs * (2 if through_host else 1)
         self._compiled_before = Compilations.now().graphs
 
     def __call__(self, step: int, batch: Batch) -> float:
@@ -47,38 +64,61 @@ class TracedStep:
         Raises NonFiniteLossError, and CompilerError when it would be a graph too many.
         """
         try:
-            self._run(step, batch)
+            self._take(step, batch)
         except RuntimeError as error:
             explained = self._explained(str(error))
             if explained is None:
                 raise
             raise explained from error
-        self._check_graphs()
+        self._count_graphs(step, batch)
         value = self._losses.pop()
         self._parts.require_finite(value, step)
         return value
 
-    def _trace(self, step: int, batch: Batch) -> None:
-        parts = self._parts
+    def _trace_whole(self, step: int, batch: Batch) -> None:
+        reported = self._backward(step, batch)
+        if not self._world.alone:
+            # Before the update unscales and clips: the norm is that of the whole batch's gradient.
+            runtime.reduce_gradients(self._parts.update.optimizer)
+            reported = runtime.mean(reported, self._world.size)
+        self._parts.change(step)
+        runtime.after_step(self._take_loss, reported)
+
+    def _in_two_graphs(self, step: int, batch: Batch) -> None:
+        self._gradients(step, batch)
+        parameters = self._parts.model.parameters()
+        mean = average_through_host(parameters, self._losses.pop(), self._world)
+        self._update(step, batch)
+        self._losses.append(mean)
+
+    def _trace_gradients(self, step: int, batch: Batch) -> None:
+        runtime.after_step(self._take_loss, self._backward(step, batch))
+
+    def _trace_update(self, step: int, _batch: Batch) -> None:
+        self._parts.change(step)
+
+    def _backward(self, step: int, batch: Batch) -> torch.Tensor:
         # The device's generator moves on with every synchronisation, and a job that was resumed has
         # others; so each step has a seed of its own.
         runtime.seed(self._seed + (step + 1) * SEEDS_OF_A_STEP)
-        loss = parts.loss(batch)
-        parts.update.backward(loss)
-        reported = loss.detach()
-        if not self._world.alone:
-            # Before the update unscales and clips: the norm is that of the whole batch's gradient.
-            runtime.reduce_gradients(parts.update.optimizer)
-            reported = runtime.mean(reported, self._world.size)
-        parts.change(step)
-        runtime.after_step(self._take_loss, reported)
+        loss = self._parts.loss(batch)
+        self._parts.update.backward(loss)
+        return loss.detach()
 
     def _take_loss(self, loss: torch.Tensor) -> None:
         self._losses.append(loss.item())
 
-    def _check_graphs(self) -> None:
-        """For a torch_xla that has no guard of its own."""
+    def _count_graphs(self, step: int, batch: Batch) -> None:
+        """Raises CompilerError for one too many: a torch_xla of 1.x has no guard of its own."""
         graphs = Compilations.now().graphs - self._compiled_before
+        shapes = ", ".join(f"{name} {list(each.shape)}" for name, each in sorted(batch.items()))
+        if graphs > self._graphs and self._shapes:
+            new = shapes not in self._shapes
+            self.recompilations.append(
+                f"step {step}: {f'a batch of {shapes}' if new else 'a number of the step'} is new"
+            )
+        self._graphs = graphs
+        self._shapes.add(shapes)
         if graphs > self._most_graphs:
             raise CompilerError(
                 f"XLA compiled {graphs} graphs for the training step, and they may be "

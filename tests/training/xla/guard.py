@@ -72,7 +72,13 @@ def train(sizes: list[int], *, looks: bool = False, most_graphs: int = 1) -> dic
             losses.append(take_step(step, batch))
     except CompilerError as error:
         failure = str(error)
-    return {"losses": losses, "failure": failure, "graphs": compiler.graphs()}
+    told = [str(each) for name, each in compiler.record(0, 0).proof.items() if "recomp" in name]
+    return {
+        "losses": losses,
+        "failure": failure,
+        "graphs": compiler.graphs(),
+        "recompilations": told,
+    }
 
 
 if __name__ == "__main__":
