@@ -17,7 +17,8 @@ MACHINES = ["127.0.0.1", "algo-2"]
 """The second name is never asked for: machines meet at the first one."""
 SCRIPT = """
 import json, os, sys
-print(json.dumps([os.environ["RANK"], os.environ["WORLD_SIZE"], sys.argv[1:]]))
+told = [os.environ["RANK"], os.environ["WORLD_SIZE"], sys.argv[1:]]
+os.write(1, (json.dumps(told) + "\\n").encode())  # in one piece: all write to one pipe
 """
 
 
