@@ -32,6 +32,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--channels", type=int, default=16)
+    parser.add_argument("--halvings", type=int, default=2)
     return parser.parse_args()
 
 
@@ -55,7 +56,7 @@ def main() -> None:
     data = Path(os.environ["SM_CHANNEL_PREPARED"])
     _, train = images(data, "train", device)
 
-    model = UNet(args.channels).to(device)
+    model = UNet(args.channels, args.halvings).to(device)
     forward = model
     if args.compiler == "inductor":
         # Past its limit of recompilations torch would go on in eager mode, without a word.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -62,26 +64,37 @@ class Attention(nn.Module):
 
 
 class UNet(nn.Module):
-    """(batch, 3, 32, 32) noisy images and (batch,) noise levels in, the noise out."""
+    """(batch, 3, height, width) noisy images and (batch,) noise levels in, the noise out.
 
-    def __init__(self, channels: int) -> None:
+    Height and width are halved `halvings` times, and attended to where they are smallest.
+    """
+
+    def __init__(self, channels: int, halvings: int) -> None:
         super().__init__()
-        c, size = channels, 4 * channels
-        frequencies = torch.exp(torch.linspace(0.0, 6.0, c))
+        size = 4 * channels
+        widths = [channels * 2**number for number in range(halvings + 1)]
+        frequencies = torch.exp(torch.linspace(0.0, 6.0, channels))
         self.register_buffer("frequencies", frequencies, persistent=False)
-        self.level = nn.Sequential(nn.Linear(2 * c, size), nn.SiLU(), nn.Linear(size, size))
-        self.enter = nn.Conv2d(3, c, 3, padding=1)
-        self.down1, self.down2 = Block(c, c, size), Block(c, 2 * c, size)
-        self.middle, self.attention = Block(2 * c, 4 * c, size), Attention(4 * c)
-        self.up2, self.up1 = Block(4 * c + 2 * c, 2 * c, size), Block(2 * c + c, c, size)
-        self.leave = nn.Sequential(nn.GroupNorm(4, c), nn.SiLU(), nn.Conv2d(c, 3, 3, padding=1))
+        self.level = nn.Sequential(nn.Linear(2 * channels, size), nn.SiLU(), nn.Linear(size, size))
+        self.enter = nn.Conv2d(3, channels, 3, padding=1)
+        *larger, smallest = pairwise([channels, *widths])
+        self.down = nn.ModuleList(Block(before, width, size) for before, width in larger)
+        self.middle, self.attention = Block(*smallest, size), Attention(widths[-1])
+        self.up = nn.ModuleList(
+            Block(below + width, width, size) for width, below in reversed([*pairwise(widths)])
+        )
+        self.leave = nn.Sequential(
+            nn.GroupNorm(4, channels), nn.SiLU(), nn.Conv2d(channels, 3, 3, padding=1)
+        )
 
     def forward(self, x: torch.Tensor, noise_level: torch.Tensor) -> torch.Tensor:
         waves = noise_level[:, None] * self.frequencies
         level = self.level(torch.cat([waves.sin(), waves.cos()], dim=1))
-        at32 = self.down1(self.enter(x), level)
-        at16 = self.down2(functional.avg_pool2d(at32, 2), level)
-        at8 = self.attention(self.middle(functional.avg_pool2d(at16, 2), level))
-        up16 = self.up2(torch.cat([doubled(at8), at16], dim=1), level)
-        up32 = self.up1(torch.cat([doubled(up16), at32], dim=1), level)
-        return self.leave(up32)
+        x, kept = self.enter(x), []
+        for block in self.down:
+            kept.append(block(x, level))
+            x = functional.avg_pool2d(kept[-1], 2)
+        x = self.attention(self.middle(x, level))
+        for block in self.up:
+            x = block(torch.cat([doubled(x), kept.pop()], dim=1), level)
+        return self.leave(x)
