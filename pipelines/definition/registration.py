@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sagemaker.core.workflow.conditions import ConditionEquals, ConditionIn
+from sagemaker.core.workflow.conditions import ConditionEquals, ConditionIn, ConditionNot
 from sagemaker.core.workflow.execution_variables import ExecutionVariables
 from sagemaker.core.workflow.functions import Join, JsonGet
 from sagemaker.mlops.workflow.condition_step import ConditionStep
@@ -66,12 +66,12 @@ def decide_step(arm: str, then: Sequence[Step]) -> ConditionStep:
 
 
 def decide_none_step(arms: Sequence[str], nothing: FailStep) -> ConditionStep:
-    """Fails the execution unless the verdict names one of these arms, whatever else it names."""
+    """Fails the execution where the verdict names none of these arms, whatever else it names."""
     return ConditionStep(
         f"Decide-{NO_ARM}",
-        conditions=[ConditionIn(value=_decided_arm(), in_values=list(arms))],
-        if_steps=[],
-        else_steps=[nothing],
+        conditions=[ConditionNot(ConditionIn(value=_decided_arm(), in_values=list(arms)))],
+        if_steps=[nothing],
+        else_steps=[],
     )
 
 

@@ -147,10 +147,13 @@ def test_each_arm_is_asked_for_and_where_none_is_named_the_execution_fails() -> 
         assert (registration["Name"], registration["Type"]) == (f"Register-{arm}", "RegisterModel")
         assert step["Arguments"]["ElseSteps"] == []
     assert none["Arguments"]["Conditions"] == [
-        {"Type": "In", "QueryValue": decided, "Values": ["compiled", "baseline"]}
+        {
+            "Type": "Not",
+            "Condition": {"Type": "In", "QueryValue": decided, "Values": ["compiled", "baseline"]},
+        }
     ]
-    assert none["Arguments"]["IfSteps"] == []
-    assert [step["Type"] for step in none["Arguments"]["ElseSteps"]] == ["Fail"]
+    assert [step["Type"] for step in none["Arguments"]["IfSteps"]] == ["Fail"]
+    assert none["Arguments"]["ElseSteps"] == []
 
 
 def test_a_condition_on_the_branch_of_another_is_refused() -> None:

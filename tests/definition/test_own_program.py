@@ -188,9 +188,10 @@ def test_a_new_model_that_is_not_as_good_ends_the_execution_without_a_registrati
         "Keep-challenger",
     ]
     assert challenger["Arguments"]["ElseSteps"] == []
-    assert none["Arguments"]["Conditions"][0]["Values"] == ["challenger", "champion"]
-    assert none["Arguments"]["IfSteps"] == []
-    assert [step["Type"] for step in none["Arguments"]["ElseSteps"]] == ["Fail"]
+    (named,) = (each["Condition"] for each in none["Arguments"]["Conditions"])
+    assert named["Values"] == ["challenger", "champion"]
+    assert none["Arguments"]["ElseSteps"] == []
+    assert [step["Type"] for step in none["Arguments"]["IfSteps"]] == ["Fail"]
 
 
 def test_an_image_that_is_not_there_is_refused_by_name() -> None:
