@@ -11,7 +11,7 @@ from training.compilers import Compiler
 from training.compilers.options import CompilerOptions
 from training.compilers.xla import Xla
 from training.evidence import Scalar
-from training.failure import CompilerError, one_sentence
+from training.failure import CompilerError
 from training.xla import runtime
 
 CACHE_URL = "NEURON_COMPILE_CACHE_URL"
@@ -21,6 +21,7 @@ class Neuron(Xla):
     """PyTorch/XLA, and the proof that its device is a NeuronCore."""
 
     name = "neuron"
+    without_device = "take an ml.trn1 instance"
 
     def __init__(self, options: CompilerOptions) -> None:
         if importlib.util.find_spec("torch_neuronx") is None:
@@ -41,18 +42,13 @@ class Neuron(Xla):
 
 
 def require_neuron_core() -> None:
-    """Raises CompilerError when XLA's device is another, or there is none."""
-    try:
-        hardware = runtime.hardware()
-    except (ImportError, OSError, RuntimeError) as error:
-        found = f"there is no NeuronCore ({one_sentence(error)})"
-    else:
-        if hardware == "NEURON":
-            return
-        found = f"the XLA device is {hardware}, not a NeuronCore"
-    raise CompilerError(
-        f"the compiler was declared and did not run: {found}; take an ml.trn1 instance"
-    )
+    """Raises CompilerError when XLA's device is another."""
+    hardware = runtime.hardware()
+    if hardware != "NEURON":
+        raise CompilerError(
+            f"the compiler was declared and did not run: the XLA device is {hardware}, not a "
+            "NeuronCore; take an ml.trn1 instance"
+        )
 
 
 def create(options: CompilerOptions) -> Compiler:

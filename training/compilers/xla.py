@@ -31,10 +31,12 @@ class Xla:
     name = "xla"
     shares_random_numbers = False  # the device has a generator of its own
     compiles_whole_steps = True
+    without_device = "the machine or the image has none of that kind"
+    """What to make of an XLA device that cannot be opened."""
 
     def __init__(self, options: CompilerOptions) -> None:
         self._options = options
-        self._version = runtime.start(os.environ)
+        self._version = runtime.start(os.environ, without_device=self.without_device)
         self._graphs_before_steps = 0
         self._seed = 0
         self._processes = Processes(ALONE, through_host=False)

@@ -30,10 +30,11 @@ Trace = Callable[[int, Batch], None]
 DEBUG_FILE_VARIABLE = "PT_XLA_DEBUG_FILE"
 
 
-def start(environment: MutableMapping[str, str]) -> str:
+def start(environment: MutableMapping[str, str], *, without_device: str) -> str:
     """Set torch_xla up, import it, and return its version.
 
-    Raises CompilerError where there is none, none that fits this torch, or no device for it.
+    Raises CompilerError where there is none, none that fits this torch, or no device for it; of the
+    last, `without_device` says what to make of it.
     """
     try:
         version = importlib.metadata.version("torch_xla")
@@ -52,11 +53,11 @@ def start(environment: MutableMapping[str, str]) -> str:
         ) from error
     try:
         device()
-    except RuntimeError as error:
+    except (ImportError, OSError, RuntimeError) as error:  # a device may come as a plugin
         asked = environment.get("PJRT_DEVICE")
         raise CompilerError(
             f"torch_xla {version} opens no XLA device{f', asked for {asked}' if asked else ''} "
-            f"({first_line(error)}); the machine or the image has none of that kind"
+            f"({first_line(error)}); {without_device}"
         ) from error
     return version
 
