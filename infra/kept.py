@@ -64,7 +64,7 @@ def _check_key(project: Project, session: AwsSession) -> None:
 
 
 def _key_of_bucket(session: AwsSession, bucket: str) -> str | None:
-    """The key that a bucket is encrypted with; None without the bucket."""
+    """The key that a bucket is encrypted with; None without the bucket, or with S3's own key."""
     try:
         encryption = session.client("s3").get_bucket_encryption(
             Bucket=bucket, ExpectedBucketOwner=session.account
@@ -74,7 +74,8 @@ def _key_of_bucket(session: AwsSession, bucket: str) -> str | None:
             return None
         raise
     (rule,) = encryption["ServerSideEncryptionConfiguration"]["Rules"]
-    return str(rule["ApplyServerSideEncryptionByDefault"]["KMSMasterKeyID"])
+    key: str | None = rule["ApplyServerSideEncryptionByDefault"].get("KMSMasterKeyID")
+    return key
 
 
 def _write_files(project: Project, session: AwsSession) -> None:

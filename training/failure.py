@@ -10,6 +10,7 @@ Two kinds of error are told apart because they are answered differently:
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import Mapping
 
@@ -45,6 +46,13 @@ def first_line(error: BaseException) -> str:
     comes, as "backend='inductor' raised:" does, the next line is part of it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
+
+
+def killed_by(number: int) -> str:
+    """What to say of a process that this signal ended."""
+    name = next((each.name for each in signal.Signals if each == number), f"signal {number}")
+    hint = "; the machine may have run out of memory" if number == signal.SIGKILL else ""
+    return f"killed by {name}{hint}"
 
 
 def report_failure(reason: str, environment: Mapping[str, str]) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -80,10 +79,3 @@ def read_note(path: Path) -> Optional[FailureNote]:
         return FailureNote(**json.loads(path.read_text(encoding="utf-8")))
     except (FileNotFoundError, ValueError):
         return None  # none, or its writer was killed while it wrote
-
-
-def killed_by(number: int) -> str:
-    """What to say of a process that this signal ended."""
-    name = next((each.name for each in signal.Signals if each == number), f"signal {number}")
-    hint = "; the machine may have run out of memory" if number == signal.SIGKILL else ""
-    return f"killed by {name}{hint}"

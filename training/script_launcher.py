@@ -17,6 +17,7 @@ from types import FrameType
 from typing import IO, List, Optional, Sequence
 
 from training.evidence import CompilerRecord, Evidence, write_evidence
+from training.failure import killed_by
 from training.torchrun import torchrun_command
 from training.world import host_rank
 
@@ -87,7 +88,7 @@ def _pass_stop_signals_to(child: subprocess.Popen[bytes]) -> List[int]:
 def _ending(status: int) -> str:
     if status >= 0:
         return f"the script ended with exit status {status}"
-    return f"the script was killed by {signal.Signals(-status).name}"
+    return f"the script was {killed_by(-status)}"
 
 
 def _record(reason: str, arguments: Sequence[str]) -> None:

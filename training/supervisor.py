@@ -19,8 +19,8 @@ from typing import Dict, List, Mapping, Optional, Sequence
 from training.arguments import Job
 from training.compile_cache import discard
 from training.evidence import FOLDER
-from training.failure import report_failure
-from training.launch import killed_by, launch_command, launch_environment, read_note
+from training.failure import killed_by, report_failure
+from training.launch import launch_command, launch_environment, read_note
 from training.unfinished import record_failure
 from training.world import host_rank
 

@@ -16,7 +16,8 @@ from typing import Sequence
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.run import main as torchrun
 
-from training.launch import FailureNote, killed_by, leave_note
+from training.failure import killed_by
+from training.launch import FailureNote, leave_note
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -77,6 +77,7 @@ def files_beside_a_program() -> dict[str, bytes]:
             "training/champion.py",
             "training/digests.py",
             "training/evidence",
+            "training/failure.py",
             "training/script_launcher.py",
             "training/sm_dist_launcher.py",
             "training/torchrun.py",

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.xla_environment import interpreter
 from training.evidence import EvidenceRecord, read_evidence
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -188,3 +189,12 @@ def train_job(start_job: StartJob) -> TrainJob:
         return JobResult(process.returncode, stdout, stderr, folder)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def xla_python() -> str:
+    """The interpreter of an environment with torch_xla."""
+    found = interpreter()
+    if found is None:
+        pytest.skip("NOTHING WAS TRAINED WITH XLA: make the environment with `make xla-env`")
+    return str(found)

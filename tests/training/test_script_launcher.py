@@ -70,7 +70,8 @@ def candidate(script: Path, text: str, **variables: str) -> subprocess.Popen[str
         ("import sys; sys.exit(4)", "the script ended with exit status 4: its log says more"),
         (
             "import os; os.kill(os.getpid(), 9)",
-            "the script was killed by SIGKILL: its log says more",
+            "the script was killed by SIGKILL; the machine may have run out of memory: "
+            "its log says more",
         ),
     ],
 )

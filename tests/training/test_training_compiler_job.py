@@ -16,14 +16,11 @@ from typing import Any
 import pytest
 
 from tests.environments import ROOT
-from tests.xla_environment import interpreter
+from tests.xla_environment import QUICK_TO_COMPILE
 from training.compilers.training_compiler import LINES
 
 pytestmark = pytest.mark.slow
 
-QUICK_TO_COMPILE = {
-    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-}
 IMAGE = """
 import importlib.machinery, json, logging, os, sys
 
@@ -53,15 +50,6 @@ sys.meta_path.insert(0, AsInTheImage())
 """Python reads it at its start: torch_xla then reads the switches when it is imported."""
 
 TrainJob = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def xla_python() -> str:
-    """The interpreter of an environment with torch_xla."""
-    found = interpreter()
-    if found is None:
-        pytest.skip("NOTHING WAS TRAINED WITH XLA: make the environment with `make xla-env`")
-    return str(found)
 
 
 def test_where_there_is_no_neuron_core_nothing_is_trained(

@@ -14,25 +14,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from tests.xla_environment import interpreter
+from tests.xla_environment import QUICK_TO_COMPILE
 from training.evidence import EvidenceRecord, read_evidence
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-QUICK_TO_COMPILE = {
-    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-}
 TrainJob = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def xla_python() -> str:
-    """The interpreter of an environment with torch_xla."""
-    found = interpreter()
-    if found is None:
-        pytest.skip("NOTHING WAS TRAINED WITH XLA: make the environment with `make xla-env`")
-    return str(found)
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,10 @@ from pathlib import Path
 from tests import environments
 
 REQUIREMENTS = environments.ROOT / "containers" / "xla" / "requirements.txt"
+QUICK_TO_COMPILE = {
+    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+}
+"""Variables of a job that is to compile soon rather than compute fast."""
 
 
 def folder() -> Path:
