@@ -25,7 +25,12 @@ COMMANDS = {
         "validate",
         str(PROJECT / "workloads" / "news-topics.toml"),
     ],
-    "the gate's job, --help": [sys.executable, "-m", "pipelines.gate_job", "--help"],
+    "the gate's job, --help": [
+        sys.executable,
+        "-m",
+        "compilegate.pipelines.programs.gate",
+        "--help",
+    ],
 }
 
 

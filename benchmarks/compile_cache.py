@@ -22,10 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.datasets import cache_folder, raw_data
-from pipelines.workload import RandomModel, Workload, read_workload
-from pipelines.workload.declaration import BASELINE
-from training.evidence import EvidenceRecord, read_evidence
+from compilegate.datasets import cache_folder, raw_data
+from compilegate.evidence import read_evidence
+from compilegate.job.evidence import EvidenceRecord
+from compilegate.workload import RandomModel, Workload, read_workload
+from compilegate.workload.declaration import BASELINE
 
 PROJECT = Path(__file__).parents[1]
 ENVIRONMENT = {

@@ -30,9 +30,9 @@ from gate_simulation import Design, draw, harmed
 from rates import rate, table
 from scipy.stats import binom
 
-from pipelines.gate.comparison import arm_scores, compare_scores
-from pipelines.gate.noninferiority import outcome_of
-from pipelines.gate.reasons import Outcome
+from compilegate.gate.quality.comparison import arm_scores, compare_scores
+from compilegate.gate.reasons import Outcome
+from compilegate.gate.statistics.noninferiority import outcome_of
 
 CONFIDENCE = 0.95
 PROMISED = 1.0 - CONFIDENCE

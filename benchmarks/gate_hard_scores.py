@@ -16,10 +16,10 @@ import numpy as np
 from gate_simulation import Design, draw, harmed
 from rates import rate, table
 
-from pipelines.gate.comparison import arm_scores, compare_scores
-from pipelines.gate.metrics import MetricUndefinedError
-from pipelines.gate.noninferiority import outcome_of
-from pipelines.gate.reasons import Outcome
+from compilegate.gate.quality.comparison import arm_scores, compare_scores
+from compilegate.gate.quality.metrics import MetricUndefinedError
+from compilegate.gate.reasons import Outcome
+from compilegate.gate.statistics.noninferiority import outcome_of
 
 SCORES: dict[str, dict[str, Any]] = {
     "log loss, light tail (0.5)": {"metric": "log_loss", "loss_spread": 0.5},

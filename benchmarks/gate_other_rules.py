@@ -17,7 +17,7 @@ from mlflow.models.evaluation.validation import (
     validate_evaluation_results,
 )
 
-from pipelines.gate.config import MetricGuard
+from compilegate.gate.settings import MetricGuard
 
 logging.getLogger("mlflow").setLevel(logging.WARNING)
 WITHIN = 0.001

@@ -23,10 +23,10 @@ from pathlib import Path
 
 import numpy as np
 
-from pipelines.gate.examples_integrity import MUST_BE_REPORTED
-from pipelines.gate.metrics import metric_value
-from pipelines.gate.verdict import Verdict
-from training.evidence import (
+from compilegate.gate.integrity.examples import MUST_BE_REPORTED
+from compilegate.gate.quality.metrics import metric_value
+from compilegate.gate.verdict import Verdict
+from compilegate.job.evidence import (
     CompilerRecord,
     Evidence,
     Examples,
@@ -109,7 +109,7 @@ def _judge(folder: Path) -> Cost:
     command = [
         sys.executable,
         "-m",
-        "pipelines.gate_job",
+        "compilegate.pipelines.programs.gate",
         f"--experiment={folder / 'gate.json'}",
         f"--evidence={folder / 'evidence'}",
         f"--output={folder / 'output'}",

@@ -30,8 +30,8 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from pipelines.gate.config import MetricGuard
-from training.evidence import Examples
+from compilegate.gate.settings import MetricGuard
+from compilegate.job.evidence import Examples
 
 FloatArray = npt.NDArray[np.float64]
 

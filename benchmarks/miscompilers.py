@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from training.compilers.immediate import ImmediateSteps
+from compilegate.job.compilers.immediate import ImmediateSteps
 
 Graph = torch.fx.GraphModule
 Edit = Callable[[Graph, list[Any]], Callable[..., Any]]

@@ -24,14 +24,13 @@ import torch
 import transformers
 from miscompilers import EDITS, Miscompiler
 
-from pipelines.gate.parity import EPSILON, error_ratios, lasting
-from training.batches import BatchSource
-from training.compilers import load_compiler
-from training.evidence import ParityErrors
-from training.parity import keep_weights, probe
-from training.plan import plan_run
-from training.precision import autocast
-from training.prepared import PreparedSplit
+from compilegate.gate.parity.parity import EPSILON, error_ratios, lasting
+from compilegate.job.compilers import load_compiler
+from compilegate.job.evidence import ParityErrors
+from compilegate.job.probes.parity import keep_weights, probe
+from compilegate.job.steps.precision import autocast
+from training.data.batches import BatchSource, plan_run
+from training.data.prepared import PreparedSplit
 from training.recipe import Recipe
 
 VOCABULARY, SEQUENCE_LENGTH, CLASSES, DOCUMENTS = 4096, 48, 8, 320

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines.local import ExecutionStatus, ImageSources, run_definition
+from compilegate.local import ExecutionStatus, ImageSources, run_definition
 
 JOB = ("python3", "-I", "-S", "-c", "pass")
 TARGET_SECONDS = 0.4
@@ -117,7 +117,7 @@ def seconds(action: Callable[[], None]) -> float:
 def import_seconds() -> float:
     """What importing the runner adds to an interpreter's start."""
     program = (
-        "import time; started = time.perf_counter(); import pipelines.local;"
+        "import time; started = time.perf_counter(); import compilegate.local;"
         "print(time.perf_counter() - started)"
     )
     command = [sys.executable, "-c", program]

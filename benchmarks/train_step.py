@@ -30,14 +30,13 @@ import numpy as np
 import torch
 import transformers
 
-from training.batches import Batch, BatchSource
-from training.compilers import load_compiler
-from training.compilers.options import CompilerOptions
-from training.host_memory import keep_freed_memory
+from compilegate.job.compilers import load_compiler
+from compilegate.job.compilers.options import CompilerOptions
+from compilegate.job.machine.host_memory import keep_freed_memory
+from training.data.batches import Batch, BatchSource, plan_run
+from training.data.prepared import Manifest, PreparedSplit
 from training.loop import train
 from training.model import build_model
-from training.plan import plan_run
-from training.prepared import Manifest, PreparedSplit
 from training.recipe import Recipe
 
 PROJECT = Path(__file__).parents[1]

@@ -7,6 +7,12 @@ import sys
 
 import aws_cdk as cdk
 
+from compilegate.account.settings import SettingsError
+from compilegate.catalog.images import UnknownImageError
+from compilegate.datasets import DatasetError
+from compilegate.pipelines.staging import ImageFolderError, MetricFunctionsError, OwnCodeError
+from compilegate.workload import WorkloadError
+from compilegate.workload.feasibility import InfeasibleError
 from infra.access import PolicySizeError
 from infra.ci import CiStack
 from infra.foundation import FoundationStack
@@ -15,12 +21,6 @@ from infra.project import Project, read_project
 from infra.workload import WorkloadStack
 from infra.workload.compiled import CompilationError
 from infra.workload.substitution import DefinitionSizeError
-from pipelines.catalog.images import UnknownImageError
-from pipelines.datasets import DatasetError
-from pipelines.definition.feasibility import InfeasibleError
-from pipelines.settings import SettingsError
-from pipelines.staging import ImageFolderError, MetricFunctionsError, OwnCodeError
-from pipelines.workload import WorkloadError
 
 BAD_INPUT = 2
 """Exit code, as of the command line."""

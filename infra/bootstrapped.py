@@ -11,10 +11,10 @@ import sys
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from compilegate.account.errors import AwsError
+from compilegate.account.session import open_session
+from compilegate.account.settings import SettingsError, read_settings
 from infra.project import ROOT
-from pipelines.aws.errors import AwsError
-from pipelines.aws.session import open_session
-from pipelines.settings import SettingsError, read_settings
 
 YES, NO, UNKNOWN = 0, 1, 2
 DEFAULT_QUALIFIER = "hnb659fds"

@@ -16,12 +16,12 @@ import sys
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from compilegate.account.errors import AwsError
+from compilegate.account.session import AwsSession, open_session
+from compilegate.account.settings import SettingsError
+from compilegate.pipelines.staging import ImageFolderError
+from compilegate.workload import WorkloadError
 from infra.project import ROOT, Project, read_project
-from pipelines.aws.errors import AwsError
-from pipelines.aws.session import AwsSession, open_session
-from pipelines.settings import SettingsError
-from pipelines.staging import ImageFolderError
-from pipelines.workload import WorkloadError
 
 ASSEMBLY = ROOT / "cdk.out"
 """Where `make synth` puts the templates."""

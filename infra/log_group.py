@@ -7,7 +7,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from pipelines.settings.declaration import LogDays
+from compilegate.account.settings.declaration import LogDays
 
 
 def log_group(

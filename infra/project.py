@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from pipelines.settings import Names, Settings, SettingsError, read_settings
-from pipelines.staging import ImageFolder, image_folders
-from pipelines.workload import Workload, find_workload, read_workload
+from compilegate.account.settings import Names, Settings, SettingsError, read_settings
+from compilegate.pipelines.staging import ImageFolder, image_folders
+from compilegate.workload import Workload, find_workload, read_workload
 
 ROOT = Path(__file__).resolve().parents[1]
 """The folder that holds `infra/`, `workloads/` and `containers/`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import aws_cdk as cdk
 
-from pipelines.settings.declaration import Storage
+from compilegate.account.settings.declaration import Storage
 
 
 def removal_policy(storage: Storage) -> cdk.RemovalPolicy:

@@ -1,1 +1,7 @@
-"""The control plane: from a declared workload to a verdict."""
+"""Workload to definition: the SageMaker pipeline JSON, compiled without AWS and without a clock.
+
+    from compilegate.pipelines.compilation import compile_definition
+
+The same workload, deployment and sources give the same bytes. Importing `compilation` costs a few
+seconds, because the SageMaker SDK does; `deployment` costs nothing.
+"""

@@ -1,4 +1,4 @@
-"""Write `pipelines/catalog/images.json` from the image table of the installed SageMaker SDK.
+"""Write `compilegate/catalog/images.json` from the image table of the installed SageMaker SDK.
 
     .venv/bin/python tools/export_base_images.py
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, NoReturn, Optional, Sequence
 
-from training.compilers import COMPILERS
-from training.compilers.options import DEFAULT_STEP_GRAPHS, MODES, CompilerOptions
-from training.evidence import Scalar
-from training.failure import InputError
+from compilegate.job.compilers import COMPILERS
+from compilegate.job.compilers.options import DEFAULT_STEP_GRAPHS, MODES, CompilerOptions
+from compilegate.job.errors import InputError
+from compilegate.job.evidence import Scalar
 from training.recipe import SEED_LIMIT, Recipe
 
 ON_FAILURE = ("stop", "record")

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from training.batches import BatchSource
-from training.evidence import Examples
-from training.prepared import PreparedSplit
+from compilegate.job.evidence import Examples
+from training.data.batches import BatchSource
+from training.data.prepared import PreparedSplit
 
 
 @torch.no_grad()

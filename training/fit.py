@@ -24,16 +24,15 @@ import numpy as np
 import torch
 import transformers
 
-from training import environment
+from compilegate.job.compilers import load_compiler
+from compilegate.job.errors import ArmError, InputError, one_sentence
+from compilegate.job.machine import environment
+from compilegate.job.steps.precision import check_precision
 from training.arguments import Job, read_job
-from training.batches import BatchSource
-from training.compilers import load_compiler
-from training.failure import ArmError, InputError, one_sentence
+from training.data.batches import BatchSource, plan_run
+from training.data.prepared import Manifest, PreparedSplit
 from training.loop import train
 from training.model import build_model
-from training.plan import plan_run
-from training.precision import check_precision
-from training.prepared import Manifest, PreparedSplit
 
 FITS = "fits"
 OUT_OF_MEMORY = "out of memory"

@@ -2,7 +2,8 @@
 
 The parity probe comes after everything that is measured, so that no other figure holds any of it.
 
-`training/train.py` runs this module as a child process; training/supervisor.py says why.
+`training/train.py` runs this module as a child process; `compilegate.job.launch.supervisor`
+says why.
 """
 
 from __future__ import annotations
@@ -19,17 +20,12 @@ from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
 import torch
 import transformers
 
-from training import environment, speed
-from training.arguments import Job, read_job
-from training.batches import BatchSource, order_digest
-from training.checkpoints import Checkpoints, Identity
-from training.compile_cache import ColdFigures, CompileCache
-from training.compile_cache.this_job import key_of
-from training.compilers import Compiler, load_compiler
-from training.digests import file_digest, settings_digest
-from training.distribution import joined, lost_peer
-from training.evaluation import evaluate, metrics
-from training.evidence import (
+from compilegate.job.cache import ColdFigures, CompileCache
+from compilegate.job.cache.this_job import key_of
+from compilegate.job.compilers import Compiler, load_compiler
+from compilegate.job.digests import file_digest, settings_digest
+from compilegate.job.errors import ArmError, InputError, one_sentence, report_failure
+from compilegate.job.evidence import (
     CheckpointRecord,
     CompileCacheRecord,
     Evidence,
@@ -42,18 +38,23 @@ from training.evidence import (
     steady_steps,
     write_evidence,
 )
-from training.failure import ArmError, InputError, one_sentence, report_failure
-from training.host_memory import keep_freed_memory
-from training.launch import FailureNote, leave_note
+from compilegate.job.launch.failure_note import FailureNote, leave_note
+from compilegate.job.launch.supervisor import REPORTED_FAILURE, seconds_since_start
+from compilegate.job.machine import environment
+from compilegate.job.machine.host_memory import keep_freed_memory
+from compilegate.job.machine.world import World, world_of
+from compilegate.job.probes.parity import Weights, keep_weights, probe
+from compilegate.job.steps import speed
+from compilegate.job.steps.distribution import joined, lost_peer
+from compilegate.job.steps.precision import check_precision
+from training.arguments import Job, read_job
+from training.checkpoints import Checkpoints, Identity
+from training.data.batches import BatchSource, Plan, order_digest, plan_run
+from training.data.prepared import PreparedData, read_prepared
+from training.evaluation import evaluate, metrics
 from training.loop import TrainingRun, train
 from training.model import WEIGHTS, build_model, load_model, save_model
-from training.parity import Weights, keep_weights, probe
-from training.plan import Plan, plan_run
-from training.precision import check_precision
-from training.prepared import PreparedData, read_prepared
-from training.supervisor import REPORTED_FAILURE, seconds_since_start
 from training.unfinished import record_failure
-from training.world import World, world_of
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -8,16 +8,15 @@ from typing import Any, Callable, List, Optional
 
 import numpy as np
 
+from compilegate.job.compilers import Compiler
+from compilegate.job.evidence import Steps
+from compilegate.job.machine.world import ALONE, World
+from compilegate.job.steps.step import StepParts
 from training.averaging import WeightAverage
-from training.batches import BatchSource
 from training.checkpoints import Checkpoints, Course, Return, RunState
-from training.compilers import Compiler
-from training.evidence import Steps
-from training.plan import Plan, planned_batches
+from training.data.batches import BatchSource, Plan, planned_batches
 from training.recipe import Recipe
-from training.step import StepParts
 from training.update import WeightUpdate
-from training.world import ALONE, World
 
 REPORT_SECONDS = 1.0  # SageMaker keeps one value of a metric a minute; people want a live log
 

@@ -12,8 +12,8 @@ from transformers import (
     BertForSequenceClassification,
 )
 
-from training.failure import InputError, first_line
-from training.prepared import Manifest, PreparedData
+from compilegate.job.errors import InputError, first_line
+from training.data.prepared import Manifest, PreparedData
 from training.recipe import Recipe
 
 WEIGHTS = "model.safetensors"

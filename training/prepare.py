@@ -23,8 +23,8 @@ from typing import Callable, Dict, List, Mapping, NoReturn, Optional, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from training.failure import InputError, report_failure
-from training.prepared import (
+from compilegate.job.errors import InputError, report_failure
+from training.data.prepared import (
     SPLITS,
     TOKENIZER,
     Manifest,
@@ -33,8 +33,8 @@ from training.prepared import (
     write_manifest,
     write_split,
 )
-from training.tables import Columns, Row, read_split
-from training.tokenization import TextEncoder, load_pretrained, train_wordpiece
+from training.data.tables import Columns, Row, read_split
+from training.data.tokenization import TextEncoder, load_pretrained, train_wordpiece
 
 MINIMUM_SEQUENCE_LENGTH = 4  # [CLS], two tokens, [SEP]: less holds no text
 MINIMUM_VOCABULARY = 32

@@ -16,9 +16,9 @@ import sys
 import time
 from typing import Sequence
 
+from compilegate.job.errors import InputError, report_failure
+from compilegate.job.launch.supervisor import STARTED_VARIABLE, supervise
 from training.arguments import read_job
-from training.failure import InputError, report_failure
-from training.supervisor import STARTED_VARIABLE, supervise
 
 
 def main(arguments: Sequence[str]) -> int:

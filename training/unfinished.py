@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Dict, Mapping, Optional
 
+from compilegate.job.digests import file_digest, settings_digest
+from compilegate.job.evidence import CompilerRecord, Evidence, Scalar, write_evidence
 from training.arguments import Job
-from training.digests import file_digest, settings_digest
-from training.evidence import CompilerRecord, Evidence, Scalar, write_evidence
-from training.prepared import MANIFEST
+from training.data.prepared import MANIFEST
 
 
 def record_failure(

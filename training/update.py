@@ -6,11 +6,10 @@ from typing import Any, Dict, List, Mapping, Tuple
 
 import torch
 
+from compilegate.job.steps.precision import loss_scaler
 from training.changing_number import changing_number
-from training.plan import Plan
-from training.precision import loss_scaler
-from training.recipe import Recipe
-from training.schedule import rate_factor
+from training.data.batches import Plan
+from training.recipe import Recipe, rate_factor
 
 _FUSED = {"cuda": (2, 0), "cpu": (2, 4)}
 """The torch release that fused AdamW, by device."""
@@ -123,7 +122,7 @@ def _adamw(
     """AdamW in one pass over each parameter where torch has it for the device; elsewhere the ten
     small operations by which it is written, which are a tenth of a small model's step."""
     if device.type == "xla":
-        from training.xla import runtime  # noqa: PLC0415 - torch_xla is in few environments
+        from compilegate.job.xla import runtime  # noqa: PLC0415 - torch_xla is in few environments
 
         return runtime.adamw(groups, learning_rate)
     if device.type in _FUSED and _release() >= _FUSED[device.type]:

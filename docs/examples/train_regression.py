@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 
-from training.evidence import (
+from compilegate.job.evidence import (
     CompilerRecord,
     Evidence,
     Examples,

@@ -8,11 +8,11 @@ import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from compilegate.account.settings.declaration import GitHub
 from infra.access import Arns, Statement, scoped_role
 from infra.ci.permissions import deploy_statements, plan_statements
 from infra.foundation import FoundationStack
 from infra.project import Project
-from pipelines.settings.declaration import GitHub
 
 HOST = "token.actions.githubusercontent.com"
 AUDIENCE = "sts.amazonaws.com"

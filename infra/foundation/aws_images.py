@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from compilegate.catalog.images import EcrRepository, ecr_repository
+from compilegate.pipelines.requests.images import stack_of
+from compilegate.workload.arm import AWS_IMAGE
 from infra.project import DeclaredWorkload
-from pipelines.catalog.images import EcrRepository, ecr_repository
-from pipelines.definition.images import stack_of
-from pipelines.workload.arm import AWS_IMAGE
 
 
 def aws_repositories(workloads: Iterable[DeclaredWorkload], region: str) -> list[EcrRepository]:

@@ -9,8 +9,8 @@ from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from pipelines.settings import Names
-from pipelines.settings.names import output_suffix
+from compilegate.account.settings import Names
+from compilegate.account.settings.names import output_suffix
 
 
 class ImageRegistry(Construct):

@@ -9,6 +9,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
+from compilegate.account.settings.names import output_suffix
 from infra.access import Arns, scoped_role, service_principal
 from infra.foundation.artifacts import ArtifactBucket
 from infra.foundation.aws_images import aws_repositories
@@ -23,7 +24,6 @@ from infra.foundation.permissions import (
 from infra.foundation.registry import ImageRegistry
 from infra.project import Project
 from infra.removal import removal_policy
-from pipelines.settings.names import output_suffix
 
 GATE = "gate"
 """The image folder that the gate runs in; every other one is for training."""

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import aws_cdk as cdk
 from constructs import Construct
 
+from compilegate.account.settings.names import output_suffix
 from infra.foundation import FoundationStack
 from infra.images.image_build import ImageBuild, registry_of
 from infra.project import Project
-from pipelines.settings.names import output_suffix
 
 
 class ImagesStack(cdk.Stack):

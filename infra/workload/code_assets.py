@@ -9,8 +9,8 @@ from typing import cast
 
 import aws_cdk as cdk
 
-from pipelines.definition.deployment import object_name
-from pipelines.staging import StagingPlan
+from compilegate.pipelines.deployment import object_name
+from compilegate.pipelines.staging import StagingPlan
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,16 +16,16 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-from pipelines.definition.deployment import Network, Sources
-from pipelines.definition.standin import standin_deployment
-from pipelines.workload import Workload
+from compilegate.pipelines.deployment import Network, Sources
+from compilegate.pipelines.standin import standin_deployment
+from compilegate.workload import Workload
 
 CODE = (
-    "pipelines/catalog",
-    "pipelines/definition",
-    "pipelines/semantics",
-    "pipelines/workload",
-    "pipelines/gate/config.py",
+    "compilegate/catalog",
+    "pipelines",
+    "compilegate/document",
+    "compilegate/workload",
+    "compilegate/gate/settings.py",
 )
 """What turns a workload into a definition."""
 PACKAGES = ("sagemaker", "sagemaker-core", "sagemaker-mlops", "botocore", "pydantic")
@@ -99,11 +99,8 @@ def _files(root: Path) -> list[Path]:
 
 
 def _compile(recipe: Recipe) -> str:
-    from pipelines.definition.compilation import (  # noqa: PLC0415  takes seconds to import
-        compact,
-        compile_definition,
-    )
-    from pipelines.definition.requests import RequestError  # noqa: PLC0415
+    from compilegate.pipelines.compilation import compact, compile_definition  # noqa: PLC0415  takes seconds to import
+    from compilegate.pipelines.requests.checks import RequestError  # noqa: PLC0415
 
     deployment = standin_deployment(
         images=recipe.images,

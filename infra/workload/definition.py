@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from compilegate.account.settings.network import network_of
+from compilegate.datasets import raw_data
+from compilegate.pipelines.staging import StagingPlan, check_metric_functions, plan_staging
+from compilegate.pipelines.standin import standin_deployment, standin_sources
+from compilegate.workload.arm import AWS_IMAGE
+from compilegate.workload.feasibility import InfeasibleError, check_feasible
 from infra.project import ROOT, DeclaredWorkload, Project
 from infra.workload.compiled import Recipe, compiled_definition
 from infra.workload.substitution import check_size
-from pipelines.datasets import raw_data
-from pipelines.definition.feasibility import InfeasibleError, check_feasible
-from pipelines.definition.standin import standin_deployment, standin_sources
-from pipelines.settings.network import network_of
-from pipelines.staging import StagingPlan, check_metric_functions, plan_staging
-from pipelines.workload.arm import AWS_IMAGE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,10 +13,10 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
+from compilegate.account.settings.declaration import LogDays
 from infra.access import Statement, scoped_role
 from infra.log_group import log_group
 from infra.workload.dead_letters import DeadLetters
-from pipelines.settings.declaration import LogDays
 
 RUNTIME = "python3.14"
 SECONDS = 60

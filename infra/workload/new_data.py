@@ -5,6 +5,7 @@ from __future__ import annotations
 import aws_cdk as cdk
 from constructs import Construct
 
+from compilegate.workload.starts import NewData
 from infra.access import Arns
 from infra.foundation import FoundationStack
 from infra.project import ROOT, Project
@@ -12,7 +13,6 @@ from infra.workload.dead_letters import DeadLetters
 from infra.workload.function import EventFunction, log_name
 from infra.workload.permissions import starter_statements
 from infra.workload.pipeline import TrainingPipeline
-from pipelines.workload.starts import NewData
 
 
 def starter(

@@ -6,6 +6,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
+from compilegate.pipelines.standin import BUCKET, stand_ins
 from infra.access import Arns
 from infra.foundation import FoundationStack
 from infra.images import ImagesStack
@@ -14,7 +15,6 @@ from infra.removal import removal_policy
 from infra.workload.code_assets import add_code_assets
 from infra.workload.definition import incomplete_definition
 from infra.workload.substitution import completed_by_cloudformation
-from pipelines.definition.standin import BUCKET, stand_ins
 
 
 class TrainingPipeline(Construct):

@@ -1,12 +1,24 @@
 """Content that a definition names and that has to lie in the object store before it runs."""
 
-from pipelines.staging.containers import ImageFolder, image_folders, image_tags
-from pipelines.staging.image_file import ImageFolderError
-from pipelines.staging.metric_functions import MetricFunctionsError, check_metric_functions
-from pipelines.staging.object_store import ObjectStore
-from pipelines.staging.own_code import OwnCodeError, own_code
-from pipelines.staging.plan import StagingPlan, plan_staging, raw_data_uri, training_code
-from pipelines.staging.source_tree import SourceTree, gate_tree
+from compilegate.pipelines.staging.containers import (
+    ImageFolder,
+    ImageFolderError,
+    image_folders,
+    image_tags,
+)
+from compilegate.pipelines.staging.metric_functions import (
+    MetricFunctionsError,
+    check_metric_functions,
+)
+from compilegate.pipelines.staging.object_store import ObjectStore
+from compilegate.pipelines.staging.own_code import OwnCodeError, own_code
+from compilegate.pipelines.staging.plan import (
+    StagingPlan,
+    plan_staging,
+    raw_data_uri,
+    training_code,
+)
+from compilegate.pipelines.staging.source_tree import SourceTree, gate_tree
 
 __all__ = [
     "ImageFolder",

@@ -19,14 +19,16 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from pipelines.staging.source_tree import PROJECT, SourceTree
-from pipelines.workload import Workload
+from compilegate.built_in import PACKAGE_FOLDER
+from compilegate.pipelines.staging.source_tree import SourceTree
+from compilegate.workload import Workload
 
 SECONDS = 120
 _AS_IN_THE_GATE = (
     "import runpy, sys; code, project = sys.argv[1:3]; del sys.argv[1:3]; "
     "sys.path[:] = [code] + [place for place in sys.path if place != project]; "
-    "runpy.run_module('pipelines.gate.function_check', run_name='__main__', alter_sys=True)"
+    "runpy.run_module('compilegate.gate.quality.function_check', run_name='__main__', "
+    "alter_sys=True)"
 )
 
 
@@ -72,7 +74,7 @@ def _loaded(functions: list[str], gate: SourceTree) -> dict[str, dict[str, str]]
     with tempfile.TemporaryDirectory(prefix="compilegate-functions-") as work:
         code = Path(work) / "code.zip"
         code.write_bytes(gate.module_zip())
-        command = [sys.executable, "-I", "-c", _AS_IN_THE_GATE, str(code), str(PROJECT)]
+        command = [sys.executable, "-I", "-c", _AS_IN_THE_GATE, str(code), str(PACKAGE_FOLDER)]
         try:
             done = subprocess.run(
                 [*command, *functions],

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from pipelines.catalog import Price, UnknownPrice, price_of
-from pipelines.datasets import RawData
-from pipelines.datasets.raw_data import Announce
-from pipelines.definition.deployment import PREFIX, Deployment, Sources
-from pipelines.gate.config import ArmDeclaration, Experiment, GateSettings
-from pipelines.gate.succession_file import SuccessionExperiment
-from pipelines.staging.object_store import ObjectStore
-from pipelines.staging.own_code import own_code
-from pipelines.staging.program_tree import program_tree
-from pipelines.staging.source_tree import SourceTree, gate_tree, training_tree
-from pipelines.workload import Arm, OwnProgram, Succession, TextClassification, Workload
-from pipelines.workload.declaration import BASELINE
+from compilegate.catalog import Price, UnknownPrice, price_of
+from compilegate.datasets import RawData
+from compilegate.datasets.raw_data import Announce
+from compilegate.gate.experiment import SuccessionExperiment
+from compilegate.gate.settings import ArmDeclaration, Experiment, GateSettings
+from compilegate.pipelines.deployment import PREFIX, Deployment, Sources
+from compilegate.pipelines.staging.object_store import ObjectStore
+from compilegate.pipelines.staging.own_code import own_code
+from compilegate.pipelines.staging.program_tree import program_tree
+from compilegate.pipelines.staging.source_tree import SourceTree, gate_tree, training_tree
+from compilegate.workload import Arm, OwnProgram, Succession, TextClassification, Workload
+from compilegate.workload.declaration import BASELINE
 
 DIGEST_LENGTH = 32
 """Hexadecimal digits of a digest in a key: 128 bits, short enough to read."""

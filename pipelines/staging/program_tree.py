@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
 
-from pipelines.staging.own_code import OwnCodeError, files_below
-from pipelines.staging.source_tree import SourceTree, files_beside_a_program
-from pipelines.workload import Kind, OwnProgram, Program, Succession
+from compilegate.pipelines.staging.own_code import OwnCodeError, files_below
+from compilegate.pipelines.staging.source_tree import SourceTree, files_beside_a_program
+from compilegate.workload import Kind, OwnProgram, Program, Succession
 
 MOST_BYTES = 20_000_000
 """A program is text; what is larger is data, or belongs into the image."""
@@ -20,7 +20,7 @@ _AT_HOME_ELSEWHERE = {
 
 
 def program_tree(kind: OwnProgram | Succession, folder: Path) -> SourceTree:
-    """All files of the program's folder, which lies in `folder`, with training.evidence beside.
+    """All files of the program's folder, which lies in `folder`, with compilegate.job beside.
 
     Raises OwnCodeError for a script that is not there, and for what cannot go along.
     """
@@ -60,9 +60,9 @@ def _check_nothing_hides(program: Program, files: dict[str, bytes]) -> None:
                 f"program.folder holds a {name}, allowed: none; what it asks for belongs into "
                 + home.format(image=program.image)
             )
-    if any(name.split("/")[0] in {"training", "training.py"} for name in files):
+    if any(name.split("/")[0] in {"compilegate", "compilegate.py"} for name in files):
         raise OwnCodeError(
-            "program.folder holds 'training', which would hide the module that comes with it, "
+            "program.folder holds 'compilegate', which would hide the module that comes with it, "
             "allowed: another name"
         )
     size = sum(map(len, files.values()))

@@ -15,8 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
-PROJECT = Path(__file__).resolve().parents[2]
-"""The folder that holds `pipelines/` and `training/`."""
+from compilegate.built_in import PACKAGE_FOLDER, PROGRAM_FOLDER
 
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 _SUFFIXES = {".py", ".html", ".css", ".md", ".jinja", ".j2", ".txt"}
@@ -64,26 +63,18 @@ class SourceTree:
 
 
 def training_tree() -> SourceTree:
-    """What runs in a training container: the package `training`, and nothing else."""
-    return SourceTree(_files(["training"]))
+    """What runs in a training container: the built-in program, and the package that it is made of.
+
+    No rule of the gate, no reader of evidence and no report is part of it, so that a change there
+    trains nothing again.
+    """
+    return SourceTree(_files(PROGRAM_FOLDER, ["training"]) | files_beside_a_program())
 
 
 def files_beside_a_program() -> dict[str, bytes]:
-    """What goes beside a program of one's own: `training.evidence`, which it may import, and what
+    """What goes with every training program: `compilegate.job`, which it may import, and what
     starts it."""
-    return _files(
-        [
-            "training/__init__.py",
-            "training/champion.py",
-            "training/digests.py",
-            "training/evidence",
-            "training/failure.py",
-            "training/script_launcher.py",
-            "training/sm_dist_launcher.py",
-            "training/torchrun.py",
-            "training/world.py",
-        ]
-    )
+    return _files(PACKAGE_FOLDER, ["compilegate/__init__.py", "compilegate/job"])
 
 
 def gate_tree(own_code: Mapping[str, bytes] = MappingProxyType({})) -> SourceTree:
@@ -91,31 +82,29 @@ def gate_tree(own_code: Mapping[str, bytes] = MappingProxyType({})) -> SourceTre
 
     It is a tree of its own, so that a changed rule of the gate does not train anything again.
     """
-    return SourceTree(
-        _files(
-            [
-                "pipelines/__init__.py",
-                "pipelines/declaration_errors.py",
-                "pipelines/gate_job.py",
-                "pipelines/gather_job.py",
-                "pipelines/printed_gate_job.py",
-                "pipelines/succession_job.py",
-                "pipelines/gate",
-                "pipelines/report",
-                "training/__init__.py",
-                "training/evidence",
-            ]
-        )
-        | dict(own_code)
+    own = _files(
+        PACKAGE_FOLDER,
+        [
+            "compilegate/__init__.py",
+            "compilegate/declaration_errors.py",
+            "compilegate/evidence",
+            "compilegate/gate",
+            "compilegate/job/__init__.py",
+            "compilegate/job/evidence",
+            "compilegate/pipelines/__init__.py",
+            "compilegate/pipelines/programs",
+            "compilegate/report",
+        ],
     )
+    return SourceTree(own | dict(own_code))
 
 
-def _files(places: Iterable[str]) -> dict[str, bytes]:
+def _files(root: Path, places: Iterable[str]) -> dict[str, bytes]:
+    """The files at these places below `root`, by their path from there."""
     found: dict[str, bytes] = {}
     for place in places:
-        root = PROJECT / place
-        paths = [root] if root.is_file() else sorted(root.rglob("*"))
-        for path in paths:
+        at = root / place
+        for path in [at] if at.is_file() else sorted(at.rglob("*")):
             if path.suffix in _SUFFIXES and "__pycache__" not in path.parts:
-                found[path.relative_to(PROJECT).as_posix()] = path.read_bytes()
+                found[path.relative_to(root).as_posix()] = path.read_bytes()
     return found

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from pipelines.cli.main import main
+from compilegate.cli.main import main
 
 WORKLOAD = """
 name = "small"

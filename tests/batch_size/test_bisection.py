@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.batch_size.bisection import Bracket, advised, largest_fitting
+from compilegate.batch_size.bisection import Bracket, advised, largest_fitting
 
 sizes = st.integers(1, 100_000)
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.catalog import Asked, Finding, check
-from pipelines.catalog.compilers import Compiler, Stack, compilers
-from pipelines.catalog.images import base_images, find_image
-from pipelines.catalog.instances import instance_class, instances, processor_of
-from pipelines.workload.distribution import Distribution
+from compilegate.catalog import Asked, Finding, check
+from compilegate.catalog.compilers import Compiler, Stack, compilers
+from compilegate.catalog.images import base_images, find_image
+from compilegate.catalog.instances import instance_class, instances, processor_of
+from compilegate.workload.arm import Distribution
 
 TODAY = datetime.date(2026, 11, 20)
 TRAINING_COMPILER = compilers()["training-compiler"]

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from pipelines.catalog.images import (
+from compilegate.catalog.images import (
     BaseImage,
     EcrRepository,
     UnknownImageError,

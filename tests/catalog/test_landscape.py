@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.catalog.instances import (
+from compilegate.catalog.instances import (
     accelerator_of,
     instance_class,
     instance_of,
     instances,
     processor_of,
 )
-from pipelines.catalog.landscape import graphless, options, upgrades_from
-from pipelines.catalog.prices import UnknownPrice, price_of, prices
+from compilegate.catalog.landscape import graphless, options, upgrades_from
+from compilegate.catalog.prices import UnknownPrice, price_of, prices
 
 
 def test_the_options_are_those_of_the_landscape_and_each_has_a_source() -> None:

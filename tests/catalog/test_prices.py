@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from pipelines.catalog import Price, UnknownPrice, price_of
-from pipelines.catalog.prices import CONFIDENCES, prices
-from pipelines.workload.declaration import Compute
+from compilegate.catalog import Price, UnknownPrice, price_of
+from compilegate.catalog.prices import CONFIDENCES, prices
+from compilegate.workload.declaration import Compute
 
 
 def test_a_price_comes_with_its_date_and_its_confidence():

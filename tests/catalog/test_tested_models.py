@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.catalog import tested_models as table
-from pipelines.catalog.instances import instances
+from compilegate.catalog import tested_models as table
+from compilegate.catalog.instances import instances
 
 
 def test_all_316_rows_are_there_and_each_is_an_image_of_the_catalog() -> None:

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from pipelines.cli import main
-from pipelines.cli.main import LazyGroup
+from compilegate.cli import main
+from compilegate.cli.main import LazyGroup
 
 PROJECT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-c", "from pipelines.cli import main; main(prog_name='compilegate')"]
-VALID = PROJECT / "tests" / "definition" / "topics.toml"
+COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]
+VALID = PROJECT / "tests" / "pipelines" / "topics.toml"
 
 
 def compilegate(
@@ -53,7 +53,7 @@ def test_help_imports_nothing_heavy() -> None:
     """What keeps it quick: see benchmarks/command_startup.py for how quick."""
     program = (
         "import sys; sys.argv = ['compilegate', '--help'];"
-        "from pipelines.cli import main;"
+        "from compilegate.cli import main;"
         "main(standalone_mode=False);"
         "heavy = {'numpy', 'torch', 'sagemaker', 'boto3', 'pydantic', 'jinja2', 'scipy'};"
         "sys.exit(sorted(heavy & sys.modules.keys()) and 9 or 0)"

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipelines.gate.verdict import Verdict
-from training.evidence import (
+from compilegate.gate.verdict import Verdict
+from compilegate.job.evidence import (
     CompilerRecord,
     Evidence,
     Examples,
@@ -27,7 +27,7 @@ from training.evidence import (
 pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-c", "from pipelines.cli import main; main(prog_name='compilegate')"]
+COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]
 
 CONFIG = """
 workload = "prices"

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.gate.reasons import Outcome
-from pipelines.gate.verdict import Verdict
+from compilegate.gate.reasons import Outcome
+from compilegate.gate.verdict import Verdict
 
 PROJECT = Path(__file__).parents[2]
 EXAMPLES = PROJECT / "docs" / "examples"
-COMMAND = [sys.executable, "-c", "from pipelines.cli import main; main(prog_name='compilegate')"]
+COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]
 
 
 def python(*arguments: str, folder: Path) -> str:

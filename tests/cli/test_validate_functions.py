@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-c", "from pipelines.cli import main; main(prog_name='compilegate')"]
+COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]
 OWN_METRIC = """
 [gate.metrics.own]
 direction = "higher"
@@ -33,7 +33,7 @@ def compilegate(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    declared = (PROJECT / "tests" / "definition" / "topics.toml").read_text()
+    declared = (PROJECT / "tests" / "pipelines" / "topics.toml").read_text()
     code = '[gate]\ncode = ["own_metrics.py"]\n\n[gate.metrics.accuracy]'
     declared = declared.replace("[gate.metrics.accuracy]", code)
     (tmp_path / "topics.toml").write_text(declared + OWN_METRIC)

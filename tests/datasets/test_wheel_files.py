@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.datasets import DatasetError, raw_data
-from pipelines.workload import WheelData
+from compilegate.datasets import DatasetError, raw_data
+from compilegate.workload import WheelData
 
 NAME = "some_data-1.0-cp311-cp311-manylinux2014_x86_64.whl"
 """Of a platform that need not be this one."""

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 PROJECT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-c", "from pipelines.cli import main; main(prog_name='compilegate')"]
+COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PROJECT), "PYTHONUNBUFFERED": "1"}
 TOPICS = {"sea": "ship harbour captain anchor", "bank": "money loan credit interest"}
 

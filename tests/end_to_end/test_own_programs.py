@@ -15,7 +15,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-c", "from pipelines.cli import main; main(prog_name='compilegate')"]
+COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PROJECT), "PYTHONUNBUFFERED": "1"}
 
 PRINTING = """

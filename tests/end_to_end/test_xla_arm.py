@@ -16,7 +16,7 @@ from tests.xla_environment import interpreter
 pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-c", "from pipelines.cli import main; main(prog_name='compilegate')"]
+COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]
 TOPICS = {"sea": "ship harbour captain anchor", "bank": "money loan credit interest"}
 WORKLOAD = """
 name = "traced"

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.gate.config import ArmDeclaration, Experiment, GateSettings, MetricGuard
-from pipelines.gate.judge import judge
-from pipelines.gate.metrics import metric_value
-from pipelines.gate.verdict import Verdict
-from training.evidence import (
+from compilegate.gate.judge import judge
+from compilegate.gate.quality.metrics import metric_value
+from compilegate.gate.settings import ArmDeclaration, Experiment, GateSettings, MetricGuard
+from compilegate.gate.verdict import Verdict
+from compilegate.job.evidence import (
     CompileCacheRecord,
     CompilerRecord,
     Evidence,

@@ -8,11 +8,16 @@ from typing import Any
 
 import pytest
 
-from pipelines.gate.compile_time import CompileState, CompileTime, CompileTimes, compile_times
-from pipelines.gate.judge import judge
-from pipelines.gate.observations import observe
-from pipelines.report.formats import compilations
-from training.evidence import CompileCacheRecord, EvidenceRecord, column_digests
+from compilegate.gate.judge import judge
+from compilegate.gate.observations import observe
+from compilegate.gate.speed.compile_time import (
+    CompileState,
+    CompileTime,
+    CompileTimes,
+    compile_times,
+)
+from compilegate.job.evidence import CompileCacheRecord, EvidenceRecord, column_digests
+from compilegate.report.formats import compilations
 
 COLD = CompileCacheRecord("cold", "There was none.", "f" * 64, 0, 2, 0, 570_000)
 WARM = CompileCacheRecord(

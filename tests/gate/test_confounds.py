@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from pipelines.gate.config import ArmDeclaration
-from pipelines.gate.reasons import Code, Outcome
-from training.evidence import EvidenceRecord
+from compilegate.gate.reasons import Code, Outcome
+from compilegate.gate.settings import ArmDeclaration
+from compilegate.job.evidence import EvidenceRecord
 
 
 def confounds(execution):

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pipelines.gate.config import ArmDeclaration
-from pipelines.gate.cost import retrainings_to_repay
-from pipelines.gate.cost_figures import Amount, ArmCost
-from pipelines.gate.reasons import Code, Outcome
-from pipelines.gate.verdict import Verdict
-from training.evidence import CompileCacheRecord, ParityRecord
+from compilegate.gate.cost.cost import retrainings_to_repay
+from compilegate.gate.cost.figures import Amount, ArmCost
+from compilegate.gate.reasons import Code, Outcome
+from compilegate.gate.settings import ArmDeclaration
+from compilegate.gate.verdict import Verdict
+from compilegate.job.evidence import CompileCacheRecord, ParityRecord
 
 G5 = "ml.g5.xlarge"
 

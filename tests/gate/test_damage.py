@@ -14,14 +14,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipelines.gate.evidence_folders import read_records
-from pipelines.gate.judge import judge
-from pipelines.gate.observations import Observations, observe
-from pipelines.gate.reasons import Code, Outcome
-from pipelines.gate.verdict import Verdict
-from pipelines.report import render_html, render_junit, render_markdown
-from training.evidence import EvidenceError, EvidenceRecord, read_evidence
-from training.evidence.digests import OWN_DIGEST, document_digest
+from compilegate.evidence import read_evidence
+from compilegate.evidence.folders import read_records
+from compilegate.gate.judge import judge
+from compilegate.gate.observations import Observations, observe
+from compilegate.gate.reasons import Code, Outcome
+from compilegate.gate.verdict import Verdict
+from compilegate.job.evidence import EvidenceError, EvidenceRecord
+from compilegate.job.evidence.digests import OWN_DIGEST, document_digest
+from compilegate.report import render_html, render_junit, render_markdown
 
 damage_settings = settings(max_examples=40, deadline=None)
 

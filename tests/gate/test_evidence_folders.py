@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipelines.gate.evidence_folders import read_records, read_replicate
-from training.evidence import EvidenceError, EvidenceRecord
+from compilegate.evidence.folders import read_records, read_replicate
+from compilegate.job.evidence import EvidenceError, EvidenceRecord
 
 
 def add(archive: tarfile.TarFile, member: tarfile.TarInfo, content: bytes = b"") -> None:
@@ -67,7 +67,7 @@ def test_what_is_not_evidence_in_an_archive_is_left_alone(execution, tmp_path):
 
 
 def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("pipelines.gate.evidence_folders.MOST_UNPACKED_BYTES", 10_000)
+    monkeypatch.setattr("compilegate.evidence.folders.MOST_UNPACKED_BYTES", 10_000)
     with tarfile.open(tmp_path / "output.tar.gz", "w:gz") as archive:
         add(archive, tarfile.TarInfo("evidence/steps.npz"), b"\0" * 20_000)
     with pytest.raises(EvidenceError, match="larger than 10000 bytes"):
@@ -119,7 +119,7 @@ def zeros(count: int) -> bytes:
 )
 def test_what_stands_in_the_place_of_a_file_is_told(execution, tmp_path, monkeypatch, damage, told):
     """A pipe or a device would be read for ever, and a small file may unpack to a huge one."""
-    monkeypatch.setattr("training.evidence.columns.MOST_COLUMN_BYTES", 100_000)
+    monkeypatch.setattr("compilegate.evidence.columns.MOST_COLUMN_BYTES", 100_000)
     execution.write(tmp_path)
     replicate = tmp_path / "evidence" / "fast--1"
     damage(replicate / "evidence" / "steps.npz")
@@ -162,7 +162,7 @@ def test_an_archive_that_is_never_read_to_its_end_is_refused(
     tmp_path, monkeypatch, limit, value, told
 ):
     """Of many members, of a large one beside the evidence, or with much after its end."""
-    monkeypatch.setattr(f"pipelines.gate.evidence_folders.{limit}", value)
+    monkeypatch.setattr(f"compilegate.evidence.folders.{limit}", value)
     with gzip.open(tmp_path / "output.tar.gz", "wb") as stream:
         with tarfile.open(fileobj=stream, mode="w") as archive:
             for name in ("evidence/a", "evidence/b", "checkpoint"):

@@ -7,13 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from training.evidence import (
-    EvidenceError,
-    Examples,
-    examples_digest,
-    read_evidence,
-    write_evidence,
-)
+from compilegate.evidence import read_evidence
+from compilegate.job.evidence import EvidenceError, Examples, examples_digest, write_evidence
 
 
 def numbers(count: int = 5) -> Examples:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.gate.observations import Observations, observe
-from pipelines.gate.reasons import Code
-from pipelines.gate.verdict import Verdict
+from compilegate.gate.observations import Observations, observe
+from compilegate.gate.reasons import Code
+from compilegate.gate.verdict import Verdict
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +23,7 @@ def run_gate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         [
             sys.executable,
             "-m",
-            "pipelines.gate_job",
+            "compilegate.pipelines.programs.gate",
             f"--experiment={folder / 'gate.json'}",
             f"--evidence={folder / 'evidence'}",
             f"--output={folder / 'output'}",

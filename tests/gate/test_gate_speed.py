@@ -11,14 +11,14 @@ import scipy.stats
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pipelines.gate.arm_speed import ArmSpeed, measure_arm
-from pipelines.gate.compile_time import CompileTime, CompileTimes
-from pipelines.gate.config import GateSettings, MetricGuard
-from pipelines.gate.reasons import Code, Outcome
-from pipelines.gate.repayment import repayment
-from pipelines.gate.speed import judge_speed
-from pipelines.gate.speedup import seeds_to_settle, speedup_interval
-from training.evidence import CheckpointRecord, Resumption
+from compilegate.gate.reasons import Code, Outcome
+from compilegate.gate.settings import GateSettings, MetricGuard
+from compilegate.gate.speed.arm_speed import ArmSpeed, measure_arm
+from compilegate.gate.speed.compile_time import CompileTime, CompileTimes
+from compilegate.gate.speed.repayment import repayment
+from compilegate.gate.speed.speed import judge_speed
+from compilegate.gate.speed.speedup import seeds_to_settle, speedup_interval
+from compilegate.job.evidence import CheckpointRecord, Resumption
 
 
 def arm_speed(

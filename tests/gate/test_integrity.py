@@ -7,10 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from pipelines.gate.integrity import TruncatedEvidenceError, UndeclaredEvidenceError
-from pipelines.gate.reasons import Code, Outcome
-from pipelines.gate.rows import take_rows
-from training.evidence import CheckpointRecord, EvidenceError, EvidenceRecord, Resumption
+from compilegate.gate.integrity.replicate import TruncatedEvidenceError, UndeclaredEvidenceError
+from compilegate.gate.quality.rows import take_rows
+from compilegate.gate.reasons import Code, Outcome
+from compilegate.job.evidence import CheckpointRecord, EvidenceError, EvidenceRecord, Resumption
 
 ABOUT_ARMS = {
     "baseline",

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.gate.config import Experiment
-from pipelines.gate.reasons import Outcome
-from pipelines.gate.verdict import Verdict, VerdictError
+from compilegate.gate.reasons import Outcome
+from compilegate.gate.settings import Experiment
+from compilegate.gate.verdict import Verdict, VerdictError
 
 
 def test_a_candidate_as_good_and_faster_is_released(execution):

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from pipelines.gate.comparison import ArmScores, compare_scores
-from pipelines.gate.config import MetricGuard
-from pipelines.gate.metrics import (
+from compilegate.gate.quality.comparison import ArmScores, compare_scores
+from compilegate.gate.quality.metrics import (
     MetricUndefinedError,
     bias_bound,
     counts_flips,
@@ -18,8 +17,9 @@ from pipelines.gate.metrics import (
     one_flip,
     per_example,
 )
-from pipelines.gate.rows import take_rows
-from training.evidence import Examples
+from compilegate.gate.quality.rows import take_rows
+from compilegate.gate.settings import MetricGuard
+from compilegate.job.evidence import Examples
 
 
 def examples_of(labels: np.ndarray, predictions: np.ndarray, classes: int) -> Examples:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.gate.config import MetricGuard
-from pipelines.gate.noninferiority import judge_metric, noise_floor
-from pipelines.gate.reasons import Code, Outcome
-from training.evidence import Examples
+from compilegate.gate.reasons import Code, Outcome
+from compilegate.gate.settings import MetricGuard
+from compilegate.gate.statistics.noninferiority import judge_metric, noise_floor
+from compilegate.job.evidence import Examples
 
 ACCURACY = MetricGuard(direction="higher", margin=0.01)
 LOG_LOSS = MetricGuard(direction="lower", margin=0.05)

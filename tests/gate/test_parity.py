@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from pipelines.gate.config import ParitySettings
-from pipelines.gate.parity import EPSILON, judge_replicate, lasting, speaker
-from pipelines.gate.verdict import ParityAnswer, ParityJudgement
-from training.evidence import (
+from compilegate.gate.parity.parity import EPSILON, judge_replicate, lasting, speaker
+from compilegate.gate.settings import ParitySettings
+from compilegate.gate.verdict import ParityAnswer, ParityJudgement
+from compilegate.job.evidence import (
     CompilerRecord,
     Evidence,
     EvidenceRecord,

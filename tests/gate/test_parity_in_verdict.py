@@ -7,11 +7,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from pipelines.gate.config import ParitySettings
-from pipelines.gate.evidence_folders import read_records
-from pipelines.gate.judge import judge
-from pipelines.gate.reasons import Code, Outcome
-from pipelines.gate.verdict import ParityAnswer, Verdict
+from compilegate.evidence.folders import read_records
+from compilegate.gate.judge import judge
+from compilegate.gate.reasons import Code, Outcome
+from compilegate.gate.settings import ParitySettings
+from compilegate.gate.verdict import ParityAnswer, Verdict
 
 WRONG = np.full((2, 3), 1e-3)
 OBSTACLE = "the step cannot be computed in float64 here"

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from pipelines.gate.config import Experiment
-from pipelines.gate.printed import Printed, judge_printed
-from pipelines.gate.reasons import Code, Outcome
-from pipelines.gate.verdict import Verdict
-from pipelines.printed_gate_job import main
+from compilegate.gate.printed import Printed, judge_printed
+from compilegate.gate.reasons import Code, Outcome
+from compilegate.gate.settings import Experiment
+from compilegate.gate.verdict import Verdict
+from compilegate.pipelines.programs.printed_gate import main
 
 BEFORE, AFTER = [27.1, 27.4, 26.9, 27.2], [27.0, 27.5, 26.8, 27.2]
 SPEEDS = {"baseline": [100.0, 101.0, 99.0, 100.0], "fast": [150.0, 151.0, 149.0, 150.0]}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from pipelines.gate.reasons import Code, Outcome
+from compilegate.gate.reasons import Code, Outcome
 
 GUARDS = {"bleu": {"direction": "higher", "margin": 0.5, "reported": True}}
 

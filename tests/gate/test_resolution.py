@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipelines.gate.config import GateSettings
-from pipelines.gate.crossed import crossed_mean
-from pipelines.gate.reasons import Code
-from pipelines.gate.resolution import Design, check_margins
+from compilegate.gate.reasons import Code
+from compilegate.gate.settings import GateSettings
+from compilegate.gate.statistics.crossed import crossed_mean
+from compilegate.gate.statistics.resolution import Design, check_margins
 
 
 def checked(seeds, *, candidates=1, examples=None, **guard):

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.gate.crossed import CrossedMean, crossed_mean, seeds_mean
-from pipelines.gate.reasons import Code, Outcome
-from pipelines.gate.settling import Settling, rounded_up, settling
+from compilegate.gate.reasons import Code, Outcome
+from compilegate.gate.statistics.crossed import CrossedMean, crossed_mean, seeds_mean
+from compilegate.gate.statistics.sample_size import Settling, rounded_up, settling
 
 
 def table(seeds: int, examples: int, *, seed_sd: float, shift: float, number: int = 1):

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.gate.config import ArmDeclaration
-from pipelines.gate.multiplicity import holm_confidences
-from pipelines.gate.reasons import Code, Outcome
+from compilegate.gate.reasons import Code, Outcome
+from compilegate.gate.settings import ArmDeclaration
+from compilegate.gate.statistics.multiplicity import holm_confidences
 
 
 def holm_on_p_values(p_values: dict[str, float], alpha: float) -> set[str]:

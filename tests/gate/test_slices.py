@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipelines.gate.config import GateSettings
-from pipelines.gate.reasons import Code, Outcome
+from compilegate.gate.reasons import Code, Outcome
+from compilegate.gate.settings import GateSettings
 
 LANGUAGES = np.array(["de", "en", "en", "en"] * 499 + ["fr"] * 4)
 ACCURACY = {"accuracy": {"direction": "higher", "margin": 0.01}}

@@ -8,13 +8,13 @@ import json
 import numpy as np
 import pytest
 
-from pipelines.gate.reasons import Code, Outcome
-from pipelines.gate.succession import CHALLENGER, judge_succession
-from pipelines.gate.succession_file import SuccessionExperiment
-from pipelines.gate.verdict import Verdict
-from pipelines.report import notice_of
-from pipelines.succession_job import main
-from training.evidence import EvidenceError, examples_digest, write_evidence, write_examples
+from compilegate.gate.experiment import SuccessionExperiment
+from compilegate.gate.reasons import Code, Outcome
+from compilegate.gate.succession import CHALLENGER, judge_succession
+from compilegate.gate.verdict import Verdict
+from compilegate.job.evidence import EvidenceError, examples_digest, write_evidence, write_examples
+from compilegate.pipelines.programs.champion import main
+from compilegate.report import notice_of
 
 SEEDS = (1, 2, 3)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pipelines.gate.comparison import ArmScores, arm_scores, compare_scores
-from pipelines.gate.config import MetricGuard
-from pipelines.gate.metrics import (
+from compilegate.gate.quality.comparison import ArmScores, arm_scores, compare_scores
+from compilegate.gate.quality.metrics import (
     MetricFunctionError,
     MetricUndefinedError,
     load_function,
@@ -15,8 +14,9 @@ from pipelines.gate.metrics import (
     one_flip,
     per_example,
 )
-from pipelines.gate.reasons import Outcome
-from training.evidence import Examples
+from compilegate.gate.reasons import Outcome
+from compilegate.gate.settings import MetricGuard
+from compilegate.job.evidence import Examples
 
 FUNCTIONS = """
 import numpy as np

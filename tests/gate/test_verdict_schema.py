@@ -9,7 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from pipelines.gate.verdict import verdict_schema
+from compilegate.gate.verdict import verdict_schema
 
 PUBLISHED = Path(__file__).parents[2] / "docs" / "verdict.schema.json"
 

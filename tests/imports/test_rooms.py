@@ -14,71 +14,71 @@ GATE_IMAGE = {"jinja2", "markupsafe", "numpy", "pydantic", "pydantic_core", "sci
 
 ROOMS = {
     "training": {"numpy", "pyarrow", "safetensors", "tokenizers", "torch", "transformers"},
-    "pipelines/declaration_errors.py": {"pydantic", "pydantic_core"},
-    "pipelines/gate": {"pipelines.declaration_errors", "training.evidence", *GATE_IMAGE},
-    "pipelines/report": {"pipelines.gate", "training.evidence", *GATE_IMAGE},
-    "pipelines/gate_job.py": {"pipelines.gate", "pipelines.report", *GATE_IMAGE},
-    "pipelines/gather_job.py": set(),
-    "pipelines/printed_gate_job.py": {
-        "pipelines.gate",
-        "pipelines.gate_job",
-        "pipelines.report",
+    "compilegate/declaration_errors.py": {"pydantic", "pydantic_core"},
+    "compilegate/gate": {"compilegate.declaration_errors", "compilegate.job.evidence", *GATE_IMAGE},
+    "compilegate/report": {"compilegate.gate", "compilegate.job.evidence", *GATE_IMAGE},
+    "pipelines/programs/gate.py": {"compilegate.gate", "compilegate.report", *GATE_IMAGE},
+    "pipelines/programs/gather.py": set(),
+    "pipelines/programs/printed_gate.py": {
+        "compilegate.gate",
+        "compilegate.pipelines.programs.gate",
+        "compilegate.report",
         *GATE_IMAGE,
     },
-    "pipelines/succession_job.py": {
-        "pipelines.gate",
-        "pipelines.gate_job",
-        "pipelines.report",
-        "training.evidence",
+    "pipelines/programs/champion.py": {
+        "compilegate.gate",
+        "compilegate.pipelines.programs.gate",
+        "compilegate.report",
+        "compilegate.job.evidence",
         *GATE_IMAGE,
     },
     "infra": {"aws_cdk", "boto3", "botocore", "constructs", "notifier", "pipelines"},
     "infra/starter": {"boto3", "botocore"},
     "infra/notifier": {"boto3", "botocore", "notifier"},
-    "pipelines/catalog": set(),
-    "pipelines/local": {"packaging", "pipelines.semantics"},
-    "pipelines/semantics": set(),
-    "pipelines/workload": {
-        "pipelines.catalog",
-        "pipelines.declaration_errors",
-        "pipelines.gate.config",
+    "compilegate/catalog": set(),
+    "compilegate/local": {"packaging", "compilegate.document"},
+    "compilegate/document": set(),
+    "compilegate/workload": {
+        "compilegate.catalog",
+        "compilegate.declaration_errors",
+        "compilegate.gate.settings",
         "pydantic",
     },
-    "pipelines/settings": {
-        "pipelines.declaration_errors",
-        "pipelines.definition.deployment",
-        "pipelines.workload",
+    "compilegate/account/settings": {
+        "compilegate.declaration_errors",
+        "compilegate.pipelines.deployment",
+        "compilegate.workload",
         "pydantic",
     },
-    "pipelines/aws": {
-        "pipelines.catalog",
-        "pipelines.datasets",
-        "pipelines.definition.deployment",
-        "pipelines.semantics",
-        "pipelines.settings",
-        "pipelines.staging",
-        "pipelines.workload",
+    "compilegate/account": {
+        "compilegate.catalog",
+        "compilegate.datasets",
+        "compilegate.pipelines.deployment",
+        "compilegate.document",
+        "compilegate.account.settings",
+        "compilegate.pipelines.staging",
+        "compilegate.workload",
         "boto3",
         "botocore",
     },
-    "pipelines/batch_size": {"pipelines.local.atomic_files"},
-    "pipelines/datasets": {"pipelines.workload", "datasets"},
-    "pipelines/definition": {
-        "pipelines.catalog",
-        "pipelines.semantics",
-        "pipelines.workload",
+    "compilegate/batch_size": {"compilegate.local.atomic_files"},
+    "compilegate/datasets": {"compilegate.workload", "datasets"},
+    "pipelines": {
+        "compilegate.catalog",
+        "compilegate.document",
+        "compilegate.workload",
         "boto3",
         "botocore",
         "regex",
         "sagemaker",
     },
     "pipelines/staging": {
-        "pipelines.catalog",
-        "pipelines.datasets",
-        "pipelines.definition.deployment",
-        "pipelines.gate.config",
-        "pipelines.gate.succession_file",
-        "pipelines.workload",
+        "compilegate.catalog",
+        "compilegate.datasets",
+        "compilegate.pipelines.deployment",
+        "compilegate.gate.settings",
+        "compilegate.gate.experiment",
+        "compilegate.workload",
         "packaging",
         "pydantic",
     },
@@ -133,7 +133,7 @@ def test_nothing_imports_the_command_line() -> None:
     users = [
         path.relative_to(PROJECT).as_posix()
         for path in [*modules("pipelines"), *modules("training")]
-        if "pipelines/cli" not in path.as_posix()
-        and any(name.startswith("pipelines.cli") for name in imported(path))
+        if "compilegate/cli" not in path.as_posix()
+        and any(name.startswith("compilegate.cli") for name in imported(path))
     ]
     assert users == []

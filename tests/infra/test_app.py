@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from compilegate.workload.feasibility import InfeasibleError
 from infra.project import read_project
 from infra.workload.definition import incomplete_definition
-from pipelines.definition.feasibility import InfeasibleError
 
 REPOSITORY = Path(__file__).parents[2]
 HERE = Path(__file__).parent

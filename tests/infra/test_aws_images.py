@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from compilegate.workload import Arm, read_workload
 from infra.foundation.aws_images import aws_repositories
 from infra.project import DeclaredWorkload
-from pipelines.workload import Arm, read_workload
 
-PATH = Path(__file__).parents[1] / "definition" / "topics.toml"
+PATH = Path(__file__).parents[1] / "pipelines" / "topics.toml"
 
 
 def arm(version: str, image: str | None = "aws") -> Arm:

@@ -67,9 +67,9 @@ def test_its_code_is_uploaded_under_the_names_it_uses(assembly: Assembly) -> Non
 
 @pytest.mark.slow
 def test_it_is_what_the_client_compiles_from_the_stacks_outputs(assembly: Assembly) -> None:
-    from pipelines.definition.compilation import compact, compile_definition  # noqa: PLC0415
-    from pipelines.definition.deployment import Deployment, Sources  # noqa: PLC0415
-    from pipelines.workload import read_workload  # noqa: PLC0415
+    from compilegate.pipelines.compilation import compact, compile_definition  # noqa: PLC0415
+    from compilegate.pipelines.deployment import Deployment, Sources  # noqa: PLC0415
+    from compilegate.workload import read_workload  # noqa: PLC0415
 
     foundation, images = assembly.outputs(FOUNDATION), assembly.outputs("compilegate-images")
     outputs = assembly.outputs(WORKLOAD)
@@ -193,9 +193,9 @@ def test_a_definition_that_is_known_costs_no_import_of_the_sdk(assembly: Assembl
 
 @pytest.mark.slow
 def test_another_workload_or_other_code_is_compiled_anew(tmp_path: Path) -> None:
+    from compilegate.pipelines.deployment import Sources  # noqa: PLC0415
     from infra.project import read_project  # noqa: PLC0415
     from infra.workload.compiled import Recipe, code_digest  # noqa: PLC0415
-    from pipelines.definition.deployment import Sources  # noqa: PLC0415
 
     (declared,) = read_project(Path(__file__).parent / "project").workloads
     sources = Sources(
@@ -226,11 +226,11 @@ def test_another_workload_or_other_code_is_compiled_anew(tmp_path: Path) -> None
     assert len({digest(), *others}) == 7
     assert digest() == digest()
 
-    room = tmp_path / "pipelines" / "definition"
+    room = tmp_path / "pipelines"
     room.mkdir(parents=True)
-    (tmp_path / "pipelines" / "workload").mkdir()
-    (tmp_path / "pipelines" / "gate").mkdir()
-    (tmp_path / "pipelines" / "gate" / "config.py").write_text("")
+    (tmp_path / "compilegate" / "workload").mkdir(parents=True)
+    (tmp_path / "compilegate" / "gate").mkdir()
+    (tmp_path / "compilegate" / "gate" / "settings.py").write_text("")
     before = code_digest(tmp_path)
     (room / "steps.py").write_text("STEPS = 1\n")
     code_digest.cache_clear()

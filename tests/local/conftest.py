@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.local import Event, ExecutionResult, ImageSources, ObjectStore, run_definition
+from compilegate.local import Event, ExecutionResult, ImageSources, ObjectStore, run_definition
 
 Json = dict[str, Any]
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.local import ExecutionError
-from pipelines.local.cores import CorePool, available_cpus, physical_cores
-from pipelines.semantics.definition import Definition, Dependency, Step
-from pipelines.semantics.graph import build_graph, most_in_parallel
+from compilegate.document.graph import build_graph, most_in_parallel
+from compilegate.document.model import Definition, Dependency, Step
+from compilegate.local import ExecutionError
+from compilegate.local.engine.cores import CorePool, available_cpus, physical_cores
 
 RUNNER = """
 import sys
 from pathlib import Path
-from pipelines.local import ImageSources, run_definition
+from compilegate.local import ImageSources, run_definition
 result = run_definition(
     Path(sys.argv[1]).read_bytes(), home=Path(sys.argv[2]), pipeline_name=sys.argv[3],
     images=ImageSources(patterns=(("*", "here"),)), cores_per_job=1,
@@ -72,7 +72,7 @@ def test_a_lease_counts_in_every_process_of_the_home(tmp_path: Path) -> None:
     lease = pool(tmp_path, (100,), (101,)).acquire_exclusive(1)
     assert lease is not None
     program = (
-        "import sys; from pathlib import Path; from pipelines.local.cores import CorePool;"
+        "import sys; from pathlib import Path; from compilegate.local.engine.cores import CorePool;"
         "print(CorePool([(100,), (101,)], Path(sys.argv[1])).acquire_exclusive(1).cpus)"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]

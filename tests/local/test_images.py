@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.local import EnvironmentBuilding, ImageError, ImageSources
-from pipelines.local.images import (
+from compilegate.local import EnvironmentBuilding, ImageError, ImageSources
+from compilegate.local.home.images import (
     Environment,
     UnbuiltEnvironment,
     find_image,

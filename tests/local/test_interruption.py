@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.local import (
+from compilegate.local import (
     ExecutionError,
     ExecutionStatus,
     ImageSources,
@@ -23,12 +23,12 @@ from pipelines.local import (
     read_execution,
     run_definition,
 )
-from pipelines.local.cores import CorePool, available_cpus, physical_cores
+from compilegate.local.engine.cores import CorePool, available_cpus, physical_cores
 
 RUNNER = """
 import sys
 from pathlib import Path
-from pipelines.local import ImageSources, run_definition
+from compilegate.local import ImageSources, run_definition
 definition, home, grace = sys.argv[1:]
 result = run_definition(
     Path(definition).read_bytes(), home=Path(home), pipeline_name="tests",

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.local import ExecutionStatus
-from pipelines.local.toolkit import TrainingContainer, command_line, toolkit_environment
+from compilegate.local import ExecutionStatus
+from compilegate.local.jobs.toolkit import TrainingContainer, command_line, toolkit_environment
 
 SHOW = """
     import json, os, sys

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.local import ObjectStore
-from pipelines.local.atomic_files import read_json, write_json
-from pipelines.local.errors import ObjectStoreError, RequestError
-from pipelines.local.sandbox import Sandbox
+from compilegate.local import ObjectStore
+from compilegate.local.atomic_files import read_json, write_json
+from compilegate.local.errors import ObjectStoreError, RequestError
+from compilegate.local.jobs.sandbox import Sandbox
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.local import ExecutionError, ImageSources, RefusedDefinitionError
-from pipelines.semantics.definition import read_definition
+from compilegate.document.model import read_definition
+from compilegate.local import ExecutionError, ImageSources, RefusedDefinitionError
 
 
 def reasons(bench: Any, *steps: Any, **options: Any) -> list[str]:

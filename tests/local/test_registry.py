@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.local import (
+from compilegate.local import (
     ExecutionStatus,
     RegistryError,
     describe_package,
@@ -15,7 +15,7 @@ from pipelines.local import (
     list_packages,
     set_approval,
 )
-from pipelines.local.registry import (
+from compilegate.local.home.registry import (
     ModelPackage,
     PackageOrigin,
     create_package,
@@ -111,7 +111,8 @@ def test_a_step_registers_once_even_when_it_runs_twice(tmp_path: Path) -> None:
 def test_writers_at_once_get_different_versions(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path\n"
-        "from pipelines.local.registry import PackageOrigin, create_package, read_package_request\n"
+        "from compilegate.local.home.registry import PackageOrigin, create_package\n"
+        "from compilegate.local.home.registry import read_package_request\n"
         "request = read_package_request({'ModelPackageGroupName': 'g'})\n"
         "for index in range(10):\n"
         "    origin = PackageOrigin(sys.argv[2], str(index))\n"

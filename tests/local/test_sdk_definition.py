@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.local import (
+from compilegate.local import (
     ExecutionResult,
     ExecutionStatus,
     ImageSources,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pipelines.local import ExecutionStatus
-from pipelines.local.step_cache import KEY_MEMBERS, cache_slot
+from compilegate.local import ExecutionStatus
+from compilegate.local.engine.step_cache import KEY_MEMBERS, cache_slot
 
 CACHED = {"Enabled": True, "ExpireAfter": "P30D"}
 WRITE = "open('/opt/ml/processing/out/x', 'w').write('x')"

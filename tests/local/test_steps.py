@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.local import ExecutionStatus, StepEnded, StepRetried, StepStarted, StepStatus
-from pipelines.local.progress import Progress
-from pipelines.semantics.definition import TRIGGERS, Branch, Definition, Dependency, Step
-from pipelines.semantics.graph import StepGraph, build_graph
+from compilegate.document.graph import StepGraph, build_graph
+from compilegate.document.model import TRIGGERS, Branch, Definition, Dependency, Step
+from compilegate.local import ExecutionStatus, StepEnded, StepRetried, StepStarted, StepStatus
+from compilegate.local.engine.progress import Progress
 
 SUCCEEDED, FAILED, SKIPPED = StepStatus.SUCCEEDED, StepStatus.FAILED, StepStatus.NOT_EXECUTED
 CRASH = "raise SystemExit(3)"

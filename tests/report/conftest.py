@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.gate.compile_time import CompileState, CompileTime
-from pipelines.gate.cost_figures import (
+from compilegate.gate.cost.figures import (
     Amount,
     ArmCost,
     CandidateCost,
@@ -13,14 +12,10 @@ from pipelines.gate.cost_figures import (
     MoreExamples,
     MoreSeeds,
 )
-from pipelines.gate.observations import (
-    ArmObservation,
-    Curve,
-    Observations,
-    ReplicateObservation,
-)
-from pipelines.gate.reasons import Code, Note, Outcome, Reason
-from pipelines.gate.verdict import (
+from compilegate.gate.observations import ArmObservation, Curve, Observations, ReplicateObservation
+from compilegate.gate.reasons import Code, Note, Outcome, Reason
+from compilegate.gate.speed.compile_time import CompileState, CompileTime
+from compilegate.gate.verdict import (
     BaselineVerdict,
     CandidateVerdict,
     Confound,

@@ -6,11 +6,11 @@ import dataclasses
 
 import pytest
 
-from pipelines.gate.compile_time import CompileState
-from pipelines.gate.cost_figures import Amount, CandidateCost
-from pipelines.report import render_html, render_markdown, summary_lines
-from pipelines.report.cost import amount, candidate_rows, dollars
-from pipelines.report.formats import asked_for, times
+from compilegate.gate.cost.figures import Amount, CandidateCost
+from compilegate.gate.speed.compile_time import CompileState
+from compilegate.report import render_html, render_markdown, summary_lines
+from compilegate.report.cost import amount, candidate_rows, dollars
+from compilegate.report.formats import asked_for, times
 
 BREAK_EVEN = "Break-even, in runs, counting warm compilation"
 

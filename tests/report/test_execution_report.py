@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipelines.report import (
+from compilegate.report import (
     ExecutionFacts,
     StepFacts,
     render_execution_html,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from pipelines.gate.reasons import Code, Outcome, failure
-from pipelines.report.glance import Cell, glance
+from compilegate.gate.reasons import Code, Outcome, failure
+from compilegate.report.glance import Cell, glance
 
 NOTHING = Cell("\N{EN DASH}")
 

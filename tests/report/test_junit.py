@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import xml.etree.ElementTree as ET
 
-from pipelines.gate.reasons import Code, Outcome, Reason
-from pipelines.report import render_junit
+from compilegate.gate.reasons import Code, Outcome, Reason
+from compilegate.report import render_junit
 
 
 def test_the_whole_counts_what_its_suites_count(verdict):

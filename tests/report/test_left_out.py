@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pipelines.gate.observations import Observations
-from pipelines.report import render_html, render_markdown
+from compilegate.gate.observations import Observations
+from compilegate.report import render_html, render_markdown
 
 SENTENCE = "Arms left out of this execution, of which nothing is said: compiled, larger-batch."
 

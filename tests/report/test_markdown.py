@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pipelines.report import render_markdown
+from compilegate.report import render_markdown
 
 GOLDEN = Path(__file__).parent / "golden" / "report.md"
 

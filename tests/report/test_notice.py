@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.gate.reasons import Code, Outcome, Reason
-from pipelines.gate.verdict import BaselineVerdict, CandidateVerdict, Decision, Verdict
-from pipelines.report import notice_of
-from pipelines.report.notice import MOST_SUBJECT
+from compilegate.gate.reasons import Code, Outcome, Reason
+from compilegate.gate.verdict import BaselineVerdict, CandidateVerdict, Decision, Verdict
+from compilegate.report import notice_of
+from compilegate.report.notice import MOST_SUBJECT
 
 
 def candidate(arm: str, code: Code, outcome: Outcome, sentence: str = "Found.") -> CandidateVerdict:

@@ -8,10 +8,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from pipelines.gate.observations import Observations
-from pipelines.gate.reasons import Outcome
-from pipelines.gate.verdict import Decision, Interval, ParityAnswer, ParityJudgement
-from pipelines.report import render_html, render_markdown, summary_lines
+from compilegate.gate.observations import Observations
+from compilegate.gate.reasons import Outcome
+from compilegate.gate.verdict import Decision, Interval, ParityAnswer, ParityJudgement
+from compilegate.report import render_html, render_markdown, summary_lines
 
 VOID = {"meta", "br"}
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)>&{{7*7}}'

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.settings import Names, Settings, SettingsError, read_settings
-from pipelines.settings.names import output_suffix
+from compilegate.account.settings import Names, Settings, SettingsError, read_settings
+from compilegate.account.settings.names import output_suffix
 
 
 def written(tmp_path: Path, text: str) -> Path:

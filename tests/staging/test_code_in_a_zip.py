@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.staging import SourceTree
-from pipelines.staging.plan import experiment_file
-from pipelines.staging.source_tree import gate_tree, training_tree
-from pipelines.workload import read_workload
-from training.prepared import read_prepared
+from compilegate.pipelines.staging import SourceTree
+from compilegate.pipelines.staging.plan import experiment_file
+from compilegate.pipelines.staging.source_tree import gate_tree, training_tree
+from compilegate.workload import read_workload
+from training.data.prepared import read_prepared
 
 ROOT = Path(__file__).parents[2]
-WORKLOAD = ROOT / "tests" / "definition" / "topics.toml"
+WORKLOAD = ROOT / "tests" / "pipelines" / "topics.toml"
 ELSEWHERE = (
     "import runpy, sys; sys.argv.pop(0); sys.path.remove(sys.argv.pop(0)); "
     "runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
@@ -69,7 +69,7 @@ def test_the_gate_judges_and_draws_its_page_from_the_zip(tmp_path: Path) -> None
     done = run_from_zip(
         gate_tree(),
         tmp_path,
-        "pipelines.gate_job",
+        "compilegate.pipelines.programs.gate",
         *("--experiment", str(tmp_path / "abc.json")),
         *("--evidence", str(tmp_path / "evidence"), "--output", str(tmp_path / "output")),
     )

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.gate.config import MetricGuard
-from pipelines.staging import (
+from compilegate.gate.settings import MetricGuard
+from compilegate.pipelines.staging import (
     MetricFunctionsError,
     OwnCodeError,
     check_metric_functions,
     gate_tree,
     own_code,
 )
-from pipelines.workload import Workload, read_workload
+from compilegate.workload import Workload, read_workload
 
 ROOT = Path(__file__).parents[2]
-TOPICS = read_workload(ROOT / "tests" / "definition" / "topics.toml")
+TOPICS = read_workload(ROOT / "tests" / "pipelines" / "topics.toml")
 REQUIREMENTS = ROOT / "containers" / "gate" / "requirements.txt"
 
 

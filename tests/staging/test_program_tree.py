@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.staging import OwnCodeError
-from pipelines.staging.program_tree import program_tree
-from pipelines.workload import Champion, OwnProgram, Program, Succession
+from compilegate.pipelines.staging import OwnCodeError
+from compilegate.pipelines.staging.program_tree import program_tree
+from compilegate.workload import Champion, OwnProgram, Program, Succession
 
 
 def folder_with(path: Path, *files: str) -> Path:
@@ -21,10 +21,10 @@ def folder_with(path: Path, *files: str) -> Path:
 def test_the_whole_folder_goes_along_and_may_import_the_evidence(tmp_path: Path) -> None:
     folder_with(tmp_path, "net/model.py", "settings.yaml", ".hidden", "__pycache__/x.pyc")
     tree = program_tree(OwnProgram(program=Program(folder="mine")), tmp_path)
-    own = {name for name in tree.files if not name.startswith("training/")}
+    own = {name for name in tree.files if not name.startswith("compilegate/")}
     assert own == {"train.py", "net/model.py", "settings.yaml"}
-    beside = {"training/evidence/writing.py", "training/sm_dist_launcher.py"}
-    assert {"training/__init__.py", *beside} <= tree.files.keys()
+    beside = {"compilegate/job/evidence/writing.py", "compilegate/job/launch/sm_dist.py"}
+    assert {"compilegate/job/__init__.py", *beside} <= tree.files.keys()
     assert "training/train.py" not in tree.files
 
 
@@ -36,7 +36,7 @@ def test_the_whole_folder_goes_along_and_may_import_the_evidence(tmp_path: Path)
         ({"prepare": "prepare.py"}, [], r"program\.prepare: .*/mine has no file 'prepare\.py'"),
         ({}, ["requirements.txt"], r"holds a requirements\.txt, .* containers/training/requirem"),
         ({}, ["setup.py"], r"holds a setup\.py, allowed: none"),
-        ({}, ["training/own.py"], "holds 'training', which would hide the module"),
+        ({}, ["compilegate/own.py"], "holds 'compilegate', which would hide the module"),
     ],
 )
 def test_what_cannot_go_along_is_refused_with_what_to_do(

@@ -10,15 +10,15 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.datasets.local_files import LocalFiles
-from pipelines.definition.deployment import local_deployment
-from pipelines.gate.config import Experiment
-from pipelines.local.object_store import ObjectStore
-from pipelines.staging import SourceTree, image_tags, plan_staging
-from pipelines.staging.plan import experiment_of
-from pipelines.workload import read_workload
+from compilegate.datasets.local_files import LocalFiles
+from compilegate.gate.settings import Experiment
+from compilegate.local.home.object_store import ObjectStore
+from compilegate.pipelines.deployment import local_deployment
+from compilegate.pipelines.staging import SourceTree, image_tags, plan_staging
+from compilegate.pipelines.staging.plan import experiment_of
+from compilegate.workload import read_workload
 
-WORKLOAD = Path(__file__).parents[1] / "definition" / "topics.toml"
+WORKLOAD = Path(__file__).parents[1] / "pipelines" / "topics.toml"
 DEPLOYMENT = local_deployment({"training": "1", "gate": "2"})
 FILES = st.dictionaries(st.text("abc/", min_size=1, max_size=5), st.binary(max_size=8), max_size=4)
 
@@ -44,7 +44,7 @@ def test_the_archive_is_the_same_bytes_each_time_and_holds_the_training_package(
         names = archive.getnames()
         assert {(member.mtime, member.uid) for member in archive} == {(0, 0)}
     assert "training/train.py" in names
-    assert all(name.startswith("training/") for name in names)
+    assert all(name.startswith(("training/", "compilegate/")) for name in names)
 
 
 def test_a_changed_margin_moves_the_experiment_and_no_program() -> None:

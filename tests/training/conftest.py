@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from compilegate.evidence import read_evidence
+from compilegate.job.evidence import EvidenceRecord
 from tests.xla_environment import interpreter
-from training.evidence import EvidenceRecord, read_evidence
 
 ROOT = Path(__file__).resolve().parents[2]
 SEQUENCE_LENGTH = 16

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.batches import BatchSource, epoch_order, order_digest, steps_per_epoch
-from training.prepared import PreparedSplit
+from training.data.batches import BatchSource, epoch_order, order_digest, steps_per_epoch
+from training.data.prepared import PreparedSplit
 
 DOCUMENTS = 10
 CPU = torch.device("cpu")

@@ -16,7 +16,7 @@ PROJECT = Path(__file__).parents[2]
 SCRIPT = """
 import argparse, numpy as np
 from pathlib import Path
-from training.evidence import Examples, write_examples
+from compilegate.job.evidence import Examples, write_examples
 parser = argparse.ArgumentParser()
 for name in ("--model-dir", "--data-dir", "--output-dir"):
     parser.add_argument(name, type=Path)
@@ -35,7 +35,7 @@ def run(folder: Path) -> subprocess.CompletedProcess[str]:
     (folder / "data" / "rows.txt").write_text("a b c")
     (folder / "in").mkdir(exist_ok=True)
     return subprocess.run(
-        [sys.executable, "-m", "training.champion", "score", "in", "data", "out"],
+        [sys.executable, "-m", "compilegate.job.launch.champion", "score", "in", "data", "out"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": f"{PROJECT}{os.pathsep}{folder}"},
         capture_output=True,

@@ -23,7 +23,7 @@ from training.checkpoints import (
     RunState,
 )
 from training.checkpoints.file import read_checkpoint, write_checkpoint
-from training.plan import Plan
+from training.data.batches import Plan
 from training.recipe import Recipe
 from training.update import WeightUpdate
 

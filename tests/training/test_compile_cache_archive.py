@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.compile_cache import CacheFolder, CacheKey, ColdFigures, CompileCache, Lookups
-from training.compile_cache.archive import UnusableCacheError, read_archive
-from training.digests import settings_digest
-from training.evidence import CompileCacheRecord
+from compilegate.job.cache import CacheFolder, CacheKey, ColdFigures, CompileCache, Lookups
+from compilegate.job.cache.archive import UnusableCacheError, read_archive
+from compilegate.job.digests import settings_digest
+from compilegate.job.evidence import CompileCacheRecord
 
 KEY = CacheKey(graph={"batch_size": 32}, libraries={"torch": "2.13.0"}, hardware={"cpu": "one"})
 CONTENT = {"ab/kernel.so": b"machine code" * 50, "fxgraph/ls/entry": b"a graph", "one.py": b""}

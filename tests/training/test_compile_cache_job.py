@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-from training.compile_cache import CacheKey
-from training.compile_cache.this_job import hardware_of
-from training.digests import settings_digest
+from compilegate.job.cache import CacheKey
+from compilegate.job.cache.this_job import hardware_of
+from compilegate.job.digests import settings_digest
 
 pytestmark = pytest.mark.slow
 

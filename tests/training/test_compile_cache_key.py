@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.compile_cache import CacheKey
+from compilegate.job.cache import CacheKey
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 PARTS = st.dictionaries(st.text(min_size=1, max_size=8), SCALARS, max_size=5)

@@ -9,9 +9,9 @@ import pytest
 import torch
 from transformers import BertConfig
 
+from compilegate.job.cache import CacheKey
+from compilegate.job.cache.this_job import key_of
 from training.arguments import Folders, Job
-from training.compile_cache import CacheKey
-from training.compile_cache.this_job import key_of
 from training.recipe import Recipe
 
 CPU = torch.device("cpu")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from compilegate.job.evidence import Examples
+from training.data.prepared import PreparedSplit
 from training.evaluation import evaluate, metrics
-from training.evidence import Examples
-from training.prepared import PreparedSplit
 
 
 class TokensAsLogits(torch.nn.Module):

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from training.evidence import (
+from compilegate.evidence import read_evidence
+from compilegate.job.evidence import (
     CheckpointRecord,
     CompileCacheRecord,
     CompilerRecord,
@@ -29,7 +30,6 @@ from training.evidence import (
     Steps,
     column_digests,
     examples_digest,
-    read_evidence,
     write_evidence,
 )
 

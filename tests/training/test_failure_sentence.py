@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from training.failure import CompilerError, one_sentence
+from compilegate.job.errors import CompilerError, one_sentence
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from training.arguments import Recipe
-from training.plan import plan_run
-from training.schedule import rate_factor, warmup_steps
+from training.data.batches import plan_run
+from training.recipe import rate_factor, warmup_steps
 
 RUNS = st.integers(min_value=1, max_value=500).flatmap(
     lambda steps: st.tuples(st.just(steps), st.floats(min_value=0, max_value=0.999))

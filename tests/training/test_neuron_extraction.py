@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = ROOT / "training" / "neuron_extraction.py"
+PROGRAM = ROOT / "compilegate" / "job" / "launch" / "neuron_extraction.py"
 TOOL = """#!/bin/sh
 echo "tool: $(basename "$1") $2 $3 $4, imports from $PYTHONPATH"
 echo "errors ignored: $NEURON_IGNORE_TRAINING_SCRIPT_ERROR_AND_COMPILE"

@@ -13,14 +13,13 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 from benchmarks.miscompilers import EDITS, Miscompiler, unchanged
-from pipelines.gate.config import ParitySettings
-from pipelines.gate.parity import error_ratios, lasting
-from training.batches import BatchSource
-from training.compilers.immediate import ImmediateSteps
-from training.evidence import ParityErrors, ParityRecord
-from training.parity import keep_weights, probe
-from training.plan import plan_run
-from training.prepared import PreparedSplit
+from compilegate.gate.parity.parity import error_ratios, lasting
+from compilegate.gate.settings import ParitySettings
+from compilegate.job.compilers.immediate import ImmediateSteps
+from compilegate.job.evidence import ParityErrors, ParityRecord
+from compilegate.job.probes.parity import keep_weights, probe
+from training.data.batches import BatchSource, plan_run
+from training.data.prepared import PreparedSplit
 from training.recipe import Recipe
 
 DOCUMENTS, SEQUENCE_LENGTH, VOCABULARY, CLASSES = 64, 12, 50, 3

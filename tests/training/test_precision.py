@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from training.failure import ArmError
-from training.plan import Plan
-from training.precision import check_precision, loss_scaler
+from compilegate.job.errors import ArmError
+from compilegate.job.steps.precision import check_precision, loss_scaler
+from training.data.batches import Plan
 from training.recipe import Recipe
 from training.update import WeightUpdate
 

@@ -14,11 +14,11 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from training.failure import InputError
+from compilegate.job.errors import InputError
+from training.data.prepared import Manifest, PreparedData, read_prepared
+from training.data.tables import Columns
+from training.data.tokenization import train_wordpiece
 from training.prepare import prepare
-from training.prepared import Manifest, PreparedData, read_prepared
-from training.tables import Columns
-from training.tokenization import train_wordpiece
 
 ROWS = [
     {"text": "ships in the port", "label": "sea"},

@@ -21,7 +21,7 @@ from transformers import AutoModelForSequenceClassification
 
 from tests.environments import ROOT, BuildError, NotOfferedError, folder, make
 from tests.environments.light_torch import install_light
-from training.prepared import read_prepared
+from training.data.prepared import read_prepared
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from training.evidence import read_evidence
+from compilegate.evidence import read_evidence
 
 ROOT = Path(__file__).parents[2]
 MACHINES = ["127.0.0.1", "algo-2"]
@@ -25,7 +25,7 @@ os.write(1, (json.dumps(told) + "\\n").encode())  # in one piece: all write to o
 def start(script: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
     told = {"PYTHONPATH": str(ROOT), "COMPILEGATE_SCRIPT": str(script), **variables}
     return subprocess.Popen(
-        [sys.executable, str(ROOT / "training" / "script_launcher.py"), *arguments],
+        [sys.executable, str(ROOT / "compilegate" / "job" / "launch" / "own_script.py"), *arguments],
         env={**os.environ, **told},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

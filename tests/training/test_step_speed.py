@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training import speed
-from training.evidence import Resumption, steady_steps
+from compilegate.job.evidence import Resumption, steady_steps
+from compilegate.job.steps import speed
 
 
 def test_steady_steps_begin_after_settling_even_without_a_compiler() -> None:

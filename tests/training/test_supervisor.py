@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from training.evidence import EvidenceRecord, read_evidence
+from compilegate.evidence import read_evidence
+from compilegate.job.evidence import EvidenceRecord
 
 ROOT = Path(__file__).resolve().parents[2]
 
 PARENT = """
 import os, sys
 from training.arguments import read_job
-from training.supervisor import supervise
+from compilegate.job.launch.supervisor import supervise
 job = read_job(["--arm", "a", "--seed", "1", "--on_failure", sys.argv[1]], os.environ)
 sys.exit(supervise(job, "child", ["argument"]))
 """

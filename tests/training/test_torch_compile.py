@@ -13,17 +13,17 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2ForSequenceClassification
 
-from training.compilers.regions import CompiledRegions, repeated_blocks
-from training.failure import CompilerError
+from compilegate.job.compilers.inductor import CompiledRegions, repeated_blocks
+from compilegate.job.errors import CompilerError
 
 ROOT = Path(__file__).resolve().parents[2]
 TrainJob = Callable[..., Any]
 
 SHAPES = """
 import json, torch
-from training.compilers import load_compiler
-from training.compilers.options import CompilerOptions
-from training.failure import CompilerError
+from compilegate.job.compilers import load_compiler
+from compilegate.job.compilers.options import CompilerOptions
+from compilegate.job.errors import CompilerError
 
 def graphs(dynamic):
     compiler = load_compiler("inductor", CompilerOptions(dynamic_shapes=dynamic))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from compilegate.job.errors import InputError
 from training.arguments import read_job
-from training.failure import InputError
 from training.recipe import Recipe
 
 REQUIRED = ["--arm", "control", "--seed", "3"]

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from training.compilers.training_compiler import debug_mode, overhear, require_configured
-from training.failure import CompilerError
+from compilegate.job.compilers.training_compiler import debug_mode, overhear, require_configured
+from compilegate.job.errors import CompilerError
 
 TrainJob = Callable[..., Any]
 SWITCHED_ON = '{"sagemaker_training_compiler_enabled":true}'

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from compilegate.job.compilers.training_compiler import LINES
 from tests.environments import ROOT
 from tests.xla_environment import QUICK_TO_COMPILE
-from training.compilers.training_compiler import LINES
 
 pytestmark = pytest.mark.slow
 

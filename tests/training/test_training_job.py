@@ -15,11 +15,12 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from pipelines.gate.config import ParitySettings
-from pipelines.gate.parity import error_ratios
-from training.digests import file_digest
-from training.evidence import EvidenceRecord, column_digests, read_evidence
-from training.prepared import read_prepared
+from compilegate.evidence import read_evidence
+from compilegate.gate.parity.parity import error_ratios
+from compilegate.gate.settings import ParitySettings
+from compilegate.job.digests import file_digest
+from compilegate.job.evidence import EvidenceRecord, column_digests
+from training.data.prepared import read_prepared
 
 pytestmark = pytest.mark.slow
 

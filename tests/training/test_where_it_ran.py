@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pipelines.local.job import ACCOUNT
-from training.environment import describe
+from compilegate.job.machine.environment import describe
+from compilegate.local.jobs.job import ACCOUNT
 
 
 def instance_type(monkeypatch: pytest.MonkeyPatch, arn: str | None) -> object:

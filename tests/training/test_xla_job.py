@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from compilegate.evidence import read_evidence
+from compilegate.job.evidence import EvidenceRecord
 from tests.xla_environment import QUICK_TO_COMPILE
-from training.evidence import EvidenceRecord, read_evidence
 
 pytestmark = pytest.mark.slow
 

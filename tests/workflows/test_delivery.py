@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pipelines.cli.main import LazyGroup
+from compilegate.cli.main import LazyGroup
 
 PROJECT = Path(__file__).parents[2]
 WORKFLOWS = sorted((PROJECT / ".github" / "workflows").glob("*.yml"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from pipelines.workload import Arm, Neuron, TrainingCompiler
+from compilegate.workload import Arm, Neuron, TrainingCompiler
 
 PLAIN = {"compiler": "training-compiler", "batch_size": 8, "learning_rate": 1e-3}
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.workload import Arm, Workload, WorkloadError, read_workload
-from pipelines.workload.scaling import ScaledRate, ScalingRule
+from compilegate.workload import Arm, Workload, WorkloadError, read_workload
+from compilegate.workload.scaling import ScaledRate, ScalingRule
 
 HEAD = """
 name = "topics"

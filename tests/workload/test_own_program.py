@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.workload import (
+from compilegate.workload import (
     OwnProgram,
     Succession,
     TextClassification,

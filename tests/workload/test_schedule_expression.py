@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.workload.schedule import (
+from compilegate.workload.schedule import (
     Cron,
     ExpressionError,
     next_times,
     read_expression,
     read_time_zone,
 )
-from pipelines.workload.schedule.fields import (
+from compilegate.workload.schedule.cron import (
     DAYS_OF_MONTH,
     HOURS,
     MINUTES,

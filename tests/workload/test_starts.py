@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.cli.validate import schedule_sentence
-from pipelines.workload import Schedule, WorkloadError, read_workload
+from compilegate.cli.validate import schedule_sentence
+from compilegate.workload import Schedule, WorkloadError, read_workload
 
-TOPICS = (Path(__file__).parents[1] / "definition" / "topics.toml").read_text(encoding="utf-8")
+TOPICS = (Path(__file__).parents[1] / "pipelines" / "topics.toml").read_text(encoding="utf-8")
 NOW = datetime(2026, 11, 20, 13, 0, tzinfo=UTC)
 WEEKLY = '[schedule]\nexpression = "cron(0 6 ? * MON *)"\n'
 

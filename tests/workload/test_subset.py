@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.staging.plan import experiment_of
-from pipelines.workload import WorkloadError, read_workload, select_arms
+from compilegate.pipelines.staging.plan import experiment_of
+from compilegate.workload import WorkloadError, read_workload, select_arms
 
 WORKLOAD = read_workload(Path(__file__).parents[2] / "workloads" / "news-topics.toml")
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipelines.workload import FilesData, HubModel, WorkloadError, find_workload, read_workload
+from compilegate.workload import FilesData, HubModel, WorkloadError, find_workload, read_workload
 
 WORKLOADS = Path(__file__).parents[2] / "workloads"
 VALID = """

@@ -8,12 +8,7 @@ from pathlib import Path
 from typing import Optional
 
 from training.checkpoints.course import Course
-from training.checkpoints.file import (
-    Checkpoint,
-    CheckpointError,
-    read_checkpoint,
-    write_checkpoint,
-)
+from training.checkpoints.file import Checkpoint, CheckpointError, read_checkpoint, write_checkpoint
 from training.checkpoints.run_state import RunState
 
 SUFFIX = ".safetensors"

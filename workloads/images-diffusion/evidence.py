@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch._dynamo.utils import counters
 
-from training.evidence import (
+from compilegate.job.evidence import (
     CompilerRecord,
     Evidence,
     Examples,

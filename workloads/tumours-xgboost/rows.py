@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import xgboost
 
-from training.evidence import Examples
+from compilegate.job.evidence import Examples
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 import xgboost
 from rows import metrics, read_rows, score
 
-from training.evidence import CompilerRecord, Evidence, SpeedRecord, Steps, write_evidence
+from compilegate.job.evidence import CompilerRecord, Evidence, SpeedRecord, Steps, write_evidence
 
 STEADY_FROM = 10
 """Rounds that are left out of the speed."""

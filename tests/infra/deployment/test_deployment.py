@@ -19,7 +19,7 @@ from tests.infra.deployment.inventory import everything_of_the_project
 
 pytestmark = pytest.mark.slow
 
-COMMAND = (sys.executable, "-c", "from pipelines.cli import main; main(prog_name='compilegate')")
+COMMAND = (sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')")
 APPROVED = ("-p", "ModelApprovalStatus=Approved")
 STACKS = ("foundation", "images", "workload-tiny", "ci")
 

@@ -12,12 +12,11 @@ import numpy as np
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from training.batches import BatchSource
-from training.compilers import load_compiler
-from training.compilers.options import CompilerOptions
-from training.parity import keep_weights, probe
-from training.plan import plan_run
-from training.prepared import PreparedSplit
+from compilegate.job.compilers import load_compiler
+from compilegate.job.compilers.options import CompilerOptions
+from compilegate.job.probes.parity import keep_weights, probe
+from training.data.batches import BatchSource, plan_run
+from training.data.prepared import PreparedSplit
 from training.recipe import Recipe
 
 DOCUMENTS, SEQUENCE_LENGTH = 16, 8

@@ -13,16 +13,15 @@ from typing import Any
 
 import torch
 
+from compilegate.job.compilers.options import CompilerOptions
+from compilegate.job.compilers.xla import Xla
+from compilegate.job.errors import CompilerError
+from compilegate.job.machine.world import ALONE
+from compilegate.job.steps.step import StepParts
 from training.averaging import WeightAverage
-from training.batches import Batch
-from training.compilers.options import CompilerOptions
-from training.compilers.xla import Xla
-from training.failure import CompilerError
-from training.plan import Plan
+from training.data.batches import Batch, Plan
 from training.recipe import Recipe
-from training.step import StepParts
 from training.update import WeightUpdate
-from training.world import ALONE
 
 PLAN = Plan(steps=6, warmup=0, steps_per_epoch=6)
 

@@ -1,0 +1,222 @@
+"""What can go wrong between here and the account, by who has to act on it.
+
+boto3 has a class for each way to fail and a code for each service's refusal. Here each of them is
+one sentence that says what was asked for, what came back and what to do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from botocore import exceptions as boto
+from botocore.exceptions import BotoCoreError, ClientError
+
+from compilegate.account.web_pages import SERVER_FAULTS, WebPageError
+
+
+class AwsError(Exception):
+    """Any error of the AWS client. The message is one sentence for the person at the terminal."""
+
+
+class RegionError(AwsError):
+    """No region, or none that exists."""
+
+
+class CredentialsError(AwsError):
+    """No credentials, or some that AWS does not accept (any more)."""
+
+
+class AccountError(AwsError):
+    """The credentials are of another account than the settings allow."""
+
+
+class DeniedError(AwsError):
+    """The credentials do not allow an action."""
+
+
+class ThrottledError(AwsError):
+    """AWS asked to slow down, more often than this program tries again."""
+
+
+class UnreachableError(AwsError):
+    """No answer from AWS."""
+
+
+class NotDeployedError(AwsError):
+    """A stack, its output or a pipeline is not there."""
+
+
+class VanishedError(AwsError):
+    """An execution that is not there, or not any more."""
+
+
+class RefusedRequestError(AwsError):
+    """Any other refusal of a service."""
+
+
+_MISSING_CREDENTIALS = (
+    boto.NoCredentialsError,
+    boto.PartialCredentialsError,
+    boto.CredentialRetrievalError,
+    boto.ProfileNotFound,
+    boto.TokenRetrievalError,
+    boto.NoAuthTokenError,
+    boto.SSOError,
+    boto.LoginError,
+)
+_NO_ANSWER = (
+    boto.ConnectionError,
+    boto.ConnectionClosedError,
+    boto.ReadTimeoutError,
+    boto.HTTPClientError,
+    WebPageError,
+)
+_EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
+_WITHOUT_REASON = "400"
+"""An answer to HEAD has no body that could hold a code, so its status stands for one."""
+_NOT_ACCEPTED = {
+    "AuthFailure",
+    "IncompleteSignature",
+    "InvalidAccessKeyId",
+    "InvalidClientTokenId",
+    "InvalidSignatureException",
+    "MissingAuthenticationToken",
+    "SignatureDoesNotMatch",
+    "UnrecognizedClientException",
+}
+_THROTTLED = {
+    "LimitExceededException",
+    "RequestLimitExceeded",
+    "RequestThrottled",
+    "SlowDown",
+    "ThrottledException",
+    "Throttling",
+    "ThrottlingException",
+    "TooManyRequestsException",
+}
+_DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403", "Forbidden"}
+_ABSENT = re.compile(r"does not exist|could not find|not found|no such", re.IGNORECASE)
+_DENIED_ACTION = re.compile(
+    r"not authorized to perform:? (?P<action>\S+)(?: on resource:? (?P<resource>\S+))?"
+)
+_RENEW = "sign in again, or set AWS_PROFILE, and try again"
+
+
+@contextmanager
+def asking(what: str) -> Iterator[None]:
+    """Turn boto3's errors into sentences; `what` completes "cannot ...": `read the stack X`.
+
+    Raises an AwsError of the kind that the failure is.
+    """
+    try:
+        yield
+    except ClientError as error:
+        raise _refusal(what, error) from error
+    except BotoCoreError as error:
+        raise _failure(what, error) from error
+
+
+@contextmanager
+def configuring(what: str) -> Iterator[None]:
+    """As `asking`, and for what botocore raises about settings that it cannot use."""
+    try:
+        with asking(what):
+            yield
+    except ValueError as error:
+        raise RefusedRequestError(
+            f"cannot {what}: {_first_line(error)}; check the variables AWS_* and the AWS profile"
+        ) from error
+
+
+@contextmanager
+def absent_is(absence: AwsError) -> Iterator[None]:
+    """Within `asking`: raise this one when the service says that what was named is not there."""
+    try:
+        yield
+    except ClientError as error:
+        if is_absent(error):
+            raise absence from error
+        raise
+
+
+def is_absent(error: ClientError) -> bool:
+    """Whether a service says that what was named does not exist: each says it in its own way."""
+    details = error.response.get("Error", {})
+    code, message = details.get("Code", ""), details.get("Message", "")
+    if code in {"404", "NoSuchKey", "NoSuchBucket"} or "NotFound" in code:
+        return True
+    return code in {"ValidationException", "ValidationError"} and bool(_ABSENT.search(message))
+
+
+def _failure(what: str, error: BotoCoreError) -> AwsError:
+    """The sentence for a request that got no answer, or was never sent."""
+    if isinstance(error, boto.NoRegionError):
+        return no_region()
+    if isinstance(error, _MISSING_CREDENTIALS):
+        return CredentialsError(f"cannot {what}: there are no AWS credentials ({error}); {_RENEW}")
+    if isinstance(error, _NO_ANSWER):
+        return _unreachable(what, _first_line(error))
+    return RefusedRequestError(f"cannot {what}: {_first_line(error)}")
+
+
+def _refusal(what: str, error: ClientError) -> AwsError:
+    """The sentence for an error answer."""
+    details = error.response.get("Error", {})
+    code, said = details.get("Code", ""), _first_line(details.get("Message") or "no reason given")
+    credentials = _what_is_wrong_with_credentials(code, error.operation_name)
+    if credentials is not None:
+        return CredentialsError(f"cannot {what}: {credentials}; {_RENEW}")
+    if code in _THROTTLED:
+        tries = 1 + int(error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0))
+        return ThrottledError(
+            f"cannot {what}: AWS refused {error.operation_name} as too frequent ({code}), "
+            f"also at attempt {tries}; try again later"
+        )
+    if code.isdecimal() and int(code) >= SERVER_FAULTS:
+        return _unreachable(what, f"{code} {said}")
+    if code in _DENIED:
+        return _denial(what, error.operation_name, said)
+    return RefusedRequestError(
+        f"cannot {what}: {error.operation_name} was refused ({code}): {said}"
+    )
+
+
+def _what_is_wrong_with_credentials(code: str, operation: str) -> str | None:
+    if code in _EXPIRED:
+        return "the AWS credentials have expired"
+    if code in _NOT_ACCEPTED:
+        return f"AWS does not accept the credentials ({code})"
+    if code == _WITHOUT_REASON:
+        return f"{operation} was refused without a reason, as S3 does when credentials have expired"
+    return None
+
+
+def _unreachable(what: str, instead: str) -> UnreachableError:
+    return UnreachableError(
+        f"cannot {what}: AWS does not answer ({instead}); "
+        "check the network, a proxy in between, the region and AWS_ENDPOINT_URL"
+    )
+
+
+def _denial(what: str, operation: str, said: str) -> DeniedError:
+    found = _DENIED_ACTION.search(said)
+    if found is None:
+        return DeniedError(
+            f"cannot {what}: the credentials do not allow {operation}; ask for that permission"
+        )
+    action, resource = found["action"].rstrip("."), found["resource"]
+    where = f" on {resource.rstrip('.')}" if resource else ""
+    return DeniedError(
+        f"cannot {what}: the credentials do not allow {action}{where}; ask for that permission"
+    )
+
+
+def no_region() -> RegionError:
+    """The sentence for a missing region, from whichever part misses it first."""
+    return RegionError("no AWS region is set; set AWS_REGION, or region in infra/settings.toml")
+
+
+def _first_line(text: object) -> str:
+    return (str(text).strip().splitlines() or ["no reason given"])[0].rstrip(".")

@@ -1,0 +1,133 @@
+"""Raw data in the bucket: put there once, and found again by its digest.
+
+It is no asset of the deployment, because it may be large, and may change without one.
+
+S3 as the object store that staging writes to, and reading single objects from it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from boto3.exceptions import S3UploadFailedError
+from botocore.exceptions import ClientError
+
+from compilegate.account.errors import AwsError, asking, is_absent
+from compilegate.account.session import AwsSession
+from compilegate.datasets import RawData
+from compilegate.datasets.raw_data import Announce
+
+
+@dataclass(frozen=True)
+class S3ObjectStore:
+    """Objects by `s3://` URI. The bucket's own settings say how they are encrypted."""
+
+    client: Any
+    """Of `s3`."""
+
+    def exists(self, uri: str) -> bool:
+        """Whether there is an object at this URI. Raises AwsError."""
+        bucket, key = parts_of(uri)
+        with asking(f"look for {uri}"):
+            try:
+                self.client.head_object(Bucket=bucket, Key=key)
+            except ClientError as error:
+                if is_absent(error):
+                    return False
+                raise
+            return True
+
+    def upload(self, source: Path, uri: str, sent: Callable[[int], None] | None = None) -> None:
+        """Write one object, whole or not at all: large files in parts that count once all are
+        there. `sent` is told of bytes on their way, from several threads. Raises AwsError."""
+        bucket, key = parts_of(uri)
+        with asking(f"write {uri}"):
+            try:
+                self.client.upload_file(str(source), bucket, key, Callback=sent)
+            except S3UploadFailedError as error:
+                # boto3 makes text of the answer here; the answer itself says more.
+                if isinstance(error.__context__, ClientError):
+                    raise error.__context__ from None
+                raise AwsError(f"cannot write {uri}: {error}") from error
+
+    def download(self, uri: str, target: Path) -> None:
+        """Write an object's content to a file, whole or not at all. Raises AwsError."""
+        bucket, key = parts_of(uri)
+        part = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with asking(f"read {uri}"):
+                self.client.download_file(bucket, key, str(part))
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def parts_of(uri: str) -> tuple[str, str]:
+    """Bucket and key. Raises AwsError for anything but `s3://BUCKET/KEY`."""
+    scheme, separator, rest = uri.partition("://")
+    bucket, _, key = rest.partition("/")
+    if scheme != "s3" or not separator or not bucket or not key:
+        raise AwsError(f"{uri!r} is not of the form s3://bucket/key")
+    return bucket, key
+
+
+TELL_SECONDS = 10.0
+"""Between two lines on how an upload goes."""
+
+
+def stage_raw_data(
+    session: AwsSession, data: RawData, uri: str, cache: Path, announce: Announce
+) -> bool:
+    """Put the raw data under the prefix `uri`, whose last part is its digest, unless it is there.
+
+    Returns whether anything was put. Raises DatasetError when the data cannot be had, AwsError.
+    """
+    client = session.client("s3")
+    present = _present(client, uri)
+    if {name.partition(".")[0] for name in present} >= data.parts:
+        return False
+    store = S3ObjectStore(client)
+    for name, path in data.fetch(cache, announce).items():
+        if name not in present:
+            size = path.stat().st_size
+            announce(f"writing {uri}/{name} ({size:,} bytes)")
+            store.upload(path, f"{uri}/{name}", UploadProgress(name, size, announce))
+    return True
+
+
+class UploadProgress:
+    """Says now and then how much of a file is written; called from the threads that write it."""
+
+    def __init__(
+        self,
+        name: str,
+        size: int,
+        announce: Announce,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._name, self._size, self._announce, self._clock = name, size, announce, clock
+        self._sent = 0
+        self._told = clock()
+        self._lock = threading.Lock()
+
+    def __call__(self, count: int) -> None:
+        with self._lock:
+            self._sent += count
+            if self._clock() - self._told >= TELL_SECONDS:
+                self._told = self._clock()
+                self._announce(f"{self._name}: {self._sent / self._size:.0%} written")
+
+
+def _present(client: Any, uri: str) -> set[str]:
+    """Names of the objects under a prefix. An object is whole or not there at all."""
+    bucket, key = parts_of(uri)
+    with asking(f"list {uri}/"):
+        answer = client.list_objects_v2(Bucket=bucket, Prefix=f"{key}/")
+    return {entry["Key"].removeprefix(f"{key}/") for entry in answer.get("Contents", [])}

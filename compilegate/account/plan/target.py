@@ -1,0 +1,55 @@
+"""Where this checkout's definition would be deployed: the account's names with its own digests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from compilegate.account.settings import Names
+from compilegate.account.settings.names import output_suffix
+from compilegate.account.settings.network import network_of
+from compilegate.account.stacks import StackOutputs
+from compilegate.pipelines.deployment import Deployment, Sources, object_name
+
+
+def target_deployment(
+    foundation: StackOutputs, names: Names, image_tags: Mapping[str, str], region: str
+) -> Deployment:
+    """The deployment that `make deploy` would compile for. Raises NotDeployedError.
+
+    An image folder that is new has no repository yet, and one of a known name in the same registry.
+    """
+    return Deployment(
+        region=region,
+        bucket=foundation["BucketName"],
+        training_role_arn=foundation["TrainingRoleArn"],
+        processing_role_arn=foundation["ProcessingRoleArn"],
+        images={
+            folder: f"{_repository_uri(foundation, names, folder)}:{tag}"
+            for folder, tag in image_tags.items()
+        },
+        kms_key=foundation["KeyArn"],
+        network=network_of(names.settings),
+        name_prefix=names.pipeline(""),
+    )
+
+
+def _repository_uri(foundation: StackOutputs, names: Names, folder: str) -> str:
+    deployed = foundation.values.get(f"RepositoryUri{output_suffix(folder)}")
+    registry = foundation["RepositoryUriGate"].partition("/")[0]
+    return deployed or f"{registry}/{names.repository(folder)}"
+
+
+def target_sources(staged: Sources, stack: StackOutputs) -> Sources:
+    """The staged content as assets: in the bucket that the deployed ones lie in, by its own
+    digests. Raises NotDeployedError."""
+    return Sources(
+        training_archive=_beside(stack["TrainingArchiveUri"], staged.training_archive),
+        training_code=_beside(stack["TrainingCodeUri"], staged.training_code),
+        gate_code=_beside(stack["GateCodeUri"], staged.gate_code),
+        experiment=_beside(stack["ExperimentUri"], staged.experiment),
+        data=staged.data,
+    )
+
+
+def _beside(deployed: str, staged: str) -> str:
+    return f"{deployed.rpartition('/')[0]}/{object_name(staged)}"

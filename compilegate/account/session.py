@@ -1,0 +1,96 @@
+"""The way into an account: clients with time limits that try again when AWS is busy."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import boto3
+import botocore.session
+from botocore.config import Config
+
+from compilegate.account.errors import AccountError, asking, configuring, no_region
+from compilegate.account.web_pages import refuse_web_pages
+
+CONNECT_SECONDS = 10
+READ_SECONDS = 60
+ATTEMPTS = 10
+"""Of one request, over about a minute and a half when AWS keeps asking to slow down."""
+
+
+@dataclass(frozen=True)
+class AwsSession:
+    """Credentials and a region."""
+
+    session: boto3.Session
+    region: str
+    config: Config
+    """Of every client: time limits and retries."""
+
+    def client(self, service: str) -> Any:
+        """A boto3 client of one service."""
+        with configuring(f"speak to {service}"):
+            return self.session.client(service, region_name=self.region, config=self.config)
+
+    @cached_property
+    def account(self) -> str:
+        """The twelve digits of the account. Raises AwsError."""
+        with asking("find out which AWS account this is"):
+            return str(self.client("sts").get_caller_identity()["Account"])
+
+    @property
+    def partition(self) -> str:
+        """`aws`, or that of China or the government's regions."""
+        return str(self.session.get_partition_for_region(self.region))
+
+
+def open_session(region: str | None, account: str | None = None) -> AwsSession:
+    """A session with the credentials of the environment.
+
+    `region` is what the settings say, else it is that of the environment. With `account`, the
+    credentials have to be of that account. Raises RegionError, CredentialsError, AccountError.
+    """
+    with configuring("open a session with AWS"):
+        core = botocore.session.get_session()
+        core.register("before-parse", refuse_web_pages)
+        session = boto3.Session(botocore_session=core)
+        config = _config(core)
+    # boto3 itself reads only AWS_DEFAULT_REGION; all other SDKs and the actions for CI set this.
+    chosen = region or os.environ.get("AWS_REGION") or session.region_name
+    if not chosen:
+        raise no_region()
+    opened = AwsSession(session, chosen, config)
+    if account is not None and opened.account != account:
+        raise AccountError(
+            f"the AWS credentials are of account {opened.account}, and infra/settings.toml allows "
+            f"{account} only; use its credentials, or change account there"
+        )
+    return opened
+
+
+def _config(core: botocore.session.Session) -> Config:
+    """What the user has set for retries counts; else patience, because CI waits for this."""
+    profile = core.get_scoped_config()
+    given = any(
+        name in profile or variable in os.environ
+        for name, variable in (
+            ("retry_mode", "AWS_RETRY_MODE"),
+            ("max_attempts", "AWS_MAX_ATTEMPTS"),
+        )
+    )
+    return Config(
+        connect_timeout=CONNECT_SECONDS,
+        read_timeout=READ_SECONDS,
+        user_agent_extra=f"compilegate/{_version()}",
+        **({} if given else {"retries": {"mode": "adaptive", "total_max_attempts": ATTEMPTS}}),
+    )
+
+
+def _version() -> str:
+    try:
+        return version("compilegate")
+    except PackageNotFoundError:
+        return "unknown"

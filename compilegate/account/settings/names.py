@@ -1,0 +1,72 @@
+"""The names that the CDK app gives and the AWS client looks for. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compilegate.account.settings.declaration import Settings
+from compilegate.workload import Workload
+
+
+@dataclass(frozen=True)
+class Names:
+    """Every name that more than one room must know, made from the settings in one place."""
+
+    settings: Settings
+
+    @property
+    def foundation_stack(self) -> str:
+        return f"{self.settings.project}-foundation"
+
+    @property
+    def images_stack(self) -> str:
+        return f"{self.settings.project}-images"
+
+    @property
+    def ci_stack(self) -> str:
+        return f"{self.settings.project}-ci"
+
+    def workload_stack(self, workload: str) -> str:
+        return f"{self.settings.project}-workload-{workload}"
+
+    def pipeline(self, workload: str) -> str:
+        return f"{self.settings.project}-{workload}"
+
+    def model_package_group(self, workload: Workload) -> str:
+        return f"{self.settings.project}-{workload.model_package_group}"
+
+    def bucket(self, account: str, region: str) -> str:
+        """The bucket's name; both arguments may be CloudFormation tokens."""
+        return self.settings.names.bucket or f"{self.settings.project}-{account}-{region}"
+
+    @property
+    def key_alias(self) -> str:
+        return self.settings.names.key_alias or f"alias/{self.settings.project}"
+
+    def repository(self, image: str) -> str:
+        """The ECR repository of an image folder."""
+        return f"{self.settings.names.repository_prefix or self.settings.project}/{image}"
+
+    def build_project(self, image: str) -> str:
+        """The CodeBuild project that builds an image folder."""
+        return f"{self.settings.project}-{image}"
+
+    def function(self, workload: str, kind: str) -> str:
+        """A Lambda function of a workload: its `notifier` or `starter`."""
+        return f"{self.pipeline(workload)}-{kind}"
+
+    @property
+    def schedule_group(self) -> str:
+        return self.settings.names.schedule_group or self.settings.project
+
+    def schedule(self, workload: str) -> str:
+        return f"{self.settings.project}-{workload}"
+
+    @property
+    def topic(self) -> str:
+        return self.settings.names.topic or f"{self.settings.project}-notifications"
+
+
+def output_suffix(image: str) -> str:
+    """An image folder as part of a stack output's name: `training-compiler`, `TrainingCompiler`."""
+    return "".join(word.capitalize() for word in image.split("-"))

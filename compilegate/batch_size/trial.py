@@ -1,0 +1,129 @@
+"""One trial: a fresh process takes a few training steps with one batch size."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from compilegate.built_in import import_path
+
+Outcome = Literal["fits", "out of memory", "failed"]
+
+_BY_MEMORY = {signal.SIGKILL}
+"""A process that the system kills for want of memory gets this signal."""
+_BY_LIMIT = {*_BY_MEMORY, signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS}
+"""Libraries end the process like this when an allocation fails that they did not check."""
+_SAID_LAST = ("bad_alloc", "Cannot allocate memory", "out of memory", "Thread creation failed")
+"""What libraries say of memory before they end the process themselves."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shapes:
+    """What takes the memory, beside the batch size."""
+
+    hyperparameters: Mapping[str, str]
+    """Of the arm's training job."""
+    sequence_length: int
+    vocabulary: int
+    steps: int
+    """That each trial takes."""
+    memory_limit: int | None
+    """Bytes; None for what the device has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """What came of one batch size."""
+
+    batch_size: int
+    outcome: Outcome
+    reason: str | None
+    """Why it did not fit, in one line."""
+    peak_memory_bytes: int | None
+    seconds: float | None
+    device: str | None
+
+    @property
+    def found(self) -> str:
+        """`fits, 1.25 GB at most, 3.1 s`."""
+        parts: list[str] = [self.outcome]
+        if self.peak_memory_bytes is not None:
+            parts.append(f"{self.peak_memory_bytes / 1e9:.2f} GB at most")
+        if self.seconds is not None:
+            parts.append(f"{self.seconds:.1f} s")
+        why = f" ({self.reason})" if self.reason else ""
+        return f"{', '.join(parts)}{why}"
+
+
+def try_batch(shapes: Shapes, batch_size: int) -> Trial:
+    """Take the steps in a process of its own, whatever becomes of it."""
+    with tempfile.TemporaryDirectory(prefix="batch-size-") as folder:
+        result = Path(folder) / "fit.json"
+        ended = subprocess.run(
+            _command(shapes, batch_size, result),
+            env=_environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+        try:
+            told = json.loads(result.read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            last = (ended.stderr.decode(errors="replace").strip().splitlines() or [""])[-1]
+            return _ended(batch_size, ended.returncode, last, limited=bool(shapes.memory_limit))
+    return Trial(batch_size=batch_size, **told)
+
+
+def _command(shapes: Shapes, batch_size: int, result: Path) -> Sequence[str]:
+    options = {
+        "result": str(result),
+        "steps": str(shapes.steps),
+        "sequence_length": str(shapes.sequence_length),
+        "vocabulary": str(shapes.vocabulary),
+        "memory_limit": str(shapes.memory_limit or 0),
+    }
+    job = {**shapes.hyperparameters, "batch_size": str(batch_size)}
+    return [
+        *(sys.executable, "-m", "training.fit"),
+        *_flags(options),
+        "--",
+        *_flags(job),
+    ]
+
+
+def _flags(values: Mapping[str, str]) -> Sequence[str]:
+    return [part for name, value in values.items() for part in (f"--{name}", value)]
+
+
+def _environment() -> dict[str, str]:
+    # One process, so that the limit holds for all of it.
+    return {
+        **os.environ,
+        "PYTHONPATH": import_path(os.environ),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    }
+
+
+def _ended(batch_size: int, status: int, last_line: str, *, limited: bool) -> Trial:
+    """Of a process that left no result."""
+    fatal = {-each for each in (_BY_LIMIT if limited else _BY_MEMORY)}
+    ran_out = status in fatal or any(said in last_line for said in _SAID_LAST)
+    how = (
+        f"killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+    )
+    return Trial(
+        batch_size=batch_size,
+        outcome="out of memory" if ran_out else "failed",
+        reason=f"{how}: {last_line[:200]}" if last_line else how,
+        peak_memory_bytes=None,
+        seconds=None,
+        device=None,
+    )

@@ -1,0 +1,195 @@
+"""AWS's training images: which there are, under which URI in which region, patched until when.
+
+Pure. `images.json` is an export of the SageMaker SDK's own table (`tools/export_base_images.py`);
+`documented_images.csv` has the few that AWS documents and the SDK does not know;
+`image_patches.csv` says how long each gets security patches. Each states its date and source.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+AMAZON_LINUX_2023_PYTHON = "3.12"
+"""Of the PyTorch images from 2.11 on, which the SDK does not say (aws/deep-learning-containers,
+docs/src/data/pytorch/*-sagemaker.yml, 2026-11)."""
+
+LIBRARIES = ("pytorch", "tensorflow")
+"""Which the names of several of AWS's images contain; any other image is called as its library."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseImage:
+    """One training image of AWS."""
+
+    framework: str
+    """As in the catalog of compilers: `pytorch`, `pytorch-training-compiler`, ..."""
+    version: str
+    """Of the framework."""
+    transformers: str | None
+    """Version of Hugging Face Transformers in a Hugging Face image."""
+    python: str | None
+    processor: str
+    """`cpu`, `gpu` or `neuron`."""
+    repository: str
+    tag: str
+    hosts: Mapping[str, str]
+    """Host of the registry by region."""
+    date: str
+    """When this was true."""
+    source: str
+
+    @property
+    def name(self) -> str:
+        """Repository and tag: the image without its registry, the same in every region."""
+        return f"{self.repository}:{self.tag}"
+
+    @property
+    def library(self) -> str:
+        """The framework itself, as the catalog of compilers calls it: `pytorch`, `tensorflow`."""
+        return next((each for each in LIBRARIES if each in self.framework), self.framework)
+
+    @property
+    def label(self) -> str:
+        """The image in words, for a message."""
+        transformers = f", Transformers {self.transformers}" if self.transformers else ""
+        return f"{self.framework} {self.version}{transformers} ({self.processor})"
+
+    def uri(self, region: str) -> str:
+        """The image's URI in a region. Raises UnknownImageError where AWS has none."""
+        if region not in self.hosts:
+            regions = ", ".join(sorted(self.hosts))
+            raise UnknownImageError(
+                f"AWS has no image {self.label} in {region}; it is in {regions}"
+            )
+        return f"{self.hosts[region]}/{self.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patches:
+    """How long AWS patches an image. After that the image stays, and ages."""
+
+    until: datetime.date | None
+    """The last day; None when patches ended on a day that AWS does not state."""
+    source: str
+
+    def ended(self, today: datetime.date) -> bool:
+        return self.until is None or today > self.until
+
+
+@dataclass(frozen=True, kw_only=True)
+class EcrRepository:
+    """A private repository in ECR: whoever pulls from it has to log in to its host."""
+
+    account: str
+    region: str
+    host: str
+    name: str
+
+
+def ecr_repository(uri: str) -> EcrRepository | None:
+    """The private ECR repository of an image URI; None for any other registry, such as
+    `public.ecr.aws`, which asks for no login."""
+    found = re.fullmatch(
+        r"((\d{12})\.dkr\.ecr(?:-fips)?\.([a-z0-9-]+)\.[a-z0-9.-]+)/([^:@]+)(?:[:@].*)?", uri
+    )
+    if found is None:
+        return None
+    host, account, region, name = found.groups()
+    return EcrRepository(account=account, region=region, host=host, name=name)
+
+
+class UnknownImageError(Exception):
+    """The catalog has no such image; the message says which ones there are."""
+
+
+def find_image(
+    framework: str, version: str, *, transformers: str | None = None, processor: str = "gpu"
+) -> BaseImage:
+    """The image of a framework's version. Raises UnknownImageError with what there is instead."""
+    of_framework = [image for image in base_images() if image.framework == framework]
+    for image in of_framework:
+        same = (image.version, image.processor) == (version, processor)
+        if same and transformers in (None, image.transformers):
+            return image
+    known = ", ".join(
+        sorted({image.label for image in of_framework if image.processor == processor})
+        or sorted({image.label for image in of_framework})
+        or sorted({image.framework for image in base_images()})
+    )
+    wanted = f"{framework} {version}"
+    if transformers is not None:
+        wanted += f", Transformers {transformers}"
+    raise UnknownImageError(f"the catalog has no image {wanted} ({processor}); it has {known}")
+
+
+def patches_of(image: BaseImage) -> Patches | None:
+    """How long an image is patched; None when the catalog does not know."""
+    return _patches().get((image.framework, image.version))
+
+
+@cache
+def base_images() -> tuple[BaseImage, ...]:
+    """Every image of the catalog: those of the SDK's table, then the documented ones."""
+    table = json.loads(_text("images.json"))
+    exported = tuple(
+        BaseImage(
+            framework=row["framework"],
+            version=row["version"],
+            transformers=row["transformers"],
+            python=row["python"] or _unstated_python(row["tag"]),
+            processor=row["processor"],
+            repository=row["repository"],
+            tag=row["tag"],
+            hosts={
+                region: table["registries"][row["registry"]][region] for region in row["regions"]
+            },
+            date=table["date"],
+            source=table["source"],
+        )
+        for row in table["images"]
+    )
+    hosts = {f"{image.framework} {image.version}": image.hosts for image in exported}
+    return exported + tuple(
+        BaseImage(
+            framework=row["framework"],
+            version=row["version"],
+            transformers=row["transformers"] or None,
+            python=row["python"],
+            processor=row["processor"],
+            repository=row["repository"],
+            tag=row["tag"],
+            hosts=hosts[row["regions_of"]],
+            date=row["date"],
+            source=row["source"],
+        )
+        for row in csv.DictReader(_text("documented_images.csv").splitlines())
+    )
+
+
+def _unstated_python(tag: str) -> str | None:
+    return AMAZON_LINUX_2023_PYTHON if "amzn2023" in tag else None
+
+
+@cache
+def _patches() -> dict[tuple[str, str], Patches]:
+    rows = csv.DictReader(_text("image_patches.csv").splitlines())
+    return {
+        (row["framework"], row["version"]): Patches(
+            until=None
+            if row["patched_until"] == "ended"
+            else datetime.date.fromisoformat(row["patched_until"]),
+            source=row["source"],
+        )
+        for row in rows
+    }
+
+
+def _text(name: str) -> str:
+    return files("compilegate.catalog").joinpath("facts", name).read_text(encoding="utf-8")

@@ -1,0 +1,101 @@
+"""Training instances: which accelerator, how many, how much memory. Pure.
+
+`instances.csv` follows the SageMaker SDK's `instance_gpu_info` and, for g6, g6e and trn1, the EC2
+instance pages (2026-11); `accelerators.csv` says what each accelerator can do.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Literal
+
+Processor = Literal["cpu", "gpu", "neuron"]
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """A GPU or a Trainium chip."""
+
+    name: str
+    architecture: str
+    bf16: bool
+    """Whether it calculates in bfloat16 itself, and not by emulation."""
+    last_pytorch_image: str | None
+    """The newest PyTorch (`2.9`) whose AWS image has kernels for it; None while all have."""
+    date: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Instance:
+    """An instance type with accelerators."""
+
+    instance_type: str
+    accelerator: Accelerator
+    accelerators: int
+    accelerator_memory_gib: int
+    """Of each one."""
+
+
+def instance_class(instance_type: str) -> str:
+    """`ml.g5.xlarge` is of class `g5`; empty for what is no instance type."""
+    found = re.fullmatch(r"ml\.([a-z0-9-]+)\.[a-z0-9-]+", instance_type)
+    return found[1] if found else ""
+
+
+def processor_of(instance_type: str) -> Processor:
+    """What an instance computes with, by its class; also for types that are not listed."""
+    letters = re.match(r"[a-z]*", instance_class(instance_type))
+    family = letters[0] if letters else ""
+    if family in ("trn", "inf"):
+        return "neuron"
+    return "gpu" if family in ("p", "g", "gr") else "cpu"
+
+
+def instance_of(instance_type: str) -> Instance | None:
+    """The instance type; None when it has no accelerator or is not listed."""
+    return instances().get(instance_type)
+
+
+def accelerator_of(instance_type: str) -> Accelerator | None:
+    """The accelerator, also of a type that is not listed but whose class is."""
+    wanted = instance_class(instance_type)
+    for known in instances().values():
+        if instance_class(known.instance_type) == wanted:
+            return known.accelerator
+    return None
+
+
+@cache
+def instances() -> dict[str, Instance]:
+    """Every listed instance type."""
+    accelerators = {row["accelerator"]: _accelerator(row) for row in _rows("accelerators.csv")}
+    return {
+        row["instance_type"]: Instance(
+            instance_type=row["instance_type"],
+            accelerator=accelerators[row["accelerator"]],
+            accelerators=int(row["accelerators"]),
+            accelerator_memory_gib=int(row["accelerator_memory_gib"]),
+        )
+        for row in _rows("instances.csv")
+    }
+
+
+def _accelerator(row: dict[str, str]) -> Accelerator:
+    return Accelerator(
+        name=row["accelerator"],
+        architecture=row["architecture"],
+        bf16=row["bf16"] == "yes",
+        last_pytorch_image=row["last_pytorch_image"] or None,
+        date=row["date"],
+        source=row["source"],
+    )
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    text = files("compilegate.catalog").joinpath("facts", name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))

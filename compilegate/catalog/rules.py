@@ -1,0 +1,327 @@
+"""The rules of `checks.py`: each looks at one side of what is asked. Pure."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from compilegate.catalog.compilers import Compiler, Stack
+from compilegate.catalog.findings import Asked, Finding, refusal, warning
+from compilegate.catalog.images import BaseImage, patches_of
+from compilegate.catalog.instances import accelerator_of, instance_class, instance_of, processor_of
+from compilegate.catalog.landscape import graphless
+
+WITHOUT_DISTRIBUTION = "leave it out, and use tf.distribute.MirroredStrategy in the script"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What is asked, of which compiler, on which day."""
+
+    asked: Asked
+    compiler: Compiler
+    today: datetime.date
+
+    @property
+    def stack(self) -> Stack | None:
+        """The versions that were asked for, where only listed ones will do."""
+        if self.asked.version is None:
+            return None
+        return self.compiler.stack(
+            self.asked.framework, self.asked.version, self.asked.transformers
+        )
+
+    @property
+    def image(self) -> BaseImage | None:
+        """AWS's image that is asked for; None when there is none to speak of."""
+        return self.asked.image if self.stack is None else self.stack.image
+
+    @property
+    def distributions(self) -> tuple[str, ...]:
+        """What may spread the job over several accelerators, in the request."""
+        known = self.compiler.distributions
+        if self.stack is None:
+            return known
+        return tuple(name for name in known if name == self.stack.distribution)
+
+    @property
+    def accelerators(self) -> int:
+        """Of all instances together; 1 for an instance that is not listed."""
+        instance = instance_of(self.asked.instance_type)
+        return self.asked.instance_count * (instance.accelerators if instance else 1)
+
+
+def no_graph(case: Case) -> Iterator[Finding]:
+    why = graphless(case.asked.framework)
+    if why is not None and case.compiler.name != "eager":
+        yield refusal(
+            "framework",
+            f"{case.compiler.name} does not apply: {why.why}",
+            f'take compiler = "eager"; what makes it faster: {why.instead}',
+        )
+
+
+def _where(case: Case) -> Iterator[Finding]:
+    if case.asked.local and not case.compiler.local:
+        yield refusal(
+            "local",
+            f"{case.compiler.title} runs in AWS's images on AWS's instances only",
+            "submit the workload to SageMaker, or take another compiler for local runs",
+        )
+
+
+def _instance(case: Case) -> Iterator[Finding]:
+    asked, compiler = case.asked, case.compiler
+    processor = processor_of(asked.instance_type)
+    if processor not in compiler.processors:
+        kinds = {"cpu": "no accelerator", "gpu": "GPUs", "neuron": "Trainium"}
+        yield refusal(
+            "instance_type",
+            f"{compiler.title} does not run on {asked.instance_type}, which has {kinds[processor]}",
+            compiler.instead.get(processor)
+            or "take an instance with " + " or ".join(kinds[kind] for kind in compiler.processors),
+        )
+    elif compiler.instance_classes and (
+        instance_class(asked.instance_type) not in compiler.instance_classes
+    ):
+        classes = ", ".join(compiler.instance_classes)
+        yield refusal(
+            "instance_type",
+            f"{compiler.title} does not support {asked.instance_type}: "
+            f"AWS made it for the classes {classes}",
+            'take an instance of one of them, or compiler = "inductor"',
+        )
+
+
+def _accelerator(case: Case) -> Iterator[Finding]:
+    """A GPU that is too old for the image, or for the precision."""
+    asked, image = case.asked, case.image
+    accelerator = accelerator_of(asked.instance_type)
+    if accelerator is None:
+        return
+    last = accelerator.last_pytorch_image
+    if (
+        last is not None
+        and image is not None
+        and image.library == "pytorch"
+        and _numbers(image.version)[:2] > _numbers(last)
+    ):
+        yield refusal(
+            "instance_type",
+            f"AWS's image of PyTorch {image.version} has no kernels for the {accelerator.name} of "
+            f"{asked.instance_type}, {accelerator.architecture}",
+            f"take a newer instance such as ml.g5.xlarge, or PyTorch {last} or older",
+        )
+    if asked.precision == "bf16" and not accelerator.bf16:
+        yield warning(
+            "precision",
+            f"the {accelerator.name} of {asked.instance_type} only emulates bf16, which is slow",
+            "take fp16 or fp32 there, or an instance of class g5, g6 or p4d and newer",
+        )
+
+
+def _versions(case: Case) -> Iterator[Finding]:
+    asked, compiler = case.asked, case.compiler
+    if compiler.frameworks and asked.framework not in compiler.frameworks:
+        yield refusal(
+            "framework",
+            f"{compiler.title} does not compile {asked.framework}",
+            f'allowed: {", ".join(compiler.frameworks)}; or take compiler = "eager"',
+        )
+        return
+    if asked.version is None:
+        return
+    if compiler.stacks and case.stack is None:
+        wanted = f"{asked.framework} {asked.version}"
+        if asked.transformers is not None:
+            wanted += f" with Transformers {asked.transformers}"
+        known = ", ".join(
+            stack.label for stack in compiler.stacks if stack.framework == asked.framework
+        )
+        yield refusal(
+            "version", f"{compiler.title} has no image of {wanted}", f"there are: {known}"
+        )
+    elif compiler.oldest is not None and _numbers(asked.version) < _numbers(compiler.oldest):
+        yield refusal(
+            "version",
+            f"{compiler.title} needs {asked.framework} {compiler.oldest} or newer, "
+            f"not {asked.version}",
+            'take a newer image, or compiler = "training-compiler" on an old one',
+        )
+
+
+def _region(case: Case) -> Iterator[Finding]:
+    image, region = case.image, case.asked.region
+    if image is None or region is None:
+        return
+    regions = sorted(image.hosts.keys() - set(case.compiler.absent_in))
+    needed_by = f" for {case.compiler.title}" if case.stack else ""
+    if region not in regions:
+        yield refusal(
+            "region",
+            f"AWS has no {case.compiler.title} in {region}"
+            if region in image.hosts
+            else f"AWS has no image {image.name}{needed_by} in {region}",
+            f"the regions that have it: {', '.join(regions)}",
+        )
+
+
+def _distribution(case: Case) -> Iterator[Finding]:
+    asked, compiler, stack = case.asked, case.compiler, case.stack
+    if asked.heterogeneous and compiler.name == "training-compiler":
+        yield refusal(
+            "heterogeneous",
+            f"{compiler.title} does not work with heterogeneous instance groups",
+            "give all instances one type",
+        )
+    if asked.distribution is None:
+        yield from _idle_accelerators(case)
+        return
+    if asked.distribution not in compiler.distributions:
+        allowed = " or ".join(f'"{name}"' for name in case.distributions) or "none"
+        because = (
+            ": SageMaker's distributed libraries and it exclude each other"
+            if asked.distribution == "smdistributed"
+            else ""
+        )
+        yield refusal(
+            "distribution",
+            f"{compiler.title} does not work with the distribution {asked.distribution!r}{because}",
+            f"allowed: {allowed}",
+        )
+    elif stack is not None and stack.distribution != asked.distribution:
+        yield refusal(
+            "distribution",
+            f"the image of {stack.label} does not know the distribution {asked.distribution!r}",
+            f'allowed: "{stack.distribution}"' if case.distributions else WITHOUT_DISTRIBUTION,
+        )
+
+
+def _processes(case: Case) -> Iterator[Finding]:
+    """torchrun is told how many to start; other launchers count the accelerators themselves."""
+    asked, instance = case.asked, instance_of(case.asked.instance_type)
+    accelerators = 0 if instance is None else instance.accelerators
+    if asked.distribution != "torchrun" or not accelerators or asked.processes == accelerators:
+        return
+    gpus = f"{accelerators} GPU" + ("s" if accelerators > 1 else "")
+    found = f"{asked.processes} on each {asked.instance_type}, which has {gpus}"
+    if asked.processes > accelerators:
+        remedy = f"allowed: {accelerators}, or an instance with more"
+        yield refusal("processes", f"{found}: each process needs one of its own", remedy)
+    else:
+        yield warning("processes", f"{found}: the others are idle", f"take {accelerators}")
+
+
+def _idle_accelerators(case: Case) -> Iterator[Finding]:
+    """Several accelerators are paid for, and one process uses one of them."""
+    asked, stack = case.asked, case.stack
+    spread = asked.launches_itself or (stack is not None and stack.distribution == "in the script")
+    if case.accelerators > 1 and asked.framework == "pytorch" and not spread:
+        allowed = " or ".join(f'"{name}"' for name in case.distributions)
+        yield warning(
+            "distribution",
+            f"{asked.instance_count} x {asked.instance_type} has {case.accelerators} accelerators, "
+            "and without a distribution one process uses one of them",
+            f"set distribution to {allowed}" if allowed else "take a smaller instance",
+        )
+
+
+def _precision(case: Case) -> Iterator[Finding]:
+    asked, compiler = case.asked, case.compiler
+    if asked.precision in compiler.untested_precisions:
+        yield warning(
+            "precision",
+            f"AWS tested {compiler.title} with {' and '.join(compiler.precisions)}, "
+            f"and never with {asked.precision}",
+            "take fp16, or let the gate judge it",
+        )
+    elif asked.precision not in compiler.precisions:
+        yield refusal(
+            "precision",
+            f"{compiler.title} does not train in {asked.precision}",
+            f"allowed: {', '.join((*compiler.precisions, *compiler.untested_precisions))}",
+        )
+
+
+def _overhead(case: Case) -> Iterator[Finding]:
+    """What slows steps down without being wrong; on one arm alone it makes a comparison unfair."""
+    asked, compiler = case.asked, case.compiler
+    for switched_on, about, what in (
+        (asked.profiler, "profiler", "the profiler"),
+        (asked.debugger, "debugger", "SageMaker Debugger's hook"),
+        (asked.debug_mode, "debug_mode", "the compiler's debug mode"),
+    ):
+        if switched_on:
+            yield warning(
+                about,
+                f"{what} makes steps slower",
+                "turn it off for every run whose speed counts",
+            )
+    efa = compiler.efa_instances
+    if efa and asked.instance_count > 1 and asked.instance_type not in efa:
+        yield warning(
+            "instance_type",
+            f"{asked.instance_count} x {asked.instance_type} exchange gradients without EFA, "
+            "which is slow",
+            f"take one of {', '.join(efa)}, or one instance with more GPUs",
+        )
+
+
+def _image(case: Case) -> Iterator[Finding]:
+    image, stack = case.image, case.stack
+    if image is None:
+        return
+    trainium = processor_of(case.asked.instance_type) == "neuron"
+    if stack is None and image.processor == "neuron" and not trainium:
+        yield refusal(
+            "image",
+            f"AWS's image {image.name} is for Trainium, and {case.asked.instance_type} has none",
+            "take another image",
+        )
+    patches = patches_of(image)
+    if patches is not None and patches.ended(case.today):
+        when = f" since {patches.until}" if patches.until else ""
+        # What AWS gives no day for is what it ended as a whole.
+        ended = patches.until is None
+        yield warning(
+            "version" if stack else "image",
+            f"AWS patches the image {image.name} no more{when}"
+            + (", and no newer one will come for SageMaker Training Compiler" if ended else ""),
+            "cut its jobs off the network ([network] isolation), and plan to move to "
+            'compiler = "inductor"'
+            if ended
+            else "take the image of a newer version",
+        )
+    if case.asked.extends_image and stack is not None and not stack.extendable:
+        yield warning(
+            "extends_image",
+            f"AWS does not list the image of {stack.label} among those that may be extended",
+            "add packages only, and leave its torch as it is",
+        )
+
+
+Rule = Callable[[Case], Iterator[Finding]]
+
+RULES: tuple[Rule, ...] = (
+    _where,
+    _versions,
+    _instance,
+    _accelerator,
+    _region,
+    _distribution,
+    _processes,
+    _precision,
+    _overhead,
+    _image,
+)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """`2.13.0` as (2, 13, 0); what is not a number ends it."""
+    numbers: list[int] = []
+    for part in version.split("."):
+        if not part.isdigit():
+            break
+        numbers.append(int(part))
+    return tuple(numbers)

@@ -1,0 +1,224 @@
+"""The batch sizes that AWS fitted into memory, with and without Training Compiler. Pure.
+
+`tested_models.csv` has the 316 rows of AWS's tables of tested models. They say what fits, never how
+fast it is. AWS calls all of them batches of one GPU; four, of TensorFlow 2.9.1 on ml.p3.16xlarge,
+are about eight times their neighbours on the same GPU and are kept as batches of the instance.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from compilegate.catalog.instances import Instance, instance_of
+
+SOURCE = "SageMaker Developer Guide, training-compiler-support, tested models"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestedModel:
+    """One row: a model on an instance, and the largest batches that fitted."""
+
+    framework: str
+    version: str
+    transformers: str | None
+    """Version of the Hugging Face image; None for an image of the framework alone."""
+    task: str
+    """`language` or `vision`."""
+    layout: str
+    """Nodes and GPUs, in AWS's words; may be empty."""
+    model: str
+    dataset: str
+    instance_type: str
+    instances: int | None
+    precision: str
+    """As AWS writes it: `AMP`, `float16` or `float32`."""
+    sequence_length: int | None
+    """Tokens; None for images."""
+    batch_native: int | None
+    """Without the compiler; None where AWS left it blank."""
+    batch_compiler: int
+    batch_of: str
+    """`GPU` or `instance`."""
+    largest_tested: bool
+    """Whether AWS stopped there, so that a larger one may fit."""
+    edition: str
+    """Month of the page that has the row."""
+
+    @property
+    def half_precision(self) -> bool:
+        """Whether the forward pass was in 16 bits."""
+        return self.precision != "float32"
+
+    @property
+    def stack(self) -> str:
+        """The versions in words."""
+        transformers = f", Transformers {self.transformers}" if self.transformers else ""
+        return f"{self.framework} {self.version}{transformers}"
+
+    @property
+    def source(self) -> str:
+        return f"{SOURCE}, {self.edition}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestedBatch:
+    """A batch size of one accelerator, and why to believe it."""
+
+    batch_size: int
+    compiled: bool
+    """Whether Training Compiler trained with it."""
+    row: TestedModel
+    differences: tuple[str, ...]
+    """In what the test differs from what was asked for; empty when it does not."""
+
+    @property
+    def sentence(self) -> str:
+        """Where the number is from, for whoever reads it."""
+        length = f", {self.row.sequence_length} tokens" if self.row.sequence_length else ""
+        how = "with Training Compiler" if self.compiled else "without a compiler"
+        tested = f"{self.row.instance_type}, {self.row.precision}{length}, {self.row.stack}, {how}"
+        but = f"; but {', '.join(self.differences)}" if self.differences else ""
+        return (
+            f"AWS fitted {self.batch_size} of {self.row.model} on {tested} ({self.row.source}){but}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class UntestedBatch:
+    """No tested batch size, and why, in one sentence without a full stop."""
+
+    reason: str
+
+
+def default_batch_size(
+    model: str,
+    *,
+    instance_type: str,
+    precision: str,
+    sequence_length: int | None = None,
+    compiled: bool = True,
+    framework: str | None = None,
+    version: str | None = None,
+) -> TestedBatch | UntestedBatch:
+    """The batch of one accelerator that AWS fitted for a model.
+
+    `precision` is `fp32`, `fp16` or `bf16`; 16 bits are 16 bits for memory. `compiled` means with
+    Training Compiler: nothing follows from it for other compilers, which plan memory otherwise. A
+    test on another instance with the same accelerator counts, and so does one with longer
+    sequences, which needs more memory; both are said. The test of that version of the framework
+    wins, else the newest, of PyTorch when no framework is named.
+    """
+    rows = [row for row in tested_models() if _same_model(row.model, model)]
+    if not rows:
+        return UntestedBatch(reason=f"AWS tested no batch size of {model}")
+    half = precision != "fp32"
+    instance = instance_of(instance_type)
+    fitting = [
+        (row, batch)
+        for row in rows
+        if (batch := row.batch_compiler if compiled else row.batch_native) is not None
+        and row.batch_of == "GPU"
+        and row.half_precision == half
+        and framework in (None, row.framework)
+        and _same_memory(row, instance_type, instance)
+        and _long_enough(row.sequence_length, sequence_length)
+    ]
+    if not fitting:
+        where = ", ".join(sorted({row.instance_type for row in rows}))
+        asked = f"{instance_type}, {precision}"
+        if sequence_length is not None:
+            asked += f", {sequence_length} tokens"
+        return UntestedBatch(reason=f"AWS tested {model} on {where}, and nothing that fits {asked}")
+    row, batch = min(fitting, key=lambda found: _distance(found[0], instance_type, version))
+    return TestedBatch(
+        batch_size=batch,
+        compiled=compiled,
+        row=row,
+        differences=tuple(_differences(row, instance_type, precision, sequence_length)),
+    )
+
+
+def _same_model(tested: str, asked: str) -> bool:
+    """`bart-base` and `facebook/bart-base` are one model, `a/bart-base` and `b/bart-base` two."""
+    tested, asked = tested.lower(), asked.lower()
+    if "/" in tested and "/" in asked:
+        return tested == asked
+    return tested.rpartition("/")[2] == asked.rpartition("/")[2]
+
+
+def _same_memory(row: TestedModel, instance_type: str, instance: Instance | None) -> bool:
+    if row.instance_type == instance_type:
+        return True
+    tested = instance_of(row.instance_type)
+    return (
+        tested is not None
+        and instance is not None
+        and (tested.accelerator, tested.accelerator_memory_gib)
+        == (instance.accelerator, instance.accelerator_memory_gib)
+    )
+
+
+def _long_enough(tested: int | None, asked: int | None) -> bool:
+    return tested is None or asked is None or tested >= asked
+
+
+def _distance(row: TestedModel, instance_type: str, version: str | None) -> tuple[object, ...]:
+    """Smallest for the test that is closest: length, instance, framework, version, batch."""
+    newest_first = tuple(-int(number) for number in row.version.split("."))
+    return (
+        row.sequence_length or 0,
+        row.instance_type != instance_type,
+        row.framework != "pytorch",
+        row.version != version,
+        newest_first,
+        row.batch_compiler,
+    )
+
+
+def _differences(
+    row: TestedModel, instance_type: str, precision: str, sequence_length: int | None
+) -> Iterator[str]:
+    if row.instance_type != instance_type:
+        yield f"not on {instance_type}, which has the same accelerator"
+    if precision == "bf16":
+        yield "in float16, which takes as much memory as bf16"
+    if sequence_length is not None and row.sequence_length not in (None, sequence_length):
+        yield f"with {row.sequence_length} tokens where {sequence_length} were asked for"
+    if row.largest_tested:
+        yield "AWS tried no larger one"
+
+
+@cache
+def tested_models() -> tuple[TestedModel, ...]:
+    """Every row, in AWS's order."""
+    text = (
+        files("compilegate.catalog")
+        .joinpath("facts", "tested_models.csv")
+        .read_text(encoding="utf-8")
+    )
+    return tuple(_tested_model(row) for row in csv.DictReader(text.splitlines()))
+
+
+def _tested_model(row: dict[str, str]) -> TestedModel:
+    return TestedModel(
+        framework=row["framework"],
+        version=row["version"],
+        transformers=row["transformers"] or None,
+        task=row["task"],
+        layout=row["layout"],
+        model=row["model"],
+        dataset=row["dataset"],
+        instance_type=row["instance_type"],
+        instances=int(row["instances"]) if row["instances"] else None,
+        precision=row["precision"],
+        sequence_length=int(row["sequence_length"]) if row["sequence_length"] else None,
+        batch_native=int(row["batch_native"]) if row["batch_native"] else None,
+        batch_compiler=int(row["batch_compiler"]),
+        batch_of=row["batch_of"],
+        largest_tested=row["largest_tested"] == "yes",
+        edition=row["edition"],
+    )

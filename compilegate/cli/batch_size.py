@@ -1,0 +1,179 @@
+"""`compilegate batch-size`: the largest batch of an arm that fits here."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from compilegate.batch_size.bisection import Bracket, advised, largest_fitting
+from compilegate.batch_size.kept_trials import KeptTrials
+from compilegate.batch_size.trial import Shapes, Trial, try_batch
+from compilegate.cli.options.home import home_option
+from compilegate.cli.options.project import load_workload, workloads_option
+from compilegate.cli.terminal.refusal import Refusal, refusing
+from compilegate.execution import exit_codes
+from compilegate.pipelines.requests.hyperparameters import job_hyperparameters
+from compilegate.workload import Arm, RandomModel, TextClassification, Workload
+from compilegate.workload.feasibility import NO_DAY, findings
+
+STEPS = 3
+"""The optimizer has its state after the first, and a compiler is done after the second."""
+TOLERANCE = 1 / 32
+FEW_TOKENS = 256
+"""Of a pretrained model: which tokens a document has takes no memory."""
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
+
+
+class _Bytes(click.ParamType[int]):
+    name = "SIZE"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg]?)b?", value.strip().lower())
+        if found is None:
+            self.fail(f"{value!r} is no size, allowed: a number with MB or GB", param, ctx)
+        return int(float(found[1]) * _UNITS[found[2]])
+
+
+@click.command("batch-size")
+@click.argument("workload", metavar="NAME|FILE")
+@click.option("--arm", "name", metavar="NAME", required=True, help="The arm to try.")
+@click.option(
+    "--memory-limit",
+    type=_Bytes(),
+    help="Memory that a trial may hold, such as 2GB: on a CPU of the process, on a GPU of the "
+    "device. By default what there is.",
+)
+@click.option(
+    "--most", type=click.IntRange(min=1), default=65536, show_default=True, help="Largest to try."
+)
+@click.option("--again", is_flag=True, help="Make trials again that were made before.")
+@home_option
+@workloads_option
+def command(  # noqa: PLR0917  one argument for each option
+    workload: str,
+    name: str,
+    memory_limit: int | None,
+    most: int,
+    again: bool,
+    home: Path,
+    workloads: Path,
+) -> None:
+    """Find the largest batch of an arm that fits into memory, on the device that is here.
+
+    \b
+      compilegate batch-size news-topics --arm larger-batch --memory-limit 2GB
+      compilegate batch-size news-topics --arm larger-batch --most 512
+
+    It doubles or halves from the arm's own batch_size until the limit lies between two sizes, then
+    bisects to within 3%, and ends with a batch_size to declare. Each trial is a process of its own
+    that takes three real training steps with the arm's model, compiler and precision; one that
+    runs out of memory is an answer, even where the system kills it. A compiled arm compiles in
+    every trial, and a search has some ten of them.
+
+    Trials are kept in HOME: after Ctrl-C the same command goes on. Without a GPU and a limit the
+    search goes on until the memory of this machine is full, which takes long: give --memory-limit.
+    """
+    declared, path = load_workload(workload, workloads)
+    kind = _kind(declared, path)
+    arm = _arm(declared, path, name)
+    shapes = _shapes(declared, kind, name, arm, memory_limit)
+    kept = KeptTrials(home / "batch-size", shapes)
+    try:
+        bracket = largest_fitting(
+            lambda batch_size: _fits(kept, shapes, batch_size, again=again),
+            first=min(arm.batch_size, most),
+            most=most,
+            tolerance=TOLERANCE,
+        )
+    except KeyboardInterrupt:
+        click.echo("\ninterrupted; the same command goes on after the trials above", err=True)
+        raise SystemExit(exit_codes.INTERRUPTED) from None
+    for line in conclusion(arm, name, bracket):
+        click.echo(line)
+
+
+def conclusion(arm: Arm, name: str, bracket: Bracket) -> list[str]:
+    """What to do with the result."""
+    if not bracket.fitting:
+        raise Refusal(f"arms.{name}: not even a batch of 1 fits; take a smaller model or precision")
+    if bracket.too_large is None:
+        found = f"batch {bracket.fitting} fits, and no larger one was allowed"
+    else:
+        found = f"largest batch that fits: {bracket.fitting} ({bracket.too_large} does not)"
+    lines = [
+        found,
+        f"advice: batch_size = {advised(bracket.fitting)}, which leaves a tenth for fragmentation, "
+        "evaluation and the parity probe",
+    ]
+    if arm.world_size > 1:
+        lines.append(
+            "one process was tried: averaging gradients takes as much again as they do in each"
+        )
+    if advised(bracket.fitting) > arm.batch_size and arm.scale_learning_rate == "none":
+        lines.append('a larger batch wants another rate: scale_learning_rate = "linear"')
+    return lines
+
+
+def _arm(declared: Workload, path: Path, name: str) -> Arm:
+    if name not in declared.arms:
+        raise Refusal(f"{path}: arms.{name}: there is none, allowed: {', '.join(declared.arms)}")
+    refused = [
+        each.sentence
+        for each in findings(declared, today=NO_DAY, local=True)
+        if each.refused and each.arm == name
+    ]
+    if refused:
+        raise Refusal("\n".join(f"{path}: {line}" for line in refused))
+    return declared.arms[name]
+
+
+def _kind(declared: Workload, path: Path) -> TextClassification:
+    if isinstance(declared.kind, TextClassification):
+        return declared.kind
+    raise Refusal(
+        f"{path}: program: its steps are its own, allowed: a workload of the built-in training "
+        "program ([model] and [recipe])"
+    )
+
+
+def _shapes(
+    declared: Workload, kind: TextClassification, name: str, arm: Arm, memory_limit: int | None
+) -> Shapes:
+    hyperparameters = job_hyperparameters(declared, kind, name, arm, declared.seeds[0])
+    return Shapes(
+        hyperparameters={
+            key: value
+            for key, value in hyperparameters.items()
+            if key not in ("distribution", "processes")
+        },
+        sequence_length=kind.data.sequence_length,
+        vocabulary=(kind.data.vocabulary if isinstance(kind.model, RandomModel) else FEW_TOKENS),
+        steps=STEPS,
+        memory_limit=memory_limit,
+    )
+
+
+def _fits(kept: KeptTrials, shapes: Shapes, batch_size: int, *, again: bool) -> bool:
+    click.echo(f"batch {batch_size}: ", nl=False)  # a trial may take minutes
+    trial = None if again else kept.get(batch_size)
+    if trial is not None:
+        click.echo(f"{trial.found}, as tried before")
+        return trial.outcome == "fits"
+    trial = try_batch(shapes, batch_size)
+    click.echo(trial.found)
+    _refuse_other_failures(trial)
+    with refusing(OSError):
+        kept.add(trial)
+    return trial.outcome == "fits"
+
+
+def _refuse_other_failures(trial: Trial) -> None:
+    """What is not memory says nothing about a smaller batch."""
+    if trial.outcome == "failed":
+        raise Refusal(
+            f"a batch of {trial.batch_size} cannot be tried, and not for want of memory: "
+            f"{trial.reason}"
+        )

@@ -1,0 +1,63 @@
+"""`compilegate compile`: what would SageMaker be given?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from compilegate.cli.options.project import (
+    Project,
+    image_bases,
+    load_workload,
+    plan_locally,
+    project_options,
+    refuse_infeasible,
+    settings_here,
+)
+from compilegate.cli.terminal.refusal import Refusal, refusing
+
+
+@click.command("compile")
+@click.argument("workload", metavar="NAME|FILE")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the definition to this file instead of printing it.",
+)
+@project_options
+def command(workload: str, output: Path | None, workloads: Path, containers: Path) -> None:
+    """Print a workload's SageMaker pipeline definition.
+
+    \b
+      compilegate compile news-topics -o definition.json
+
+    The same workload gives the same bytes, on every run and every machine; AWS is not called.
+    Every step's request is checked against the service's own shapes. The names of the account
+    (bucket, role, images) are stand-ins that a local run understands.
+    """
+    declared, path = load_workload(workload, workloads)
+    bases = image_bases(containers, settings_here().images.base)
+    refuse_infeasible(declared, path, bases=bases)
+    deployment, plan = plan_locally(
+        declared, path, Project(workloads=workloads, containers=containers)
+    )
+    from compilegate.pipelines.compilation import compact, compile_definition  # noqa: PLC0415  takes seconds to import
+    from compilegate.pipelines.requests.checks import RequestError  # noqa: PLC0415
+
+    with refusing(RequestError):
+        definition = compile_definition(declared, deployment, plan.sources)
+    if output is None:
+        click.echo(definition, nl=False)
+        return
+    part = output.with_name(f".{output.name}.part")
+    try:
+        part.write_text(definition, encoding="utf-8")
+        part.replace(output)
+    except OSError as error:
+        raise Refusal(f"--output: {output} cannot be written: {error.strerror}") from error
+    deployed = len(compact(definition).encode())
+    click.echo(
+        f"{output}: {len(definition.encode()):,} bytes, {deployed:,} as it is deployed", err=True
+    )

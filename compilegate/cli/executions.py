@@ -1,0 +1,93 @@
+"""`compilegate executions`: what was executed here."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from compilegate.cli.options.home import home_option
+from compilegate.cli.terminal.outcome import show_outcome
+from compilegate.cli.terminal.refusal import refusing
+from compilegate.local import (
+    ExecutionError,
+    ExecutionResult,
+    StepResult,
+    list_executions,
+    read_execution,
+)
+
+COLUMNS = f"{'EXECUTION':<14}  {'PIPELINE':<24}  {'STARTED':<16}  {'SECONDS':>8}  STATUS"
+
+
+@click.command("executions")
+@click.argument("execution", metavar="[ID]", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print the same for programs.")
+@home_option
+def command(execution: str | None, as_json: bool, home: Path) -> None:
+    """List executions on this machine, or show one: its steps, its verdict, its report, its model.
+
+    \b
+      compilegate executions                  which ones
+      compilegate executions k3v9x0qhw2ta    what came of one
+
+    `compilegate watch` shows one on SageMaker.
+    """
+    with refusing(ExecutionError):
+        if execution is None:
+            listed = list_executions(home)
+            if as_json:
+                click.echo(json.dumps([_facts(result) for result in listed], indent=2))
+            else:
+                _show_all(listed, home)
+            return
+        result = read_execution(home, execution)
+    if as_json:
+        steps = [_step_facts(step) for step in result.steps.values()]
+        click.echo(json.dumps({**_facts(result), "steps": steps}, indent=2))
+        return
+    for step in result.steps.values():
+        how = "from the cache" if step.cached else f"{step.seconds:.1f} s"
+        click.echo(f"{step.name:<32}  {step.type:<14}  {step.status:<12}  {how}")
+    show_outcome(result, home)
+
+
+def _facts(result: ExecutionResult) -> dict[str, Any]:
+    started = datetime.datetime.fromtimestamp(result.started, datetime.UTC)
+    return {
+        "execution": result.execution_id,
+        "pipeline": result.pipeline_name,
+        "status": str(result.status),
+        "started": started.isoformat(timespec="seconds"),
+        "seconds": None if result.ended is None else round(result.ended - result.started, 1),
+        "failure": result.failure,
+        "folder": str(result.folder),
+    }
+
+
+def _step_facts(step: StepResult) -> dict[str, Any]:
+    return {
+        "step": step.name,
+        "type": step.type,
+        "status": str(step.status),
+        "cached": step.cached,
+        "seconds": round(step.seconds, 1),
+        "failure": step.failure,
+    }
+
+
+def _show_all(results: list[ExecutionResult], home: Path) -> None:
+    if not results:
+        click.echo(f"Nothing was executed in {home} yet: compilegate run news-topics")
+        return
+    click.echo(COLUMNS)
+    for result in results:
+        started = datetime.datetime.fromtimestamp(result.started).astimezone()
+        seconds = "-" if result.ended is None else f"{result.ended - result.started:.1f}"
+        click.echo(
+            f"{result.execution_id:<14}  {result.pipeline_name:<24}  "
+            f"{started:%Y-%m-%d %H:%M}  {seconds:>8}  {result.status}"
+        )

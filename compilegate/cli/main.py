@@ -1,0 +1,82 @@
+"""The command group: names, one line of help each, and nothing that takes time to import."""
+
+from __future__ import annotations
+
+import importlib
+from typing import ClassVar
+
+import click
+
+from compilegate.execution import exit_codes
+
+_EXIT_CODES = "\n".join(f"{code:>5}  {meaning}" for code, meaning in exit_codes.TABLE)
+
+
+class LazyGroup(click.Group):
+    """Knows its commands' names and short helps; imports a command's module when it is used."""
+
+    modules: ClassVar[dict[str, tuple[str, str]]] = {
+        "validate": ("compilegate.cli.validate", "Check a workload file, and do nothing else."),
+        "compile": ("compilegate.cli.compile", "Print a workload's SageMaker pipeline definition."),
+        "run": ("compilegate.cli.run", "Execute a workload or a definition on this machine."),
+        "batch-size": ("compilegate.cli.batch_size", "Find the largest batch of an arm that fits."),
+        "gate": ("compilegate.cli.gate", "Judge evidence that lies in a folder."),
+        "executions": ("compilegate.cli.executions", "List executions, or show one."),
+        "plan": (
+            "compilegate.cli.sagemaker.plan",
+            "Say what a deployment changes and an execution costs.",
+        ),
+        "stage": ("compilegate.cli.sagemaker.stage", "Put a workload's raw data into the bucket."),
+        "submit": ("compilegate.cli.sagemaker.submit", "Start an execution on SageMaker."),
+        "watch": (
+            "compilegate.cli.sagemaker.watch",
+            "Follow an execution on SageMaker to its verdict.",
+        ),
+        "stop": ("compilegate.cli.sagemaker.stop", "Stop an execution on SageMaker."),
+        "images": (
+            "compilegate.cli.sagemaker.images",
+            "List the container images; build what is not there.",
+        ),
+        "models": ("compilegate.cli.models", "List registered models; approve or reject one."),
+    }
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.modules)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.modules:
+            return None
+        command: click.Command = importlib.import_module(self.modules[cmd_name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self.modules.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=f"\b\nExit status:\n{_EXIT_CODES}",
+)
+@click.version_option(package_name="compilegate")
+def main() -> None:
+    """Train faster with a graph compiler; ship the result only when it is proven as good.
+
+    A workload is one model that is trained again and again, declared in workloads/NAME.toml.
+    It is compiled to a SageMaker pipeline definition that trains a baseline and compiled
+    candidates, lets a quality gate compare them, and registers the winner. The same definition
+    runs here, with no AWS account and no Docker:
+
+    \b
+      compilegate validate news-topics     is the file right?
+      compilegate compile news-topics      what would SageMaker be given?
+      compilegate run news-topics          run it here, and write a report
+      compilegate models                   what was registered?
+
+    On SageMaker, once `make deploy` has brought it there:
+
+    \b
+      compilegate plan news-topics           what would change, and what would it cost?
+      compilegate submit news-topics --wait  run it, and follow it to the verdict
+    """

@@ -1,0 +1,57 @@
+"""The account that a command speaks to: the settings, the names made from them, the session."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from compilegate.account.errors import AwsError
+from compilegate.account.session import AwsSession, open_session
+from compilegate.account.settings import Names, SettingsError, read_settings
+from compilegate.cli.terminal.refusal import refusing
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Account:
+    """Where a project is deployed."""
+
+    names: Names
+    session: AwsSession
+
+
+def settings_option(command: Command) -> Command:
+    """Add `--settings` to a command."""
+    return click.option(
+        "--settings",
+        type=click.Path(dir_okay=False, path_type=Path),
+        default="infra/settings.toml",
+        show_default=True,
+        callback=_there_if_named,
+        help="The account that the project is deployed to, and the names in it.",
+    )(command)
+
+
+def _there_if_named(context: click.Context, option: click.Parameter, path: Path) -> Path:
+    """Without settings the defaults hold; a file that somebody has named is no such case."""
+    named = context.get_parameter_source(str(option.name)) is not ParameterSource.DEFAULT
+    if named and not path.exists():
+        raise click.UsageError(f"--settings: {path} is not there")
+    return path
+
+
+def open_account(settings: Path) -> Account:
+    """Read the settings and open a session; refuses what is wrong with either."""
+    # The SageMaker SDK, where it is used, turns on every note of boto3's on what it found where.
+    logging.getLogger("botocore").setLevel(logging.WARNING)
+    with refusing(SettingsError, AwsError):
+        declared = read_settings(settings)
+        session = open_session(declared.region, declared.account)
+    return Account(Names(declared), session)

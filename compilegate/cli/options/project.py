@@ -1,0 +1,175 @@
+"""Where a project's parts lie, and how a name on the command line becomes a workload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from compilegate.account.settings import Settings, SettingsError, read_settings
+from compilegate.cli.terminal.refusal import Refusal, refusing
+from compilegate.datasets import DatasetError, raw_data
+from compilegate.pipelines.deployment import Deployment, local_deployment
+from compilegate.pipelines.requests.images import image_faults, processing_faults
+from compilegate.pipelines.staging import (
+    ImageFolderError,
+    MetricFunctionsError,
+    OwnCodeError,
+    StagingPlan,
+    check_metric_functions,
+    gate_tree,
+    image_folders,
+    image_tags,
+    own_code,
+    plan_staging,
+    training_code,
+)
+from compilegate.workload import Workload, WorkloadError, find_workload, read_workload
+from compilegate.workload.feasibility import NO_BASES, Bases, InfeasibleError, check_feasible
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+SETTINGS = Path("infra") / "settings.toml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """The folders that commands read."""
+
+    workloads: Path
+    containers: Path
+
+
+def workloads_option(command: Command) -> Command:
+    """Add `--workloads` to a command."""
+    return click.option(
+        "--workloads",
+        type=click.Path(path_type=Path),
+        default="workloads",
+        show_default=True,
+        help="Folder in which a NAME is looked up as NAME.toml.",
+    )(command)
+
+
+def containers_option(command: Command) -> Command:
+    """Add `--containers` to a command."""
+    return click.option(
+        "--containers",
+        type=click.Path(path_type=Path),
+        default="containers",
+        show_default=True,
+        help="Folder with one folder an image.",
+    )(command)
+
+
+def project_options(command: Command) -> Command:
+    """Add `--workloads` and `--containers` to a command."""
+    return workloads_option(containers_option(command))
+
+
+def settings_here() -> Settings:
+    """Those of the project in this folder; the defaults where it has none."""
+    with refusing(SettingsError):
+        return read_settings(SETTINGS)
+
+
+def load_workload(name_or_path: str, workloads: Path) -> tuple[Workload, Path]:
+    """The checked workload and its file; refuses what is wrong with it."""
+    with refusing(WorkloadError):
+        path = find_workload(name_or_path, workloads)
+        return read_workload(path), path
+
+
+def refuse_infeasible(
+    workload: Workload,
+    path: Path,
+    *,
+    region: str | None = None,
+    local: bool = False,
+    bases: Bases = NO_BASES,
+    instance_type: str | None = None,
+) -> None:
+    """Refuse arms that cannot run, on SageMaker or on this machine."""
+    try:
+        check_feasible(
+            workload, region=region, local=local, bases=bases, instance_type=instance_type
+        )
+    except InfeasibleError as error:
+        raise Refusal("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from error
+
+
+def image_bases(containers: Path, named: Mapping[str, str] | None = None) -> Bases:
+    """What each folder of containers/ extends; none where there is no containers/.
+
+    `named` has another base by folder, as the settings do.
+    """
+    if not containers.is_dir():
+        return NO_BASES
+    with refusing(ImageFolderError):
+        return {name: folder.base for name, folder in image_folders(containers, named).items()}
+
+
+def refuse_unknown_images(
+    workload: Workload, path: Path, containers: Path, named: Mapping[str, str] | None = None
+) -> None:
+    """Refuse images that are no folder of containers/; without containers/, none.
+
+    `named` has another base by folder, as the settings do.
+    """
+    if not containers.is_dir():
+        return
+    with refusing(ImageFolderError):
+        deployment = local_deployment(image_tags(containers, named))
+    faults = [
+        *image_faults(deployment, workload.arms),
+        *processing_faults(deployment, workload.program),
+    ]
+    if faults:
+        raise Refusal("\n".join(f"{path}: {fault}" for fault in faults))
+
+
+def plan_locally(
+    workload: Workload, path: Path, project: Project
+) -> tuple[Deployment, StagingPlan]:
+    """Where a local execution of the workload finds everything; nothing is fetched yet."""
+    if not project.containers.is_dir():
+        raise click.UsageError(
+            f"--containers: {project.containers} is not a folder; run this in a checkout, "
+            "or name the folder that holds one folder for each image"
+        )
+    with refusing(ImageFolderError):
+        deployment = local_deployment(image_tags(project.containers))
+    needed = {"training" if workload.program is None else workload.program.image, "gate"}
+    missing = needed - deployment.images.keys()
+    if missing:
+        raise click.UsageError(
+            f"--containers: {project.containers} has no image folder "
+            f"{' and no '.join(sorted(missing))} with a requirements.txt"
+        )
+    with refusing(DatasetError, OwnCodeError, OSError):
+        data = raw_data(workload.data, path.parent)
+        return deployment, plan_staging(workload, deployment, data, path.parent)
+
+
+def check_program(workload: Workload, path: Path) -> None:
+    """Refuse a training program of the workload's own that cannot be taken along."""
+    try:
+        training_code(workload, path.parent)
+    except (OwnCodeError, OSError) as error:
+        raise Refusal(f"{path}: {error}") from error
+
+
+def check_functions(workload: Workload, path: Path, project: Project) -> None:
+    """Refuse metric functions of the workload's own that the gate could not load."""
+    requirements = project.containers / "gate" / "requirements.txt"
+    try:
+        check_metric_functions(
+            workload,
+            gate_tree(own_code(workload.gate.code, path.parent)),
+            requirements if requirements.is_file() else None,
+        )
+    except (MetricFunctionsError, OwnCodeError, OSError) as error:
+        raise Refusal("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from error

@@ -1,0 +1,222 @@
+"""`compilegate run`: execute a workload or a definition on this machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from compilegate.cli.options.home import home_option
+from compilegate.cli.options.parameters import name_value_pairs, parameter_option, parameter_pairs
+from compilegate.cli.options.project import (
+    Project,
+    check_functions,
+    load_workload,
+    plan_locally,
+    project_options,
+    refuse_infeasible,
+)
+from compilegate.cli.terminal.outcome import show_outcome
+from compilegate.cli.terminal.progress import ProgressLines
+from compilegate.cli.terminal.refusal import Refusal, refusing
+from compilegate.datasets import DatasetError, cache_folder
+from compilegate.local import (
+    ImageSources,
+    LocalRunError,
+    ObjectStore,
+    RefusedDefinitionError,
+    latest_unfinished,
+    run_definition,
+)
+from compilegate.workload import Workload, WorkloadError, select_arms
+from compilegate.workload.declaration import BASELINE
+from compilegate.workload.feasibility import NO_DAY, findings
+
+
+@dataclass(frozen=True)
+class _Pipeline:
+    """What is to be executed."""
+
+    name: str
+    definition: str | None
+    """None for an execution that is resumed: it goes on with its own."""
+
+
+@click.command("run")
+@click.argument("workload", metavar="[NAME|FILE]", required=False)
+@click.option(
+    "--definition",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Execute this definition JSON instead of compiling a workload; `-` reads standard input.",
+)
+@click.option("--resume", is_flag=True, help="Go on with the latest execution that did not end.")
+@click.option("--execution", metavar="ID", help="With --resume: go on with this one.")
+@parameter_option
+@click.option(
+    "--image",
+    "images",
+    metavar="PATTERN=WHERE",
+    multiple=True,
+    help="What stands for images whose URI matches PATTERN: `here` (this Python environment), a "
+    "folder with a requirements.txt, or a Python executable. May be given several times.",
+)
+@click.option(
+    "--arms",
+    metavar="NAME,NAME",
+    help="Run these arms of the workload only, the baseline among them; the report says which are "
+    "left out.",
+)
+@click.option("--no-cache", is_flag=True, help="Run every step, whatever the step cache holds.")
+@click.option(
+    "--cores-per-job",
+    type=click.IntRange(min=1),
+    help="Cores of each training job. By default they are shared out among those that can run "
+    "side by side.",
+)
+@click.option(
+    "--max-parallel",
+    type=click.IntRange(min=1),
+    help="Steps that may run at once, like the service's ParallelismConfiguration.",
+)
+@home_option
+@project_options
+def command(  # noqa: PLR0917  one argument for each option
+    workload: str | None,
+    definition: Path | None,
+    resume: bool,
+    execution: str | None,
+    parameters: tuple[str, ...],
+    images: tuple[str, ...],
+    arms: str | None,
+    no_cache: bool,
+    cores_per_job: int | None,
+    max_parallel: int | None,
+    home: Path,
+    workloads: Path,
+    containers: Path,
+) -> None:
+    """Execute a workload or a definition on this machine, with no AWS account and no Docker.
+
+    \b
+      compilegate run news-topics                        compile and execute a workload
+      compilegate run news-topics --resume               go on after a crash or Ctrl-C
+      compilegate run news-topics --arms baseline,control   run some of its arms
+      compilegate run --definition pipeline.json         execute a definition from elsewhere
+      compilegate run news-topics -p ModelApprovalStatus=Approved
+
+    Each job is a process with the folders and the environment that SageMaker gives it. A training
+    job has cores to itself, since it measures time. What cannot run here is refused, by name,
+    before anything starts. `s3://bucket/key` is the file HOME/s3/bucket/key.
+    """
+    project = Project(workloads=workloads, containers=containers)
+    if resume and arms is not None:
+        raise click.UsageError("--arms: an execution that is resumed goes on with its own arms")
+    if resume:
+        pipeline = _Pipeline(_name(workload, definition, project), definition=None)
+        execution_id = execution or _latest(pipeline.name, home)
+    else:
+        pipeline = _pipeline(workload, definition, project, home, arms)
+        execution_id = None
+    with refusing(OSError):
+        home.mkdir(parents=True, exist_ok=True)
+    with refusing(LocalRunError), _refusing_each_reason():
+        result = run_definition(
+            pipeline.definition,
+            home=home,
+            pipeline_name=pipeline.name,
+            parameters=parameter_pairs(parameters),
+            images=ImageSources(
+                root=containers if containers.is_dir() else None,
+                patterns=tuple(name_value_pairs("--image", images).items()),
+            ),
+            resume=execution_id,
+            listener=ProgressLines(),
+            use_cache=not no_cache,
+            cores_per_job=cores_per_job,
+            max_parallel_steps=max_parallel,
+        )
+    raise SystemExit(show_outcome(result, home))
+
+
+def _pipeline(
+    workload: str | None,
+    definition: Path | None,
+    project: Project,
+    home: Path,
+    arms: str | None,
+) -> _Pipeline:
+    name = _name(workload, definition, project)
+    if workload is not None:
+        return _compiled(workload, project, home, arms)
+    if arms is not None:
+        raise click.UsageError("--arms: found --definition beside it, allowed: with a workload")
+    try:
+        with click.open_file(str(definition), encoding="utf-8") as file:
+            return _Pipeline(name, file.read())
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"--definition: {definition} cannot be read: {error}") from error
+
+
+def _name(workload: str | None, definition: Path | None, project: Project) -> str:
+    """What the pipeline is called: the workload's name, or that of the definition's file."""
+    if workload is not None and definition is None:
+        return load_workload(workload, project.workloads)[0].name
+    if definition is not None and workload is None:
+        # A file may be called what a pipeline may not.
+        return re.sub(r"[^a-zA-Z0-9]+", "-", definition.stem).strip("-") or "definition"
+    raise click.UsageError("name a workload, or give --definition FILE, and not both")
+
+
+def _compiled(workload: str, project: Project, home: Path, arms: str | None) -> _Pipeline:
+    declared, path = load_workload(workload, project.workloads)
+    if arms is not None:
+        with refusing(WorkloadError):
+            declared = select_arms(declared, [name.strip() for name in arms.split(",")])
+        if declared.left_out:
+            click.echo(f"arms left out: {', '.join(declared.left_out)}")
+    _refuse_what_cannot_run_here(declared, path)
+    deployment, plan = plan_locally(declared, path, project)
+    check_functions(declared, path, project)
+    with refusing(DatasetError, LocalRunError, OSError):
+        plan.put(ObjectStore(home.resolve() / "s3"), cache_folder(), click.echo)
+    from compilegate.pipelines.compilation import compile_definition  # noqa: PLC0415  takes seconds to import
+    from compilegate.pipelines.requests.checks import RequestError  # noqa: PLC0415
+
+    with refusing(RequestError):
+        return _Pipeline(declared.name, compile_definition(declared, deployment, plan.sources))
+
+
+def _refuse_what_cannot_run_here(workload: Workload, path: Path) -> None:
+    """Refuse by name, and say how to run the rest, where there is a rest."""
+    try:
+        refuse_infeasible(workload, path, local=True)
+    except Refusal as refusal:
+        elsewhere = {each.arm for each in findings(workload, today=NO_DAY, local=True)}
+        rest = [name for name in workload.arms if name not in elsewhere]
+        if BASELINE not in rest or len(rest) == 1:
+            raise
+        message = f"{refusal.message}\nto run the others here: --arms {','.join(rest)}"
+        raise Refusal(message) from refusal
+
+
+def _latest(pipeline_name: str, home: Path) -> str:
+    found = latest_unfinished(home, pipeline_name)
+    if found is None:
+        raise click.UsageError(
+            f"--resume: no execution of {pipeline_name} in {home} is unfinished; "
+            "run it without --resume"
+        )
+    return found.execution_id
+
+
+@contextmanager
+def _refusing_each_reason() -> Iterator[None]:
+    """A definition that cannot run here is refused with a line for each reason."""
+    try:
+        yield
+    except RefusedDefinitionError as error:
+        raise Refusal("\n".join(error.reasons)) from error

@@ -1,0 +1,213 @@
+"""`compilegate images`: which container images are there, and building those that are not."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from compilegate.account.errors import AwsError
+from compilegate.account.image_builds import POLL_SECONDS, Build, follow_builds
+from compilegate.account.images import ImageStatus, build_image, read_images
+from compilegate.account.session import AwsSession
+from compilegate.catalog.images import BaseImage, patches_of
+from compilegate.cli.options.account import Account, open_account, settings_option
+from compilegate.cli.options.project import containers_option
+from compilegate.cli.terminal.progress import StepLines
+from compilegate.cli.terminal.refusal import Refusal, refusing
+from compilegate.execution import exit_codes
+from compilegate.pipelines.staging import ImageFolder, ImageFolderError, image_folders
+
+COLUMNS = ("IMAGE", "TAG", "STATE", "VULNERABILITIES", "BASE")
+
+
+@click.command("images")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option("--build", is_flag=True, help="Start the build of what is not there.")
+@click.option("--wait", is_flag=True, help="Follow the builds to their end.")
+@click.option("--json", "as_json", is_flag=True, help="Print the list for programs.")
+@click.option(
+    "--poll-seconds",
+    type=click.FloatRange(min=0),
+    default=POLL_SECONDS,
+    envvar="COMPILEGATE_POLL_SECONDS",
+    hidden=True,
+)
+@settings_option
+@containers_option
+def command(  # noqa: PLR0917  one argument for each option
+    names: tuple[str, ...],
+    build: bool,
+    wait: bool,
+    as_json: bool,
+    poll_seconds: float,
+    settings: Path,
+    containers: Path,
+) -> None:
+    """List the container images, or those named; build what is not there.
+
+    \b
+      compilegate images                    what is there?
+      compilegate images --build --wait     build what is not, and follow it
+      compilegate images --build training   one of them
+
+    An image's tag is a digest of its folder in containers/ and of its base, so a changed folder is
+    another image: stale is a folder that was changed since it was deployed, and `make deploy`
+    builds it. What is there or being built is never built again.
+    """
+    if as_json and (build or wait):
+        raise click.UsageError("--json: found --build or --wait beside it, allowed: for the list")
+    account = open_account(settings)
+    folders = _chosen(names, containers, account)
+    with refusing(AwsError):
+        images = read_images(account.session, account.names, folders)
+    if as_json:
+        click.echo(json.dumps([_facts(image) for image in images], indent=2))
+        return
+    _print_table(images)
+    for line in _remarks(images):
+        click.echo(line)
+    going = {image.image.name: image.build for image in images if image.state == "building"}
+    if build:
+        going |= _start(account.session, images)
+    builds = {name: started for name, started in going.items() if started is not None}
+    if wait and builds:
+        raise SystemExit(_follow(account.session, builds, poll_seconds))
+
+
+def _chosen(names: Sequence[str], containers: Path, account: Account) -> Mapping[str, ImageFolder]:
+    """The image folders that were named, or all; refuses a name that is none."""
+    if not containers.is_dir():
+        raise click.UsageError(
+            f"--containers: {containers} is not a folder; run this in a checkout"
+        )
+    with refusing(ImageFolderError):
+        folders = image_folders(containers, account.names.settings.images.base)
+    for name in names:
+        if name not in folders:
+            known = ", ".join(folders) or "none"
+            raise click.UsageError(f"{containers} has no image folder {name!r}; it has {known}")
+    return {name: folders[name] for name in names or folders}
+
+
+def _start(session: AwsSession, images: Sequence[ImageStatus]) -> dict[str, Build | None]:
+    """Start the builds of what is not there; refuses, before any is started, what is stale."""
+    stale = [image for image in images if image.state == "stale" or image.project is None]
+    if stale:
+        raise Refusal(
+            "\n".join(
+                f"{image.image.folder} was changed since it was deployed, so its build would make "
+                "the old image; deploy it, which builds it too: make deploy"
+                if image.project is not None
+                else f"{image.image.folder} is not deployed yet; deploy it, which builds it too: "
+                "make deploy"
+                for image in stale
+            )
+        )
+    started: dict[str, Build | None] = {}
+    for image in images:
+        if image.state in ("missing", "failed"):
+            with refusing(AwsError):
+                build = started[image.image.name] = build_image(session, image)
+            click.echo(f"{image.image.name}: build {build.id} started")
+    if not started:
+        click.echo("nothing to build")
+    return started
+
+
+def _follow(session: AwsSession, builds: Mapping[str, Build], poll_seconds: float) -> int:
+    """Print what the builds do until they end; returns the exit status."""
+    lines, began = StepLines(), time.monotonic()
+
+    def show(image: str, build: Build) -> None:
+        lines.show(time.monotonic() - began, image, _progress(build))
+
+    try:
+        ended = follow_builds(session, builds, show, poll_seconds)
+    except KeyboardInterrupt:
+        click.echo("\nno longer watching; the builds go on: compilegate images --wait", err=True)
+        return exit_codes.INTERRUPTED
+    except AwsError as error:
+        click.secho("\nerror: ", fg="red", bold=True, nl=False, err=True)
+        click.echo(f"{error}; the builds go on: compilegate images --wait", err=True)
+        return exit_codes.LOST
+    for image, build in ended.items():
+        if build.failed:
+            click.secho("error: ", fg="red", bold=True, nl=False, err=True)
+            click.echo(f"{image}: {_why(build)}", err=True)
+    failed = any(build.failed for build in ended.values())
+    return exit_codes.STEP_FAILED if failed else exit_codes.DECIDED
+
+
+def _progress(build: Build) -> str:
+    if build.in_progress:
+        return build.phase.lower().replace("_", " ")
+    seconds = f" after {build.seconds:.0f} s" if build.seconds is not None else ""
+    return f"{build.status.lower().replace('_', ' ')}{seconds}"
+
+
+def _why(build: Build) -> str:
+    """Why a build failed, and where to read on."""
+    reason = build.reason or build.status.lower().replace("_", " ")
+    return f"build {build.id} failed: {reason}" + (f"\n  log: {build.log}" if build.log else "")
+
+
+def _remarks(images: Sequence[ImageStatus]) -> list[str]:
+    """What the table has no room for."""
+    today = datetime.datetime.now(datetime.UTC).date()
+    remarks = []
+    for status in images:
+        image = status.image
+        if status.project is None:
+            remarks.append(f"{image.name}: not deployed yet; make deploy builds it")
+        elif status.state == "stale":
+            remarks.append(
+                f"{image.name}: {image.folder} was changed since {status.deployed_tag} was "
+                "deployed; make deploy builds it"
+            )
+        elif status.build is not None and status.state == "failed":
+            remarks.append(f"{image.name}: {_why(status.build)}")
+        patches = patches_of(image.base) if isinstance(image.base, BaseImage) else None
+        if patches is not None and patches.ended(today):
+            since = f" since {patches.until}" if patches.until else ""
+            remarks.append(f"{image.name}: AWS patches its base no more{since}")
+    return remarks
+
+
+def _print_table(images: Sequence[ImageStatus]) -> None:
+    rows = [COLUMNS, *(_row(image) for image in images)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+
+
+def _row(status: ImageStatus) -> tuple[str, ...]:
+    image = status.image
+    return (image.name, image.tag, status.state, _vulnerabilities(status), image.base_name)
+
+
+def _facts(status: ImageStatus) -> dict[str, Any]:
+    image, build = status.image, status.build
+    return {
+        "image": image.name,
+        "tag": image.tag,
+        "state": status.state,
+        "deployed_tag": status.deployed_tag,
+        "base": image.base_name,
+        "vulnerabilities": None if status.findings is None else dict(status.findings),
+        "build": None if build is None else dataclasses.asdict(build),
+    }
+
+
+def _vulnerabilities(status: ImageStatus) -> str:
+    if status.findings is None:
+        return "not scanned" if status.state == "built" else "-"
+    counts = [f"{count} {severity.lower()}" for severity, count in status.findings.items()]
+    return ", ".join(counts) or "none"

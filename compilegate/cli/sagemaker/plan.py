@@ -1,0 +1,151 @@
+"""`compilegate plan`: what would a deployment change, and an execution find, cost and need?"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from compilegate.account.errors import AwsError, NotDeployedError
+from compilegate.account.plan.planning import Plan, PlanError, make_plan
+from compilegate.account.plan.target import target_deployment, target_sources
+from compilegate.account.stacks import read_outputs
+from compilegate.cli.options.account import Account, open_account, settings_option
+from compilegate.cli.options.parameters import parameter_option, parameter_pairs
+from compilegate.cli.options.project import (
+    image_bases,
+    load_workload,
+    project_options,
+    refuse_infeasible,
+)
+from compilegate.cli.terminal.refusal import refusing
+from compilegate.datasets import DatasetError, raw_data
+from compilegate.pipelines.staging import (
+    ImageFolderError,
+    OwnCodeError,
+    image_folders,
+    plan_staging,
+)
+from compilegate.workload.parameters import INSTANCE_TYPE
+
+if TYPE_CHECKING:
+    from compilegate.pipelines.deployment import Deployment, Sources
+    from compilegate.workload import Workload
+
+
+def _text(plan: Plan) -> str:
+    from compilegate.cli.terminal.plan_text import plan_text  # noqa: PLC0415  the report's libraries take time
+
+    return plan_text(plan)
+
+
+def _markdown(plan: Plan) -> str:
+    from compilegate.cli.terminal.plan_text import plan_markdown  # noqa: PLC0415
+
+    return plan_markdown(plan)
+
+
+def _json(plan: Plan) -> str:
+    return json.dumps(dataclasses.asdict(plan), indent=2, allow_nan=False)
+
+
+FORMATS: dict[str, Callable[[Plan], str]] = {"text": _text, "markdown": _markdown, "json": _json}
+
+
+@click.command("plan")
+@click.argument("workload", metavar="NAME|FILE")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(FORMATS)),
+    default="text",
+    show_default=True,
+    help="Markdown is made for a comment on a pull request.",
+)
+@click.option("--json", "form", flag_value="json", help="The same as --format json.")
+@parameter_option
+@settings_option
+@project_options
+def command(  # noqa: PLR0917  one argument for each option
+    workload: str,
+    form: str,
+    parameters: tuple[str, ...],
+    settings: Path,
+    workloads: Path,
+    containers: Path,
+) -> None:
+    """Say what this checkout would change in the account, before anything is started.
+
+    \b
+      compilegate plan news-topics                       in words
+      compilegate plan news-topics --format markdown     as a comment on a pull request
+      compilegate plan news-topics --json                for a program
+
+    The definition of this checkout is compared with the deployed one, by step and field. For an
+    execution of it: which steps the step cache would serve (a prediction), what it usually and at
+    most costs, and what the account's quotas forbid. Nothing is written or started.
+    """
+    given = parameter_pairs(parameters)
+    declared, path = load_workload(workload, workloads)
+    account = open_account(settings)
+    bases = image_bases(containers, account.names.settings.images.base)
+    refuse_infeasible(
+        declared,
+        path,
+        region=account.session.region,
+        bases=bases,
+        instance_type=given.get(INSTANCE_TYPE),
+    )
+    click.echo("compiling this checkout's definition", err=True)
+    with refusing(AwsError, DatasetError, ImageFolderError, OwnCodeError, OSError):
+        deployment, sources = _target(account, declared, path, containers)
+    definition = _compiled(declared, deployment, sources)
+    click.echo("reading the deployed one, its latest executions and the account's quotas", err=True)
+    with refusing(AwsError, PlanError):
+        plan = make_plan(
+            account.session,
+            account.names.pipeline(declared.name),
+            definition,
+            given=given,
+            max_parallel_steps=declared.compute.max_parallel_steps,
+            now=datetime.now(UTC),
+        )
+    click.echo(FORMATS[form](plan))
+
+
+def _target(
+    account: Account, workload: Workload, path: Path, containers: Path
+) -> tuple[Deployment, Sources]:
+    """Where this checkout's definition would be deployed. Raises NotDeployedError when not even
+    the foundation is."""
+    if not containers.is_dir():
+        raise click.UsageError(f"--containers: {containers} is not a folder; run in a checkout")
+    foundation = read_outputs(account.session, account.names.foundation_stack)
+    folders = image_folders(containers, account.names.settings.images.base)
+    deployment = target_deployment(
+        foundation,
+        account.names,
+        {name: folder.tag for name, folder in folders.items()},
+        account.session.region,
+    )
+    data = raw_data(workload.data, path.parent)
+    staged = plan_staging(workload, deployment, data, path.parent).sources
+    try:
+        stack = read_outputs(account.session, account.names.workload_stack(workload.name))
+    except NotDeployedError:
+        # Nothing to compare with; where its code will lie makes no difference to the rest.
+        return deployment, staged
+    return deployment, target_sources(staged, stack)
+
+
+def _compiled(workload: Workload, deployment: Deployment, sources: Sources) -> str:
+    from compilegate.pipelines.compilation import compact, compile_definition  # noqa: PLC0415  takes seconds to import
+    from compilegate.pipelines.requests.checks import RequestError  # noqa: PLC0415
+
+    with refusing(RequestError):
+        return compact(compile_definition(workload, deployment, sources))

@@ -1,0 +1,46 @@
+"""`compilegate stage`: put a workload's raw data into the bucket."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from compilegate.account.errors import AwsError
+from compilegate.account.object_store import stage_raw_data
+from compilegate.account.stacks import read_outputs
+from compilegate.cli.options.account import Account, open_account, settings_option
+from compilegate.cli.options.project import load_workload, workloads_option
+from compilegate.cli.terminal.refusal import refusing
+from compilegate.datasets import DatasetError, cache_folder, raw_data
+from compilegate.pipelines.staging import raw_data_uri
+
+
+@click.command("stage")
+@click.argument("workload", metavar="NAME|FILE")
+@settings_option
+@workloads_option
+def command(workload: str, settings: Path, workloads: Path) -> None:
+    """Put a workload's raw data into the project's bucket, unless it is there.
+
+    \b
+      compilegate stage news-topics     prints s3://BUCKET/...: where it lies
+
+    It lies under a key that holds its digest: what is there is right, and changed data gets a new
+    key. Printed is where it lies. `submit` does the same before it starts an execution.
+    """
+    account = open_account(settings)
+    click.echo(stage_data(account, workload, workloads))
+
+
+def stage_data(account: Account, workload: str, workloads: Path) -> str:
+    """Stage the raw data of a workload in this checkout; returns its URI."""
+    declared, path = load_workload(workload, workloads)
+    with refusing(AwsError, DatasetError, OSError):
+        bucket = read_outputs(account.session, account.names.foundation_stack)["BucketName"]
+        data = raw_data(declared.data, path.parent)
+        uri = raw_data_uri(declared, data, bucket)
+        stage_raw_data(
+            account.session, data, uri, cache_folder(), lambda line: click.echo(line, err=True)
+        )
+    return uri

@@ -1,0 +1,32 @@
+"""`compilegate stop`: stop an execution on SageMaker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from compilegate.account.errors import AwsError
+from compilegate.account.executions.executions import stop_execution
+from compilegate.cli.options.account import settings_option
+from compilegate.cli.sagemaker.watch import find_execution
+from compilegate.cli.terminal.refusal import refusing
+
+
+@click.command("stop")
+@click.argument("execution", metavar="ARN|NAME")
+@settings_option
+def command(execution: str, settings: Path) -> None:
+    """Stop an execution on SageMaker, with the jobs that it runs.
+
+    \b
+      compilegate stop news-topics                 the latest of this workload
+      compilegate stop arn:aws:sagemaker:...       this one, of any pipeline
+
+    NAME is a workload, and stands for the latest execution of its pipeline. Steps that have
+    succeeded stay in the step cache.
+    """
+    session, arn = find_execution(execution, settings)
+    with refusing(AwsError):
+        stop_execution(session, arn)
+    click.echo(f"stopping {arn}; watch it end with: compilegate watch {arn}")

@@ -1,0 +1,128 @@
+"""`compilegate submit`: start an execution of a deployed workload on SageMaker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from compilegate.account.errors import AwsError
+from compilegate.account.executions.executions import (
+    request_token,
+    running_execution,
+    start_execution,
+)
+from compilegate.account.pipelines import DeployedPipeline, read_pipeline
+from compilegate.account.plan.jobs import job_faults, jobs_of
+from compilegate.account.stacks import StackOutputs, read_outputs
+from compilegate.cli.options.account import Account, open_account, settings_option
+from compilegate.cli.options.home import home_option
+from compilegate.cli.options.parameters import parameter_option, parameter_pairs
+from compilegate.cli.options.project import load_workload, refuse_infeasible, workloads_option
+from compilegate.cli.sagemaker.stage import stage_data
+from compilegate.cli.terminal.following import poll_option, show_execution
+from compilegate.cli.terminal.refusal import Refusal, refusing
+from compilegate.document.model import read_definition
+from compilegate.document.parameters import parameter_values
+from compilegate.workload.parameters import INSTANCE_TYPE
+
+DATA = "Data"
+"""The pipeline's parameter that says where the raw data lies."""
+
+
+@click.command("submit")
+@click.argument("workload", metavar="NAME|FILE")
+@click.option("--wait", is_flag=True, help="Follow the execution, as `compilegate watch` does.")
+@parameter_option
+@click.option(
+    "--token",
+    metavar="TEXT",
+    help="Two submits with one token start one execution; in CI, the run's own number.",
+)
+@poll_option
+@home_option
+@settings_option
+@workloads_option
+def command(  # noqa: PLR0917  one argument for each option
+    workload: str,
+    wait: bool,
+    parameters: tuple[str, ...],
+    token: str | None,
+    poll_seconds: float,
+    home: Path,
+    settings: Path,
+    workloads: Path,
+) -> None:
+    """Start an execution of a deployed workload on SageMaker.
+
+    \b
+      compilegate submit news-topics              start it, and say how to watch it
+      compilegate submit news-topics --wait       and follow it to its verdict
+      compilegate submit news-topics -p ModelApprovalStatus=Approved
+
+    The definition is the deployed one (`compilegate plan` says what this checkout would change).
+    The raw data is put into the bucket first, unless it is there. With --wait the exit status is
+    that of a local run; Ctrl-C leaves the execution to itself.
+    """
+    declared, path = load_workload(workload, workloads)
+    name = declared.name
+    given = parameter_pairs(parameters)
+    if INSTANCE_TYPE in given:
+        refuse_infeasible(declared, path, instance_type=given[INSTANCE_TYPE])
+    _check_arguments(given, token)
+    if wait:
+        with refusing(OSError):
+            home.mkdir(parents=True, exist_ok=True)
+    account = open_account(settings)
+    stack, pipeline = _deployed(account, name)
+    if token is None:
+        _refuse_overlap(account, pipeline)
+    _check_parameters(pipeline.definition, given)
+    if DATA not in given:
+        data = stage_data(account, workload, workloads)
+        if data != stack["DataUri"]:
+            click.echo(f"the raw data is not what was deployed; {DATA}={data}", err=True)
+            given[DATA] = data
+    with refusing(AwsError):
+        arn = start_execution(
+            account.session, pipeline.name, given, request_token(pipeline.name, token)
+        )
+    if wait:
+        raise SystemExit(show_execution(account.session, arn, home, poll_seconds))
+    click.echo(arn)
+    click.echo(f"started; watch it with: compilegate watch {arn}", err=True)
+
+
+def _deployed(account: Account, workload: str) -> tuple[StackOutputs, DeployedPipeline]:
+    with refusing(AwsError):
+        stack = read_outputs(account.session, account.names.workload_stack(workload))
+        return stack, read_pipeline(account.session, stack["PipelineName"])
+
+
+def _refuse_overlap(account: Account, pipeline: DeployedPipeline) -> None:
+    """Refuse a start that the notifier would stop; by its token, a start finds its execution."""
+    with refusing(AwsError):
+        running = running_execution(account.session, pipeline.name)
+    if running is not None:
+        raise Refusal(
+            f"{pipeline.name} is being executed, and executions do not overlap; follow it with: "
+            f"compilegate watch {running}"
+        )
+
+
+def _check_arguments(given: Mapping[str, str], token: str | None) -> None:
+    if token is not None and not token.strip():
+        # As where a CI has no such variable: every run would find the first one's execution.
+        raise click.UsageError("--token: found an empty text, allowed: what tells runs apart")
+    if DATA in given and not given[DATA].startswith("s3://"):
+        raise click.UsageError(f"--parameter: {DATA} is {given[DATA]!r}, allowed: s3://BUCKET/KEY")
+
+
+def _check_parameters(definition: str, given: Mapping[str, str]) -> None:
+    """Refuse what the deployed definition does not declare or allow, before anything starts."""
+    deployed, _ = read_definition(definition)
+    values, faults = parameter_values(deployed.parameters, given)
+    faults = faults or job_faults(jobs_of(deployed, values))
+    if faults:
+        raise Refusal("\n".join(faults))

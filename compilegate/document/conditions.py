@@ -1,0 +1,107 @@
+"""The eight condition types of a Condition step. Pure.
+
+A comparison between different kinds of values is an error, never a silent false: a gate whose
+verdict has the wrong type must not look like a gate that said no.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from compilegate.document.errors import ExpressionError
+from compilegate.document.expressions import Unresolved
+
+_ORDERINGS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "GreaterThan": operator.gt,
+    "GreaterThanOrEqualTo": operator.ge,
+    "LessThan": operator.lt,
+    "LessThanOrEqualTo": operator.le,
+}
+
+CONDITION_TYPES = ("Equals", *_ORDERINGS, "In", "Not", "Or")
+
+_MEMBERS = {"In": ("QueryValue", "Values"), "Not": ("Condition",), "Or": ("Conditions",)}
+_COMPARISON_MEMBERS = ("LeftValue", "RightValue")
+
+
+def evaluate_all(conditions: Sequence[Any]) -> bool:
+    """Whether all conditions hold; their expressions are already resolved.
+
+    Every condition is looked at even when an earlier one is false, so that an error is told
+    whatever the order. Raises ExpressionError.
+    """
+    outcomes = [evaluate(condition) for condition in conditions]
+    return all(outcomes)
+
+
+def evaluate(condition: Any) -> bool:
+    """Whether one resolved condition holds. Raises ExpressionError for what cannot be compared."""
+    faults = list(condition_faults(condition))
+    if faults:
+        raise ExpressionError(faults[0])
+    kind = condition["Type"]
+    if kind == "Not":
+        return not evaluate(condition["Condition"])
+    if kind == "Or":
+        outcomes = [evaluate(item) for item in condition["Conditions"]]
+        return any(outcomes)
+    if kind == "In":
+        matches = [_equals(condition["QueryValue"], value) for value in condition["Values"]]
+        return any(matches)
+    left, right = condition["LeftValue"], condition["RightValue"]
+    return _equals(left, right) if kind == "Equals" else _ordered(kind, left, right)
+
+
+def condition_faults(condition: Any) -> list[str]:
+    """What is malformed in a condition, its expressions resolved or not; empty when nothing is."""
+    kind = condition.get("Type") if isinstance(condition, Mapping) else None
+    if kind not in CONDITION_TYPES:
+        allowed = ", ".join(CONDITION_TYPES)
+        return [f"condition type {kind!r} is unknown, allowed are {allowed}"]
+    missing = [key for key in _MEMBERS.get(kind, _COMPARISON_MEMBERS) if key not in condition]
+    if missing:
+        return [f"a condition of type {kind} needs {missing[0]}"]
+    if kind == "Not":
+        return condition_faults(condition["Condition"])
+    if kind in {"Or", "In"}:
+        key = "Conditions" if kind == "Or" else "Values"
+        items = condition[key]
+        if not isinstance(items, list) or not items:
+            return [f"{key} of a condition of type {kind} must be a list that is not empty"]
+        return [fault for item in items for fault in condition_faults(item)] if kind == "Or" else []
+    return []
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ExpressionError(f"{value} cannot be compared")
+        return "number"
+    if isinstance(value, str) and not isinstance(value, Unresolved):
+        return "string"
+    raise ExpressionError(f"{value!r:.80} cannot be compared: it is no string, number or boolean")
+
+
+def _same_kind(left: Any, right: Any) -> str:
+    kinds = (_kind(left), _kind(right))
+    if kinds[0] != kinds[1]:
+        raise ExpressionError(
+            f"the {kinds[0]} {left!r:.80} cannot be compared with the {kinds[1]} {right!r:.80}"
+        )
+    return kinds[0]
+
+
+def _equals(left: Any, right: Any) -> bool:
+    _same_kind(left, right)
+    return bool(left == right)
+
+
+def _ordered(kind: str, left: Any, right: Any) -> bool:
+    if _same_kind(left, right) == "boolean":
+        raise ExpressionError(f"{kind} does not order booleans ({left!r}, {right!r})")
+    return _ORDERINGS[kind](left, right)

@@ -1,0 +1,109 @@
+"""Which step waits for which: the dependencies of a definition's steps. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from compilegate.document.expressions import step_references
+from compilegate.document.model import Definition, Dependency, Step
+
+
+@dataclass(frozen=True)
+class StepGraph:
+    """The steps by name in definition order, and what each one waits for."""
+
+    steps: Mapping[str, Step]
+    dependencies: Mapping[str, tuple[Dependency, ...]]
+    """Declared ones (DependsOn) and those that follow from expressions, each step once."""
+
+    def parents(self, name: str) -> tuple[str, ...]:
+        """All steps that must have ended before `name` can start, its Condition step included."""
+        branch = self.steps[name].branch
+        own = tuple(dependency.step for dependency in self.dependencies[name])
+        return own if branch is None else (*own, branch.condition)
+
+    def dependents(self, name: str) -> tuple[tuple[str, Dependency], ...]:
+        """The steps that wait for `name`, with the dependency that makes them wait."""
+        return tuple(
+            (step, dependency)
+            for step, dependencies in self.dependencies.items()
+            for dependency in dependencies
+            if dependency.step == name
+        )
+
+
+def build_graph(definition: Definition) -> StepGraph:
+    """The graph of a definition whose step names are unique and whose references exist."""
+    steps = {step.name: step for step in definition.steps}
+    return StepGraph(steps, {name: _dependencies(step) for name, step in steps.items()})
+
+
+def _dependencies(step: Step) -> tuple[Dependency, ...]:
+    # A declared dependency says more than an expression: with the trigger Failed a step may read
+    # properties of a step that failed.
+    declared = {dependency.step: dependency for dependency in step.depends_on}
+    for reference in step_references(step.arguments):
+        declared.setdefault(reference.step, Dependency(reference.step))
+    return tuple(declared.values())
+
+
+def find_cycle(graph: StepGraph) -> tuple[str, ...] | None:
+    """The names along one cycle, or None. References to unknown steps are ignored."""
+    finished: set[str] = set()
+    for start in graph.steps:
+        trail: list[str] = []
+        pending = [(start, iter(graph.parents(start)))]
+        while pending:
+            name, parents = pending[-1]
+            if name not in trail:
+                trail.append(name)
+            parent = next((p for p in parents if p in graph.steps and p not in finished), None)
+            if parent is None:
+                finished.add(name)
+                trail.remove(name)
+                pending.pop()
+            elif parent in trail:
+                return _from_earliest(graph, trail[trail.index(parent) :])
+            else:
+                pending.append((parent, iter(graph.parents(parent))))
+    return None
+
+
+def _from_earliest(graph: StepGraph, trail: list[str]) -> tuple[str, ...]:
+    """A trail of parents as a cycle in running order that begins with its first declared step."""
+    cycle = list(reversed(trail))
+    start = cycle.index(min(cycle, key=list(graph.steps).index))
+    return (*cycle[start:], *cycle[:start])
+
+
+def most_in_parallel(graph: StepGraph, names: Iterable[str]) -> int:
+    """How many of `names` can run at one moment: the largest set in which none waits for another.
+
+    By Dilworth's theorem that is the number of names less the largest matching of the "runs
+    before" relation. Steps on the two sides of a Condition count as if both could run.
+    """
+    chosen = list(names)
+    before = {name: _ancestors(graph, name) & set(chosen) for name in chosen}
+    follower_of: dict[str, str] = {}
+
+    def match(name: str, tried: set[str]) -> bool:
+        for earlier in before[name] - tried:
+            tried.add(earlier)
+            if earlier not in follower_of or match(follower_of[earlier], tried):
+                follower_of[earlier] = name
+                return True
+        return False
+
+    return len(chosen) - sum(match(name, set()) for name in chosen)
+
+
+def _ancestors(graph: StepGraph, name: str) -> set[str]:
+    found: set[str] = set()
+    pending = list(graph.parents(name))
+    while pending:
+        parent = pending.pop()
+        if parent not in found:
+            found.add(parent)
+            pending.extend(graph.parents(parent))
+    return found

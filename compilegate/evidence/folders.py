@@ -1,0 +1,166 @@
+"""Reads the evidence of one execution: the gate's one module that touches files.
+
+The folder holds one subfolder per replicate, named ``ARM--SEED``, with either an unpacked
+``evidence/`` or SageMaker's ``output.tar.gz``, which has ``evidence/`` inside. These subfolders may
+also lie one level deeper, as they do when several jobs gathered the evidence.
+"""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+from compilegate.evidence import read_evidence
+from compilegate.gate.integrity.agreement import Replicate
+from compilegate.gate.integrity.replicate import (
+    MissingEvidenceError,
+    TruncatedEvidenceError,
+    UndeclaredEvidenceError,
+)
+from compilegate.gate.quality.rows import sharing
+from compilegate.gate.settings import Experiment
+from compilegate.job.evidence import FOLDER, EvidenceError, EvidenceRecord, Examples
+
+ARCHIVE = "output.tar.gz"
+MOST_UNPACKED_BYTES = 2 * 1024**3
+"""Of the evidence of one replicate; per-example scores of a million examples fit easily."""
+MOST_ARCHIVE_BYTES = 64 * 1024**3
+"""Of all that an archive unpacks to: what a job keeps beside its evidence has to be read over."""
+MOST_MEMBERS = 10_000
+AT_ONCE = 2
+"""Replicates that are read at the same time; each takes memory of its own until it is shared."""
+
+
+def folder_name(arm: str, seed: int) -> str:
+    """The subfolder of one replicate."""
+    return f"{arm}--{seed}"
+
+
+def read_records(
+    folder: Path, experiment: Experiment
+) -> dict[Replicate, EvidenceRecord | EvidenceError]:
+    """The evidence of each declared replicate, or the error that reading it met.
+
+    An error here is evidence too: the gate turns it into a fail with that reason. So is a seed
+    that the experiment does not declare: who leaves out seeds after they were trained can choose.
+    """
+
+    def read(replicate: Replicate) -> EvidenceRecord | EvidenceError:
+        try:
+            return read_replicate(_place(folder, folder_name(*replicate)))
+        except EvidenceError as error:
+            return error
+
+    # Threads, since it is mostly decompression, which does not hold the interpreter.
+    with ThreadPoolExecutor(AT_ONCE) as readers:
+        read_in_order = zip(
+            experiment.replicates, readers.map(read, experiment.replicates), strict=True
+        )
+        records = dict(_sharing_columns(read_in_order))
+    for arm, seed in sorted(_replicates_in(folder) - set(records)):
+        if arm in experiment.arms:
+            records[arm, seed] = UndeclaredEvidenceError(
+                f"{folder_name(arm, seed)} is there, and the experiment does not declare that "
+                "seed: declare all seeds that were trained"
+            )
+    return records
+
+
+def _sharing_columns(
+    read: Iterable[tuple[Replicate, EvidenceRecord | EvidenceError]],
+) -> Iterator[tuple[Replicate, EvidenceRecord | EvidenceError]]:
+    """The same records; columns that are equal to those of the first are held once."""
+    first: Examples | None = None
+    for replicate, record in read:
+        if isinstance(record, EvidenceError) or record.examples is None:
+            yield replicate, record
+            continue
+        first = first or record.examples
+        yield replicate, replace(record, examples=sharing(record.examples, first))
+
+
+def _replicates_in(folder: Path) -> set[Replicate]:
+    """What the subfolders are called after, whatever is in them."""
+    found = set()
+    for place in (*folder.glob("*--*"), *folder.glob("*/*--*")):
+        arm, _, seed = place.name.rpartition("--")
+        if place.is_dir() and seed.isdecimal() and folder_name(arm, int(seed)) == place.name:
+            found.add((arm, int(seed)))
+    return found
+
+
+def _place(folder: Path, name: str) -> Path:
+    """Where the replicate's subfolder lies. Raises EvidenceError when there is more than one."""
+    direct = folder / name
+    places = [place for place in (direct, *sorted(folder.glob(f"*/{name}"))) if place.is_dir()]
+    if len(places) > 1:
+        found = " and ".join(place.relative_to(folder).as_posix() for place in places)
+        raise EvidenceError(f"the evidence is there more than once: {found}")
+    return places[0] if places else direct
+
+
+def read_replicate(folder: Path) -> EvidenceRecord:
+    """Read one replicate's subfolder. Raises EvidenceError for anything that is not evidence."""
+    archive = folder / ARCHIVE
+    if (folder / FOLDER).is_dir():
+        if archive.exists():
+            raise EvidenceError(
+                f"the evidence is there more than once: {folder.name} holds {FOLDER}/ and {ARCHIVE}"
+            )
+        return read_evidence(folder / FOLDER)
+    if not archive.is_file():
+        raise MissingEvidenceError(
+            f"there is no evidence: {folder.name} holds neither {FOLDER}/ nor {ARCHIVE}"
+        )
+    with tempfile.TemporaryDirectory(prefix="evidence-") as unpacked:
+        _unpack(archive, Path(unpacked))
+        if not (Path(unpacked) / FOLDER).is_dir():
+            raise MissingEvidenceError(f"{ARCHIVE} holds no {FOLDER}/ folder")
+        return read_evidence(Path(unpacked) / FOLDER)
+
+
+def _unpack(archive: Path, target: Path) -> None:
+    """Unpack the plain files of `evidence/` and nothing else."""
+    try:
+        with gzip.open(archive) as stream:
+            with tarfile.open(fileobj=stream, mode="r:") as stored:
+                for member in _evidence_members(stored):
+                    # No owner, no times: a time that no system has must not end the gate.
+                    member.mtime = 0
+                    stored.extract(member, target, filter="data")
+            # The checksum stands at the end of the stream, after what tarfile reads.
+            while stream.read(1 << 20):
+                if stream.tell() > MOST_ARCHIVE_BYTES:
+                    raise _too_large()
+    except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as error:
+        raise TruncatedEvidenceError(f"{archive.name} is truncated or damaged: {error}") from error
+
+
+def _evidence_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """The members to unpack. Raises EvidenceError when they are not plain files, or too large."""
+    of_evidence = of_all = 0
+    for count, member in enumerate(archive, start=1):
+        path = PurePosixPath(member.name)
+        of_all += member.size
+        if of_all > MOST_ARCHIVE_BYTES:
+            raise _too_large()
+        if count > MOST_MEMBERS:
+            raise EvidenceError(f"{ARCHIVE} has more than {MOST_MEMBERS} members")
+        if path.parts[:1] != (FOLDER,) or member.isdir():
+            continue
+        if not member.isfile() or ".." in path.parts:
+            raise EvidenceError(f"{ARCHIVE}: {member.name[:80]!r} is not a plain file")
+        of_evidence += member.size
+        if of_evidence > MOST_UNPACKED_BYTES:
+            raise EvidenceError(f"{ARCHIVE}: {FOLDER}/ is larger than {MOST_UNPACKED_BYTES} bytes")
+        yield member
+
+
+def _too_large() -> EvidenceError:
+    return EvidenceError(f"{ARCHIVE} unpacks to more than {MOST_ARCHIVE_BYTES} bytes")

@@ -1,0 +1,256 @@
+"""Cost: what an execution took in seconds and dollars, and when a faster arm has repaid it.
+
+Dollars are measured seconds times a declared price, and nothing else. They are told only where the
+evidence itself names the instance that has the price: a local run measures seconds of this machine,
+on which no price of a rented one has any bearing. Jobs that a step cache answered count as if they
+had been run, since their evidence is what the verdict rests on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from compilegate.gate.cost.figures import (
+    Amount,
+    ArmCost,
+    CandidateCost,
+    CostFigures,
+    MoreExamples,
+    MoreSeeds,
+)
+from compilegate.gate.integrity.examination import Examined
+from compilegate.gate.reasons import Code, Outcome, clipped
+from compilegate.gate.settings import ArmDeclaration, Experiment
+from compilegate.gate.speed.arm_speed import measure_arm
+from compilegate.gate.speed.compile_time import compile_times
+from compilegate.gate.statistics.sample_size import rounded_up
+from compilegate.gate.verdict import CandidateVerdict, MetricJudgement, SpeedJudgement
+from compilegate.job.evidence import Evidence, EvidenceRecord
+
+INSTANCE_TYPE = "instance_type"
+"""Key of the evidence's environment: the instance that the job really ran on."""
+MOST_RETRAININGS = 1_000_000
+"""More than that is as good as never."""
+
+
+def cost_of(
+    experiment: Experiment, examined: Examined, candidates: Sequence[CandidateVerdict]
+) -> CostFigures | None:
+    """The cost of one execution, over the jobs whose evidence is sound; None without any."""
+    sound = {arm: _sound_records(arm, examined) for arm in experiment.arms}
+    arms = {
+        arm: _arm_cost(arm, experiment.arms[arm], records)
+        for arm, records in sound.items()
+        if records
+    }
+    if not arms:
+        return None
+    counted = sum(cost.jobs for cost in arms.values())
+    gate = _gate_amount(arms, experiment.baseline)
+    return CostFigures(
+        arms=tuple(arms.values()),
+        gate=gate,
+        jobs_counted=counted,
+        jobs_not_counted=len(experiment.replicates) - counted,
+        candidates=tuple(
+            _candidate_cost(candidate, arms[experiment.baseline], arms[candidate.arm], gate)
+            for candidate in candidates
+            # With metrics it was compared, so that all its jobs and the baseline's are sound.
+            if candidate.metrics
+        ),
+    )
+
+
+def retrainings_to_repay(gate: Amount, saved: Amount) -> tuple[int | None, str]:
+    """Retrainings until what they save makes up for the gate, and what that is counted by.
+
+    None where nothing is saved. Counted in dollars where both are known, since arms may run on
+    instances of different prices; else in seconds.
+    """
+    if gate.usd is not None and saved.usd is not None:
+        return _times(gate.usd, saved.usd), "dollars"
+    return _times(gate.seconds, saved.seconds), "seconds"
+
+
+def price_that_holds(
+    declaration: ArmDeclaration, ran_on: Sequence[str | None]
+) -> tuple[float | None, str]:
+    """(dollars per hour, when and where), or (None, why not), for jobs that ran on these instances.
+
+    None in `ran_on` is a job that does not say.
+    """
+    if set(ran_on) == {None}:
+        return None, "The jobs do not say that they ran on a rented instance."
+    declared = declaration.instance_type
+    others = sorted({name or "an unnamed machine" for name in ran_on if name != declared})
+    if others:
+        whose = "no instance is declared" if declared is None else f"the price is of {declared}"
+        return None, f"Jobs ran on {' and '.join(others)}, and {whose}."
+    if declaration.usd_per_hour is None:
+        return None, f"No price: {declaration.price_note or f'none of {declared} is declared'}."
+    return declaration.usd_per_hour, declaration.price_note or "as declared"
+
+
+def _sound_records(arm: str, examined: Examined) -> list[EvidenceRecord]:
+    return [
+        examined.records[arm, seed]
+        for seed in examined.seeds
+        if examined.was_trained(arm, seed) and not examined.problems.get((arm, seed))
+    ]
+
+
+def _arm_cost(arm: str, declaration: ArmDeclaration, records: Sequence[EvidenceRecord]) -> ArmCost:
+    """`records` holds one or more, all of them sound."""
+    ran_on = [_ran_on(record.evidence) for record in records]
+    usd_per_hour, note = price_that_holds(declaration, ran_on)
+    speed = measure_arm(declaration.global_batch_size, records)
+    rate = None if speed is None else speed.rate
+    return ArmCost(
+        arm=arm,
+        jobs=len(records),
+        training=_amount(_mean([_train_seconds(item.evidence) for item in records]), usd_per_hour),
+        retraining=_amount(_retraining_seconds(records), usd_per_hour),
+        job=_amount(_mean([_job_seconds(item.evidence) for item in records]), usd_per_hour),
+        samples_per_second=rate,
+        samples_per_dollar=_per_dollar(rate, usd_per_hour),
+        instance_type=ran_on[0] if len(set(ran_on)) == 1 else None,
+        usd_per_hour=usd_per_hour,
+        price_note=note,
+    )
+
+
+def _ran_on(evidence: Evidence) -> str | None:
+    name = evidence.environment.get(INSTANCE_TYPE)
+    return None if name is None else clipped(str(name), 60)
+
+
+def _train_seconds(evidence: Evidence) -> float:
+    return 0.0 if evidence.speed is None else evidence.speed.train_seconds
+
+
+def _retraining_seconds(records: Sequence[EvidenceRecord]) -> float:
+    """Mean without each job's own compilation, and with that of a retraining instead."""
+    others = [
+        max(_train_seconds(item.evidence) - item.evidence.compiler.compile_seconds, 0.0)
+        for item in records
+    ]
+    return _mean(others) + compile_times(records).seconds
+
+
+def _job_seconds(evidence: Evidence) -> float:
+    whole = 0.0 if evidence.speed is None else evidence.speed.total_seconds
+    return whole + (0.0 if evidence.parity is None else evidence.parity.seconds)
+
+
+def _per_dollar(rate: float | None, usd_per_hour: float | None) -> float | None:
+    if rate is None or usd_per_hour is None:
+        return None
+    samples = rate * 3600.0 / usd_per_hour
+    return samples if math.isfinite(samples) else None
+
+
+def _amount(seconds: float, usd_per_hour: float | None) -> Amount:
+    return Amount(seconds, None if usd_per_hour is None else seconds / 3600.0 * usd_per_hour)
+
+
+def _gate_amount(arms: Mapping[str, ArmCost], baseline: str) -> Amount:
+    """All jobs but one of the baseline's; all of them when the baseline has no sound one."""
+    amounts = [
+        _times_over(cost.job, cost.jobs - (1 if arm == baseline else 0))
+        for arm, cost in arms.items()
+    ]
+    return _sum(amounts)
+
+
+def _candidate_cost(
+    candidate: CandidateVerdict, baseline: ArmCost, cost: ArmCost, gate: Amount
+) -> CandidateCost:
+    saved = _sum([baseline.retraining, _times_over(cost.retraining, -1)])
+    retrainings, repaid_in = retrainings_to_repay(gate, saved)
+    speed = candidate.speed
+    return CandidateCost(
+        arm=candidate.arm,
+        saved=saved,
+        retrainings_to_repay=retrainings,
+        repaid_in=repaid_in,
+        break_even_runs=(
+            None
+            if speed is None or speed.break_even_steps is None
+            else speed.break_even_steps / speed.candidate_steps
+        ),
+        compile_state=None if speed is None else speed.compile_state,
+        more_seeds=_more_seeds(candidate, _sum([baseline.job, cost.job])),
+        more_examples=_more_examples(
+            candidate,
+            _sum([_times_over(arm.job, arm.jobs) for arm in (baseline, cost)]),
+        ),
+    )
+
+
+_QUALITY = frozenset({Code.QUALITY_UNDECIDED})
+_QUALITY_AND_SPEED = _QUALITY | {Code.SPEED_UNDECIDED}
+
+
+def _more_seeds(candidate: CandidateVerdict, one_seed: Amount) -> MoreSeeds | None:
+    """`one_seed` is what a seed costs in all arms that need it: the candidate and the baseline."""
+    if not _undecided_by(candidate, _QUALITY_AND_SPEED):
+        return None
+    judged: list[MetricJudgement | SpeedJudgement] = [*candidate.metrics]
+    judged += [] if candidate.speed is None else [candidate.speed]
+    undecided = [item for item in judged if item.outcome is Outcome.INCONCLUSIVE]
+    needed = [item.seeds_needed for item in undecided if item.seeds_needed is not None]
+    if len(needed) < len(undecided):
+        return None
+    more = max(needed) - undecided[0].seeds
+    return MoreSeeds(more, _times_over(one_seed, more))
+
+
+def _more_examples(candidate: CandidateVerdict, all_jobs: Amount) -> MoreExamples | None:
+    """`all_jobs` is what all jobs of the candidate and the baseline cost: each scores them all."""
+    if not _undecided_by(candidate, _QUALITY):
+        return None
+    undecided = [item for item in candidate.metrics if item.outcome is Outcome.INCONCLUSIVE]
+    needed = [
+        item.examples_needed / item.examples
+        for item in undecided
+        if item.examples_needed is not None
+    ]
+    if len(needed) < len(undecided):
+        return None
+    growth = max(needed)
+    whole = max(item.examples for item in candidate.metrics)
+    return MoreExamples(growth, rounded_up(whole * growth), all_jobs)
+
+
+def _undecided_by(candidate: CandidateVerdict, codes: frozenset[Code]) -> bool:
+    """Whether these are all that keeps an undecided candidate from being decided.
+
+    A fail stays one, and so does a doubt that neither seeds nor examples would lift.
+    """
+    doubts = {reason.code for reason in candidate.reasons if reason.outcome is Outcome.INCONCLUSIVE}
+    return candidate.outcome is Outcome.INCONCLUSIVE and doubts <= codes
+
+
+def _times(cost: float, saved: float) -> int | None:
+    if saved <= 0.0 or cost / MOST_RETRAININGS > saved:
+        return None
+    return math.ceil(cost / saved)
+
+
+def _times_over(amount: Amount, count: int) -> Amount:
+    return Amount(amount.seconds * count, None if amount.usd is None else amount.usd * count)
+
+
+def _sum(amounts: Sequence[Amount]) -> Amount:
+    dollars = [amount.usd for amount in amounts if amount.usd is not None]
+    return Amount(
+        seconds=sum(amount.seconds for amount in amounts),
+        usd=sum(dollars) if len(dollars) == len(amounts) else None,
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values))

@@ -1,0 +1,144 @@
+"""Agreement: can these replicates be compared with each other?
+
+The checks that need several records side by side: nothing is duplicated, all saw the same training
+data, and all scored the same validation examples with the same labels, targets and categories.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from compilegate.gate.quality.rows import in_the_order_of, same_column
+from compilegate.gate.reasons import Code, Reason, clipped, failure
+from compilegate.job.evidence import EvidenceRecord, Examples
+
+Replicate = tuple[str, int]
+"""An (arm, seed)."""
+
+
+def find_duplicates(
+    records: Mapping[Replicate, EvidenceRecord], baseline: str
+) -> dict[Replicate, list[Reason]]:
+    """Replicates that claim the same training job, or hold the same model or the same times of all
+    steps, as another one.
+
+    Between a candidate and the baseline the candidate is to blame: a comparison of the baseline
+    with itself must not pass, and must not cost the baseline its soundness either.
+    """
+    found: dict[Replicate, list[Reason]] = defaultdict(list)
+    for code, what, shared in (
+        (Code.EVIDENCE_DUPLICATED, "training job", _sharing_a_job(records)),
+        (Code.MODEL_DUPLICATED, "model digest", _sharing_a_digest(records, "model")),
+        # Clocks never repeat themselves: the same losses and times are a copy under another name.
+        (Code.EVIDENCE_DUPLICATED, "digest of steps.npz", _sharing_a_digest(records, "steps")),
+    ):
+        for value, replicates in shared.items():
+            arms = {arm for arm, _ in replicates}
+            for arm, seed in replicates:
+                others = [other for other in replicates if other != (arm, seed)]
+                if arm == baseline and arms != {baseline}:
+                    others = [other for other in others if other[0] == baseline]
+                if not others:
+                    continue
+                other_arm, other_seed = others[0]
+                sentence = (
+                    f"Seed {seed}: {what} {clipped(value, 80)!r} is also that of {other_arm!r}, "
+                    f"seed {other_seed}: two replicates cannot share it."
+                )
+                found[arm, seed].append(failure(code, sentence, seed=seed))
+    return found
+
+
+def check_agreement(
+    record: EvidenceRecord, reference: EvidenceRecord, seed: int
+) -> Iterator[Reason]:
+    """How a replicate differs from the baseline's reference replicate in what both must share."""
+    if record.evidence.digests.get("data") != reference.evidence.digests.get("data"):
+        yield failure(
+            Code.DATA_DIFFERS,
+            f"Seed {seed}: the digest of the prepared data is not that of the baseline's data.",
+            seed=seed,
+        )
+    if record.examples is not None and reference.examples is not None:
+        yield from check_same_examples(record.examples, reference.examples, seed)
+
+
+def check_same_examples(found: Examples, reference: Examples, seed: int) -> Iterator[Reason]:
+    """Whether both scored the same validation examples, with the same labels."""
+    if found.scores.shape[1] != reference.scores.shape[1]:
+        yield failure(
+            Code.EXAMPLES_CLASSES_DIFFER,
+            f"Seed {seed}: {found.scores.shape[1]} classes, "
+            f"the baseline has {reference.scores.shape[1]}.",
+            seed=seed,
+        )
+    if not _same_ids(found, reference):
+        missing = len(np.setdiff1d(reference.ids, found.ids))
+        extra = len(np.setdiff1d(found.ids, reference.ids))
+        yield failure(
+            Code.EXAMPLES_IDS_DIFFER,
+            f"Seed {seed}: not the baseline's validation examples: "
+            f"{missing} are missing and {extra} are others.",
+            seed=seed,
+            missing=missing,
+            extra=extra,
+        )
+        return
+    found = in_the_order_of(found, reference)
+    yield from _check_labels(found, reference, seed)
+    yield from _check_slices(found, reference, seed)
+
+
+def _same_ids(found: Examples, reference: Examples) -> bool:
+    return same_column(found.ids, reference.ids) or np.array_equal(
+        np.sort(found.ids), np.sort(reference.ids)
+    )
+
+
+def _check_labels(found: Examples, reference: Examples, seed: int) -> Iterator[Reason]:
+    differing = int(np.sum(found.labels != reference.labels))
+    if differing:
+        yield failure(
+            Code.EXAMPLES_LABELS_DIFFER,
+            f"Seed {seed}: {differing} examples have another label than in the baseline.",
+            seed=seed,
+            examples=differing,
+        )
+    if not same_column(found.targets, reference.targets):
+        yield failure(
+            Code.EXAMPLES_TARGETS_DIFFER,
+            f"Seed {seed}: the targets of the examples are not those of the baseline.",
+            seed=seed,
+        )
+
+
+def _check_slices(found: Examples, reference: Examples, seed: int) -> Iterator[Reason]:
+    for column in sorted({*found.slices, *reference.slices}):
+        if not same_column(found.slices.get(column), reference.slices.get(column)):
+            yield failure(
+                Code.EXAMPLES_SLICES_DIFFER,
+                f"Seed {seed}: column {clipped(column, 60)!r} of the examples' categories is not "
+                "that of the baseline.",
+                seed=seed,
+            )
+
+
+def _sharing_a_job(records: Mapping[Replicate, EvidenceRecord]) -> dict[str, list[Replicate]]:
+    return _shared({key: record.evidence.job for key, record in records.items()})
+
+
+def _sharing_a_digest(
+    records: Mapping[Replicate, EvidenceRecord], name: str
+) -> dict[str, list[Replicate]]:
+    digests = {key: record.evidence.digests.get(name) for key, record in records.items()}
+    return _shared({key: digest for key, digest in digests.items() if digest})
+
+
+def _shared(values: Mapping[Replicate, str]) -> dict[str, list[Replicate]]:
+    holders: dict[str, list[Replicate]] = defaultdict(list)
+    for replicate, value in values.items():
+        holders[value].append(replicate)
+    return {value: replicates for value, replicates in holders.items() if len(replicates) > 1}

@@ -1,0 +1,202 @@
+"""Confounds: what differs between a candidate and the baseline beside the compiler.
+
+A difference that the workload declares is intended: the report lists it, and the reader knows that
+the verdict is about compiler and batch together. A difference that nobody declared (another library
+version, other hardware, fewer cores) fails the candidate by name, since neither its quality nor its
+speed can be put down to the compiler any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from compilegate.gate.reasons import Code, Reason, clipped, failure
+from compilegate.gate.settings import ArmDeclaration
+from compilegate.gate.verdict import Confound
+from compilegate.job.evidence import Evidence, Scalar
+
+FOLLOWS_FROM_BATCH_SIZE = frozenset(
+    {"steps", "warmup_steps", "steps_per_epoch", "data_order", "global_batch_size"}
+)
+"""Recipe keys that change with the examples of a step, by the batch of a process or by the number
+of processes: fewer, larger steps over the same epochs."""
+
+FOLLOWS_FROM_SCALING = frozenset(
+    {"learning_rate_rule", "learning_rate_factor", "base_learning_rate", "base_global_batch_size"}
+)
+"""Recipe keys of a job whose learning rate was scaled from the baseline's."""
+
+FOLLOWS_FROM_INSTANCE_TYPE = frozenset(
+    {"instance_type", "cpu", "cores_available", "gpu", "platform", "threads"}
+)
+"""Environment values that may change with the instance an arm declares; library versions may not:
+they are the image's."""
+
+FOLLOWS_FROM_WORLD_SIZE = frozenset({"threads"})
+"""Environment values that may change with the processes of an arm: they share the cores."""
+
+FOLLOWS_FROM_IMAGE = frozenset({"image", "python", "torch", "transformers", "numpy", "platform"})
+"""Environment values that may change with the image an arm declares."""
+
+DECLARED = ("batch_size", "learning_rate", "precision", "world_size")
+
+SCALING = "scale_learning_rate"
+"""Declared, too; but what it changes is the learning rate, which is declared by itself."""
+
+EPOCHS_END = 0.05
+"""Of the examples that a run sees: what batches of another size may leave out at epochs' ends."""
+
+MOST_STEPS = 10**12
+
+MOST_SHOWN = 80
+"""Characters of a value."""
+
+NOT_COMPARED = frozenset(
+    {
+        *("arm", "seed", "compiler", "on_failure"),
+        *("compile_mode", "dynamic_shapes", "regional", "fallback_random"),
+        "step_graphs",
+    }
+)
+"""Recipe keys that say who the job is, what it does when it fails, or how its compiler is set: not
+how it trains."""
+
+
+def find_confounds(
+    baseline: Sequence[Evidence],
+    candidate: Sequence[Evidence],
+    baseline_declaration: ArmDeclaration,
+    candidate_declaration: ArmDeclaration,
+) -> tuple[Confound, ...]:
+    """Every recipe key and environment value that differs between replicates of the same seed.
+
+    `baseline[j]` and `candidate[j]` have the same seed.
+    """
+    declared = {
+        key
+        for key in (*DECLARED, SCALING)
+        if getattr(baseline_declaration, key) != getattr(candidate_declaration, key)
+    }
+    recipes = _differences([item.recipe for item in baseline], [item.recipe for item in candidate])
+    found = [
+        _recipe_confound(key, before, after, declared)
+        for key, before, after in recipes
+        if key not in NOT_COMPARED
+    ]
+    environments = _differences(
+        [item.environment for item in baseline], [item.environment for item in candidate]
+    )
+    consequences = _consequences(baseline_declaration, candidate_declaration)
+    found += [
+        _environment_confound(key, before, after, consequences)
+        for key, before, after in environments
+    ]
+    found += _examples_seen(baseline, candidate, baseline_declaration, candidate_declaration)
+    return tuple(found)
+
+
+def _examples_seen(
+    baseline: Sequence[Evidence],
+    candidate: Sequence[Evidence],
+    baseline_declaration: ArmDeclaration,
+    candidate_declaration: ArmDeclaration,
+) -> Iterator[Confound]:
+    """Another batch over as many epochs shows the same examples; over as many steps it does not."""
+    sizes = baseline_declaration.global_batch_size, candidate_declaration.global_batch_size
+    if sizes[0] == sizes[1]:
+        return
+    why = "follows from batch_size and steps"
+    for one, other in zip(baseline, candidate, strict=True):
+        before, after = (
+            _whole(each.recipe.get("steps")) * size
+            for each, size in zip((one, other), sizes, strict=True)
+        )
+        if before and after and abs(after - before) > EPOCHS_END * before:
+            yield Confound("examples_seen", f"{before:,}", f"{after:,}", intended=True, why=why)
+            return
+
+
+def _whole(steps: Scalar) -> int:
+    """Zero for what is no number of steps, which is told elsewhere."""
+    return steps if isinstance(steps, int) and 0 < steps <= MOST_STEPS else 0
+
+
+def undeclared(confounds: Sequence[Confound]) -> tuple[Reason, ...]:
+    """One failing reason for each confound that the workload does not declare."""
+    return tuple(
+        failure(
+            Code.CONFOUND_UNDECLARED,
+            f"{confound.name} differs from the baseline without being declared: "
+            f"{confound.candidate} instead of {confound.baseline}.",
+            name=confound.name,
+            baseline=confound.baseline,
+            candidate=confound.candidate,
+        )
+        for confound in confounds
+        if not confound.intended
+    )
+
+
+def _recipe_confound(key: str, before: str, after: str, declared: set[str]) -> Confound:
+    if key in declared:
+        return Confound(key, before, after, intended=True, why="declared by the workload")
+    for following, causes in (
+        (FOLLOWS_FROM_BATCH_SIZE, ("batch_size", "world_size")),
+        (FOLLOWS_FROM_SCALING, (SCALING,)),
+    ):
+        cause = next((each for each in causes if each in declared), None)
+        if key in following and cause is not None:
+            return Confound(key, before, after, intended=True, why=f"follows from {cause}")
+    return Confound(key, before, after, intended=False, why="recipe, not declared")
+
+
+def _consequences(baseline: ArmDeclaration, candidate: ArmDeclaration) -> dict[str, str]:
+    """By environment value that may differ, the declared key that it follows from."""
+    return {
+        key: declared
+        for declared, following in (
+            ("image", FOLLOWS_FROM_IMAGE),
+            ("instance_type", FOLLOWS_FROM_INSTANCE_TYPE),
+            ("world_size", FOLLOWS_FROM_WORLD_SIZE),
+        )
+        if getattr(baseline, declared) != getattr(candidate, declared)
+        for key in following
+    }
+
+
+def _environment_confound(
+    key: str, before: str, after: str, consequences: Mapping[str, str]
+) -> Confound:
+    if key in consequences:
+        why = f"follows from {consequences[key]}"
+        return Confound(key, before, after, intended=True, why=why)
+    return Confound(key, before, after, intended=False, why="environment, not declared")
+
+
+def _differences(
+    before: Sequence[Mapping[str, Scalar]], after: Sequence[Mapping[str, Scalar]]
+) -> Iterator[tuple[str, str, str]]:
+    keys = sorted({key for values in (*before, *after) for key in values})
+    for key in keys:
+        pairs = [(_told(old, key), _told(new, key)) for old, new in zip(before, after, strict=True)]
+        differing = [pair for pair in pairs if pair[0] != pair[1]]
+        if differing:
+            yield clipped(key, 60), *_shown(*differing[0])
+
+
+def _told(values: Mapping[str, Scalar], key: str) -> str:
+    if key not in values:
+        return "not recorded"
+    value = values[key]
+    return "none" if value is None else str(value)
+
+
+def _shown(before: str, after: str) -> tuple[str, str]:
+    """Both, clipped to where they differ: the digest of an image stands at the end of its name."""
+    differs_at = next(
+        (at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other), 0
+    )
+    start = max(differs_at - 20, 0) if max(len(before), len(after)) > MOST_SHOWN else 0
+    ellipsis = "..." if start else ""
+    shown = [f"{ellipsis}{clipped(text[start:], MOST_SHOWN)}" for text in (before, after)]
+    return shown[0], shown[1]

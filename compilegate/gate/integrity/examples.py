@@ -1,0 +1,214 @@
+"""Integrity of one replicate's examples: whole, what they say they are, and as reported?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from compilegate.gate.integrity.expectation import Expectation
+from compilegate.gate.quality.metrics import MetricUndefinedError
+from compilegate.gate.quality.rows import KnownRows
+from compilegate.gate.reasons import Code, Reason, clipped, failure
+from compilegate.gate.settings import MetricGuard
+from compilegate.job.evidence import Evidence, Examples, FloatArray
+
+SUM_TOLERANCE = 1e-3
+"""Of a row of probabilities; single-precision softmax over thousands of classes stays within."""
+LOSS_TOLERANCE = 0.02
+"""Nats between a recorded loss and the one its score implies; bfloat16 scores stay within."""
+SMALLEST_COMPARED_SCORE = 1e-6
+"""Below this a score has lost its digits, and only the recorded loss still knows them."""
+REPORTED_TOLERANCE = 1e-4
+"""Between a reported metric and the gate's own: jobs may print four decimals."""
+
+MOST_LOSS = 1e6
+"""A million nats: beyond them a number is damage, not a measurement."""
+MOST_VALUE = 1e30
+"""Of what a model predicts and of a reported metric: fourth powers of it are still numbers."""
+MUST_BE_REPORTED = frozenset({"accuracy", "balanced_accuracy", "macro_f1", "log_loss"})
+"""What every classification job reports. Others are computed from the examples, and must only agree
+where the job reports them too."""
+
+
+def check_examples(
+    evidence: Evidence, examples: Examples, expected: Expectation
+) -> Iterator[Reason]:
+    """Check the rows in stages: a later check needs what an earlier one has found to hold."""
+    seed = expected.seed
+    found = check_columns(examples, seed, expected.known)
+    yield from found
+    if found:
+        return
+    recorded = evidence.digests.get("examples")
+    if recorded and recorded != expected.known.digest_of(examples):
+        yield failure(
+            Code.DIGEST_DIFFERS,
+            f"Seed {seed}: the ids and labels in examples.npz are not those whose digest "
+            "evidence.json holds.",
+            seed=seed,
+        )
+    for metric, guard in expected.settings.metrics.items():
+        if guard.reported:
+            yield from _check_is_reported(metric, guard, evidence, seed)
+        else:
+            yield from _check_computed(metric, guard, evidence, examples, expected)
+
+
+def check_columns(
+    examples: Examples, seed: int, known: KnownRows | None = None
+) -> tuple[Reason, ...]:
+    """What is wrong with the rows by themselves, whatever was told of them."""
+    return (
+        tuple(_check_rows(examples, seed, known or KnownRows()))
+        or tuple(_check_values(examples, seed))
+        or tuple(_check_meaning(examples, seed))
+    )
+
+
+def _check_rows(examples: Examples, seed: int, known: KnownRows) -> Iterator[Reason]:
+    rows, classes = examples.scores.shape
+    predicts_numbers = classes == 0 and examples.targets is not None
+    if rows < 2 or (classes < 2 and not predicts_numbers):
+        yield failure(
+            Code.EXAMPLES_TOO_FEW,
+            f"Seed {seed}: examples.npz has {rows} examples and {classes} classes, "
+            "two of each are the least that can be compared.",
+            seed=seed,
+            examples=rows,
+        )
+        return
+    repeated = known.repeated_ids(examples.ids)
+    if repeated is None:
+        yield failure(
+            Code.EXAMPLES_IDS_UNREADABLE,
+            f"Seed {seed}: the example ids in examples.npz are not valid text.",
+            seed=seed,
+        )
+    elif repeated:
+        yield failure(
+            Code.EXAMPLES_IDS_REPEAT,
+            f"Seed {seed}: {repeated} example ids repeat.",
+            seed=seed,
+        )
+    if examples.labels.min() < 0 or examples.labels.max() >= max(classes, 1):
+        yield failure(
+            Code.EXAMPLES_LABEL_RANGE,
+            f"Seed {seed}: labels reach from {examples.labels.min()} to {examples.labels.max()}, "
+            f"but there are scores for {classes} classes.",
+            seed=seed,
+        )
+
+
+def _check_values(examples: Examples, seed: int) -> Iterator[Reason]:
+    numbers = (examples.losses, examples.targets, examples.predictions)
+    columns = [column for column in numbers if column is not None]
+    # Whole columns first, since rows are slow to go over and nearly always fine.
+    if np.isfinite(examples.scores).all() and all(_is_plausible(it).all() for it in columns):
+        return
+    bad = ~np.isfinite(examples.scores).all(axis=1)
+    for column in columns:
+        bad |= ~_is_plausible(column)
+    if bad.any():
+        yield failure(
+            Code.EXAMPLES_NOT_FINITE,
+            f"Seed {seed}: {int(bad.sum())} examples have a value that is not a number, or is "
+            f"beyond {MOST_VALUE:.0e}; "
+            f"the first is {clipped(repr(str(examples.ids[int(bad.argmax())])))}.",
+            seed=seed,
+            examples=int(bad.sum()),
+        )
+
+
+def _is_plausible(column: FloatArray) -> npt.NDArray[np.bool_]:
+    """(examples,) False for NaN too."""
+    plausible: npt.NDArray[np.bool_] = np.abs(column) <= MOST_VALUE
+    return plausible
+
+
+def _check_meaning(examples: Examples, seed: int) -> Iterator[Reason]:
+    scores = examples.scores
+    if scores.shape[1] == 0:  # the model predicts numbers
+        return
+    bad = _are_no_probabilities(scores)
+    if bad.any():
+        yield failure(
+            Code.EXAMPLES_NOT_PROBABILITIES,
+            f"Seed {seed}: the scores of {int(bad.sum())} examples are not probabilities that "
+            f"sum to one, the first is {clipped(repr(str(examples.ids[int(bad.argmax())])))}.",
+            seed=seed,
+            examples=int(bad.sum()),
+        )
+    likelihood = scores[np.arange(len(scores)), examples.labels]
+    known = likelihood >= SMALLEST_COMPARED_SCORE
+    implied = -np.log(np.where(known, likelihood, 1.0))
+    odd = ~((examples.losses >= -LOSS_TOLERANCE) & (examples.losses <= MOST_LOSS))
+    odd |= known & (np.abs(examples.losses - implied) > LOSS_TOLERANCE)
+    if odd.any():
+        yield failure(
+            Code.EXAMPLES_LOSSES_DISAGREE,
+            f"Seed {seed}: the losses of {int(odd.sum())} examples are not the negative logarithm "
+            "of their label's score.",
+            seed=seed,
+            examples=int(odd.sum()),
+        )
+
+
+def _are_no_probabilities(scores: FloatArray) -> npt.NDArray[np.bool_]:
+    """(examples,) whether a row has a score outside [0, 1], or a sum that is not one."""
+    bad: npt.NDArray[np.bool_] = np.zeros(len(scores), dtype=np.bool_)
+    if scores.min() < 0.0 or scores.max() > 1.0 + SUM_TOLERANCE:
+        bad |= ((scores < 0.0) | (scores > 1.0 + SUM_TOLERANCE)).any(axis=1)
+        scores = scores.clip(-1.0, 2.0)  # so that a huge score, bad as it is, overflows no sum
+    # As a product, since numpy's sum over short rows takes ten times as long.
+    bad |= np.abs(scores @ np.ones(scores.shape[1]) - 1.0) > SUM_TOLERANCE
+    return bad
+
+
+def _check_is_reported(
+    metric: str, guard: MetricGuard, evidence: Evidence, seed: int
+) -> Iterator[Reason]:
+    if metric not in evidence.metrics and not guard.watched:
+        yield _not_reported(metric, seed)
+
+
+def _check_computed(
+    metric: str,
+    guard: MetricGuard,
+    evidence: Evidence,
+    examples: Examples,
+    expected: Expectation,
+) -> Iterator[Reason]:
+    seed = expected.seed
+    reported = evidence.metrics.get(metric)
+    if reported is None and metric in MUST_BE_REPORTED and not guard.watched:
+        yield _not_reported(metric, seed)
+        return
+    try:
+        computed = expected.values.of(guard.measure(metric), examples)
+    except MetricUndefinedError as error:
+        if not guard.watched:
+            sentence = f"Seed {seed}: {metric} cannot be computed: {error}."
+            yield failure(Code.METRIC_UNDEFINED, sentence, seed=seed, metric=metric)
+        return
+    # A reported value that is not finite has its own reason, and disagrees with everything here.
+    tolerance = REPORTED_TOLERANCE * max(1.0, abs(computed))
+    if reported is not None and not abs(reported - computed) <= tolerance:
+        yield failure(
+            Code.METRIC_DISAGREES,
+            f"Seed {seed}: the job reported {metric} {reported:.6g}, "
+            f"its own examples give {computed:.6g}.",
+            seed=seed,
+            metric=metric,
+            computed=computed,
+        )
+
+
+def _not_reported(metric: str, seed: int) -> Reason:
+    return failure(
+        Code.METRIC_MISSING,
+        f"Seed {seed}: the job did not report {metric}, which the gate guards.",
+        seed=seed,
+        metric=metric,
+    )

@@ -1,0 +1,311 @@
+"""Observations: what the report page draws, small enough to keep beside the verdict.
+
+`observations.json` holds no judgement. It is written for whatever could be read, also where the
+evidence is unusable, so that the page can show what was found.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from compilegate.gate.integrity.agreement import Replicate
+from compilegate.gate.integrity.replicate import MOST_BYTES, are_durations, unusable
+from compilegate.gate.quality.metrics import MetricUndefinedError, MetricValues
+from compilegate.gate.reasons import clipped
+from compilegate.gate.settings import Experiment
+from compilegate.gate.speed.arm_speed import steady_seconds
+from compilegate.job.evidence import (
+    CompileCacheRecord,
+    EvidenceError,
+    EvidenceRecord,
+    Examples,
+    FloatArray,
+)
+
+SCHEMA_VERSION: Final = 1
+MOST_POINTS = 6000
+"""Of all loss curves together, which bounds the size of the file."""
+MOST_POINTS_PER_CURVE = 120
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+MOST_TEXT = 200
+MOST_VALUES = 40
+"""Environment values and proofs of one arm."""
+
+
+class ObservationsError(Exception):
+    """Observations that cannot be read. The message says what is wrong with them."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A training loss curve: means over equal stretches of steps."""
+
+    steps: tuple[float, ...]
+    """Middle of each stretch."""
+    losses: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ReplicateObservation:
+    """What one replicate measured; None or empty where its evidence could not be used."""
+
+    arm: str
+    seed: int
+    job: str | None
+    problem: str | None
+    """Why there is no evidence, or why the arm could not be trained."""
+    metrics: Mapping[str, float]
+    """The declared metrics: recomputed from the examples where they can be, else as reported."""
+    loss: Curve | None
+    steps: int
+    steady_from: int
+    step_seconds: tuple[float, ...]
+    """The QUANTILES of the steady step times."""
+    samples_per_second: float | None
+    compile_seconds: float | None
+    compile_cache: str | None
+    """``warm``, ``cold`` or ``ignored``; None where no cache was declared."""
+    train_seconds: float | None
+    total_seconds: float | None
+    peak_memory_bytes: int | None
+    graphs: int | None
+    graph_breaks: int | None
+    recompilations: int | None
+    cache_ignored: str | None = None
+    """Why the compile cache that was there was not used."""
+
+
+@dataclass(frozen=True)
+class ArmObservation:
+    """How one arm was declared, and where its first readable replicate ran."""
+
+    arm: str
+    compiler: str
+    batch_size: int
+    learning_rate: float
+    precision: str
+    environment: Mapping[str, str]
+    proof: Mapping[str, str]
+    """What shows that the compiler ran."""
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Everything that is drawn."""
+
+    workload: str
+    baseline: str
+    arms: tuple[ArmObservation, ...]
+    replicates: tuple[ReplicateObservation, ...]
+    left_out: tuple[str, ...] = ()
+    """Arms that the workload declares and this execution went without."""
+    schema_version: Literal[1] = SCHEMA_VERSION
+
+    def to_json(self) -> str:
+        """`observations.json`; numbers are finite."""
+        document = dataclasses.asdict(self)
+        return json.dumps(document, separators=(",", ":"), sort_keys=True, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Observations:
+        """Read `observations.json` back. Raises ObservationsError for anything else."""
+        try:
+            return _ADAPTER.validate_json(text)
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = ".".join(str(part) for part in first["loc"]) or "the document"
+            raise ObservationsError(
+                f"not observations of schema {SCHEMA_VERSION}: {key}: {first['msg']}"
+            ) from error
+
+
+_ADAPTER = TypeAdapter(Observations)
+
+
+def observe(
+    experiment: Experiment,
+    records: Mapping[Replicate, EvidenceRecord | EvidenceError],
+    values: MetricValues | None = None,
+) -> Observations:
+    """Summarise all records for the page; unusable ones become a problem in words.
+
+    `values` may be shared with `judge`, so that metrics are computed once.
+    """
+    values = MetricValues() if values is None else values
+    points = min(MOST_POINTS_PER_CURVE, max(MOST_POINTS // len(experiment.replicates), 2))
+    return Observations(
+        workload=experiment.workload,
+        baseline=experiment.baseline,
+        arms=tuple(_arm(name, experiment, records) for name in experiment.arms),
+        replicates=tuple(
+            _replicate(
+                arm,
+                seed,
+                records.get((arm, seed)),
+                experiment=experiment,
+                points=points,
+                values=values,
+            )
+            for arm, seed in experiment.replicates
+        ),
+        left_out=tuple(experiment.left_out),
+    )
+
+
+def _arm(
+    name: str,
+    experiment: Experiment,
+    records: Mapping[Replicate, EvidenceRecord | EvidenceError],
+) -> ArmObservation:
+    declared = experiment.arms[name]
+    readable = (records.get((name, seed)) for seed in experiment.seeds)
+    first = next((item.evidence for item in readable if isinstance(item, EvidenceRecord)), None)
+    return ArmObservation(
+        arm=name,
+        compiler=declared.compiler,
+        batch_size=declared.batch_size,
+        learning_rate=declared.learning_rate,
+        precision=declared.precision,
+        environment=_texts(first.environment) if first else {},
+        proof=_texts(first.compiler.proof) if first else {},
+    )
+
+
+def _replicate(
+    arm: str,
+    seed: int,
+    record: EvidenceRecord | EvidenceError | None,
+    *,
+    experiment: Experiment,
+    points: int,
+    values: MetricValues,
+) -> ReplicateObservation:
+    if not isinstance(record, EvidenceRecord):
+        return _nothing(arm, seed, None, unusable(seed, record).sentence)
+    evidence, speed = record.evidence, record.evidence.speed
+    if speed is None or record.steps is None or record.examples is None:
+        return _nothing(
+            arm, seed, clipped(evidence.job, MOST_TEXT), evidence.failure or "not measured"
+        )
+    seconds = steady_seconds(evidence, record.steps)
+    measurable = len(seconds) > 0 and bool(are_durations(seconds).all())
+    batch_size = experiment.arms[arm].global_batch_size
+    return ReplicateObservation(
+        arm=arm,
+        seed=seed,
+        job=clipped(evidence.job, MOST_TEXT),
+        problem=None,
+        metrics=_metrics(experiment, record, values),
+        loss=_curve(record.steps.loss, points),
+        steps=len(record.steps.loss),
+        steady_from=min(speed.steady_from, len(record.steps.loss)),
+        step_seconds=(
+            tuple(float(value) for value in np.quantile(seconds, QUANTILES)) if measurable else ()
+        ),
+        samples_per_second=(
+            batch_size * len(seconds) / float(seconds.sum()) if measurable else None
+        ),
+        compile_seconds=evidence.compiler.compile_seconds,
+        compile_cache=None if evidence.compile_cache is None else evidence.compile_cache.state,
+        train_seconds=speed.train_seconds,
+        total_seconds=speed.total_seconds,
+        peak_memory_bytes=_plausible(evidence.peak_memory_bytes),
+        graphs=_plausible(evidence.compiler.graphs),
+        graph_breaks=_plausible(evidence.compiler.graph_breaks),
+        recompilations=_plausible(evidence.compiler.recompilations),
+        cache_ignored=_cache_ignored(evidence.compile_cache),
+    )
+
+
+def _cache_ignored(cache: CompileCacheRecord | None) -> str | None:
+    return clipped(cache.reason) if cache is not None and cache.state == "ignored" else None
+
+
+def _nothing(arm: str, seed: int, job: str | None, problem: str) -> ReplicateObservation:
+    return ReplicateObservation(
+        arm=arm,
+        seed=seed,
+        job=job,
+        problem=clipped(problem, MOST_TEXT),
+        metrics={},
+        loss=None,
+        steps=0,
+        steady_from=0,
+        step_seconds=(),
+        samples_per_second=None,
+        compile_seconds=None,
+        compile_cache=None,
+        train_seconds=None,
+        total_seconds=None,
+        peak_memory_bytes=None,
+        graphs=None,
+        graph_breaks=None,
+        recompilations=None,
+    )
+
+
+def _metrics(
+    experiment: Experiment, record: EvidenceRecord, values: MetricValues
+) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, guard in experiment.settings.metrics.items():
+        value = (
+            record.evidence.metrics.get(name, math.nan)
+            if guard.reported
+            else _computed(guard.measure(name), record.examples, values)
+        )
+        if math.isfinite(value):
+            found[name] = value
+    return found
+
+
+def _computed(measure: str, examples: Examples | None, values: MetricValues) -> float:
+    """The metric, or NaN where the examples do not determine it; the verdict says why."""
+    if examples is None or not _is_computable(examples):
+        return math.nan
+    try:
+        return values.of(measure, examples)
+    except MetricUndefinedError:
+        return math.nan
+
+
+def _is_computable(examples: Examples) -> bool:
+    rows, classes = examples.scores.shape
+    return (
+        rows > 0
+        and 0 <= examples.labels.min() <= examples.labels.max() < max(classes, 1)
+        and bool(np.isfinite(examples.scores).all() and np.isfinite(examples.losses).all())
+    )
+
+
+def _curve(losses: FloatArray, points: int) -> Curve | None:
+    usable = np.abs(losses) <= 1e6  # False for NaN too: a gap in the curve
+    if not usable.any():
+        return None
+    stretches = np.array_split(np.arange(len(losses)), min(points, len(losses)))
+    drawn = [stretch for stretch in stretches if usable[stretch].all()]
+    return Curve(
+        steps=tuple(round(float(stretch.mean()), 1) for stretch in drawn),
+        losses=tuple(float(f"{losses[stretch].mean():.5g}") for stretch in drawn),
+    )
+
+
+def _plausible(count: int) -> int | None:
+    """The count, unless it is so large that it can only be damage."""
+    return count if count <= MOST_BYTES else None
+
+
+def _texts(values: Mapping[str, object]) -> dict[str, str]:
+    kept = sorted(values.items())[:MOST_VALUES]
+    return {
+        clipped(key, 60): "none" if value is None else clipped(str(value), MOST_TEXT)
+        for key, value in kept
+    }

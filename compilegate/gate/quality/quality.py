@@ -1,0 +1,167 @@
+"""Quality: each metric and slice of each candidate against the baseline, before any confidence.
+
+The loops go by metric, so that at most one metric's columns of all arms are in memory at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from compilegate.gate.quality.comparison import (
+    ArmScores,
+    Comparison,
+    arm_scores,
+    compare_scores,
+    mean_difference,
+)
+from compilegate.gate.quality.metrics import MetricUndefinedError, MetricValues
+from compilegate.gate.quality.rows import take_rows
+from compilegate.gate.quality.slices import Part, parts_of, undefined
+from compilegate.gate.reasons import Code, Note, Reason
+from compilegate.gate.settings import GateSettings, MetricGuard
+from compilegate.gate.statistics.crossed import CrossedMean
+from compilegate.job.evidence import Examples, FloatArray
+
+
+@dataclass(frozen=True)
+class Replicates:
+    """What the replicates of one sound arm measured, in the order of the seeds."""
+
+    examples: Sequence[Examples]
+    """Row by row the same examples in all replicates of all arms."""
+    reported: Sequence[Mapping[str, float]]
+    """The metrics that the jobs themselves reported."""
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Candidate minus control, of one metric."""
+
+    metric: str
+    difference: CrossedMean
+
+
+@dataclass
+class ArmQuality:
+    """What is known of one candidate's quality."""
+
+    comparisons: list[Comparison] = field(default_factory=list)
+    findings: list[Reason | Note] = field(default_factory=list)
+    """What could not be judged, and why."""
+    contrasts: list[Contrast] = field(default_factory=list)
+    """With the candidate's control, where it has one."""
+
+
+def compare_arms(
+    settings: GateSettings,
+    baseline: Replicates,
+    candidates: Mapping[str, Replicates],
+    controls: Mapping[str, str],
+    values: MetricValues | None = None,
+) -> dict[str, ArmQuality]:
+    """Compare every candidate with the baseline, and with its control.
+
+    `controls` names the control of a candidate, both being keys of `candidates`; `values` has the
+    metrics that are known already.
+    """
+    values = values or MetricValues()
+    found = {name: ArmQuality() for name in candidates}
+    for metric, guard in settings.metrics.items():
+        try:
+            _compare_metric(
+                metric,
+                guard,
+                baseline,
+                candidates,
+                controls=controls,
+                found=found,
+                values=values,
+            )
+        except MetricUndefinedError as error:  # a guarded metric was found undefined before
+            sentence = f"{metric} is watched but cannot be computed: {error}."
+            note = Note(Code.METRIC_UNDEFINED, sentence, {"metric": metric})
+            for quality in found.values():
+                quality.findings.append(note)
+    for part in _parts(settings, baseline, found):
+        _compare_part(settings, part, baseline, candidates, found)
+    return found
+
+
+def metric_by_seed(
+    metric: str, guard: MetricGuard, arm: Replicates, values: MetricValues
+) -> list[float]:
+    """The metric of each replicate. Raises MetricUndefinedError."""
+    if guard.reported:
+        return [float(value) for value in _reported(metric, arm)]
+    return [values.of(guard.measure(metric), examples) for examples in arm.examples]
+
+
+def _compare_metric(
+    metric: str,
+    guard: MetricGuard,
+    baseline: Replicates,
+    candidates: Mapping[str, Replicates],
+    *,
+    controls: Mapping[str, str],
+    found: Mapping[str, ArmQuality],
+    values: MetricValues,
+) -> None:
+    before = _scores(metric, guard, baseline, values)
+    after = {name: _scores(metric, guard, arm, values) for name, arm in candidates.items()}
+    for name, scores in after.items():
+        found[name].comparisons.append(compare_scores(metric, guard, before, scores))
+        if name in controls:
+            difference = mean_difference(scores, after[controls[name]])
+            found[name].contrasts.append(Contrast(metric, difference))
+
+
+def _scores(metric: str, guard: MetricGuard, arm: Replicates, values: MetricValues) -> ArmScores:
+    if guard.reported:
+        return ArmScores(_reported(metric, arm))
+    return arm_scores(guard.measure(metric), arm.examples, values)
+
+
+def _reported(metric: str, arm: Replicates) -> FloatArray:
+    values = [reported.get(metric) for reported in arm.reported]
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        raise MetricUndefinedError("a job did not report it")
+    return np.array(known)
+
+
+def _parts(
+    settings: GateSettings, baseline: Replicates, found: Mapping[str, ArmQuality]
+) -> Iterator[Part]:
+    for guard in settings.slices:
+        for part in parts_of(guard, baseline.examples[0]):
+            if isinstance(part, Part):
+                yield part
+                continue
+            for quality in found.values():
+                quality.findings.append(part)
+
+
+def _compare_part(
+    settings: GateSettings,
+    part: Part,
+    baseline: Replicates,
+    candidates: Mapping[str, Replicates],
+    found: Mapping[str, ArmQuality],
+) -> None:
+    guard = settings.guard_of(part.guard)
+    measure = guard.measure(part.guard.metric)
+    for name, arm in candidates.items():
+        try:
+            before, after = (
+                arm_scores(measure, [take_rows(item, part.rows) for item in one.examples])
+                for one in (baseline, arm)
+            )
+        except MetricUndefinedError as error:
+            found[name].findings.append(undefined(part, str(error)))
+            continue
+        found[name].comparisons.append(
+            compare_scores(part.guard.metric, guard, before, after, part.name)
+        )

@@ -1,0 +1,175 @@
+"""Text from an evidence record, made fit for a sentence.
+
+Evidence may come from anywhere: its strings may hold line breaks, control characters, halves of
+surrogate pairs that no file can store, or be very long.
+
+Reasons: every judgement of the gate as a stable code, a sentence and its numbers.
+
+Codes are an interface: programs match on them, so a code is never renamed or reused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+Number = str | int | float | bool | None
+
+
+class Outcome(StrEnum):
+    """What a reason speaks for, and what a candidate's verdict is."""
+
+    PASS = "pass"  # noqa: S105 - a verdict, not a password
+    INCONCLUSIVE = "inconclusive"
+    FAIL = "fail"
+
+
+_SEVERITY = {Outcome.PASS: 0, Outcome.INCONCLUSIVE: 1, Outcome.FAIL: 2}
+
+
+def worst(outcomes: Iterable[Outcome]) -> Outcome:
+    """The outcome of several that must all hold: a fail fails, then doubt remains doubt.
+
+    Nothing judged is not a pass: the worst of no outcomes is a fail.
+    """
+    return max(outcomes, key=_SEVERITY.__getitem__, default=Outcome.FAIL)
+
+
+def gravest_first(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
+    """What decided comes first; otherwise in the order found."""
+    return tuple(sorted(reasons, key=lambda reason: -_SEVERITY[reason.outcome]))
+
+
+class Code(StrEnum):
+    """The stable codes: what was looked at, a dot, and what was found."""
+
+    EVIDENCE_MISSING = "evidence.missing"
+    EVIDENCE_TRUNCATED = "evidence.truncated"
+    EVIDENCE_UNREADABLE = "evidence.unreadable"
+    EVIDENCE_SWAPPED = "evidence.swapped"
+    EVIDENCE_WRONG_JOB = "evidence.wrong_job"
+    EVIDENCE_DUPLICATED = "evidence.duplicated"
+    EVIDENCE_UNDECLARED = "evidence.undeclared"
+    EVIDENCE_IMPLAUSIBLE = "evidence.implausible"
+    ARM_FAILED = "arm.failed"
+
+    DIGEST_MISSING = "digest.missing"
+    DIGEST_DIFFERS = "digest.differs"
+    DATA_DIFFERS = "data.differs"
+    MODEL_DUPLICATED = "model.duplicated"
+
+    STEPS_COUNT = "steps.count"
+    STEPS_LOSS_NOT_FINITE = "steps.loss_not_finite"
+    STEPS_SECONDS_INVALID = "steps.seconds_invalid"
+
+    EXAMPLES_TOO_FEW = "examples.too_few"
+    EXAMPLES_NOT_FINITE = "examples.not_finite"
+    EXAMPLES_NOT_PROBABILITIES = "examples.not_probabilities"
+    EXAMPLES_LOSSES_DISAGREE = "examples.losses_disagree"
+    EXAMPLES_LABEL_RANGE = "examples.label_range"
+    EXAMPLES_IDS_UNREADABLE = "examples.ids_unreadable"
+    EXAMPLES_IDS_REPEAT = "examples.ids_repeat"
+    EXAMPLES_IDS_DIFFER = "examples.ids_differ"
+    EXAMPLES_LABELS_DIFFER = "examples.labels_differ"
+    EXAMPLES_CLASSES_DIFFER = "examples.classes_differ"
+    EXAMPLES_TARGETS_DIFFER = "examples.targets_differ"
+    EXAMPLES_SLICES_DIFFER = "examples.slices_differ"
+
+    METRIC_MISSING = "metric.missing"
+    METRIC_NOT_FINITE = "metric.not_finite"
+    METRIC_DISAGREES = "metric.disagrees"
+    METRIC_UNDEFINED = "metric.undefined"
+
+    COMPILER_DIFFERS = "compiler.differs"
+    COMPILER_DID_NOT_RUN = "compiler.did_not_run"
+    COMPILER_RAN_IN_EAGER = "compiler.ran_in_eager"
+    COMPILER_RECOMPILED = "compiler.recompiled"
+    RECIPE_BATCH_SIZE = "recipe.batch_size"
+    RECIPE_WORLD_SIZE = "recipe.world_size"
+    RECIPE_LEARNING_RATE = "recipe.learning_rate"
+    RECIPE_PRECISION = "recipe.precision"
+
+    BASELINE_UNSOUND = "baseline.unsound"
+    CONFOUND_UNDECLARED = "confound.undeclared"
+
+    PARITY_ALIKE = "parity.alike"
+    PARITY_DIFFERS = "parity.differs"
+    PARITY_CANNOT_TELL = "parity.cannot_tell"
+
+    CHAMPION_NONE = "champion.none"
+    CHAMPION_SAME = "champion.same"
+    CHAMPION_UNUSABLE = "champion.unusable"
+
+    PRINTED_ONLY = "printed.only"
+
+    QUALITY_NOT_WORSE = "quality.not_worse"
+    QUALITY_WORSE = "quality.worse"
+    QUALITY_UNDECIDED = "quality.undecided"
+    QUALITY_SINGLE_SEED = "quality.single_seed"
+    QUALITY_NO_SPREAD = "quality.no_spread"
+    QUALITY_LONG_TAIL = "quality.long_tail"
+    QUALITY_WATCHED = "quality.watched"
+
+    SLICE_MISSING = "slice.missing"
+    SLICE_TOO_SMALL = "slice.too_small"
+    SLICE_UNDEFINED = "slice.undefined"
+
+    EFFECT_SPLIT = "effect.split"
+    CONFIDENCE_HOLM = "confidence.holm"
+    MARGIN_BELOW_RESOLUTION = "margin.below_resolution"
+
+    SPEED_FASTER = "speed.faster"
+    SPEED_BELOW_MINIMUM = "speed.below_minimum"
+    SPEED_NOT_REPAID = "speed.not_repaid"
+    SPEED_UNDECIDED = "speed.undecided"
+    SPEED_UNMEASURED = "speed.unmeasured"
+
+    @property
+    def subject(self) -> str:
+        """What was looked at: the part before the dot."""
+        return self.partition(".")[0]
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One judgement: what was found, which way it counts, and the numbers behind it."""
+
+    code: Code
+    outcome: Outcome
+    sentence: str
+    """In words that stand alone: names the arm's seed, file or key, what was found, the limit."""
+    numbers: Mapping[str, Number] = field(default_factory=dict)
+    """Finite numbers, by name, in the units that the sentence uses or in seconds and fractions."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that the reader should know and that decides nothing."""
+
+    code: Code
+    sentence: str
+    numbers: Mapping[str, Number] = field(default_factory=dict)
+
+
+def split_findings(findings: Iterable[Reason | Note]) -> tuple[list[Reason], list[Note]]:
+    """What decides, and what is only to be known."""
+    reasons: list[Reason] = []
+    notes: list[Note] = []
+    for finding in findings:
+        if isinstance(finding, Note):
+            notes.append(finding)
+        else:
+            reasons.append(finding)
+    return reasons, notes
+
+
+def failure(code: Code, sentence: str, **numbers: Number) -> Reason:
+    """A reason that fails what it is found in."""
+    return Reason(code=code, outcome=Outcome.FAIL, sentence=sentence, numbers=numbers)
+
+
+def clipped(text: str, most: int = 300) -> str:
+    """The text on one line, printable and at most `most` characters long."""
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    return printable if len(printable) <= most else printable[: most - 3] + "..."

@@ -1,0 +1,278 @@
+"""What the gate is told: the `[gate]` table of a workload, and the experiment to judge.
+
+These types are read twice: as the `[gate]` table of `workloads/NAME.toml`, and as `gate.json`
+inside the gate job. They are the only place where a limit of the gate has a default.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+NO_ARM = "none"
+"""What a decision says when no arm is sound; so no arm may be called that."""
+
+BuiltinMetric = Literal[
+    "accuracy",
+    "balanced_accuracy",
+    "macro_f1",
+    "micro_f1",
+    "auroc",
+    "log_loss",
+    "perplexity",
+    "calibration_error",
+    "mse",
+    "mae",
+]
+BUILTIN_METRICS: tuple[BuiltinMetric, ...] = get_args(BuiltinMetric)
+MetricName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=60)]
+DottedName = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$", max_length=200)
+]
+Direction = Literal["higher", "lower"]
+SliceColumn = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f]+$", max_length=60)]
+"""The name of a categorical column of the validation data."""
+Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
+ArmName = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9](?:[-_.]?[A-Za-z0-9])*$", max_length=63)
+]
+"""Part of a folder's name, `ARM--SEED`: so no path separators and no double dash."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class MetricGuard(_Strict):
+    """One metric: guarded (the candidate may be worse by `margin` at most) or only watched."""
+
+    direction: Direction
+    """Which way is better."""
+    margin: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """How much worse is still acceptable: in the metric's own units (fractions, nats), or as a
+    fraction of the baseline's value when `relative`."""
+    relative: bool = False
+    watched: bool = False
+    """Measured and shown, but decides nothing; then there is no margin."""
+    expected_seed_sd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Standard deviation of the metric over the seeds of one arm, where it is known (the noise
+    floor of an earlier verdict). Decides nothing: it tells before training whether the margin can
+    be shown."""
+    function: DottedName | None = None
+    """A function of a user's own, `package.module.function`:
+    compilegate.job.evidence.Examples in, one number out, or one per example whose mean is the
+    metric."""
+    reported: bool = False
+    """Read from what the jobs reported, with no examples behind it: judged over seeds only."""
+
+    @model_validator(mode="after")
+    def _has_one_source_and_a_margin_or_none(self) -> Self:
+        if self.function is not None and self.reported:
+            raise ValueError(
+                "function and reported are both given, allowed: one source for the metric"
+            )
+        _check_margin(self.margin, relative=self.relative, watched=self.watched)
+        return self
+
+    def measure(self, name: str) -> str:
+        """What computes the metric from examples: a built-in's name, or a dotted name."""
+        return self.function or name
+
+
+def _check_margin(margin: float | None, *, relative: bool, watched: bool) -> None:
+    if margin is None and not watched:
+        raise ValueError(
+            "margin is missing, and must be given; without one a metric can be watched = true only"
+        )
+    if watched and (margin is not None or relative):
+        raise ValueError(
+            "watched is true but a margin is given, allowed: one of them, since what is only "
+            "watched decides nothing"
+        )
+
+
+class SliceGuard(_Strict):
+    """One metric on a part of the validation data: those examples whose `column` is `value`."""
+
+    column: SliceColumn
+    """A categorical column of the examples, `slice:COLUMN` in examples.npz."""
+    value: Annotated[str, StringConstraints(min_length=1, max_length=100)] | None = None
+    """One category; each that occurs when it is not given."""
+    metric: MetricName
+    """One of the gate's metrics that are computed from examples."""
+    margin: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    relative: bool = False
+    watched: bool = False
+    min_examples: int = Field(default=30, ge=2)
+    """A slice with fewer is not judged, and said to be too small."""
+
+    @model_validator(mode="after")
+    def _has_a_margin_or_is_watched(self) -> Self:
+        _check_margin(self.margin, relative=self.relative, watched=self.watched)
+        return self
+
+
+class ParitySettings(_Strict):
+    """The `[gate.parity]` table: is the compiled graph the same arithmetic as eager?"""
+
+    steps: int = Field(default=4, ge=0, le=1000)
+    """Training steps that the built-in training program compares in each compiled job; zero leaves
+    the comparison out. Not the gate's to judge: a run may have fewer steps."""
+    enabled: bool = True
+    """False: what the jobs recorded is not looked at."""
+    required: bool = False
+    """True: a candidate with a compiler, of which parity cannot tell, fails."""
+    fp32_limit: float = Field(default=20.0, gt=1.0, allow_inf_nan=False)
+    """How many times what eager's rounding explains a compiled tensor may err."""
+    bf16_limit: float = Field(default=4.0, gt=1.0, allow_inf_nan=False)
+    fp16_limit: float = Field(default=4.0, gt=1.0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _what_is_required_is_measured(self) -> Self:
+        if self.required and not (self.steps and self.enabled):
+            found = "steps is 0" if self.enabled else "enabled is false"
+            raise ValueError(f"{found} but required is true, allowed: one of them")
+        return self
+
+    def limit(self, precision: str) -> float:
+        """The limit of a precision: fp32, bf16 or fp16."""
+        limits = {"fp32": self.fp32_limit, "bf16": self.bf16_limit, "fp16": self.fp16_limit}
+        return limits[precision]
+
+
+class GateSettings(_Strict):
+    """The `[gate]` table."""
+
+    metrics: dict[MetricName, MetricGuard] = Field(min_length=1)
+    """Guarded and watched metrics by name: built-in ones, or any name with `function` or
+    `reported`."""
+    slices: list[SliceGuard] = Field(default=[], max_length=200)
+    """Parts of the validation data on which a metric is guarded or watched as well."""
+    confidence: float = Field(default=0.95, gt=0.5, le=0.9999)
+    """Of each interval; non-inferiority is judged on the one-sided bound at this level."""
+    min_speedup: float = Field(default=1.20, ge=1.0, allow_inf_nan=False)
+    """Steady-state samples per second, candidate over baseline, that a candidate must reach."""
+    repaid_within_runs: float = Field(default=1.0, gt=0, le=1e6, allow_inf_nan=False)
+    """Compilation must be repaid within so many times the length of the runs that are judged: more
+    than one where the real training is that much longer than these."""
+    max_recompilations: int = Field(default=0, ge=0)
+    parity: ParitySettings = ParitySettings()
+
+    @property
+    def guarded(self) -> tuple[str, ...]:
+        """The metrics that decide."""
+        return tuple(name for name, guard in self.metrics.items() if not guard.watched)
+
+    @property
+    def from_examples(self) -> dict[str, MetricGuard]:
+        """The metrics that the gate computes from the examples itself."""
+        return {name: guard for name, guard in self.metrics.items() if not guard.reported}
+
+    @model_validator(mode="after")
+    def _metrics_can_be_computed_and_decide(self) -> Self:
+        for name, guard in self.metrics.items():
+            if name not in BUILTIN_METRICS and guard.function is None and not guard.reported:
+                raise ValueError(
+                    f"metrics.{name} is no metric of the gate's, allowed: "
+                    f"{', '.join(BUILTIN_METRICS)}, or a name with `function` or `reported = true`"
+                )
+        if not self.guarded:
+            raise ValueError("metrics are all watched, allowed: one or more with a margin")
+        for index, part in enumerate(self.slices):
+            if part.metric not in self.from_examples:
+                raise ValueError(
+                    f"slices[{index}].metric is {part.metric!r}, allowed: a metric that the gate "
+                    f"computes from examples: {', '.join(self.from_examples) or 'there is none'}"
+                )
+        return self
+
+    def guard_of(self, part: SliceGuard) -> MetricGuard:
+        """The slice's margin for the metric that it is about."""
+        changed = {"margin": part.margin, "relative": part.relative, "watched": part.watched}
+        return self.metrics[part.metric].model_copy(update=changed)
+
+
+class ArmDeclaration(_Strict):
+    """What the workload declares about an arm; its evidence must agree."""
+
+    compiler: str
+    batch_size: int = Field(ge=1)
+    learning_rate: float = Field(gt=0, allow_inf_nan=False)
+    precision: Literal["fp32", "bf16", "fp16"]
+    world_size: int = Field(default=1, ge=1)
+    """Processes that train together, each with a batch of `batch_size`."""
+    scale_learning_rate: Literal["none", "linear", "square-root"] = "none"
+    """The rule by which the learning rate follows from the baseline's."""
+    instance_type: Annotated[str, StringConstraints(min_length=1, max_length=60)] | None = None
+    """Where its jobs are to run. What they cost is told only where their evidence says so too."""
+    usd_per_hour: float | None = Field(default=None, ge=1e-4, le=1e5)
+    """Price of that instance; None when it is not known."""
+    image: Annotated[str, StringConstraints(min_length=1, max_length=250)] | None = None
+    """The image its jobs are to run in, where arms have different ones; then other versions of what
+    an image holds are intended too."""
+    price_note: Annotated[str, StringConstraints(max_length=200)] | None = None
+    """When and where that was the price, or why there is none."""
+
+    @property
+    def global_batch_size(self) -> int:
+        """Examples of one step."""
+        return self.batch_size * self.world_size
+
+    @model_validator(mode="after")
+    def _a_price_is_that_of_an_instance(self) -> Self:
+        if self.usd_per_hour is not None and self.instance_type is None:
+            raise ValueError(
+                f"usd_per_hour is {self.usd_per_hour:g} without instance_type, "
+                "allowed: both, since it is that instance's price"
+            )
+        return self
+
+    @property
+    def compiled(self) -> bool:
+        """Whether the arm has a compiler."""
+        return self.compiler != "eager"
+
+
+class Experiment(_Strict):
+    """`gate.json`: everything the gate needs beside the evidence itself."""
+
+    schema_version: Literal[1] = 1
+    workload: str
+    baseline: ArmName
+    """Name of the baseline arm, a key of `arms`."""
+    arms: dict[ArmName, ArmDeclaration]
+    seeds: list[Seed] = Field(min_length=1)
+    """The replicates of every arm; the first is the one whose model is released."""
+    settings: GateSettings
+    left_out: list[ArmName] = []
+    """Arms that the workload declares and this execution goes without: nothing is said of them."""
+    evidence: Literal["written", "printed"] = "written"
+    """`printed`: the jobs left nothing but metrics that they printed. Then nothing but these can be
+    judged, over seeds, and nothing proves that a compiler ran."""
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """The arms that are compared with the baseline, in the order they were declared."""
+        return tuple(name for name in self.arms if name != self.baseline)
+
+    @property
+    def replicates(self) -> tuple[tuple[str, int], ...]:
+        """Every (arm, seed) that the experiment declares."""
+        return tuple((arm, seed) for arm in self.arms for seed in self.seeds)
+
+    @model_validator(mode="after")
+    def _arms_and_seeds_can_be_told_apart(self) -> Self:
+        if self.baseline not in self.arms:
+            raise ValueError(
+                f"baseline is {self.baseline!r}, allowed: one of the arms {', '.join(self.arms)}"
+            )
+        if NO_ARM in self.arms:
+            raise ValueError(f"arms holds {NO_ARM!r}, which is how a decision says that none won")
+        if len(set(self.seeds)) != len(self.seeds):
+            raise ValueError(f"seeds is {self.seeds}, allowed: distinct seeds")
+        if self.evidence == "printed" and len(self.seeds) < 2:
+            raise ValueError(
+                f"seeds is {self.seeds} and evidence is 'printed', allowed: two seeds or more"
+            )
+        return self

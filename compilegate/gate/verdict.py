@@ -1,0 +1,306 @@
+"""The verdict: what the gate concludes, and its JSON form `verdict.json`.
+
+The pipeline's conditions read `decision.arm`; everything else is for people and the report.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from compilegate.gate.cost.figures import CostFigures
+from compilegate.gate.reasons import Note, Outcome, Reason
+from compilegate.gate.speed.compile_time import CompileState, CompileTime
+
+SCHEMA_VERSION: Final = 1
+
+
+class VerdictError(Exception):
+    """A verdict that cannot be read. The message says what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate and its bounds; each bound is one-sided at the experiment's confidence."""
+
+    estimate: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class MetricJudgement:
+    """One metric of one candidate, in the metric's own units (fractions, nats)."""
+
+    metric: str
+    direction: Literal["higher", "lower"]
+    """Which way is better."""
+    margin: float | None
+    """How much worse is acceptable, in the metric's units; positive. None when only watched."""
+    relative_margin: float | None
+    """The declared fraction of the baseline's value when the margin is relative."""
+    baseline: float
+    """Mean over the baseline's replicates."""
+    candidate: float
+    delta: Interval
+    """Candidate minus baseline, whatever the direction."""
+    outcome: Outcome | None
+    """None when only watched."""
+    seeds: int
+    examples: int
+    """Validation examples that it was measured on; zero for a scalar that was only reported."""
+    seed_sd: float | None
+    """Standard deviation over seeds of the paired difference; None with one seed."""
+    seed_standard_error: float | None
+    """What the choice of seeds contributes to the standard error of delta."""
+    example_standard_error: float
+    """What the choice of validation examples contributes."""
+    seeds_needed: int | None
+    """Seeds that would settle an undecided metric if the spread stays what it is; None when it is
+    settled, cannot be estimated, or more seeds would not help."""
+    examples_needed: int | None
+    """Validation examples (of the slice, where it is one) that would settle it with the same
+    seeds, to two digits; None as for the seeds."""
+    part: str | None = None
+    """The slice that it was measured on, as `column = value`; None for all examples."""
+
+    @property
+    def limit(self) -> float | None:
+        """The delta that is just not acceptable any more: the margin with its sign."""
+        if self.margin is None:
+            return None
+        return -self.margin if self.direction == "higher" else self.margin
+
+
+@dataclass(frozen=True)
+class EffectSplit:
+    """What of a candidate's difference the compiler makes, and what the rest of its recipe does.
+
+    A control has the baseline's batch, rate and precision, so it differs by the compiler alone.
+    """
+
+    metric: str
+    control: str
+    compiler: Interval
+    """Control minus baseline."""
+    rest: Interval
+    """Candidate minus control."""
+    changed: tuple[str, ...]
+    """What the rest is: the declared keys in which the candidate differs from the control."""
+
+
+@dataclass(frozen=True)
+class SpeedJudgement:
+    """How much faster a candidate trains, and what compilation costs. Ratios above 1 are faster."""
+
+    outcome: Outcome
+    speedup: Interval
+    """Steady-state samples per second, candidate over baseline."""
+    min_speedup: float
+    """As declared."""
+    required_speedup: float | None
+    """What decides: the larger of min_speedup and the speed-up at which a run of
+    repaid_within_steps ends no later than the baseline's, compilation included. None: no speed-up
+    would do, since compiling alone takes as long as the baseline's whole run."""
+    repaid_within_steps: int
+    repaid_compile_state: CompileState
+    """What the compilation to repay starts from: warm as soon as that was measured."""
+    repaid_compile_seconds: float
+    conditional_on_run: bool
+    """True when there is one replicate: the interval then covers the steps of that run only."""
+    baseline_samples_per_second: float
+    candidate_samples_per_second: float
+    baseline_compile_seconds: float
+    candidate_compile_seconds: float
+    """In the state that `compile_state` names; what break-even counts."""
+    compile_state: CompileState
+    """What a retraining starts from: warm as soon as one job found its graphs in the cache."""
+    compile_cold: CompileTime | None
+    compile_warm: CompileTime | None
+    """The candidate's; None where that state was not measured."""
+    candidate_batch_size: int
+    candidate_steps: int
+    break_even_steps: int | None
+    """Candidate steps after which compilation has paid for itself; None means never."""
+    break_even_minutes: float | None
+    train_time_ratio: float | None
+    """Baseline's training time over the candidate's for the whole run, compilation included."""
+    baseline_train_seconds: float
+    candidate_train_seconds: float
+    baseline_peak_memory_bytes: int
+    candidate_peak_memory_bytes: int
+    """The largest of the replicates; zero when the jobs did not record it."""
+    advice: str
+    """What to do about the speed, in words."""
+    seeds: int
+    """Jobs of each arm that the interval is over."""
+    seeds_needed: int | None
+    """Seeds that would settle an undecided speed-up if the jobs spread as they do; None when it is
+    settled, the spread is not known, or more seeds would not help."""
+
+    @property
+    def knows_compilation(self) -> bool:
+        """Whether compile times were measured; jobs that only print metrics have none."""
+        return self.compile_cold is not None or self.compile_warm is not None
+
+
+class ParityAnswer(StrEnum):
+    """What parity says."""
+
+    PASS = "pass"  # noqa: S105 - an answer, no password
+    FAIL = "fail"
+    CANNOT_TELL = "cannot_tell"
+
+
+@dataclass(frozen=True)
+class WorstTensor:
+    """Where the compiled arithmetic is farthest from what eager's rounding explains."""
+
+    tensor: str
+    step: int
+    """From 0, in the order of training."""
+    ratio: float | None
+    """The compiled error as a multiple of what eager's rounding explains: the largest of eager's
+    errors on the tensor, or the precision's epsilon. None: not a finite number."""
+    compiled_error: float | None
+    """Relative to the tensor's norm in float64. None: not a finite number."""
+    eager_error: float
+    """Of the same step."""
+
+
+@dataclass(frozen=True)
+class ParityJudgement:
+    """Whether the compiled graph is the same arithmetic as eager, whatever the model's quality."""
+
+    answer: ParityAnswer
+    sentence: str
+    seed: int
+    """The replicate that it is about; where there are several, the one that speaks for them."""
+    precision: str | None = None
+    """None where there is no parity record at all."""
+    limit: float | None = None
+    steps: int = 0
+    tensors: int = 0
+    judged: int = 0
+    """Tensors on which eager is close enough to float64 to show something."""
+    median_ratio: float | None = None
+    worst: WorstTensor | None = None
+    """None where there is nothing to measure against."""
+
+
+@dataclass(frozen=True)
+class Confound:
+    """Something beside the compiler that differs between a candidate and the baseline."""
+
+    name: str
+    baseline: str
+    candidate: str
+    intended: bool
+    """True when the workload declares the difference, or it follows from one that it declares."""
+    why: str
+
+
+@dataclass(frozen=True)
+class CandidateVerdict:
+    """One candidate: pass, fail or inconclusive, and why."""
+
+    arm: str
+    outcome: Outcome
+    reasons: tuple[Reason, ...]
+    metrics: tuple[MetricJudgement, ...]
+    """Empty when the evidence could not be compared."""
+    speed: SpeedJudgement | None
+    """None when the evidence could not be compared, or holds too few steady steps."""
+    confounds: tuple[Confound, ...]
+    confidence: float
+    """Of this candidate's bounds: the declared one, or higher where several candidates compete."""
+    effects: tuple[EffectSplit, ...] = ()
+    """Empty when there is no control with the same compiler, or this is it."""
+    notes: tuple[Note, ...] = ()
+    """What was seen and decides nothing."""
+    parity: ParityJudgement | None = None
+    """None where the gate was told not to look, the arm has no compiler or nothing can be read."""
+
+
+@dataclass(frozen=True)
+class NoiseFloor:
+    """How much a metric moves between the baseline's own seeds: chance, not a compiler."""
+
+    metric: str
+    mean: float
+    seed_sd: float
+    seeds: int
+
+
+@dataclass(frozen=True)
+class BaselineVerdict:
+    """Whether the baseline's evidence is sound, so that its model may be released."""
+
+    arm: str
+    sound: bool
+    reasons: tuple[Reason, ...]
+    """Why it is not sound; empty when it is."""
+    noise_floor: tuple[NoiseFloor, ...]
+    """Of each metric; empty with one seed or an unsound baseline."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Which arm's model is released."""
+
+    arm: str
+    """The arm's name, or "none"; never null, because conditions compare it with names."""
+    seed: int
+    """The replicate that is released: the first declared seed, fixed beforehand, so that nobody
+    can pick the best of several."""
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Everything the gate concludes about one execution."""
+
+    workload: str
+    seeds: tuple[int, ...]
+    confidence: float
+    decision: Decision
+    baseline: BaselineVerdict
+    candidates: tuple[CandidateVerdict, ...]
+    cost: CostFigures | None = None
+    """None when no job's evidence is sound."""
+    schema_version: Literal[1] = SCHEMA_VERSION
+
+    def to_json(self) -> str:
+        """`verdict.json`: keys are the field names, numbers are finite."""
+        document = dataclasses.asdict(self)
+        return json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Verdict:
+        """Read `verdict.json` back. Raises VerdictError for anything else."""
+        try:
+            return _ADAPTER.validate_json(text)
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = ".".join(str(part) for part in first["loc"]) or "the document"
+            raise VerdictError(
+                f"not a verdict of schema {SCHEMA_VERSION}: {key}: {first['msg']}"
+            ) from error
+
+
+def verdict_schema() -> dict[str, Any]:
+    """The JSON schema of `verdict.json`, published as docs/verdict.schema.json."""
+    schema = _ADAPTER.json_schema(mode="serialization")
+    for definition in (schema, *schema["$defs"].values()):
+        if "properties" in definition:
+            definition["additionalProperties"] = False
+            definition["required"] = sorted(definition["properties"])
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+_ADAPTER = TypeAdapter(Verdict)

@@ -1,0 +1,64 @@
+"""Eager: no compiler. Its proof is that no graph was compiled in this process."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Callable, Dict, Optional
+
+import torch
+
+from compilegate.job.cache import CacheFolder, Lookups
+from compilegate.job.compilers import Compiler
+from compilegate.job.compilers.immediate import ImmediateSteps
+from compilegate.job.compilers.options import CompilerOptions
+from compilegate.job.evidence import CompilerRecord, Scalar
+
+
+class Eager(ImmediateSteps):
+    """Runs the model as it is."""
+
+    shares_random_numbers = True
+
+    def cache_folder(self) -> Optional[CacheFolder]:
+        """None: nothing is compiled."""
+        return None
+
+    def cache_lookups(self) -> Lookups:
+        """None were made."""
+        return Lookups(0, 0)
+
+    def compile(self, model: Any) -> Callable[..., Any]:
+        """Returns the model."""
+        forward: Callable[..., Any] = model
+        return forward
+
+    def graphs(self) -> int:
+        """Zero, or what something else in this process compiled behind the recipe's back."""
+        # torch._dynamo fails to import beside some old releases, and nobody can have compiled
+        # with it while it is not loaded; so it is looked up, never imported.
+        dynamo = sys.modules.get("torch._dynamo.utils")
+        if dynamo is None:
+            return 0
+        return int(dynamo.counters["stats"].get("unique_graphs", 0))
+
+    def record(self, compile_seconds: float, recompilations: int) -> CompilerRecord:
+        """`ran` is False, as it should be, unless graphs were compiled after all."""
+        graphs = self.graphs()
+        proof: Dict[str, Scalar] = {
+            "torch": str(torch.__version__),
+            "dynamo_loaded": "torch._dynamo.utils" in sys.modules,
+            "graphs_compiled": graphs,
+        }
+        return CompilerRecord(
+            name="eager",
+            ran=graphs > 0,
+            proof=proof,
+            compile_seconds=compile_seconds if graphs else 0.0,
+            graphs=graphs,
+            recompilations=recompilations,
+        )
+
+
+def create(_options: CompilerOptions) -> Compiler:
+    """The compiler object of one job. There is nothing to set."""
+    return Eager()

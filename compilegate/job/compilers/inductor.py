@@ -1,0 +1,280 @@
+"""Inductor: `torch.compile` of the training step's forward and backward pass.
+
+The block that a model repeats, compiled once and lent to the model for a step at a time.
+
+Sixteen equal layers are one graph here and not sixteen in one: compiling takes a fraction of the
+time, and what would be fused across layers is not.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+import torch
+
+from compilegate.job.cache import CacheFolder, Lookups
+from compilegate.job.compilers import Compiler
+from compilegate.job.compilers.immediate import ImmediateSteps
+from compilegate.job.compilers.options import CompilerOptions
+from compilegate.job.errors import CompilerError
+from compilegate.job.evidence import CompilerRecord, Scalar
+
+Forward = Callable[..., Any]
+
+
+def repeated_blocks(model: Any) -> List[Any]:
+    """The blocks of the model's largest list of modules of one class, in order.
+
+    Raises CompilerError when it has no such list.
+    """
+    lists = [
+        list(each)
+        for each in model.modules()
+        if isinstance(each, (torch.nn.ModuleList, torch.nn.Sequential))
+        and len({type(block) for block in each}) == 1
+    ]
+    if not lists:
+        raise CompilerError(
+            f"regional compilation needs a model that repeats a block, and {type(model).__name__} "
+            "has no list of modules of one class; set regional = false"
+        )
+    return max(lists, key=_parameters)
+
+
+class CompiledRegions:
+    """A model's forward pass in which its repeated blocks are compiled.
+
+    Outside of a call the model is as it was: evaluation and the parity probe call it too.
+    """
+
+    def __init__(self, model: Any, compile_block: Callable[[Forward], Forward]) -> None:
+        """`compile_block` is given each block's own forward pass."""
+        self._model = model
+        self._blocks = repeated_blocks(model)
+        self._compiled = [compile_block(block.forward) for block in self._blocks]
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        with self._lent():
+            return self._model(*arguments, **named)
+
+    @contextlib.contextmanager
+    def _lent(self) -> Iterator[None]:
+        for block, compiled in zip(self._blocks, self._compiled):
+            block.forward = compiled  # of this object: it hides the method of its class
+        try:
+            yield
+        finally:
+            for block in self._blocks:
+                del block.forward
+
+
+def _parameters(blocks: List[Any]) -> int:
+    return sum(each.numel() for block in blocks for each in block.parameters())
+
+
+CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
+
+_LIMIT_ERRORS = ("FailOnRecompileLimitHit", "FailOnCacheLimitHit")
+"""What dynamo raises instead of compiling one graph too many; the second is of torch before 2.6."""
+
+
+class Inductor(ImmediateSteps):
+    """Compiles as the options say, counts the graphs it compiled and the calls they served."""
+
+    def __init__(self, options: CompilerOptions) -> None:
+        if not hasattr(torch, "compile"):
+            raise CompilerError(
+                f"inductor needs torch 2.0 or later, this is torch {torch.__version__}; "
+                "use the eager compiler or a newer image"
+            )
+        self.shares_random_numbers = options.fallback_random
+        self._options = options
+        self._graphs = 0
+        self._graph_calls = 0
+        self._cache = "given" if _names_a_cache() else "fresh"
+
+    def cache_folder(self) -> Optional[CacheFolder]:
+        """Inductor's own folder: graphs, their wrappers, C++ kernels.
+
+        `torch.compiler.save_cache_artifacts` bundles the same graphs without the C++ kernels, which
+        are what takes the time on a CPU; on a GPU the graphs hold the Triton kernels.
+        """
+        import torch._inductor.config as inductor  # noqa: PLC0415
+
+        if not hasattr(inductor, "fx_graph_cache"):
+            return None  # torch 2.0 and 2.1 keep no graphs
+        inductor.fx_graph_cache = True
+        self._cache = "kept"
+        # Left out of it are locks, and Triton's own folder: it holds absolute paths, and where it
+        # is there inductor does not unpack the kernels that the graphs bring along.
+        return CacheFolder(
+            _use_fresh_cache(), left_out=("locks", "triton"), binaries=(".so", ".dll", ".dylib")
+        )
+
+    def cache_lookups(self) -> Lookups:
+        """Lookups of compiled graphs; forward and backward are counted apart."""
+        from torch._dynamo.utils import counters  # noqa: PLC0415
+
+        counted = counters["inductor"]
+        return Lookups(
+            hits=int(counted["fxgraph_cache_hit"]),
+            misses=int(counted["fxgraph_cache_miss"] + counted["fxgraph_cache_bypass"]),
+        )
+
+    def compile(self, model: Any) -> Callable[..., Any]:
+        """Returns the compiled forward pass; compilation itself happens in the first step."""
+        if self._cache == "fresh":
+            _use_fresh_cache()
+        if not next(model.parameters()).is_cuda:
+            _require_cpp_compiler()
+        import torch._dynamo.config  # noqa: PLC0415 - seconds of import, only for this compiler
+        import torch._inductor.config  # noqa: PLC0415
+
+        # Inductor's own generator is slow on a CPU, and draws other dropout masks than eager
+        # does; with eager's generator the two arms differ by arithmetic only.
+        torch._inductor.config.fallback_random = self._options.fallback_random
+        # Past its limit dynamo would go on in eager mode without a word.
+        torch._dynamo.config.fail_on_recompile_limit_hit = True
+        if self._options.regional:
+            return _stopping_at_the_limit(CompiledRegions(model, self._compiled))
+        return _stopping_at_the_limit(self._compiled(model))
+
+    def graphs(self) -> int:
+        """How many graphs inductor compiled."""
+        return self._graphs
+
+    def record(self, compile_seconds: float, recompilations: int) -> CompilerRecord:
+        """`ran` needs both a compiled graph and calls to it."""
+        import torch._dynamo.utils as dynamo  # noqa: PLC0415
+        import torch._inductor.metrics as inductor  # noqa: PLC0415
+
+        proof: Dict[str, Scalar] = {
+            "torch": str(torch.__version__),
+            "backend": "inductor",
+            **self._options.declared("inductor"),
+            "graph_calls": self._graph_calls,
+            "unique_graphs": int(dynamo.counters["stats"].get("unique_graphs", 0)),
+            "kernels": int(inductor.generated_kernel_count),
+            "vectorised_kernels": int(inductor.generated_cpp_vec_kernel_count),
+            "dynamo_seconds": _frame_seconds(dynamo.get_compilation_metrics()),
+            "cache": self._cache,
+        }
+        return CompilerRecord(
+            name="inductor",
+            ran=self._graphs > 0 and self._graph_calls > 0,
+            proof=proof,
+            compile_seconds=compile_seconds,
+            graphs=self._graphs,
+            graph_breaks=sum(dynamo.counters["graph_break"].values()),
+            recompilations=recompilations,
+        )
+
+    def _compiled(self, forward: Callable[..., Any]) -> Callable[..., Any]:
+        # Never None, which would let dynamo turn to dynamic shapes by itself.
+        dynamic = self._options.dynamic_shapes
+        compiled: Callable[..., Any] = torch.compile(
+            forward, backend=self._backend, dynamic=dynamic
+        )
+        return compiled
+
+    def _backend(self, graph: Any, inputs: List[Any]) -> Callable[..., Any]:
+        """Inductor, with every compiled graph and every call of one counted.
+
+        Counters say that something was compiled; only the calls say that it was used.
+        """
+        from torch._inductor import list_mode_options  # noqa: PLC0415
+        from torch._inductor.compile_fx import compile_fx  # noqa: PLC0415
+
+        settings = list_mode_options(self._options.compile_mode, self._options.dynamic_shapes)
+        compiled: Callable[..., Any] = compile_fx(  # type: ignore[assignment]
+            graph, inputs, config_patches=settings
+        )
+        self._graphs += 1
+
+        def counted(*arguments: Any) -> Any:
+            self._graph_calls += 1
+            return compiled(*arguments)
+
+        return counted
+
+
+def create(options: CompilerOptions) -> Compiler:
+    """The compiler object of one job."""
+    return Inductor(options)
+
+
+def _stopping_at_the_limit(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, which says by CompilerError what asked for one graph too many."""
+
+    def stopping(*arguments: Any, **named: Any) -> Any:
+        try:
+            return forward(*arguments, **named)
+        except Exception as error:
+            if type(error).__name__ not in _LIMIT_ERRORS:
+                raise
+            raise CompilerError(
+                f"inductor would have to compile one function again, and more often than "
+                f"{_recompile_limit()} times: {_failed_guard()}; give every step the same shapes "
+                "and settings, or set dynamic = true"
+            ) from error
+
+    return stopping
+
+
+def _recompile_limit() -> int:
+    import torch._dynamo.config as dynamo  # noqa: PLC0415
+
+    # cache_size_limit until torch 2.5
+    return int(getattr(dynamo, "recompile_limit", None) or dynamo.cache_size_limit)
+
+
+def _failed_guard() -> str:
+    """The last guard that did not hold, in dynamo's words."""
+    from torch._dynamo.utils import get_compilation_metrics  # noqa: PLC0415
+
+    reasons = [getattr(each, "recompile_reason", None) for each in get_compilation_metrics()]
+    told = [reason for reason in reasons if reason]
+    return f"guard {told[-1].splitlines()[0]}" if told else "this torch does not say which guard"
+
+
+def _names_a_cache() -> bool:
+    """Whether the environment names a cache. Importing torch sets the variable to its default."""
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # noqa: PLC0415
+
+    return os.environ.get(CACHE_VARIABLE, default_cache_dir()) != default_cache_dir()
+
+
+def _use_fresh_cache() -> Path:
+    """Give the process an empty compile cache of its own, removed at its end.
+
+    The default is one folder per user, which makes the compile time of a job depend on the jobs
+    before it, and grows without end. What should be kept is kept by compilegate.job.cache.
+    """
+    folder = tempfile.mkdtemp(prefix="inductor-")
+    os.environ[CACHE_VARIABLE] = folder
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def _require_cpp_compiler() -> None:
+    from torch._inductor.cpp_builder import get_cpp_compiler  # noqa: PLC0415
+    from torch._inductor.exc import InvalidCxxCompiler  # noqa: PLC0415
+
+    try:
+        get_cpp_compiler()
+    except InvalidCxxCompiler as error:
+        raise CompilerError(
+            "inductor needs a C++ compiler on a CPU and found none; install g++ (Debian: "
+            "apt-get install g++) or name one in the CXX variable"
+        ) from error
+
+
+def _frame_seconds(metrics: List[Any]) -> float:
+    """Seconds that dynamo itself reports for compiling, of all frames."""
+    return round(sum((each.duration_us or 0) for each in metrics) / 1e6, 3)

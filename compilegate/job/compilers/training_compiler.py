@@ -1,0 +1,121 @@
+"""SageMaker Training Compiler: PyTorch/XLA as AWS built it into its training images.
+
+The image's torch_xla switches the compiler on when it is imported: it reads the request's switches
+out of SM_FRAMEWORK_PARAMS, which the training toolkit fills, sets SM_TRAINING_COMPILER_CONFIGURED
+and says so in the log. In another image, or where the toolkit did not start the program, it does
+neither, and training goes on without. So it is asked for here, before anything is trained.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import json
+import os
+import sys
+from typing import Dict, Iterator, List, Mapping, TextIO
+
+from compilegate.job.compilers import Compiler
+from compilegate.job.compilers.options import CompilerOptions
+from compilegate.job.compilers.xla import Xla
+from compilegate.job.errors import CompilerError
+from compilegate.job.evidence import Scalar
+
+CONFIGURED = "SM_TRAINING_COMPILER_CONFIGURED"
+PARAMETERS = "SM_FRAMEWORK_PARAMS"
+DEBUG_MODE = "sagemaker_training_compiler_debug_mode"
+LINES = (
+    "Found configuration for Training Compiler",
+    "Configuring SM Training Compiler",
+    "Training Compiler set to debug mode",
+)
+"""What AWS says the log shows when the compiler is on; the third in debug mode only."""
+
+_LONGEST_LINE = 200
+
+
+class TrainingCompiler(Xla):
+    """PyTorch/XLA, and the proof that it is AWS's and switched on."""
+
+    name = "training-compiler"
+
+    def __init__(self, options: CompilerOptions) -> None:
+        if importlib.util.find_spec("torch_xla") is None:
+            raise CompilerError(
+                "training-compiler is part of AWS's images for it, and this environment has no "
+                "torch_xla; run the arm in the image 'training-compiler' on SageMaker"
+            )
+        # A launcher that imported torch_xla has switched it on, and has had the log lines.
+        self._inherited = CONFIGURED in os.environ
+        with overhear(sys.stdout) as heard:
+            super().__init__(options)
+        require_configured(os.environ)
+        self._lines = tuple(heard)
+
+    def _own_proof(self) -> Dict[str, Scalar]:
+        return {
+            CONFIGURED: os.environ[CONFIGURED],
+            "configured_by": "the process that started this one" if self._inherited else "this one",
+            "debug_mode": debug_mode(os.environ),
+            **{f"log line {number}": line for number, line in enumerate(self._lines, start=1)},
+        }
+
+
+def create(options: CompilerOptions) -> Compiler:
+    """The compiler object of one job."""
+    return TrainingCompiler(options)
+
+
+def require_configured(environment: Mapping[str, str]) -> None:
+    """Raises CompilerError when torch_xla was imported and the compiler is off."""
+    if environment.get(CONFIGURED) == "1":
+        return
+    told = "sagemaker_training_compiler_enabled" in environment.get(PARAMETERS, "")
+    raise CompilerError(
+        f"the compiler was declared and did not run: {CONFIGURED} is not set after torch_xla was "
+        "imported"
+        + (
+            ", though the request switches it on; the image has a torch_xla that is not AWS's"
+            if told
+            else f", since {PARAMETERS} holds no switch of it; the request must name the training "
+            "toolkit's sagemaker_program, and no entry point of its own"
+        )
+    )
+
+
+def debug_mode(environment: Mapping[str, str]) -> bool:
+    """Whether the request asked for the compiler's debug mode."""
+    try:
+        parameters = json.loads(environment.get(PARAMETERS) or "{}")
+    except ValueError:
+        return False
+    return str(parameters.get(DEBUG_MODE)).lower() == "true"
+
+
+@contextlib.contextmanager
+def overhear(stream: TextIO) -> Iterator[List[str]]:
+    """Keep the compiler's lines of what is written to standard output meanwhile.
+
+    A logger that is made meanwhile goes on writing to what it was given; that passes everything on.
+    """
+    listener = _Listener(stream)
+    with contextlib.redirect_stdout(listener):
+        yield listener.heard
+
+
+class _Listener(io.TextIOBase):
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.heard: List[str] = []
+
+    def write(self, text: str) -> int:
+        self.heard += (
+            line.strip()[:_LONGEST_LINE]
+            for line in text.splitlines()
+            if any(known in line for known in LINES)
+        )
+        return self._stream.write(text)
+
+    def flush(self) -> None:
+        self._stream.flush()

@@ -1,0 +1,127 @@
+"""PyTorch/XLA: each training step is traced, compiled whole and executed on an XLA device."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
+
+import torch
+
+from compilegate.job.cache import CacheFolder, Lookups
+from compilegate.job.compilers import Compiler
+from compilegate.job.compilers.options import CompilerOptions
+from compilegate.job.evidence import CompilerRecord, Scalar
+from compilegate.job.machine.world import ALONE, World, hosts
+from compilegate.job.steps.step import StepParts, TakeStep
+from compilegate.job.xla import runtime
+from compilegate.job.xla.compilations import Compilations, causes
+from compilegate.job.xla.forward import TracedForward
+from compilegate.job.xla.processes import Processes, joined_processes
+from compilegate.job.xla.step import TracedStep
+from training.data.batches import Batch
+from training.recipe import SEED_LIMIT
+
+TOLD_CAUSES = 10
+"""Compilations of which the evidence gives the cause; past a few they are all alike."""
+
+
+class Xla:
+    """Takes whole steps on the XLA device; counts the graphs, and says why each was compiled."""
+
+    name = "xla"
+    shares_random_numbers = False  # the device has a generator of its own
+    compiles_whole_steps = True
+    without_device = "the machine or the image has none of that kind"
+    """What to make of an XLA device that cannot be opened."""
+
+    def __init__(self, options: CompilerOptions) -> None:
+        self._options = options
+        self._version = runtime.start(os.environ, without_device=self.without_device)
+        self._graphs_before_steps = 0
+        self._seed = 0
+        self._processes = Processes(ALONE, through_host=False)
+        self._steps: Optional[TracedStep] = None
+
+    def world(self, launched: World) -> World:
+        """The processes that train together. Raises CompilerError when some would train alone."""
+        self._processes = joined_processes(
+            launched, runtime.world(), runtime.hardware(), machines=len(hosts(os.environ))
+        )
+        return self._processes.world
+
+    def device(self, host: torch.device) -> torch.device:
+        """This process's XLA device."""
+        return runtime.device()
+
+    def seed(self, seed: int, world: World) -> None:
+        """Weights are the same in all processes; what dropout draws is each one's own."""
+        self._seed = seed + world.rank * SEED_LIMIT
+
+    def batches(self, batches: Iterator[Batch]) -> Iterable[Batch]:
+        """Put together on the host, and copied to the device ahead of their steps."""
+        return runtime.device_batches(batches)
+
+    def stepping(self, parts: StepParts, world: World) -> TakeStep:
+        """Takes steps of one graph each, or of two, see `compilegate.job.xla.step`."""
+        parts.update.allocate()
+        runtime.sync()  # copies of the weights, if any: they are no part of a step
+        self._graphs_before_steps = Compilations.now().graphs
+        most_graphs = self._options.step_graphs
+        through_host = self._processes.through_host
+        self._steps = TracedStep(parts, world, self._seed, most_graphs, through_host=through_host)
+        return self._steps
+
+    def cache_folder(self) -> Optional[CacheFolder]:
+        """None: executables of XLA's CPU device cannot be read back."""
+        return None
+
+    def cache_lookups(self) -> Lookups:
+        """None were made."""
+        return Lookups(0, 0)
+
+    def compile(self, model: Any) -> Callable[..., Any]:
+        """The forward pass on the device. Tracing and compilation come with the steps."""
+        return TracedForward(model, runtime.device())
+
+    def graphs(self) -> int:
+        """How many graphs XLA compiled for the steps."""
+        return Compilations.now().graphs - self._graphs_before_steps
+
+    def record(self, compile_seconds: float, recompilations: int) -> CompilerRecord:
+        """`ran` needs both compiled graphs and executions of them."""
+        counted = Compilations.now()
+        return CompilerRecord(
+            name=self.name,
+            ran=counted.graphs > 0 and counted.executions > 0,
+            proof={
+                "torch": str(torch.__version__),
+                "torch_xla": self._version,
+                "device": runtime.hardware(),
+                "graphs_compiled": counted.graphs,
+                "graphs_reused": counted.reused,
+                "executions": counted.executions,
+                "gradients_averaged": self._processes.averaging,
+                "xla_compile_seconds": counted.seconds,
+                **self._options.declared(self.name),
+                **_numbered("compilation", causes(os.environ)),
+                **_numbered("recompilation", self._steps.recompilations if self._steps else []),
+                **self._own_proof(),
+            },
+            compile_seconds=compile_seconds,
+            graphs=self.graphs(),
+            recompilations=recompilations,
+        )
+
+    def _own_proof(self) -> Dict[str, Scalar]:
+        """Of a compiler that is XLA and something more."""
+        return {}
+
+
+def create(options: CompilerOptions) -> Compiler:
+    """The compiler object of one job."""
+    return Xla(options)
+
+
+def _numbered(what: str, told: List[str]) -> Dict[str, Scalar]:
+    """`compilation 1` and so on, with its cause."""
+    return {f"{what} {number}": each for number, each in enumerate(told[:TOLD_CAUSES], start=1)}

@@ -1,0 +1,73 @@
+"""The evidence record: what one training job measured, and can prove.
+
+A training job writes one evidence folder into ``SM_OUTPUT_DATA_DIR``::
+
+    evidence/
+      evidence.json   the scalars: who ran, what was measured, what proves it   (Evidence)
+      steps.npz       one row per optimizer step                                (Steps)
+      examples.npz    one row per validation example                            (Examples)
+      parity.npz      how far a compiled step is from an eager one; optional    (ParityErrors)
+
+The gate reads it back. Only the standard library and numpy are needed on either side, so a
+training script of a user's own can write the same record::
+
+    from compilegate.job.evidence import Evidence, Examples, Steps, write_evidence
+
+    write_evidence(os.environ["SM_OUTPUT_DATA_DIR"], evidence, steps, examples)
+
+`record` holds the types, `writing` and `reading` the two sides, `digests` what shows that columns
+are those that were written, `steady` which steps a speed is measured on.
+"""
+
+from compilegate.job.evidence.digests import column_digests, examples_digest, outputs_digest
+from compilegate.job.evidence.record import (
+    CACHE_STATES,
+    FOLDER,
+    SCHEMA_VERSION,
+    CheckpointRecord,
+    CompileCacheRecord,
+    CompilerRecord,
+    Evidence,
+    EvidenceError,
+    EvidenceRecord,
+    Examples,
+    FloatArray,
+    IntArray,
+    ParityErrors,
+    ParityRecord,
+    Resumption,
+    Scalar,
+    SpeedRecord,
+    Steps,
+    steady_steps,
+    steady_steps_of,
+)
+from compilegate.job.evidence.writing import write_evidence, write_examples
+
+__all__ = [
+    "CACHE_STATES",
+    "FOLDER",
+    "SCHEMA_VERSION",
+    "CheckpointRecord",
+    "CompileCacheRecord",
+    "CompilerRecord",
+    "Evidence",
+    "EvidenceError",
+    "EvidenceRecord",
+    "Examples",
+    "FloatArray",
+    "IntArray",
+    "ParityErrors",
+    "ParityRecord",
+    "Resumption",
+    "Scalar",
+    "SpeedRecord",
+    "Steps",
+    "column_digests",
+    "examples_digest",
+    "outputs_digest",
+    "steady_steps",
+    "steady_steps_of",
+    "write_evidence",
+    "write_examples",
+]

@@ -1,0 +1,88 @@
+"""Digests of an evidence record: what shows that it is the one that the job wrote.
+
+sha256 in hexadecimal. `column_digests` gives those of a record's columns, by the names under which
+``evidence.json`` keeps them; `document_digest` is that of ``evidence.json`` itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Dict, Mapping, Optional
+
+import numpy as np
+import numpy.typing as npt
+
+from compilegate.job.evidence.record import Examples, FloatArray, ParityErrors, Steps
+
+_ROWS_PER_UPDATE = 65_536
+OWN_DIGEST = "sha256"
+"""Key of evidence.json under which the digest of all its other keys stands."""
+
+
+def document_digest(document: Mapping[str, Any]) -> str:
+    """Of all that evidence.json says, as parsed JSON, however it is laid out."""
+    rest = {key: value for key, value in document.items() if key != OWN_DIGEST}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def column_digests(
+    steps: Optional[Steps], examples: Optional[Examples], parity: Optional[ParityErrors]
+) -> Dict[str, str]:
+    """The digests of what there is: `steps`, `examples` and `outputs`, `parity`."""
+    digests = {}
+    if steps is not None:
+        digests["steps"] = steps_digest(steps)
+    if examples is not None:
+        digests["examples"] = examples_digest(examples)
+        digests["outputs"] = outputs_digest(examples)
+    if parity is not None:
+        digests["parity"] = parity_digest(parity)
+    return digests
+
+
+def examples_digest(examples: Examples) -> str:
+    """Of the example ids and labels in order: two jobs that agree saw the same examples.
+
+    Where there are targets, each follows its label.
+    """
+    digest = hashlib.sha256()
+    columns = [examples.ids, examples.labels]
+    if examples.targets is not None:
+        columns.append(examples.targets)
+    row = "\t".join(["%s"] * len(columns)) + "\n"
+    for start in range(0, len(examples.ids), _ROWS_PER_UPDATE):
+        rows = [column[start : start + _ROWS_PER_UPDATE].tolist() for column in columns]
+        digest.update("".join(map(row.__mod__, zip(*rows))).encode())
+    return digest.hexdigest()
+
+
+def outputs_digest(examples: Examples) -> str:
+    """Of what the model said of each example: scores, losses, predicted numbers."""
+    columns = {"scores": examples.scores, "losses": examples.losses}
+    if examples.predictions is not None:
+        columns["predictions"] = examples.predictions
+    return _digest(columns)
+
+
+def steps_digest(steps: Steps) -> str:
+    """Of each step's loss and seconds, in order."""
+    return _digest({"loss": steps.loss, "seconds": steps.seconds})
+
+
+def parity_digest(parity: ParityErrors) -> str:
+    """Of the tensors' names and all errors."""
+    errors = {"eager": parity.eager, "repeated": parity.repeated, "compiled": parity.compiled}
+    return _digest(errors, names=parity.tensors)
+
+
+def _digest(columns: Mapping[str, FloatArray], names: Optional[npt.NDArray[np.str_]] = None) -> str:
+    digest = hashlib.sha256()
+    for text in [] if names is None else names.tolist():
+        # Names may hold anything that a damaged file can, halves of surrogate pairs too.
+        encoded = text.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:%s" % (len(encoded), encoded))
+    for name, column in columns.items():
+        digest.update(f"{name} {column.shape}\n".encode())
+        digest.update(np.ascontiguousarray(column, dtype="<f8").data)
+    return digest.hexdigest()

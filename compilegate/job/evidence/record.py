@@ -1,0 +1,256 @@
+"""Which steps a speed is measured on. The job and the gate must agree, so both ask here.
+
+The evidence record as types: what one training job measured, and what proves it.
+
+What an evidence folder is called and what lies in it: shared by writing and reading.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
+import numpy.typing as npt
+
+SCHEMA_VERSION = 1
+CACHE_STATES = ("warm", "cold", "ignored")
+"""Of a compile cache, see `CompileCacheRecord`."""
+
+Scalar = Union[str, int, float, bool, None]
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+class EvidenceError(Exception):
+    """The evidence cannot be used. The message names the file, the key and what was found."""
+
+
+@dataclass(frozen=True)
+class CompilerRecord:
+    """Which compiler the job was told to use, and what shows that it ran (or did not)."""
+
+    name: str
+    """The compiler's name in the design's words: eager, inductor, xla, ..."""
+    ran: bool
+    """Whether graphs were compiled in this process; False is right for eager only."""
+    proof: Mapping[str, Scalar] = field(default_factory=dict)
+    """The observations behind `ran`, by name (counters, versions, log lines)."""
+    compile_seconds: float = 0.0
+    """Wall-clock seconds that compilation added to the job."""
+    graphs: int = 0
+    graph_breaks: int = 0
+    recompilations: int = 0
+
+
+@dataclass(frozen=True)
+class SpeedRecord:
+    """How fast the job trained. Times are wall-clock seconds of this job's own clock."""
+
+    samples_per_second: float
+    """Training samples per second over the steady steps."""
+    steady_from: int
+    """Index of the first step that counts as steady: compilation and warm-up lie before it."""
+    train_seconds: float
+    """From before the first step to after the last, compilation included, evaluation not."""
+    total_seconds: float
+    """From the start of the process to the evaluation's end; the parity probe comes later."""
+
+
+@dataclass(frozen=True)
+class ParityRecord:
+    """Whether compiled and eager steps were compared at equal weights, and under what terms."""
+
+    precision: str
+    """Of the compiled and the eager steps; the reference is in float64."""
+    steps: int
+    """How many steps were compared; the rows of parity.npz. Zero where there is an obstacle."""
+    seconds: float
+    """Wall-clock seconds that the comparison took; no part of the job's other times."""
+    obstacle: Optional[str] = None
+    """Why there is nothing to compare, in one sentence; None when there is."""
+
+
+@dataclass(frozen=True)
+class CompileCacheRecord:
+    """Whether the compiler started from what an earlier job had compiled."""
+
+    state: str
+    """``warm``: every graph came from the cache. ``cold``: there was none, or it lacked some.
+    ``ignored``: there was one, and it was not used."""
+    reason: str
+    """Why the state is what it is, and what was kept for the next job, in sentences."""
+    key: str
+    """sha256 of all that decides whether a cache fits: graph, libraries and hardware."""
+    hits: int
+    """Compiled graphs, forward and backward counted apart, that were found in the cache."""
+    misses: int
+    """Those that were not, and so were compiled in this job."""
+    loaded_bytes: int
+    """Size of the archive that was loaded; zero where none was."""
+    saved_bytes: int
+    """Size of the archive that was kept for the next job; zero where none was."""
+    load_seconds: float = 0.0
+    """Wall-clock seconds to check and unpack the archive; part of ``compile_seconds``."""
+    cold_compile_seconds: Optional[float] = None
+    """``compile_seconds`` of the job that filled the cache that was loaded."""
+    cold_first_step_seconds: Optional[float] = None
+    """First step of that job."""
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """A return of the job to its last checkpoint, after its machine was taken from it."""
+
+    step: int
+    """The first step after it, from 0."""
+    steady_from: int
+    """The first step after it that counts as steady, as `SpeedRecord.steady_from`."""
+    lost_seconds: float
+    """Wall-clock seconds that the interruption cost: steps taken twice, the wait for a machine,
+    start-up, compilation. They are part of the job's train_seconds and total_seconds."""
+
+
+@dataclass(frozen=True)
+class CheckpointRecord:
+    """What the job kept to go on from, and whether it had to."""
+
+    written: int
+    """Checkpoints that the last process wrote."""
+    seconds: float
+    """Wall-clock seconds that writing them took: part of train_seconds, and of no step's time."""
+    ignored: Optional[str]
+    """Why a checkpoint that was there was not gone on from; None when none was passed over."""
+    resumed: Tuple[Resumption, ...] = ()
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The scalars of one training job: one arm, one seed."""
+
+    job: str
+    """The training job's name. With `arm` and `seed` it says whose evidence this is."""
+    arm: str
+    seed: int
+    recipe: Mapping[str, Scalar]
+    """What the job was told and did: batch_size, learning_rate, precision, epochs, steps, ..."""
+    compiler: CompilerRecord
+    speed: Optional[SpeedRecord]
+    """None only when the job failed before it could be measured."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Validation metrics by name, as fractions, not per cent."""
+    peak_memory_bytes: int = 0
+    environment: Mapping[str, Scalar] = field(default_factory=dict)
+    """Library versions and hardware, by name."""
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """sha256 in hexadecimal, by name. `data` and `model` are the job's to give; those of the
+    columns (`steps`, `examples`, `outputs`, `parity`) are filled in when the record is written."""
+    failure: Optional[str] = None
+    """Why the arm could not be trained, in one sentence; None when it was."""
+    parity: Optional[ParityRecord] = None
+    """None when parity was not asked for, as with the eager compiler."""
+    compile_cache: Optional[CompileCacheRecord] = None
+    """None when no compile cache was declared, or the compiler keeps none."""
+    checkpoints: Optional[CheckpointRecord] = None
+    """None when the job keeps none, as on machines that are not taken back."""
+    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def resumed(self) -> Tuple[Resumption, ...]:
+        """The job's returns to a checkpoint; mostly none."""
+        return () if self.checkpoints is None else self.checkpoints.resumed
+
+
+@dataclass(frozen=True)
+class Steps:
+    """One row per optimizer step, in the order the steps were taken."""
+
+    loss: FloatArray
+    """(steps,) training loss of the step's batch, before the update."""
+    seconds: FloatArray
+    """(steps,) wall-clock seconds of the step, batch loading included."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """One row per validation example. Rows of two jobs are matched by `ids`, not by position."""
+
+    ids: npt.NDArray[np.str_]
+    """(examples,) stable identifiers, unique."""
+    labels: IntArray
+    """(examples,) index of the true class."""
+    scores: FloatArray
+    """(examples, classes) predicted probabilities; each row sums to one."""
+    losses: FloatArray
+    """(examples,) loss of each example, in nats."""
+    targets: Optional[FloatArray] = None
+    """(examples,) true values, when the model predicts a number; `scores` then has no columns and
+    every label is 0."""
+    predictions: Optional[FloatArray] = None
+    """(examples,) predicted values; there exactly when `targets` is."""
+    slices: Mapping[str, npt.NDArray[np.str_]] = field(default_factory=dict)
+    """By column name, (examples,) the category of each example: language, region, ..."""
+
+
+@dataclass(frozen=True)
+class ParityErrors:
+    """How far steps are from float64, at equal weights: one row per step, one column per tensor.
+
+    An error is the norm of the difference over the norm of the float64 tensor;
+    compilegate.job.probes.parity says what holds for gradients that are next to zero. None is
+    negative; one may be NaN or infinite.
+    """
+
+    tensors: npt.NDArray[np.str_]
+    """(tensors,) names: loss, logits, "gradient of PARAMETER"; unique."""
+    eager: FloatArray
+    """(steps, tensors) eager against float64."""
+    repeated: FloatArray
+    """(steps, tensors) eager once more against eager, on the scale of the other two."""
+    compiled: FloatArray
+    """(steps, tensors) the compiled step against float64."""
+
+
+@dataclass(frozen=True)
+class EvidenceRecord:
+    """All of one evidence folder. `steps` and `examples` are None only for a failed job."""
+
+    evidence: Evidence
+    steps: Optional[Steps]
+    examples: Optional[Examples]
+    parity: Optional[ParityErrors] = None
+    """There exactly when `evidence.parity` is and names no obstacle."""
+    as_written: bool = True
+    """Whether evidence.json holds its own digest, as it does when nothing in it was changed."""
+
+
+FOLDER = "evidence"
+EVIDENCE = "evidence.json"
+STEPS = "steps.npz"
+EXAMPLES = "examples.npz"
+PARITY = "parity.npz"
+SLICE = "slice:"
+"""Prefix of the columns of examples.npz that hold categories."""
+
+
+def has_parity(evidence: Evidence) -> bool:
+    """Whether there are parity errors beside this evidence."""
+    parity = evidence.parity
+    return evidence.failure is None and parity is not None and parity.obstacle is None
+
+
+def steady_steps(
+    steps: int, steady_from: int, resumed: Sequence[Resumption]
+) -> npt.NDArray[np.bool_]:
+    """(steps,) whether each step is steady: neither the first process nor one that went on from a
+    checkpoint was still compiling and warming up."""
+    steady: npt.NDArray[np.bool_] = np.arange(steps) >= steady_from
+    for each in resumed:
+        steady[each.step : each.steady_from] = False
+    return steady
+
+
+def steady_steps_of(evidence: Evidence, steps: int) -> npt.NDArray[np.bool_]:
+    """The same, of a job's evidence; all steps where it has no record of speed."""
+    steady_from = 0 if evidence.speed is None else evidence.speed.steady_from
+    return steady_steps(steps, steady_from, evidence.resumed)

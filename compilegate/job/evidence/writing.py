@@ -1,0 +1,127 @@
+"""Writes an evidence folder, file by file, each whole or not at all."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from compilegate.job.evidence.digests import OWN_DIGEST, column_digests, document_digest
+from compilegate.job.evidence.record import (
+    EVIDENCE,
+    EXAMPLES,
+    FOLDER,
+    PARITY,
+    SLICE,
+    STEPS,
+    Evidence,
+    EvidenceError,
+    Examples,
+    ParityErrors,
+    Steps,
+    has_parity,
+)
+
+
+def write_evidence(
+    output_data_dir: Union[str, Path],
+    evidence: Evidence,
+    steps: Optional[Steps] = None,
+    examples: Optional[Examples] = None,
+    parity: Optional[ParityErrors] = None,
+) -> Path:
+    """Write the evidence folder; `evidence.json` comes last, so a folder that has it is whole.
+
+    Raises EvidenceError when a job that did not fail lacks steps or examples, when `parity` and
+    `evidence.parity` do not belong together, or when an example id is no valid text. Digests of
+    the columns are added to the evidence's own, where it does not name them itself. Returns the
+    folder.
+    """
+    if evidence.failure is None and (steps is None or examples is None or evidence.speed is None):
+        raise EvidenceError(
+            "evidence of a job that did not fail needs steps, examples and a speed record"
+        )
+    if (parity is not None) != has_parity(evidence):
+        raise EvidenceError(
+            "parity errors go with a parity record that names no obstacle, and with no other"
+        )
+    evidence = _with_digests(evidence, steps, examples, parity)
+    folder = Path(output_data_dir) / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    if steps is not None:
+        _write_arrays(folder / STEPS, {"loss": steps.loss, "seconds": steps.seconds})
+    if examples is not None:
+        _write_arrays(folder / EXAMPLES, _columns(examples))
+    if parity is not None:
+        _write_arrays(folder / PARITY, _parity_columns(parity))
+    _replace(folder / EVIDENCE, _document(evidence).encode())
+    return folder
+
+
+def _document(evidence: Evidence) -> str:
+    document = json.loads(json.dumps(dataclasses.asdict(evidence)))  # as a reader will find it
+    document[OWN_DIGEST] = document_digest(document)
+    return json.dumps(document, indent=2, sort_keys=True) + "\n"
+
+
+def write_examples(folder: Union[str, Path], examples: Examples) -> Path:
+    """Write examples alone: those of a model that was trained before. Returns the file."""
+    path = Path(folder) / EXAMPLES
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _write_arrays(path, _columns(examples))
+    return path
+
+
+def _with_digests(
+    evidence: Evidence,
+    steps: Optional[Steps],
+    examples: Optional[Examples],
+    parity: Optional[ParityErrors],
+) -> Evidence:
+    try:
+        digests = column_digests(steps, examples, parity)
+    except UnicodeEncodeError as error:
+        raise EvidenceError(f"an example id is no valid text: {error}") from error
+    return dataclasses.replace(evidence, digests={**digests, **evidence.digests})
+
+
+def _parity_columns(parity: ParityErrors) -> Dict[str, npt.NDArray[Any]]:
+    return {
+        "tensors": np.asarray(parity.tensors, dtype=np.str_),
+        "eager": parity.eager,
+        "repeated": parity.repeated,
+        "compiled": parity.compiled,
+    }
+
+
+def _columns(examples: Examples) -> Dict[str, npt.NDArray[Any]]:
+    columns: Dict[str, npt.NDArray[Any]] = {
+        "ids": np.asarray(examples.ids, dtype=np.str_),
+        "labels": examples.labels,
+        "scores": examples.scores,
+        "losses": examples.losses,
+    }
+    if examples.targets is not None and examples.predictions is not None:
+        columns["targets"] = examples.targets
+        columns["predictions"] = examples.predictions
+    for name, categories in examples.slices.items():
+        columns[SLICE + name] = np.asarray(categories, dtype=np.str_)
+    return columns
+
+
+def _replace(path: Path, content: bytes) -> None:
+    temporary = path.with_name(path.name + ".part")
+    temporary.write_bytes(content)
+    os.replace(temporary, path)
+
+
+def _write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    temporary = path.with_name(path.name + ".part")
+    with open(temporary, "wb") as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+    os.replace(temporary, path)

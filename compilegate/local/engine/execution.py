@@ -1,0 +1,434 @@
+"""Runs the steps of one execution: what is ready starts, what ends is written down.
+
+One thread (the caller's) decides everything, writes the journal and calls the listener; each
+running job has a thread of its own, which sends messages to it.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from compilegate.document.errors import ExpressionError
+from compilegate.document.expressions import Scope, resolve
+from compilegate.document.model import Step
+from compilegate.execution.events import (
+    Event,
+    ExecutionEnded,
+    ExecutionStarted,
+    StepEnded,
+    StepOutput,
+    StepRetried,
+    StepStarted,
+)
+from compilegate.execution.result import ExecutionResult, StepResult, explain_failure
+from compilegate.local.engine.cores import CoreLease
+from compilegate.local.engine.inline_steps import run_inline_step
+from compilegate.local.engine.plan import ExecutionPlan
+from compilegate.local.engine.progress import ExecutionStatus, Progress, StepStatus
+from compilegate.local.engine.retries import RetryHistory, retry_wait
+from compilegate.local.engine.scope import step_scope
+from compilegate.local.engine.step_cache import CachedResult, CacheSlot, cache_slot
+from compilegate.local.engine.stop_signals import stop_signals
+from compilegate.local.errors import StepError
+from compilegate.local.home.images import Environment
+from compilegate.local.jobs.attempt import AttemptResult, JobSlot, run_attempt
+from compilegate.local.jobs.launcher import RunningJob
+from compilegate.local.jobs.of_step import (
+    JOB_NAME_MEMBERS,
+    JOB_TYPES,
+    JobStep,
+    make_job,
+    new_job_name,
+)
+
+# How long to wait before asking again for cores that another execution holds: seldom while jobs
+# of our own are running, which are being measured, and whose ends are told by a message anyway.
+_CORES_POLL_SECONDS = 0.05
+_CORES_POLL_SECONDS_WHILE_RUNNING = 1.0
+
+
+@dataclass(frozen=True)
+class _PreparedStep:
+    """A job step whose request is resolved, waiting for cores."""
+
+    job_step: JobStep
+    environment: Environment
+    slot: CacheSlot | None
+    """None when the step has no CacheConfig."""
+
+
+@dataclass
+class _ActiveStep:
+    """A job step between its first attempt's start and its last one's end."""
+
+    started: float
+    failures: Counter[str] = field(default_factory=Counter)
+    retry_at: float | None = None
+    """Monotonic time of the next attempt; None while one is running."""
+
+
+@dataclass(frozen=True)
+class _RunningAttempt:
+    prepared: _PreparedStep
+    lease: CoreLease
+    process: RunningJob
+    thread: threading.Thread
+
+
+@dataclass(frozen=True)
+class _AttemptEnded:
+    step: str
+    result: AttemptResult
+
+
+@dataclass(frozen=True)
+class _AttemptCrashed:
+    """A fault of this program, not of the job."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True)
+class _StopRequested:
+    signal_name: str
+
+
+_Message = StepOutput | _AttemptEnded | _AttemptCrashed | _StopRequested
+
+
+class Execution:
+    """One run of a plan, from the steps' states that are given to the end."""
+
+    def __init__(
+        self,
+        plan: ExecutionPlan,
+        steps: Mapping[str, StepResult],
+        listener: Callable[[Event], None],
+    ) -> None:
+        self._plan = plan
+        self._steps = dict(steps)
+        self._listener = listener
+        self._inbox: queue.SimpleQueue[_Message] = queue.SimpleQueue()
+        self._prepared: dict[str, _PreparedStep] = {}
+        self._active: dict[str, _ActiveStep] = {}
+        self._running: dict[str, _RunningAttempt] = {}
+        self._stopped_by: str | None = None
+        self._lacks_cores = False
+
+    def run(self) -> ExecutionResult:
+        """Run to the end. Ctrl-C and SIGTERM stop the jobs and leave a resumable execution."""
+        # A SimpleQueue may be put to from a signal handler; that is what it is for.
+        with stop_signals(lambda name: self._inbox.put(_StopRequested(name))):
+            try:
+                self._begin()
+                while self._advance():
+                    self._receive()
+            finally:
+                self._halt()
+        return self._finish()
+
+    def _begin(self) -> None:
+        plan = self._plan
+        plan.journal.write_execution(self._result(ExecutionStatus.EXECUTING))
+        self._listener(
+            ExecutionStarted(
+                plan.facts.execution_id,
+                plan.facts.pipeline_name,
+                len(self._steps),
+                plan.resumed,
+                plan.journal.folder,
+            )
+        )
+
+    # Deciding what happens next
+
+    def _progress(self) -> Progress:
+        return Progress(
+            self._plan.graph,
+            {name: step.status for name, step in self._steps.items()},
+            {n: s.outcome for n, s in self._steps.items() if s.outcome is not None},
+        )
+
+    def _advance(self) -> bool:
+        """Start whatever can start; False when there is nothing left to wait for."""
+        if self._stopped_by is None:
+            while self._skip_unreachable() or self._start_ready():
+                pass
+        return bool(self._active) or self._lacks_cores
+
+    def _skip_unreachable(self) -> bool:
+        names = self._progress().not_to_be_executed()
+        for name in names:
+            self._update(replace(self._steps[name], status=StepStatus.NOT_EXECUTED))
+        return bool(names)
+
+    def _start_ready(self) -> bool:
+        """Start ready steps in definition order; True when one has already ended by that.
+
+        A job that finds no cores is not overtaken by later jobs, or it might wait for ever.
+        """
+        self._lacks_cores = False
+        progress = self._progress()
+        if progress.failure_is_final():
+            return self._give_up_retries()
+        for name in [*self._due_retries(), *progress.ready()]:
+            if self._plan.graph.steps[name].type not in JOB_TYPES:
+                self._run_inline(name)
+                return True
+            if name not in self._prepared and not self._prepare(name):
+                return True
+            if self._has_room() and not self._lacks_cores:
+                self._start_attempt(name)
+        return False
+
+    def _has_room(self) -> bool:
+        limit = self._plan.max_parallel_steps
+        return limit is None or len(self._running) < limit
+
+    def _due_retries(self) -> list[str]:
+        now = time.monotonic()
+        return [n for n, a in self._active.items() if a.retry_at is not None and a.retry_at <= now]
+
+    def _give_up_retries(self) -> bool:
+        waiting = [name for name, active in self._active.items() if active.retry_at is not None]
+        for name in waiting:
+            self._end_step(replace(self._steps[name], status=StepStatus.FAILED))
+        return bool(waiting)
+
+    # Steps
+
+    def _scope(self, job_variables: Mapping[str, str]) -> Scope:
+        plan = self._plan
+        return step_scope(
+            plan.facts,
+            plan.parameters,
+            plan.graph,
+            self._steps,
+            plan.store,
+            job_variables=job_variables,
+        )
+
+    def _run_inline(self, name: str) -> None:
+        step = self._plan.graph.steps[name]
+        self._listener(StepStarted(name, None, (), 1))
+        started = time.monotonic()
+        result = run_inline_step(
+            step, self._scope({}), self._plan.home, self._plan.store, self._plan.facts.execution_id
+        )
+        self._end_step(replace(result, seconds=time.monotonic() - started))
+
+    def _prepare(self, name: str) -> bool:
+        """Resolve a job step's request; False when that has ended the step (cached or failed)."""
+        plan, step = self._plan, self._plan.graph.steps[name]
+        job_name = new_job_name(plan.facts.execution_id, step)
+        try:
+            scope = self._scope({JOB_NAME_MEMBERS[step.type]: job_name})
+            request = resolve(dict(step.arguments), scope)
+            job_step = make_job(step, job_name, request, plan.journal.jobs, plan.store)
+        except (ExpressionError, StepError) as error:
+            failed = replace(self._steps[name], status=StepStatus.FAILED, failure=str(error))
+            self._end_step(failed)
+            return False
+        environment = plan.environments[job_step.image]
+        slot = None if step.cache is None else self._cache_slot(step, request, environment)
+        self._prepared[name] = _PreparedStep(job_step, environment, slot)
+        is_retry = name in self._active
+        if step.cache is None or slot is None or is_retry or not plan.use_cache:
+            return True
+        hit = slot.find(step.cache)
+        if hit is not None:
+            self._end_from_cache(name, hit)
+        return hit is None
+
+    def _cache_slot(
+        self, step: Step, request: Mapping[str, Any], environment: Environment
+    ) -> CacheSlot:
+        return cache_slot(
+            self._plan.home,
+            self._plan.store,
+            pipeline=self._plan.facts.pipeline_name,
+            step=step.name,
+            step_type=step.type,
+            request=request,
+            environment_identity=environment.identity,
+        )
+
+    def _end_from_cache(self, name: str, hit: CachedResult) -> None:
+        self._end_step(
+            replace(
+                self._steps[name],
+                status=StepStatus.SUCCEEDED,
+                cached=True,
+                job_name=hit.job_name,
+                properties=hit.properties,
+            )
+        )
+
+    def _start_attempt(self, name: str) -> None:
+        plan, prepared = self._plan, self._prepared[name]
+        exclusive = plan.graph.steps[name].type == "Training"
+        acquire = plan.cores.acquire_exclusive if exclusive else plan.cores.acquire_shared
+        lease = acquire(plan.cores_per_job)
+        if lease is None:
+            self._lacks_cores = True
+            return
+        del self._prepared[name]
+        active = self._active.setdefault(name, _ActiveStep(time.monotonic()))
+        active.retry_at = None
+        job = prepared.job_step.job
+        process = RunningJob()
+        thread = threading.Thread(target=self._work, args=(name, prepared, lease, process))
+        self._running[name] = _RunningAttempt(prepared, lease, process, thread)
+        before = self._steps[name]
+        thread.start()
+        self._update(
+            replace(
+                before,
+                status=StepStatus.EXECUTING,
+                attempts=before.attempts + 1,
+                job_name=job.name,
+                log=job.sandbox.log,
+                failure=None,
+            )
+        )
+        self._listener(StepStarted(name, job.name, lease.cpus, before.attempts + 1))
+
+    def _work(
+        self, name: str, prepared: _PreparedStep, lease: CoreLease, process: RunningJob
+    ) -> None:
+        try:
+            slot = JobSlot(prepared.environment, lease, process, self._plan.grace_seconds)
+            result = run_attempt(
+                prepared.job_step.job, slot, lambda line: self._inbox.put(StepOutput(name, line))
+            )
+            self._inbox.put(_AttemptEnded(name, result))
+        except BaseException as error:  # noqa: BLE001 - raised again on the deciding thread
+            self._inbox.put(_AttemptCrashed(error))
+
+    # Messages
+
+    def _receive(self) -> None:
+        try:
+            message = self._inbox.get(timeout=self._patience())
+        except queue.Empty:
+            return
+        if isinstance(message, StepOutput):
+            self._listener(message)
+        elif isinstance(message, _AttemptEnded):
+            self._end_attempt(message.step, message.result)
+        elif isinstance(message, _StopRequested):
+            self._stop(message.signal_name)
+        else:
+            raise message.error
+
+    def _patience(self) -> float | None:
+        """Seconds until something may change without a message; None when nothing can."""
+        now = time.monotonic()
+        waits = [a.retry_at - now for a in self._active.values() if a.retry_at is not None]
+        if self._lacks_cores:
+            busy = bool(self._running)
+            waits.append(_CORES_POLL_SECONDS_WHILE_RUNNING if busy else _CORES_POLL_SECONDS)
+        return max(0.0, min(waits)) if waits else None
+
+    def _end_attempt(self, name: str, result: AttemptResult) -> None:
+        attempt, active = self._running.pop(name), self._active[name]
+        attempt.thread.join()
+        attempt.lease.release()
+        step = replace(self._steps[name], failure=result.failure, properties=result.properties)
+        if result.status == "Completed":
+            self._record(attempt.prepared, result)
+            self._end_step(replace(step, status=StepStatus.SUCCEEDED))
+        elif result.status == "Stopped":
+            self._end_step(replace(step, status=StepStatus.STOPPED))
+        else:
+            wait = self._retry_wait(name, result.exception_type or "")
+            if wait is None:
+                self._end_step(replace(step, status=StepStatus.FAILED))
+                return
+            active.retry_at = time.monotonic() + wait
+            self._update(step)
+            reason = (result.failure or "").partition("\n")[0]
+            self._listener(StepRetried(name, step.attempts, reason, wait))
+
+    def _retry_wait(self, name: str, exception_type: str) -> float | None:
+        active = self._active[name]
+        active.failures[exception_type] += 1
+        if self._stopped_by is not None:
+            return None
+        history = RetryHistory(active.failures, time.monotonic() - active.started)
+        return retry_wait(self._plan.graph.steps[name].retry_policies, exception_type, history)
+
+    def _record(self, prepared: _PreparedStep, result: AttemptResult) -> None:
+        if prepared.slot is None:
+            return
+        job = prepared.job_step.job
+        prepared.slot.record(
+            CachedResult(job.name, self._plan.facts.execution_id, result.properties),
+            job.output_uris(),
+        )
+
+    def _end_step(self, step: StepResult) -> None:
+        active = self._active.pop(step.name, None)
+        self._prepared.pop(step.name, None)
+        if active is not None:
+            step = replace(step, seconds=time.monotonic() - active.started)
+        self._update(step)
+        self._listener(StepEnded(step.name, step.status, step.cached, step.seconds, step.failure))
+
+    def _update(self, step: StepResult) -> None:
+        self._steps[step.name] = step
+        self._plan.journal.write_step(step)
+
+    # Ends
+
+    def _stop(self, signal_name: str) -> None:
+        self._stopped_by = signal_name
+        self._lacks_cores = False
+        for attempt in self._running.values():
+            attempt.process.stop()
+        for name in set(self._active) - set(self._running):
+            self._end_step(replace(self._steps[name], status=StepStatus.STOPPED))
+
+    def _halt(self) -> None:
+        """Leave no job and no thread behind, whatever made `run` end."""
+        for attempt in self._running.values():
+            attempt.process.stop()
+        for attempt in self._running.values():
+            attempt.thread.join()
+            attempt.lease.release()
+
+    def _finish(self) -> ExecutionResult:
+        status = self._progress().final_status()
+        if self._stopped_by is not None and self._is_unfinished():
+            status = ExecutionStatus.STOPPED
+        result = self._result(status)
+        self._plan.journal.write_execution(result)
+        self._listener(ExecutionEnded(result.execution_id, status, result.failure))
+        return result
+
+    def _is_unfinished(self) -> bool:
+        unfinished = {StepStatus.WAITING, StepStatus.EXECUTING, StepStatus.STOPPED}
+        return any(step.status in unfinished for step in self._steps.values())
+
+    def _result(self, status: ExecutionStatus) -> ExecutionResult:
+        failed_by, failure = explain_failure(self._steps, status)
+        if status is ExecutionStatus.STOPPED:
+            failure = f"stopped by {self._stopped_by}"
+        return ExecutionResult(
+            execution_id=self._plan.facts.execution_id,
+            pipeline_name=self._plan.facts.pipeline_name,
+            status=status,
+            steps=dict(self._steps),
+            parameters=self._plan.parameters,
+            failed_by=failed_by,
+            failure=failure,
+            folder=self._plan.journal.folder,
+            started=self._plan.facts.started,
+            ended=None if status is ExecutionStatus.EXECUTING else time.time(),
+        )

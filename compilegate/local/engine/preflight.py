@@ -1,0 +1,302 @@
+"""Everything that can be known to fail before anything starts. No process, no write.
+
+Each check gives sentences; an execution starts only when there are none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from compilegate.document.conditions import condition_faults
+from compilegate.document.errors import ExpressionError
+from compilegate.document.expressions import (
+    Scope,
+    StepReference,
+    Unresolved,
+    describe_reference,
+    is_expression,
+    lookup,
+    resolve,
+    step_references,
+)
+from compilegate.document.graph import build_graph, find_cycle
+from compilegate.document.model import Definition, Step
+from compilegate.local.engine.retries import EXCEPTION_TYPES
+from compilegate.local.errors import ImageError, ObjectStoreError, StepError
+from compilegate.local.home.images import Environment, ImageSources, UnbuiltEnvironment, find_image
+from compilegate.local.home.object_store import ObjectStore
+from compilegate.local.home.registry import PackageRequest, read_package_request
+from compilegate.local.jobs.processing import (
+    PROCESSING_PROPERTIES,
+    ProcessingRequest,
+    read_processing_request,
+)
+from compilegate.local.jobs.request import RequestReader
+from compilegate.local.jobs.training import (
+    TRAINING_PROPERTIES,
+    TrainingRequest,
+    read_training_request,
+)
+
+STEP_TYPES = ("Training", "Processing", "Condition", "Fail", "RegisterModel")
+
+# What the runner itself adds to the echoed request, by step type.
+_PROPERTIES: Mapping[str, tuple[str, ...]] = {
+    "Training": TRAINING_PROPERTIES,
+    "Processing": PROCESSING_PROPERTIES,
+    "Condition": ("Outcome",),
+    "RegisterModel": (
+        "ModelPackageArn",
+        "ModelPackageVersion",
+        "ModelPackageStatus",
+        "ModelApprovalStatus",
+        "CreationTime",
+        "LastModifiedTime",
+    ),
+    "Fail": (),
+}
+
+_STEP_NAME = re.compile(r"[A-Za-z0-9\-_]{1,64}")
+_ACCELERATORS_ABSENT_HERE = re.compile(r"ml\.(trn|inf)\d")
+
+# Framework parameters that make the toolkit start a script in several processes.
+_LAUNCHER_FLAGS = (
+    "sagemaker_mpi_enabled",
+    "sagemaker_parameter_server_enabled",
+    "sagemaker_distributed_dataparallel_enabled",
+    "sagemaker_pytorch_ddp_enabled",
+    "sagemaker_pytorch_xla_multi_worker_enabled",
+    "sagemaker_multi_worker_mirrored_strategy_enabled",
+    "sagemaker_torch_distributed_enabled",
+)
+
+_TRAINING_COMPILER = "sagemaker_training_compiler_enabled"
+
+JobRequest = TrainingRequest | ProcessingRequest
+Image = Environment | UnbuiltEnvironment
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """What the checks found: the faults, and the environment of each image."""
+
+    faults: tuple[str, ...]
+    images: Mapping[str, Image]
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """One step with its request as far as it is known now."""
+
+    step: Step
+    arguments: Mapping[str, Any]
+    job: JobRequest | None
+    package: PackageRequest | None
+
+
+def check_definition(
+    definition: Definition, scope: Scope, sources: ImageSources, store: ObjectStore
+) -> Preflight:
+    """Check every step of a definition whose parameters have values.
+
+    `scope` must leave step properties and property files Unresolved.
+    """
+    faults = list(_name_faults(definition))
+    steps = {step.name: step for step in definition.steps}
+    for step in definition.steps:
+        faults += (f"{step.name}: {fault}" for fault in _reference_faults(step, steps))
+    if not faults:
+        cycle = find_cycle(build_graph(definition))
+        if cycle is not None:
+            faults.append(f"the steps {' -> '.join((*cycle, cycle[0]))} wait for each other")
+    checked: list[_Checked] = []
+    for step in definition.steps:
+        try:
+            checked.append(_check_step(step, scope))
+        except (ExpressionError, StepError) as error:
+            faults.append(f"{step.name}: {error}")
+    images: dict[str, Image] = {}
+    for item in checked:
+        faults += (f"{item.step.name}: {fault}" for fault in _request_faults(item))
+        faults += (f"{item.step.name}: {fault}" for fault in _image_faults(item, sources, images))
+    faults += _input_faults(checked, store)
+    return Preflight(tuple(dict.fromkeys(faults)), images)
+
+
+def _name_faults(definition: Definition) -> Iterator[str]:
+    for name, count in Counter(step.name for step in definition.steps).items():
+        if count > 1:
+            yield f"{name}: {count} steps have this name, a name must be unique"
+        if not _STEP_NAME.fullmatch(name):
+            yield f"{name!r:.80}: a step's name has 1 to 64 letters, digits, '-' and '_'"
+    for name, count in Counter(item.name for item in definition.parameters).items():
+        if count > 1:
+            yield f"parameter {name} is declared {count} times"
+
+
+def _reference_faults(step: Step, steps: Mapping[str, Step]) -> Iterator[str]:
+    for dependency in step.depends_on:
+        if dependency.step not in steps:
+            yield f"DependsOn names {dependency.step}, which is no step of this definition"
+    for reference in step_references(step.arguments):
+        if reference.step not in steps:
+            yield f"Get {describe_reference(reference)} names no step of this definition"
+        elif steps[reference.step].type in STEP_TYPES:
+            yield from _property_faults(reference, steps[reference.step])
+
+
+def _property_faults(reference: StepReference, target: Step) -> Iterator[str]:
+    name = describe_reference(reference)
+    root, *rest = reference.path
+    if root == "PropertyFiles":
+        declared = [file.name for file in target.property_files]
+        if len(rest) != 1 or rest[0] not in declared:
+            yield f"Get {name}: {target.name} declares the property files {declared}"
+        return
+    if root in _PROPERTIES[target.type]:
+        return
+    if root not in target.arguments:
+        allowed = ", ".join(sorted({*target.arguments, *_PROPERTIES[target.type]}))
+        yield f"Get {name}: a local {target.type} step has {allowed or 'no properties'}"
+        return
+    if not _passes_through_expression(target.arguments, reference):
+        try:
+            lookup(target.arguments, reference.path, by_name=True)
+        except ExpressionError as error:
+            yield f"Get {name}: {error}"
+
+
+def _passes_through_expression(arguments: Mapping[str, Any], reference: StepReference) -> bool:
+    """Whether the path leads to or through a value that only the execution will know."""
+    for length in range(1, len(reference.path) + 1):
+        try:
+            if is_expression(lookup(arguments, reference.path[:length], by_name=True)):
+                return True
+        except ExpressionError:
+            return False
+    return False
+
+
+def _check_step(step: Step, scope: Scope) -> _Checked:
+    if step.type not in STEP_TYPES:
+        allowed = ", ".join(STEP_TYPES)
+        raise StepError(f"a step of type {step.type} cannot run here, only {allowed}")
+    for policy in step.retry_policies:
+        for name in policy.exception_types:
+            if name not in EXCEPTION_TYPES:
+                allowed = ", ".join(EXCEPTION_TYPES)
+                raise StepError(f"a retry policy names {name}, allowed are {allowed}")
+    arguments = resolve(dict(step.arguments), scope)
+    job: JobRequest | None = None
+    package: PackageRequest | None = None
+    if step.type == "Training":
+        job = read_training_request(arguments)
+    elif step.type == "Processing":
+        job = read_processing_request(arguments)
+    elif step.type == "RegisterModel":
+        package = read_package_request(arguments)
+    return _Checked(step, arguments, job, package)
+
+
+def _request_faults(checked: _Checked) -> Iterator[str]:
+    kind, arguments = checked.step.type, checked.arguments
+    if isinstance(checked.job, TrainingRequest):
+        yield from _training_faults(checked.job)
+    elif isinstance(checked.job, ProcessingRequest):
+        cluster = RequestReader(arguments).section("ProcessingResources").section("ClusterConfig")
+        yield from _machine_faults(cluster, checked.job.instance_type)
+    elif kind == "Condition":
+        conditions = checked.step.arguments.get("Conditions")
+        if not isinstance(conditions, list) or not conditions:
+            yield "Conditions must be a list that is not empty"
+        else:
+            for condition in conditions:
+                yield from condition_faults(condition)
+    elif kind == "Fail" and not isinstance(arguments.get("ErrorMessage", ""), str):
+        yield f"ErrorMessage is {arguments['ErrorMessage']!r:.80}, expected a string"
+
+
+def _training_faults(job: TrainingRequest) -> Iterator[str]:
+    reader = RequestReader(job.raw)
+    resources = reader.section("ResourceConfig")
+    yield from _machine_faults(resources, job.instance_type)
+    if resources.has("InstanceGroups"):
+        yield "InstanceGroups are not supported here: a local job has one machine"
+    if reader.section("AlgorithmSpecification").text_or("TrainingInputMode", "File") == "Pipe":
+        yield "TrainingInputMode Pipe is not supported here, use File"
+    if not job.entrypoint:
+        for name in _LAUNCHER_FLAGS:
+            if _is_on(job, name):
+                yield f"{name} is not supported here: a local job is one process on one machine"
+        if _is_on(job, _TRAINING_COMPILER):
+            yield (
+                f"{_TRAINING_COMPILER} needs SageMaker Training Compiler, which is in AWS's "
+                "images only; run it on SageMaker"
+            )
+
+
+def _is_on(job: TrainingRequest, name: str) -> bool:
+    return job.hyperparameters.get(name, "false").strip('"').lower() == "true"
+
+
+def _machine_faults(resources: RequestReader, instance_type: str) -> Iterator[str]:
+    count = resources.integer_or("InstanceCount", 1)
+    if count != 1:
+        yield f"InstanceCount is {count}, only 1 is possible here"
+    if _ACCELERATORS_ABSENT_HERE.match(instance_type):
+        yield f"InstanceType {instance_type} needs Trainium or Inferentia, which is not here"
+
+
+def _image_faults(
+    checked: _Checked, sources: ImageSources, images: dict[str, Image]
+) -> Iterator[str]:
+    if checked.job is None:
+        return
+    image = checked.job.image
+    if isinstance(image, Unresolved):
+        yield f"the image {image} must be known before the execution starts"
+        return
+    try:
+        if image not in images:
+            images[image] = find_image(image, sources)
+    except ImageError as error:
+        yield str(error)
+
+
+def _input_faults(checked: list[_Checked], store: ObjectStore) -> Iterator[str]:
+    produced = [uri for item in checked for uri in _output_prefixes(item)]
+    for item in checked:
+        for uri in _needed_uris(item):
+            if isinstance(uri, Unresolved):
+                continue
+            try:
+                if not store.exists(uri) and not any(_overlap(uri, out) for out in produced):
+                    yield (
+                        f"{item.step.name}: {uri} is not in the local store and no step produces "
+                        f"it; put its files at {store.path(uri)}"
+                    )
+            except ObjectStoreError as error:
+                yield f"{item.step.name}: {error}"
+
+
+def _output_prefixes(checked: _Checked) -> list[str]:
+    if isinstance(checked.job, TrainingRequest):
+        return [checked.job.output_uri]
+    if isinstance(checked.job, ProcessingRequest):
+        return [path.uri for path in checked.job.outputs]
+    return []
+
+
+def _needed_uris(checked: _Checked) -> tuple[str, ...]:
+    if checked.job is not None:
+        return checked.job.input_uris
+    return () if checked.package is None else checked.package.model_data_uris
+
+
+def _overlap(uri: str, prefix: str) -> bool:
+    a, b = uri.rstrip("/") + "/", prefix.rstrip("/") + "/"
+    return a.startswith(b) or b.startswith(a)

@@ -1,0 +1,87 @@
+"""Results of earlier executions that may stand in for a step, as SageMaker's step caching does.
+
+A step's key holds the attributes that SageMaker documents for its type, and what stands for the
+image here: an upgraded package in the environment is a different image. Entries are scoped to the
+pipeline and the step; only successful runs leave one; the most recent one counts.
+
+    HOME/cache/PIPELINE/STEP/KEY.json
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from compilegate.document.caching import KEY_MEMBERS
+from compilegate.document.model import CachePolicy
+from compilegate.local.atomic_files import read_json, write_json
+from compilegate.local.home.object_store import ObjectStore
+
+
+@dataclass(frozen=True)
+class CachedResult:
+    """A result that is still whole: the job that made it, and its Describe* response."""
+
+    job_name: str
+    execution_id: str
+    properties: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class CacheSlot:
+    """Where a step with certain arguments finds and leaves its result."""
+
+    path: Path
+    store: ObjectStore
+
+    def find(self, policy: CachePolicy) -> CachedResult | None:
+        """The latest result, unless it is too old or its outputs are gone or changed."""
+        try:
+            entry = read_json(self.path)
+            age = time.time() - entry["finished"]
+            too_old = policy.expire_after and age > policy.expire_after.total_seconds()
+            if too_old or not self._outputs_unchanged(entry["outputs"]):
+                return None
+            return CachedResult(entry["job_name"], entry["execution_id"], entry["properties"])
+        except (OSError, ValueError, LookupError, TypeError):
+            # No entry, or one of another version of this program: the step simply runs.
+            return None
+
+    def _outputs_unchanged(self, outputs: Mapping[str, list[list[Any]]]) -> bool:
+        return all(
+            [list(item) for item in self.store.fingerprints(uri)] == recorded
+            for uri, recorded in outputs.items()
+        )
+
+    def record(self, result: CachedResult, output_uris: Sequence[str]) -> None:
+        """Leave the result of a job that has just succeeded and stored its outputs."""
+        entry = {
+            "finished": time.time(),
+            "job_name": result.job_name,
+            "execution_id": result.execution_id,
+            "properties": result.properties,
+            "outputs": {uri: self.store.fingerprints(uri) for uri in output_uris},
+        }
+        write_json(self.path, entry)
+
+
+def cache_slot(
+    home: Path,
+    store: ObjectStore,
+    *,
+    pipeline: str,
+    step: str,
+    step_type: str,
+    request: Mapping[str, Any],
+    environment_identity: str,
+) -> CacheSlot:
+    """The slot for a step's resolved request."""
+    members = {key: request.get(key) for key in KEY_MEMBERS[step_type]}
+    text = json.dumps([step_type, members, environment_identity], sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return CacheSlot(home / "cache" / pipeline / step / f"{digest}.json", store)

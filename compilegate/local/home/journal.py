@@ -1,0 +1,177 @@
+"""The files of an execution, from which it can be read, listed and resumed.
+
+    HOME/executions/ID/execution.json    status, parameters, order of the steps
+                       definition.json   the definition as it was given
+                       steps/NAME.json   one StepResult each, written at every change
+                       jobs/JOB/         the jobs' sandboxes
+                       alive.lock        locked as long as a runner works on the execution
+
+Every write is atomic, so whatever kills the runner, the files tell what had been finished.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+from compilegate.execution.result import ExecutionResult, StepResult
+from compilegate.local.atomic_files import read_json, write_bytes, write_json
+from compilegate.local.engine.progress import ExecutionStatus, StepStatus
+from compilegate.local.errors import ExecutionError
+
+SCHEMA_VERSION = 1
+
+_INTERRUPTED = "the runner was interrupted"
+
+
+@dataclass(frozen=True)
+class Journal:
+    """The folder of one execution."""
+
+    folder: Path
+
+    @property
+    def jobs(self) -> Path:
+        """Where the sandboxes are."""
+        return self.folder / "jobs"
+
+    def definition(self) -> bytes:
+        """The definition as it was given when the execution started."""
+        return (self.folder / "definition.json").read_bytes()
+
+    def write_definition(self, text: bytes) -> None:
+        """Keep the definition."""
+        write_bytes(self.folder / "definition.json", text)
+
+    def write_execution(self, result: ExecutionResult) -> None:
+        """Keep everything but the steps."""
+        write_json(
+            self.folder / "execution.json",
+            {
+                "schema_version": SCHEMA_VERSION,
+                "execution_id": result.execution_id,
+                "pipeline_name": result.pipeline_name,
+                "status": result.status,
+                "parameters": dict(result.parameters),
+                "failed_by": result.failed_by,
+                "failure": result.failure,
+                "started": result.started,
+                "ended": result.ended,
+                "steps": {name: step.type for name, step in result.steps.items()},
+            },
+        )
+
+    def write_step(self, step: StepResult) -> None:
+        """Keep one step's state."""
+        document = asdict(step) | {"log": None if step.log is None else str(step.log)}
+        write_json(self.folder / "steps" / f"{step.name}.json", document)
+
+    def read(self) -> ExecutionResult:
+        """The execution as it is: without a runner it is not executing. Raises ExecutionError."""
+        result = self.read_files()
+        if result.status is ExecutionStatus.EXECUTING and not self.is_alive():
+            # Its runner died without a word.
+            return replace(result, status=ExecutionStatus.STOPPED, failure=_INTERRUPTED)
+        return result
+
+    def read_files(self) -> ExecutionResult:
+        """The execution as its files tell. Raises ExecutionError."""
+        path = self.folder / "execution.json"
+        try:
+            raw = read_json(path)
+            if raw["schema_version"] != SCHEMA_VERSION:
+                raise ExecutionError(f"{path} has schema version {raw['schema_version']!r}")
+            steps = {name: self._read_step(name, kind) for name, kind in raw["steps"].items()}
+            return ExecutionResult(
+                execution_id=raw["execution_id"],
+                pipeline_name=raw["pipeline_name"],
+                status=ExecutionStatus(raw["status"]),
+                steps=steps,
+                parameters=raw["parameters"],
+                failed_by=raw["failed_by"],
+                failure=raw["failure"],
+                folder=self.folder,
+                started=raw["started"],
+                ended=raw["ended"],
+            )
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            raise ExecutionError(f"{path} cannot be read: {error!r}") from error
+
+    def _read_step(self, name: str, kind: str) -> StepResult:
+        path = self.folder / "steps" / f"{name}.json"
+        if not path.is_file():
+            return StepResult(name, kind)
+        raw: dict[str, Any] = read_json(path)
+        raw["status"] = StepStatus(raw["status"])
+        raw["log"] = None if raw["log"] is None else Path(raw["log"])
+        return StepResult(**raw)
+
+    @contextmanager
+    def alive(self) -> Iterator[None]:
+        """Work on the execution. Raises ExecutionError when another runner does."""
+        with self._lock_file() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ExecutionError(
+                    f"execution {self.folder.name} is running in another process"
+                ) from None
+            yield
+
+    def is_alive(self) -> bool:
+        """Whether a runner works on the execution at this moment."""
+        with self._lock_file() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
+
+    def _lock_file(self) -> IO[bytes]:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return (self.folder / "alive.lock").open("ab")
+
+
+def journal_of(home: Path, execution_id: str) -> Journal:
+    """The journal of an execution that exists. Raises ExecutionError."""
+    folder = home / "executions" / execution_id
+    if not re.fullmatch(r"[a-z0-9]+", execution_id) or not (folder / "execution.json").is_file():
+        raise ExecutionError(f"there is no execution {execution_id!r} in {home}")
+    return Journal(folder)
+
+
+def read_execution(home: Path, execution_id: str) -> ExecutionResult:
+    """What became of an execution. Raises ExecutionError when there is none of that id."""
+    return journal_of(home, execution_id).read()
+
+
+def list_executions(home: Path) -> list[ExecutionResult]:
+    """All executions of a home, the latest first."""
+    found = [Journal(path.parent).read() for path in (home / "executions").glob("*/execution.json")]
+    return sorted(found, key=lambda result: result.started, reverse=True)
+
+
+def latest_unfinished(home: Path, pipeline_name: str) -> ExecutionResult | None:
+    """The latest execution of a pipeline if it can go on: it was stopped or interrupted, or one of
+    its steps failed. Else None, also when a Fail step ended it: it would only do so again."""
+    own = (result for result in list_executions(home) if result.pipeline_name == pipeline_name)
+    latest = next(own, None)
+    if latest is None:
+        return None
+    stopped = latest.status is ExecutionStatus.STOPPED
+    return latest if stopped or latest.failed_by == "job" else None
+
+
+def resumable_steps(result: ExecutionResult) -> Mapping[str, StepResult]:
+    """The steps as a resumed execution starts from them: finished ones kept, the others anew."""
+    return {
+        name: step
+        if step.status is StepStatus.SUCCEEDED
+        else StepResult(name, step.type, attempts=step.attempts)
+        for name, step in result.steps.items()
+    }

@@ -1,0 +1,146 @@
+"""The local stand-in for S3: `s3://bucket/key` is the file `s3/bucket/key` in the home.
+
+A prefix is a folder or one object. Large objects are hard-linked between the store and the jobs'
+folders instead of copied, and are read-only, because a write would change both.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from compilegate.local.atomic_files import temporary_name
+from compilegate.local.errors import CapacityError, ObjectStoreError
+
+# Below this a copy costs less than the surprise of a read-only, shared file.
+_LINK_FROM_BYTES = 1 << 20
+
+Fingerprint = tuple[str, int, int]
+"""URI, size in bytes and time of last change in nanoseconds of one object."""
+
+
+@dataclass(frozen=True)
+class ObjectStore:
+    """All buckets, as folders under `root`."""
+
+    root: Path
+
+    def path(self, uri: str) -> Path:
+        """The file or folder a URI stands for, existing or not.
+
+        Raises ObjectStoreError for anything but s3://BUCKET[/KEY] without `.` and `..` parts.
+        """
+        scheme, separator, rest = uri.partition("://")
+        parts = rest.rstrip("/").split("/")
+        if scheme != "s3" or not separator or not all(parts) or {".", ".."} & set(parts):
+            raise ObjectStoreError(f"{uri!r} is not of the form s3://bucket/key")
+        if "\0" in rest:
+            raise ObjectStoreError(f"{uri!r} holds a NUL character")
+        return self.root.joinpath(*parts)
+
+    def exists(self, uri: str) -> bool:
+        """Whether there is an object at the URI, or at least one below it."""
+        path = self.path(uri)
+        return path.is_file() or any(True for _ in _files_below(path))
+
+    def read(self, uri: str) -> bytes:
+        """The bytes of one object. Raises ObjectStoreError when there is none."""
+        path = self.path(uri)
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise ObjectStoreError(f"{uri} cannot be read: {self._absent(path)}") from error
+
+    def download(self, uri: str, folder: Path) -> list[Path]:
+        """Place the object, or all objects below the prefix, into `folder`; return the files.
+
+        Raises ObjectStoreError when there is nothing at the URI.
+        """
+        source = self.path(uri)
+        if source.is_file():
+            names = [source.name]
+            base = source.parent
+        else:
+            names = sorted(str(path.relative_to(source)) for path in _files_below(source))
+            base = source
+        if not names:
+            raise ObjectStoreError(f"{uri} has no objects: {self._absent(source)}")
+        return [_place(base / name, folder / name) for name in names]
+
+    def upload(self, source: Path, uri: str) -> None:
+        """Store one file under `uri`; readers see the old object or the whole new one."""
+        _place(source, self.path(uri), protect=True)
+
+    def upload_folder(self, folder: Path, uri: str) -> None:
+        """Store every file below `folder` under the prefix `uri`."""
+        for path in _files_below(folder):
+            self.upload(path, f"{uri.rstrip('/')}/{path.relative_to(folder)}")
+
+    def remove(self, uri: str) -> None:
+        """Remove one object; nothing happens when there is none."""
+        self.path(uri).unlink(missing_ok=True)
+
+    def fingerprints(self, uri: str) -> list[Fingerprint]:
+        """What identifies the objects at and below `uri`, in order; empty when there are none."""
+        path = self.path(uri)
+        files = [path] if path.is_file() else sorted(_files_below(path))
+        found = []
+        for file in files:
+            status = file.stat()
+            key = file.relative_to(self.root).as_posix()
+            found.append((f"s3://{key}", status.st_size, status.st_mtime_ns))
+        return found
+
+    def _absent(self, path: Path) -> str:
+        return f"put its files at {path}"
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    # Hidden `.part` files are uploads in flight.
+    for parent, _, names in os.walk(folder, followlinks=True):
+        for name in names:
+            if not (name.startswith(".") and name.endswith(".part")):
+                yield Path(parent) / name
+
+
+def _place(source: Path, target: Path, *, protect: bool = False) -> Path:
+    """Link or copy `source` to `target` in one atomic move; `protect` makes it read-only."""
+    temporary = temporary_name(target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not _link(source, temporary, may_protect=protect):
+            shutil.copyfile(source, temporary)
+            temporary.chmod(0o444 if protect else 0o644 | (source.stat().st_mode & 0o111))
+        temporary.replace(target)
+        # Where both were links to one file already, renaming does nothing and leaves both.
+        temporary.unlink(missing_ok=True)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise CapacityError(f"no space left for {target}") from error
+        raise ObjectStoreError(f"{source} cannot be stored as {target}: {error}") from error
+    return target
+
+
+def _link(source: Path, target: Path, *, may_protect: bool) -> bool:
+    """Hard-link a large read-only file; False when it has to be copied instead."""
+    status = source.lstat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size < _LINK_FROM_BYTES:
+        return False
+    if status.st_mode & 0o222:
+        # Somebody put this file into the store by hand and may still write to it.
+        if not may_protect:
+            return False
+        source.chmod(0o444)
+    try:
+        target.hardlink_to(source)
+    except OSError as error:
+        if error.errno in {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP}:
+            return False
+        raise
+    return True

@@ -1,0 +1,219 @@
+"""The local model registry: model package groups and their versions, as SageMaker describes them.
+
+HOME/registry/GROUP/VERSION.json      one DescribeModelPackage response each
+"""
+
+from __future__ import annotations
+
+import fcntl
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from compilegate.document.expressions import Unresolved
+from compilegate.local.atomic_files import read_json, write_json
+from compilegate.local.errors import RegistryError, RequestError
+from compilegate.local.jobs.job import ACCOUNT, iso_time
+from compilegate.local.jobs.request import RequestReader
+
+APPROVAL_STATUSES = ("Approved", "Rejected", "PendingManualApproval")
+
+_GROUP_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
+
+# The members of a CreateModelPackage request that describe the package and are kept as they are.
+_KEPT = (
+    "ModelPackageDescription",
+    "ApprovalDescription",
+    "InferenceSpecification",
+    "ModelMetrics",
+    "CustomerMetadataProperties",
+    "MetadataProperties",
+    "DriftCheckBaselines",
+    "Domain",
+    "Task",
+    "SamplePayloadUrl",
+    "SourceUri",
+    "SkipModelValidation",
+    "ModelCard",
+)
+
+
+@dataclass(frozen=True)
+class ModelPackage:
+    """One version of a group."""
+
+    group: str
+    version: int
+    description: Mapping[str, Any]
+    """The DescribeModelPackage response."""
+
+    @property
+    def arn(self) -> str:
+        return package_arn(self.group, self.version)
+
+    @property
+    def approval_status(self) -> str:
+        return str(self.description["ModelApprovalStatus"])
+
+
+@dataclass(frozen=True)
+class PackageOrigin:
+    """The step of an execution that registers a package; it registers one and no more."""
+
+    execution_id: str
+    step: str
+
+
+def package_arn(group: str, version: int) -> str:
+    """The ARN of a version of a group."""
+    return f"{ACCOUNT}:model-package/{group}/{version}"
+
+
+@dataclass(frozen=True)
+class PackageRequest:
+    """A CreateModelPackage request, as far as the registry needs it."""
+
+    group: str
+    approval_status: str
+    model_data_uris: tuple[str, ...]
+    raw: Mapping[str, Any]
+
+
+def read_package_request(raw: Mapping[str, Any]) -> PackageRequest:
+    """Read a resolved request. Raises RequestError for what is missing, mistyped or unsupported."""
+    reader = RequestReader(raw)
+    if reader.has("ModelPackageName"):
+        raise RequestError(
+            "ModelPackageName (a package without versions) is not supported here, "
+            "use ModelPackageGroupName"
+        )
+    # The service takes the group's name or its ARN.
+    group = reader.text("ModelPackageGroupName")
+    name = group.rpartition("/")[2] if group.startswith("arn:") else group
+    if not isinstance(group, Unresolved) and not _GROUP_NAME.fullmatch(name):
+        raise RequestError(f"ModelPackageGroupName is {group!r}: 1 to 63 letters, digits and '-'")
+    status = reader.text_or("ModelApprovalStatus", "PendingManualApproval")
+    if not isinstance(status, Unresolved) and status not in APPROVAL_STATUSES:
+        allowed = ", ".join(APPROVAL_STATUSES)
+        raise RequestError(f"ModelApprovalStatus is {status!r}, allowed are {allowed}")
+    containers = reader.section_or_empty("InferenceSpecification").sections("Containers")
+    urls = tuple(item.text("ModelDataUrl") for item in containers if item.has("ModelDataUrl"))
+    return PackageRequest(name, status, urls, raw)
+
+
+def create_package(home: Path, request: PackageRequest, origin: PackageOrigin) -> ModelPackage:
+    """Register a request as its group's next version.
+
+    A step that registers again, because its execution was interrupted right after it did, gets
+    the package it made.
+    """
+    with _locked(home, request.group):
+        packages = list_packages(home, request.group)
+        for package in packages:
+            if package.description.get("Origin") == _origin_document(origin):
+                return package
+        version = max((package.version for package in packages), default=0) + 1
+        description = _description(request, version, origin)
+        write_json(_path(home, request.group, version), description)
+    return ModelPackage(request.group, version, description)
+
+
+def _description(request: PackageRequest, version: int, origin: PackageOrigin) -> dict[str, Any]:
+    now = iso_time(time.time())
+    return {
+        "ModelPackageGroupName": request.group,
+        "ModelPackageVersion": version,
+        "ModelPackageArn": package_arn(request.group, version),
+        "ModelPackageStatus": "Completed",
+        "ModelApprovalStatus": request.approval_status,
+        "CreationTime": now,
+        "LastModifiedTime": now,
+        "Origin": _origin_document(origin),
+        **{key: request.raw[key] for key in _KEPT if request.raw.get(key) is not None},
+    }
+
+
+def _origin_document(origin: PackageOrigin) -> dict[str, str]:
+    return {"ExecutionId": origin.execution_id, "Step": origin.step}
+
+
+def list_groups(home: Path) -> list[str]:
+    """The names of all groups that have a version."""
+    return sorted({path.parent.name for path in (home / "registry").glob("*/*.json")})
+
+
+def list_packages(home: Path, group: str) -> list[ModelPackage]:
+    """All versions of a group, oldest first; none for an unknown group."""
+    if not _GROUP_NAME.fullmatch(group):
+        return []
+    versions = sorted(int(path.stem) for path in (home / "registry" / group).glob("[0-9]*.json"))
+    return [_read(home, group, version) for version in versions]
+
+
+def describe_package(home: Path, reference: str) -> ModelPackage:
+    """The package that an ARN or `GROUP/VERSION` names. Raises RegistryError."""
+    group, version = _parse_reference(reference)
+    if not _path(home, group, version).is_file():
+        known = ", ".join(f"{group}/{package.version}" for package in list_packages(home, group))
+        raise RegistryError(
+            f"there is no model package {reference}; {known or 'the group is empty'}"
+        )
+    return _read(home, group, version)
+
+
+def set_approval(
+    home: Path, reference: str, status: str, description: str | None = None
+) -> ModelPackage:
+    """Approve, reject or reopen a package, as UpdateModelPackage does. Raises RegistryError."""
+    if status not in APPROVAL_STATUSES:
+        allowed = ", ".join(APPROVAL_STATUSES)
+        raise RegistryError(f"approval status {status!r} is unknown, allowed are {allowed}")
+    group, version = _parse_reference(reference)
+    describe_package(home, reference)
+    with _locked(home, group):
+        now = iso_time(time.time())
+        changed = {
+            **_read(home, group, version).description,
+            "ModelApprovalStatus": status,
+            "LastModifiedTime": now,
+        }
+        if description is not None:
+            changed["ApprovalDescription"] = description
+        write_json(_path(home, group, version), changed)
+    return ModelPackage(group, version, changed)
+
+
+def _parse_reference(reference: str) -> tuple[str, int]:
+    short = reference.partition(":model-package/")[2] or reference
+    group, _, version = short.rpartition("/")
+    if not _GROUP_NAME.fullmatch(group) or not re.fullmatch(r"[1-9][0-9]{0,8}", version):
+        raise RegistryError(f"{reference!r} is neither GROUP/VERSION nor a model package's ARN")
+    return group, int(version)
+
+
+def _path(home: Path, group: str, version: int) -> Path:
+    return home / "registry" / group / f"{version}.json"
+
+
+def _read(home: Path, group: str, version: int) -> ModelPackage:
+    path = _path(home, group, version)
+    try:
+        document = read_json(path)
+    except (OSError, ValueError) as error:
+        raise RegistryError(f"{path} cannot be read: {error}") from error
+    if not isinstance(document, dict) or "ModelApprovalStatus" not in document:
+        raise RegistryError(f"{path} does not describe a model package")
+    return ModelPackage(group, version, document)
+
+
+@contextmanager
+def _locked(home: Path, group: str) -> Iterator[None]:
+    path = home / "locks" / f"registry-{group}.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

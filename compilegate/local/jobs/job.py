@@ -1,0 +1,85 @@
+"""What training and processing jobs have in common, seen from the step that runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from compilegate.local.home.images import Environment
+from compilegate.local.jobs.launcher import JobEnd
+from compilegate.local.jobs.metrics import MetricDefinition
+from compilegate.local.jobs.sandbox import Sandbox
+
+ACCOUNT = "arn:aws:sagemaker:local:000000000000"
+
+_PYTHON_NAMES = ("python", "python3")
+
+
+@dataclass(frozen=True)
+class JobOutcome:
+    """A job that has ended, for its Describe* response."""
+
+    status: str
+    """Completed, Failed or Stopped."""
+    started: float
+    ended: float
+    """Seconds since the epoch."""
+    failure: str | None
+    metrics: Sequence[Mapping[str, Any]] = ()
+    timed_out: bool = False
+
+
+class Job(Protocol):
+    """One job, from its empty sandbox to its Describe* response."""
+
+    name: str
+    sandbox: Sandbox
+    metrics: Sequence[MetricDefinition]
+    max_seconds: int
+
+    def stage(self, environment: Environment) -> Sequence[Path]:
+        """Fill the sandbox; return the input files. Raises StepError."""
+
+    def argv(self, environment: Environment) -> list[str]:
+        """The program and its arguments, container paths rewritten."""
+
+    def variables(self, cores: int) -> dict[str, str]:
+        """The environment variables beyond those that every job has."""
+
+    def working_directory(self) -> Path:
+        """Where the program starts."""
+
+    def collect(self, end: JobEnd) -> None:
+        """Store the results. Raises StepError."""
+
+    def message(self) -> str | None:
+        """What the job wrote for people about its end, if it did."""
+
+    def output_uris(self) -> Sequence[str]:
+        """Where the results are, once they are stored."""
+
+    def describe(self, outcome: JobOutcome) -> dict[str, Any]:
+        """The Describe* response."""
+
+
+def interpreter_for(program: str, environment: Environment) -> str:
+    """`python` and `python3` are the image's interpreter, with or without a folder before them."""
+    name = program.rpartition("/")[2]
+    return str(environment.python) if name in _PYTHON_NAMES else program
+
+
+def read_message(path: Path) -> str | None:
+    """The text of a file in which a job explains its end; at most 1024 characters."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None
+    return text[:1024] or None
+
+
+def iso_time(timestamp: float) -> str:
+    """Seconds since the epoch as ISO 8601 in UTC."""
+    return datetime.fromtimestamp(timestamp, UTC).isoformat(timespec="milliseconds")

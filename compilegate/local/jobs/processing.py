@@ -1,0 +1,208 @@
+"""A processing job: CreateProcessingJob's container contract on a sandbox folder.
+
+A CreateProcessingJob request, as far as a local run needs it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from compilegate.document.expressions import Unresolved
+from compilegate.local.errors import RequestError
+from compilegate.local.home.images import Environment
+from compilegate.local.home.object_store import ObjectStore
+from compilegate.local.jobs.job import ACCOUNT, JobOutcome, interpreter_for, iso_time, read_message
+from compilegate.local.jobs.launcher import JobEnd
+from compilegate.local.jobs.metrics import MetricDefinition
+from compilegate.local.jobs.request import RequestReader
+from compilegate.local.jobs.sandbox import ML, Sandbox, container_path
+
+DEFAULT_MAX_SECONDS = 86400
+
+
+@dataclass(frozen=True)
+class ProcessingPath:
+    """An input or output: objects at `uri` against the folder `local_path` in the container."""
+
+    name: str
+    uri: str
+    local_path: str
+
+
+@dataclass(frozen=True)
+class ProcessingRequest:
+    """What a processing job is asked to be."""
+
+    image: str
+    entrypoint: tuple[str, ...]
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str]
+    inputs: tuple[ProcessingPath, ...]
+    outputs: tuple[ProcessingPath, ...]
+    instance_type: str
+    max_seconds: int
+    raw: Mapping[str, Any]
+    """The whole resolved request, which DescribeProcessingJob echoes."""
+
+    @property
+    def local_paths(self) -> tuple[str, ...]:
+        """Every container folder that the request declares."""
+        return tuple(path.local_path for path in (*self.inputs, *self.outputs))
+
+    @property
+    def input_uris(self) -> tuple[str, ...]:
+        """Every object or prefix that must exist when the job starts."""
+        return tuple(path.uri for path in self.inputs)
+
+
+def read_processing_request(raw: Mapping[str, Any]) -> ProcessingRequest:
+    """Read a resolved request. Raises RequestError for what is missing, mistyped or unsupported."""
+    reader = RequestReader(raw)
+    application = reader.section("AppSpecification")
+    entrypoint = tuple(application.texts("ContainerEntrypoint"))
+    if not entrypoint:
+        raise RequestError(
+            "AppSpecification.ContainerEntrypoint is missing: an image has no entry point of its "
+            "own here"
+        )
+    cluster = reader.section("ProcessingResources").section("ClusterConfig")
+    outputs = reader.section_or_empty("ProcessingOutputConfig").sections("Outputs")
+    return ProcessingRequest(
+        image=application.text("ImageUri"),
+        entrypoint=entrypoint,
+        arguments=tuple(application.texts("ContainerArguments")),
+        environment=reader.text_map("Environment"),
+        inputs=tuple(_input(item) for item in reader.sections("ProcessingInputs")),
+        outputs=tuple(_output(item) for item in outputs),
+        instance_type=cluster.text_or("InstanceType", "local"),
+        max_seconds=reader.section_or_empty("StoppingCondition").integer_or(
+            "MaxRuntimeInSeconds", DEFAULT_MAX_SECONDS
+        ),
+        raw=raw,
+    )
+
+
+def _input(reader: RequestReader) -> ProcessingPath:
+    name = reader.text("InputName")
+    if not reader.has("S3Input"):
+        raise RequestError(f"input {name} has no S3Input; a DatasetDefinition needs AWS")
+    s3 = reader.section("S3Input")
+    if s3.text_or("S3DataType", "S3Prefix") != "S3Prefix":
+        raise RequestError(f"input {name}: S3DataType must be S3Prefix here")
+    if s3.text_or("S3InputMode", "File") == "Pipe":
+        raise RequestError(f"input {name}: S3InputMode Pipe is not supported here, use File")
+    if s3.text_or("S3CompressionType", "None") != "None":
+        raise RequestError(f"input {name}: S3CompressionType must be None here")
+    return ProcessingPath(name, s3.text("S3Uri"), _local_path(s3))
+
+
+def _output(reader: RequestReader) -> ProcessingPath:
+    name = reader.text("OutputName")
+    if not reader.has("S3Output"):
+        raise RequestError(f"output {name} has no S3Output; a feature store needs AWS")
+    s3 = reader.section("S3Output")
+    return ProcessingPath(name, s3.text("S3Uri"), _local_path(s3))
+
+
+def _local_path(reader: RequestReader) -> str:
+    path = reader.text("LocalPath")
+    if not isinstance(path, Unresolved):
+        container_path(path)
+    return path
+
+
+class ProcessingJob:
+    """Implements `compilegate.local.jobs.job.Job`."""
+
+    def __init__(
+        self, name: str, request: ProcessingRequest, folder: Path, store: ObjectStore
+    ) -> None:
+        self.name = name
+        self.sandbox = Sandbox(folder, request.local_paths)
+        self.metrics: Sequence[MetricDefinition] = ()
+        self.max_seconds = request.max_seconds
+        self._request = request
+        self._store = store
+
+    @property
+    def arn(self) -> str:
+        return f"{ACCOUNT}:processing-job/{self.name}"
+
+    def stage(self, environment: Environment) -> Sequence[Path]:
+        for folder in ("processing", "output"):
+            self.sandbox.make(ML / folder)
+        files: list[Path] = []
+        for path in self._request.inputs:
+            files += self._store.download(path.uri, self.sandbox.make(path.local_path))
+        for path in self._request.outputs:
+            self.sandbox.make(path.local_path)
+        self._write_config("processingjobconfig", {**self._request.raw, **self._identity()})
+        self._write_config("resourceconfig", {"current_host": "algo-1", "hosts": ["algo-1"]})
+        return files
+
+    def _identity(self) -> dict[str, str]:
+        return {"ProcessingJobName": self.name, "ProcessingJobArn": self.arn}
+
+    def _write_config(self, name: str, content: Mapping[str, Any]) -> None:
+        path = self.sandbox.make(ML / "config") / f"{name}.json"
+        path.write_text(json.dumps(content), encoding="utf-8")
+
+    def argv(self, environment: Environment) -> list[str]:
+        program, *rest = self._request.entrypoint
+        command = [interpreter_for(program, environment), *rest, *self._request.arguments]
+        return [self.sandbox.rewrite(part) for part in command]
+
+    def variables(self, cores: int) -> dict[str, str]:
+        own = {k: self.sandbox.rewrite(v) for k, v in self._request.environment.items()}
+        return {"PROCESSING_JOB_NAME": self.name, "PROCESSING_JOB_ARN": self.arn, **own}
+
+    def working_directory(self) -> Path:
+        return self.sandbox.path(ML / "processing")
+
+    def collect(self, end: JobEnd) -> None:
+        """Store every output of a job that succeeded; what a failed one left may be half done."""
+        if not end.succeeded:
+            return
+        for path in self._request.outputs:
+            self._store.upload_folder(self.sandbox.path(path.local_path), path.uri)
+
+    def message(self) -> str | None:
+        return read_message(self.sandbox.path(ML / "output/message"))
+
+    def output_uris(self) -> Sequence[str]:
+        return [path.uri for path in self._request.outputs]
+
+    def describe(self, outcome: JobOutcome) -> dict[str, Any]:
+        response = {
+            **self._request.raw,
+            **self._identity(),
+            "ProcessingJobStatus": outcome.status,
+            "CreationTime": iso_time(outcome.started),
+            "ProcessingStartTime": iso_time(outcome.started),
+            "ProcessingEndTime": iso_time(outcome.ended),
+            "LastModifiedTime": iso_time(outcome.ended),
+        }
+        message = self.message()
+        if message is not None:
+            response["ExitMessage"] = message
+        if outcome.failure is not None:
+            response["FailureReason"] = outcome.failure
+        return response
+
+
+# What describe() adds to the request, for checks before anything runs.
+PROCESSING_PROPERTIES = (
+    "ProcessingJobName",
+    "ProcessingJobArn",
+    "ProcessingJobStatus",
+    "CreationTime",
+    "ProcessingStartTime",
+    "ProcessingEndTime",
+    "LastModifiedTime",
+    "ExitMessage",
+    "FailureReason",
+)

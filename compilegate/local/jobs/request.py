@@ -1,0 +1,108 @@
+"""Typed access to an API request: the resolved Arguments of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from compilegate.document.expressions import Unresolved
+from compilegate.local.errors import RequestError
+
+
+class RequestReader:
+    """Reads members by name; every error names the member, what was found and what is expected.
+
+    Before an execution starts, some values are still Unresolved: they count as right.
+    """
+
+    def __init__(self, raw: Mapping[str, Any], where: str = "") -> None:
+        self._raw = raw
+        self._where = where
+
+    def has(self, key: str) -> bool:
+        """Whether the member is there and not null."""
+        return self._raw.get(key) is not None
+
+    def text(self, key: str) -> str:
+        """A member that must be a string."""
+        value = self._value(key)
+        if not isinstance(value, str):
+            raise self._wrong(key, value, "a string")
+        return value
+
+    def text_or(self, key: str, default: str) -> str:
+        """A string, or `default` when the member is absent."""
+        return self.text(key) if self.has(key) else default
+
+    def integer_or(self, key: str, default: int) -> int:
+        """A whole number; `default` when the member is absent or not known yet."""
+        if not self.has(key):
+            return default
+        value = self._value(key)
+        if isinstance(value, Unresolved):
+            return default
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self._wrong(key, value, "a whole number")
+        return value
+
+    def flag(self, key: str) -> bool:
+        """True or false; an absent member is false."""
+        value = self._raw.get(key)
+        if value is None or isinstance(value, Unresolved):
+            return False
+        if not isinstance(value, bool):
+            raise self._wrong(key, value, "true or false")
+        return value
+
+    def section(self, key: str) -> RequestReader:
+        """A member that must be an object."""
+        value = self._value(key)
+        if not isinstance(value, Mapping):
+            raise self._wrong(key, value, "an object")
+        return RequestReader(value, self._path(key))
+
+    def section_or_empty(self, key: str) -> RequestReader:
+        """An object; an empty one when the member is absent."""
+        return self.section(key) if self.has(key) else RequestReader({}, self._path(key))
+
+    def sections(self, key: str) -> list[RequestReader]:
+        """A list of objects; empty when the member is absent."""
+        return [
+            RequestReader(item, f"{self._path(key)}[{index}]")
+            for index, item in enumerate(self._items(key, Mapping, "objects"))
+        ]
+
+    def texts(self, key: str) -> list[str]:
+        """A list of strings; empty when the member is absent."""
+        return list(self._items(key, str, "strings"))
+
+    def text_map(self, key: str) -> dict[str, str]:
+        """An object whose values are strings; empty when the member is absent."""
+        if not self.has(key):
+            return {}
+        section = self._value(key)
+        if not isinstance(section, Mapping):
+            raise self._wrong(key, section, "an object")
+        for name, value in section.items():
+            if not isinstance(value, str):
+                raise self._wrong(f"{key}.{name}", value, "a string")
+        return dict(section)
+
+    def _items(self, key: str, kind: type, expected: str) -> list[Any]:
+        if not self.has(key):
+            return []
+        value = self._value(key)
+        if not isinstance(value, list) or not all(isinstance(item, kind) for item in value):
+            raise self._wrong(key, value, f"a list of {expected}")
+        return value
+
+    def _value(self, key: str) -> Any:
+        if not self.has(key):
+            raise RequestError(f"{self._path(key)} is missing")
+        return self._raw[key]
+
+    def _path(self, key: str) -> str:
+        return f"{self._where}.{key}" if self._where else key
+
+    def _wrong(self, key: str, value: Any, expected: str) -> RequestError:
+        return RequestError(f"{self._path(key)} is {value!r:.80}, expected {expected}")

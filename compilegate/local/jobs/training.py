@@ -1,0 +1,378 @@
+"""A training job: CreateTrainingJob's container contract on a sandbox folder.
+
+A CreateTrainingJob request, as far as a local run needs it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from compilegate.document.expressions import Unresolved
+from compilegate.local.errors import RequestError, StepError
+from compilegate.local.home.images import Environment
+from compilegate.local.home.object_store import ObjectStore
+from compilegate.local.jobs.job import ACCOUNT, JobOutcome, interpreter_for, iso_time, read_message
+from compilegate.local.jobs.launcher import JobEnd
+from compilegate.local.jobs.metrics import MetricDefinition
+from compilegate.local.jobs.request import RequestReader
+from compilegate.local.jobs.sandbox import ML, Sandbox, pack_folder, unpack_source
+from compilegate.local.jobs.toolkit import TrainingContainer, command_line, toolkit_environment
+
+DEFAULT_MAX_SECONDS = 86400
+
+
+@dataclass(frozen=True)
+class Channel:
+    """One input: the objects at `uri` appear in /opt/ml/input/data/NAME."""
+
+    name: str
+    uri: str
+    content_type: str | None
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """A folder that is filled from `uri` before the job and stored there after it."""
+
+    uri: str
+    local_path: str
+
+
+@dataclass(frozen=True)
+class TrainingRequest:
+    """What a training job is asked to be."""
+
+    image: str
+    entrypoint: tuple[str, ...]
+    """ContainerEntrypoint; empty when the toolkit starts the script."""
+    arguments: tuple[str, ...]
+    metrics: tuple[MetricDefinition, ...]
+    hyperparameters: Mapping[str, str]
+    environment: Mapping[str, str]
+    channels: tuple[Channel, ...]
+    output_uri: str
+    checkpoints: Checkpoints | None
+    instance_type: str
+    max_seconds: int
+    raw: Mapping[str, Any]
+    """The whole resolved request, which DescribeTrainingJob echoes."""
+
+    @property
+    def source_uri(self) -> str | None:
+        """The source archive, from the sagemaker_submit_directory hyperparameter: an object, or a
+        path in the container, where a channel brings it (as in network isolation)."""
+        return self._text_hyperparameter("sagemaker_submit_directory")
+
+    @property
+    def program(self) -> str | None:
+        """The script's path in the source archive, from sagemaker_program."""
+        return self._text_hyperparameter("sagemaker_program")
+
+    def _text_hyperparameter(self, name: str) -> str | None:
+        # Reserved hyperparameters hold JSON strings; plain ones are what people write by hand.
+        value = self.hyperparameters.get(name)
+        if value is None or isinstance(value, Unresolved):
+            return value
+        return value[1:-1] if re.fullmatch(r'"[^"\\]*"', value) else value
+
+    @property
+    def input_uris(self) -> tuple[str, ...]:
+        """Every object or prefix that must exist when the job starts."""
+        source = self.source_uri
+        channels = tuple(channel.uri for channel in self.channels)
+        return channels if source is None or in_container(source) else (*channels, source)
+
+
+def in_container(source: str) -> bool:
+    """Whether a source archive is a path in the container."""
+    return not isinstance(source, Unresolved) and source.startswith("/")
+
+
+def read_training_request(raw: Mapping[str, Any]) -> TrainingRequest:
+    """Read a resolved request. Raises RequestError for what is missing, mistyped or unsupported."""
+    reader = RequestReader(raw)
+    algorithm = reader.section("AlgorithmSpecification")
+    request = TrainingRequest(
+        image=algorithm.text("TrainingImage"),
+        entrypoint=tuple(algorithm.texts("ContainerEntrypoint")),
+        arguments=tuple(algorithm.texts("ContainerArguments")),
+        metrics=tuple(_metric(item) for item in algorithm.sections("MetricDefinitions")),
+        hyperparameters=reader.text_map("HyperParameters"),
+        environment=reader.text_map("Environment"),
+        channels=tuple(_channel(item) for item in reader.sections("InputDataConfig")),
+        output_uri=reader.section("OutputDataConfig").text("S3OutputPath"),
+        checkpoints=_checkpoints(reader),
+        instance_type=reader.section("ResourceConfig").text_or("InstanceType", "local"),
+        max_seconds=reader.section_or_empty("StoppingCondition").integer_or(
+            "MaxRuntimeInSeconds", DEFAULT_MAX_SECONDS
+        ),
+        raw=raw,
+    )
+    if not request.entrypoint and not (request.program and request.source_uri):
+        raise RequestError(
+            "HyperParameters need sagemaker_program and sagemaker_submit_directory, "
+            "or AlgorithmSpecification a ContainerEntrypoint: nothing says what to run"
+        )
+    if request.program is not None and not _is_plain_path(request.program):
+        raise RequestError(
+            f"sagemaker_program is {request.program!r}, expected a path in the source archive"
+        )
+    return request
+
+
+def _is_plain_path(program: str) -> bool:
+    # The toolkit's own rule: nothing that a command line could take for an option or a way out.
+    parts = program.split("/")
+    return isinstance(program, Unresolved) or (
+        re.fullmatch(r"[A-Za-z0-9._+/\-]+", program) is not None
+        and not program.startswith("-")
+        and all(part not in {"", ".", ".."} for part in parts)
+    )
+
+
+def _metric(reader: RequestReader) -> MetricDefinition:
+    name, expression = reader.text("Name"), reader.text("Regex")
+    try:
+        return MetricDefinition(name, re.compile(expression))
+    except re.error as error:
+        raise RequestError(f"the Regex of metric {name} is malformed: {error}") from error
+
+
+def _channel(reader: RequestReader) -> Channel:
+    name = reader.text("ChannelName")
+    if not re.fullmatch(r"[A-Za-z0-9.\-_]+", name) or name in {".", ".."}:
+        raise RequestError(f"ChannelName {name!r} may hold letters, digits, '.', '-' and '_'")
+    source = reader.section("DataSource")
+    if not source.has("S3DataSource"):
+        raise RequestError(f"channel {name} has no S3DataSource; FSx and EFS are not mounted here")
+    s3 = source.section("S3DataSource")
+    if s3.text_or("S3DataType", "S3Prefix") != "S3Prefix":
+        raise RequestError(f"channel {name}: S3DataType must be S3Prefix here")
+    if reader.text_or("CompressionType", "None") != "None":
+        raise RequestError(f"channel {name}: CompressionType must be None here")
+    if reader.text_or("RecordWrapperType", "None") != "None":
+        raise RequestError(f"channel {name}: RecordWrapperType must be None here")
+    if reader.text_or("InputMode", "File") == "Pipe":
+        raise RequestError(f"channel {name}: InputMode Pipe is not supported here, use File")
+    content_type = reader.text("ContentType") if reader.has("ContentType") else None
+    return Channel(name, s3.text("S3Uri"), content_type)
+
+
+def _checkpoints(reader: RequestReader) -> Checkpoints | None:
+    if not reader.has("CheckpointConfig"):
+        return None
+    section = reader.section("CheckpointConfig")
+    return Checkpoints(section.text("S3Uri"), section.text_or("LocalPath", "/opt/ml/checkpoints"))
+
+
+_HOST = "algo-1"
+_GROUP = "homogeneousCluster"
+
+
+class TrainingJob:
+    """Implements `compilegate.local.jobs.job.Job`."""
+
+    def __init__(
+        self, name: str, request: TrainingRequest, folder: Path, store: ObjectStore
+    ) -> None:
+        local_paths = [] if request.checkpoints is None else [request.checkpoints.local_path]
+        self.name = name
+        self.sandbox = Sandbox(folder, local_paths)
+        self.metrics: Sequence[MetricDefinition] = request.metrics
+        self.max_seconds = request.max_seconds
+        self._request = request
+        self._store = store
+        self._restored: Sequence[Path] = ()
+        """The checkpoints that were there when the job started."""
+
+    @property
+    def arn(self) -> str:
+        return f"{ACCOUNT}:training-job/{self.name}"
+
+    def stage(self, environment: Environment) -> Sequence[Path]:
+        for name in ("model", "output/data", "output/intermediate", "code", "input/data"):
+            self.sandbox.make(ML / name)
+        files: list[Path] = []
+        for channel in self._request.channels:
+            files += self._store.download(
+                channel.uri, self.sandbox.make(ML / "input/data" / channel.name)
+            )
+        checkpoints = self._request.checkpoints
+        if checkpoints is not None:
+            folder = self.sandbox.make(checkpoints.local_path)
+            if self._store.exists(checkpoints.uri):
+                self._restored = self._store.download(checkpoints.uri, folder)
+        if self._request.source_uri is not None and not self._request.entrypoint:
+            self._unpack(self._request.source_uri, environment)
+        self._write_config("hyperparameters", self._hyperparameters())
+        self._write_config("inputdataconfig", self._input_data_config())
+        self._write_config("resourceconfig", self._resource_config())
+        return files
+
+    def _unpack(self, uri: str, environment: Environment) -> None:
+        code = self.sandbox.path(ML / "code")
+        archive = self.sandbox.path(uri) if in_container(uri) else self._store.path(uri)
+        if not archive.is_file():
+            remedy = "let a channel bring it" if in_container(uri) else f"put it at {archive}"
+            raise StepError(f"source archive {uri} is absent: {remedy}")
+        unpack_source(archive, code)
+        program = str(self._request.program)
+        if not (code / program).is_file():
+            raise StepError(f"sagemaker_program {program!r} is not in the source archive {uri}")
+        if (code / "setup.py").exists():
+            raise StepError(f"{uri} holds a setup.py: a packaged source is not installed here")
+        requirements = code / "requirements.txt"
+        unmet = environment.first_unmet(requirements) if requirements.is_file() else None
+        if unmet is not None:
+            raise StepError(
+                f"the requirements.txt of {uri} asks for {unmet!r}, which is not in the image's "
+                f"environment here: put it into the image's requirements.txt"
+            )
+
+    def _write_config(self, name: str, content: Mapping[str, Any]) -> None:
+        path = self.sandbox.make(ML / "input/config") / f"{name}.json"
+        path.write_text(json.dumps(content), encoding="utf-8")
+
+    def _hyperparameters(self) -> dict[str, str]:
+        return {k: self.sandbox.rewrite(v) for k, v in self._request.hyperparameters.items()}
+
+    def _input_data_config(self) -> dict[str, dict[str, str]]:
+        config = {}
+        for channel in self._request.channels:
+            config[channel.name] = {
+                "TrainingInputMode": "File",
+                "S3DistributionType": "FullyReplicated",
+                "RecordWrapperType": "None",
+            }
+            if channel.content_type is not None:
+                config[channel.name]["ContentType"] = channel.content_type
+        return config
+
+    def _resource_config(self) -> dict[str, Any]:
+        kind = self._request.instance_type
+        group = {"instance_group_name": _GROUP, "instance_type": kind, "hosts": [_HOST]}
+        return {
+            "current_host": _HOST,
+            "current_instance_type": kind,
+            "current_group_name": _GROUP,
+            "hosts": [_HOST],
+            "instance_groups": [group],
+            "network_interface_name": "lo",
+        }
+
+    def argv(self, environment: Environment) -> list[str]:
+        request, rewrite = self._request, self.sandbox.rewrite
+        if request.entrypoint:
+            program, *rest = request.entrypoint
+            command = [interpreter_for(program, environment), *rest, *request.arguments]
+            return [rewrite(part) for part in command]
+        arguments = command_line(self._hyperparameters())
+        program = str(request.program)
+        if program.endswith(".py"):
+            return [str(environment.python), program, *arguments]
+        script = self.sandbox.path(ML / "code") / program
+        script.chmod(0o755)
+        return [str(script), *arguments]
+
+    def variables(self, cores: int) -> dict[str, str]:
+        own = {k: self.sandbox.rewrite(v) for k, v in self._request.environment.items()}
+        job = {"TRAINING_JOB_NAME": self.name, "TRAINING_JOB_ARN": self.arn}
+        if self._request.entrypoint:
+            # As on SageMaker: with an entry point of its own, the toolkit never runs.
+            return {**job, **own}
+        container = TrainingContainer(
+            job_name=self.name,
+            base=str(self.sandbox.path(ML)),
+            hyperparameters=self._hyperparameters(),
+            input_data_config=self._input_data_config(),
+            resource_config=self._resource_config(),
+            cpus=cores,
+            gpus=gpu_count(),
+        )
+        path = {"PYTHONPATH": str(self.sandbox.path(ML / "code"))}
+        return {**toolkit_environment(container), **path, **job, **own}
+
+    def working_directory(self) -> Path:
+        return self.sandbox.path(ML / "code")
+
+    def collect(self, end: JobEnd) -> None:
+        """Store output.tar.gz always, the checkpoints too; model.tar.gz unless the job failed."""
+        self._store_archive("output/data", "output.tar.gz")
+        if end.succeeded or end.reason == "timeout":
+            self._store_archive("model", "model.tar.gz")
+        if self._request.checkpoints is not None:
+            self._store_checkpoints(self._request.checkpoints)
+
+    def _store_checkpoints(self, checkpoints: Checkpoints) -> None:
+        """As the service does: what the job deleted in its folder is deleted in the store too."""
+        folder = self.sandbox.path(checkpoints.local_path)
+        self._store.upload_folder(folder, checkpoints.uri)
+        for path in self._restored:
+            if not path.exists():
+                self._store.remove(f"{checkpoints.uri.rstrip('/')}/{path.relative_to(folder)}")
+
+    def _store_archive(self, folder: str, name: str) -> None:
+        archive = self.sandbox.folder / name
+        pack_folder(self.sandbox.path(ML / folder), archive)
+        self._store.upload(archive, self._result_uri(name))
+        archive.unlink()
+
+    def _result_uri(self, name: str) -> str:
+        return f"{self._request.output_uri.rstrip('/')}/{self.name}/output/{name}"
+
+    def message(self) -> str | None:
+        return read_message(self.sandbox.path(ML / "output/failure"))
+
+    def output_uris(self) -> Sequence[str]:
+        return [self._result_uri("model.tar.gz"), self._result_uri("output.tar.gz")]
+
+    def describe(self, outcome: JobOutcome) -> dict[str, Any]:
+        seconds = int(outcome.ended - outcome.started)
+        secondary = "MaxRuntimeExceeded" if outcome.timed_out else outcome.status
+        response = {
+            **self._request.raw,
+            "TrainingJobName": self.name,
+            "TrainingJobArn": self.arn,
+            "TrainingJobStatus": outcome.status,
+            "SecondaryStatus": secondary,
+            "CreationTime": iso_time(outcome.started),
+            "TrainingStartTime": iso_time(outcome.started),
+            "TrainingEndTime": iso_time(outcome.ended),
+            "LastModifiedTime": iso_time(outcome.ended),
+            "TrainingTimeInSeconds": seconds,
+            "BillableTimeInSeconds": seconds,
+            "FinalMetricDataList": list(outcome.metrics),
+        }
+        if outcome.status != "Failed":
+            response["ModelArtifacts"] = {"S3ModelArtifacts": self._result_uri("model.tar.gz")}
+        if outcome.failure is not None:
+            response["FailureReason"] = outcome.failure
+        return response
+
+
+# What describe() adds to the request, for checks before anything runs.
+TRAINING_PROPERTIES = (
+    "TrainingJobName",
+    "TrainingJobArn",
+    "TrainingJobStatus",
+    "SecondaryStatus",
+    "CreationTime",
+    "TrainingStartTime",
+    "TrainingEndTime",
+    "LastModifiedTime",
+    "TrainingTimeInSeconds",
+    "BillableTimeInSeconds",
+    "FinalMetricDataList",
+    "ModelArtifacts",
+    "FailureReason",
+)
+
+
+def gpu_count() -> int:
+    """The NVIDIA GPUs of this machine."""
+    return len(list(Path("/proc/driver/nvidia/gpus").glob("*")))

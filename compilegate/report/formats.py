@@ -1,0 +1,174 @@
+"""How the report writes numbers: seconds, bytes, ratios, counts. Pure; used by every rendering."""
+
+from __future__ import annotations
+
+from compilegate.gate.observations import ReplicateObservation
+from compilegate.gate.reasons import Outcome
+from compilegate.gate.speed.compile_time import CompileState, CompileTime
+from compilegate.gate.statistics.units import NATS, OWN, unit_of
+from compilegate.gate.verdict import MetricJudgement, ParityAnswer, ParityJudgement, SpeedJudgement
+
+WATCHED = "watched"
+"""In the place of an outcome, for what decides nothing."""
+MARKS = {
+    Outcome.PASS: "\N{CHECK MARK}",
+    Outcome.INCONCLUSIVE: "?",
+    Outcome.FAIL: "\N{MULTIPLICATION X}",
+    WATCHED: "\N{BULLET}",
+}
+"""Beside each outcome's colour, for those who do not see it."""
+NOTHING = "–"  # noqa: RUF001 - an en dash stands for "not measured" in tables
+
+
+def seconds(value: float | None) -> str:
+    """A duration with the unit that suits its size: ``42 ms``, ``3.1 s``, ``12 min``, ``6.2 h``."""
+    if value is None:
+        return NOTHING
+    size = abs(value)
+    if size < 1.0:
+        return f"{value * 1000:.3g} ms"
+    if size < 100.0:
+        return f"{value:.1f} s"
+    if size < 7200.0:
+        return f"{value / 60:.1f} min"
+    return f"{value / 3600:,.1f} h"
+
+
+def memory(value: int | None) -> str:
+    """Bytes in MB or GB (powers of ten); zero means that the job did not record it."""
+    if not value:
+        return NOTHING
+    return f"{value / 1e9:.1f} GB" if value >= 1e9 else f"{value / 1e6:.0f} MB"
+
+
+def times(value: float | None) -> str:
+    """A ratio to two decimals, with a multiplication sign."""
+    return NOTHING if value is None else f"{value:.2f}×"  # noqa: RUF001
+
+
+def count(value: int | None) -> str:
+    """A count with thousands separated."""
+    return NOTHING if value is None else f"{value:,}"
+
+
+def rate(value: float | None) -> str:
+    """Samples per second."""
+    return NOTHING if value is None else f"{value:,.1f}"
+
+
+def break_even(steps: int | None, minutes: float | None) -> str:
+    """When compilation has paid for itself."""
+    if steps is None or minutes is None:
+        return "never"
+    if steps == 0:
+        return "from the first step"
+    return f"{steps:,} steps, {seconds(minutes * 60)}"
+
+
+def compilation(time: CompileTime | None, state: CompileState) -> str:
+    """Compile seconds in one state: ``25.1 s cold (first step 25.3 s)``."""
+    if time is None:
+        return f"{state} not measured"
+    whose = ", of the jobs that filled the cache" if time.earlier else ""
+    return f"{seconds(time.seconds)} {state} (first step {seconds(time.first_step_seconds)}{whose})"
+
+
+def asked_for(speed: SpeedJudgement) -> str:
+    """The declared minimum, and what it takes to repay compilation where that is more."""
+    minimum, required = times(speed.min_speedup), speed.required_speedup
+    if required is not None and required <= speed.min_speedup:
+        return minimum
+    more = "no speed-up is enough" if required is None else times(required)
+    return (
+        f"{minimum}, and {more} to repay {speed.repaid_compile_state} compilation within "
+        f"{count(speed.repaid_within_steps)} steps"
+    )
+
+
+def compilations(speed: SpeedJudgement) -> str:
+    """Cold and warm compile seconds of a candidate, in one line."""
+    states = ((speed.compile_cold, CompileState.COLD), (speed.compile_warm, CompileState.WARM))
+    return ", ".join(compilation(time, state) for time, state in states)
+
+
+def replicate_compilation(replicate: ReplicateObservation) -> str:
+    """Compile seconds of one job, with the state of its compile cache; a dash without graphs."""
+    if not replicate.graphs:
+        return NOTHING
+    cache = f" ({replicate.compile_cache})" if replicate.compile_cache else ""
+    return f"{seconds(replicate.compile_seconds)}{cache}"
+
+
+def metric_name(metric: str) -> str:
+    """``macro_f1`` as people write it; a user's own metric as the user does."""
+    names = {
+        "accuracy": "Accuracy",
+        "balanced_accuracy": "Balanced accuracy",
+        "macro_f1": "Macro F1",
+        "micro_f1": "Micro F1",
+        "auroc": "AUROC",
+        "log_loss": "Log loss",
+        "perplexity": "Perplexity",
+        "calibration_error": "Calibration error",
+        "mse": "Mean squared error",
+        "mae": "Mean absolute error",
+    }
+    return names.get(metric, metric)
+
+
+def margin(metric: MetricJudgement) -> str:
+    """The limit of a metric's difference, with its sign."""
+    if metric.limit is None:
+        return NOTHING
+    return unit_of(metric.metric).number(metric.limit, signed=True)
+
+
+def margin_in_words(metric: MetricJudgement) -> str:
+    """For a chart's description."""
+    if metric.limit is None:
+        return "only watched"
+    return f"margin {unit_of(metric.metric).amount(metric.limit, signed=True)}"
+
+
+def metric_value(metric: str, value: float | None) -> str:
+    """A metric's value: per cent for fractions, nats for log loss, else four digits."""
+    if value is None:
+        return NOTHING
+    if unit_of(metric) == OWN:
+        return f"{value:.4g}"
+    return f"{value:.4f}" if unit_of(metric) == NATS else f"{value * 100:.2f}%"
+
+
+def parity_answer(parity: ParityJudgement | None) -> str:
+    """``pass``, ``fail`` or ``cannot tell``."""
+    return NOTHING if parity is None else str(parity.answer).replace("_", " ")
+
+
+def parity_outcome(parity: ParityJudgement) -> Outcome:
+    """The outcome whose colour and mark the answer is shown with."""
+    return {
+        ParityAnswer.PASS: Outcome.PASS,
+        ParityAnswer.FAIL: Outcome.FAIL,
+        ParityAnswer.CANNOT_TELL: Outcome.INCONCLUSIVE,
+    }[parity.answer]
+
+
+def parity_rows(parity: ParityJudgement) -> list[tuple[str, str]]:
+    """(what, measured) of a parity probe; the answer and its sentence stand elsewhere."""
+    rows = []
+    if parity.worst is not None and parity.limit is not None:
+        ratio = parity.worst.ratio
+        found = "not a finite number" if ratio is None else f"{ratio:,.3g} times"
+        rows += [
+            (
+                "Largest error, against what eager's rounding explains",
+                f"{found}, limit {parity.limit:g} times",
+            ),
+            ("Where", f"{parity.worst.tensor}, step {parity.worst.step}, seed {parity.seed}"),
+        ]
+    if parity.median_ratio is not None:
+        rows.append(("Typical error (median)", f"{parity.median_ratio:.3g} times"))
+    if parity.steps:
+        compared = f"{parity.steps} steps, {parity.judged} of {parity.tensors} tensors"
+        rows.append(("Compared", f"{compared}, in {parity.precision}"))
+    return rows

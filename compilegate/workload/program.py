@@ -1,0 +1,150 @@
+"""`[program]` and `[champion]`: training with a program of one's own, not with the built-in one."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, StringConstraints, field_validator, model_validator
+
+from compilegate.workload.arm import Arm, ImageFolder
+from compilegate.workload.parameters import InstanceType
+from compilegate.workload.table import Table
+
+CHALLENGER = "challenger"
+"""What steps, evidence and verdict call the new model of a workload that has a champion."""
+CHAMPION = "champion"
+"""What they call the model that was registered last."""
+
+ARM_HYPERPARAMETERS = ("compiler", "batch_size", "learning_rate", "precision", "seed")
+"""What a program is told of its arm, as `--NAME VALUE`."""
+
+Script = Annotated[
+    str, StringConstraints(pattern=r"^([A-Za-z_][A-Za-z0-9_]*/)*[A-Za-z_][A-Za-z0-9_]*\.py$")
+]
+Hyperparameter = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$", max_length=100)
+]
+MOST_HYPERPARAMETERS = 88
+"""A training job takes 100, of which its arm, the toolkit and the compiler need up to twelve."""
+LONGEST_HYPERPARAMETER = 2500
+Expression = Annotated[str, StringConstraints(max_length=500)]
+PrintedName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_:./-]+$", max_length=255)]
+
+
+class Program(Table):
+    """A training program of one's own: a folder beside the workload's file."""
+
+    folder: Annotated[str, StringConstraints(min_length=1, max_length=250)]
+    """Relative to the workload's file. All that it holds goes with the program."""
+    entry: Script = "train.py"
+    """The training script, relative to the folder."""
+    prepare: Script | None = None
+    """A script that makes the training data from the raw data, once for all jobs. Without one the
+    raw data is the training data."""
+    image: ImageFolder = "training"
+    """Folder in `containers/` whose image the scripts run in; an arm may name another for itself,
+    or has the one of its compiler."""
+    hyperparameters: dict[Hyperparameter, str | int | float | bool] = Field(default={})
+    """Passed to the training script as `--NAME VALUE`, beside those of the arm."""
+    metrics: dict[PrintedName, Expression] = Field(default={}, max_length=40)
+    """Regular expressions by metric: what the first group catches in the job's output is its
+    value."""
+    evidence: Literal["written", "printed"] = "written"
+    """`written`: the script calls compilegate.job.evidence.write_evidence. `printed`: it only
+    prints its     metrics, and the gate judges those over seeds."""
+    speed_metric: PrintedName | None = None
+    """With `evidence = "printed"`: the metric that holds training samples per second."""
+
+    @field_validator("folder")
+    @classmethod
+    def _lies_beside_the_file(cls, folder: str) -> str:
+        if folder.startswith("/") or not PurePosixPath(folder).parts or ".." in folder.split("/"):
+            raise ValueError(f"found {folder!r}, allowed: a folder beside the workload's file")
+        return folder
+
+    @field_validator("metrics")
+    @classmethod
+    def _expressions_are_read(cls, metrics: dict[str, str]) -> dict[str, str]:
+        for name, expression in metrics.items():
+            try:
+                groups = re.compile(expression).groups
+            except re.error as error:
+                raise ValueError(f"{name} is no regular expression: {error}") from error
+            if not groups:
+                raise ValueError(f"{name} has no group, allowed: one that catches the number")
+        return metrics
+
+    @model_validator(mode="after")
+    def _no_name_is_taken(self) -> Self:
+        for name in self.hyperparameters:
+            if name.startswith("sagemaker_"):
+                raise ValueError(
+                    f"hyperparameters.{name} is the training toolkit's, allowed: names that do "
+                    "not begin with 'sagemaker_'"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _hyperparameters_fit_a_training_job(self) -> Self:
+        if len(self.hyperparameters) > MOST_HYPERPARAMETERS:
+            raise ValueError(
+                f"hyperparameters holds {len(self.hyperparameters)}, allowed: "
+                f"{MOST_HYPERPARAMETERS} at most, since a job takes 100 and is told of its arm too"
+            )
+        for name, value in self.hyperparameters.items():
+            if len(str(value)) > LONGEST_HYPERPARAMETER:
+                raise ValueError(
+                    f"hyperparameters.{name} has {len(str(value))} characters, allowed: "
+                    f"{LONGEST_HYPERPARAMETER}; put longer text into the program's folder"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _the_speed_is_a_metric(self) -> Self:
+        if self.speed_metric is None:
+            return self
+        if self.evidence != "printed" or self.speed_metric not in self.metrics:
+            raise ValueError(
+                f"speed_metric is {self.speed_metric!r}, allowed: with evidence = 'printed', one "
+                f"of metrics ({', '.join(self.metrics) or 'there is none'})"
+            )
+        return self
+
+
+class Champion(Table):
+    """The new model is compared with the model that was registered last, instead of arms with each
+    other: for what has no graph to compile."""
+
+    evaluate: Script = "evaluate.py"
+    """A script of the program that scores a registered model on today's validation data."""
+    instance_type: InstanceType | None = None
+    """Of the training jobs; by default that of `[compute]`, or the execution's parameter."""
+
+    def challenger(self, program: Program) -> Arm:
+        """How the new model is trained, in the words of an arm without a compiler. Batch and rate
+        are the program's own affair: nobody is told these."""
+        return Arm(
+            compiler="eager",
+            batch_size=1,
+            learning_rate=1.0,
+            image=program.image,
+            instance_type=self.instance_type,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnProgram:
+    """The kind of workload whose arms train with a program of one's own."""
+
+    program: Program
+
+
+@dataclass(frozen=True, kw_only=True)
+class Succession:
+    """The kind of workload whose new model has to stand against the last registered one."""
+
+    program: Program
+    champion: Champion

@@ -1,0 +1,54 @@
+"""The `[model]` and `[recipe]` tables: what the built-in program trains, and how."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from compilegate.workload.table import Positive, Table, Text
+
+Fraction = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+
+
+class RandomModel(Table):
+    """A BERT encoder initialised at random."""
+
+    source: Literal["random"]
+    layers: int = Field(default=2, ge=1, le=96)
+    hidden_size: int = Field(default=128, ge=8, le=16384)
+    attention_heads: int = Field(default=2, ge=1, le=256)
+    intermediate_size: int = Field(default=512, ge=8, le=65536)
+    dropout: Fraction = 0.1
+
+    @model_validator(mode="after")
+    def _heads_divide_the_hidden_size(self) -> Self:
+        if self.hidden_size % self.attention_heads:
+            raise ValueError(
+                f"hidden_size is {self.hidden_size}, allowed: "
+                f"a multiple of attention_heads ({self.attention_heads})"
+            )
+        return self
+
+
+class HubModel(Table):
+    """A pretrained encoder: a model id of the Hugging Face hub, or a local folder."""
+
+    source: Literal["hub"]
+    id: Text
+
+
+Model = Annotated[RandomModel | HubModel, Field(discriminator="source")]
+
+
+class Recipe(Table):
+    """What all arms share. An arm differs in its compiler, batch, rate and precision only."""
+
+    epochs: int = Field(ge=1, le=10_000)
+    warmup_fraction: Fraction = 0.1
+    """Share of the steps over which the learning rate rises from zero to its peak."""
+    weight_decay: float = Field(default=0.01, ge=0, allow_inf_nan=False)
+    gradient_clip: Positive = 1.0
+    """Largest norm of the gradient of one step."""
+    averaging: Fraction = 0.0
+    """Decay of the moving average of the weights that is evaluated and saved; 0 turns it off."""

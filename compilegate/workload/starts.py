@@ -1,0 +1,62 @@
+"""What starts executions of a workload by itself: a schedule, new data. Off until turned on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, StringConstraints
+
+from compilegate.workload.parameters import check_parameters
+from compilegate.workload.schedule import read_expression, read_time_zone
+from compilegate.workload.table import Table
+
+OWN_PREFIX = "compilegate/"
+"""Of every key that executions and staging write."""
+
+
+def _expression(text: str) -> str:
+    read_expression(text)
+    return text
+
+
+def _time_zone(name: str) -> str:
+    read_time_zone(name)
+    return name
+
+
+def _parameters(values: dict[str, str | int]) -> dict[str, str | int]:
+    check_parameters(values)
+    return values
+
+
+def _prefix_of_others(prefix: str) -> str:
+    if prefix.startswith(OWN_PREFIX) or OWN_PREFIX.startswith(prefix):
+        raise ValueError(
+            f"found {prefix!r}, allowed: a prefix apart from {OWN_PREFIX!r}, where every execution "
+            "writes and would start the next"
+        )
+    return prefix
+
+
+class Schedule(Table):
+    """Train again by the clock."""
+
+    expression: Annotated[str, AfterValidator(_expression)]
+    """As EventBridge Scheduler takes it: `rate(7 days)`, `cron(0 6 ? * MON *)`."""
+    timezone: Annotated[str, AfterValidator(_time_zone)] = "UTC"
+    """The clock of a cron expression, by its IANA name."""
+    enabled: bool = False
+    parameters: Annotated[dict[str, str | int], AfterValidator(_parameters)] = Field(default={})
+    """Values of the pipeline's parameters for scheduled executions."""
+
+
+class NewData(Table):
+    """Train again when objects appear in the project's bucket."""
+
+    prefix: Annotated[
+        str,
+        StringConstraints(pattern=r"^[A-Za-z0-9!_.'()-][A-Za-z0-9!_.'()/-]*$", max_length=500),
+        AfterValidator(_prefix_of_others),
+    ]
+    """Of the keys that count as new data. Without `*`, which a policy would read as anything."""
+    enabled: bool = False

@@ -1,7 +1,0 @@
-"""Workload to definition: the SageMaker pipeline JSON, compiled without AWS and without a clock.
-
-    from pipelines.definition.compilation import compile_definition
-
-The same workload, deployment and sources give the same bytes. Importing `compilation` costs a few
-seconds, because the SageMaker SDK does; `deployment` costs nothing.
-"""

@@ -1,0 +1,165 @@
+"""The program of the gate's Processing step: evidence folders in, verdict and report out.
+
+    python3 -m compilegate.pipelines.programs.gate --experiment gate.json --evidence DIR \
+        --output DIR [--expect ARM:SEED:JOBNAME ...]
+
+The exit status is 0 whenever a verdict was reached, whatever it is: deciding what to register is
+the pipeline's condition's work. It is 2 for a bad experiment file or bad usage, in one sentence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from compilegate.evidence.folders import read_records
+from compilegate.gate.experiment import ExperimentError, read_experiment
+from compilegate.gate.integrity.agreement import Replicate
+from compilegate.gate.judge import judge
+from compilegate.gate.observations import Observations, observe
+from compilegate.gate.quality.metrics import MetricValues
+from compilegate.gate.settings import Experiment
+from compilegate.gate.verdict import Verdict
+from compilegate.report import notice_of, render_html, render_markdown, summary_lines
+
+VERDICT = "verdict.json"
+OBSERVATIONS = "observations.json"
+REPORT_HTML = "report.html"
+REPORT_MARKDOWN = "report.md"
+NOTICE = "notice.json"
+
+EXIT_JUDGED = 0
+EXIT_USAGE = 2
+
+
+class GateJobError(Exception):
+    """The job cannot start. The message names the file or argument and what to do."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the job was asked to do."""
+
+    experiment: Experiment
+    evidence: Path
+    output: Path
+    jobs: Mapping[Replicate, str] | None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the job; returns the exit status."""
+    try:
+        job = read_job(arguments)
+    except GateJobError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    for line in run(job):
+        print(line)
+    return EXIT_JUDGED
+
+
+def run(job: Job) -> list[str]:
+    """Judge the evidence and write the five files; returns the summary's lines."""
+    judged = judge_evidence(job.experiment, job.evidence, job.jobs)
+    write_files(judged, job.output)
+    return summary_lines(judged.verdict)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A verdict, and what its report draws."""
+
+    verdict: Verdict
+    observations: Observations
+
+
+def judge_evidence(
+    experiment: Experiment, evidence: Path, jobs: Mapping[Replicate, str] | None
+) -> Judged:
+    """Read the evidence folder and judge it."""
+    records = read_records(evidence, experiment)
+    values = MetricValues()
+    return Judged(judge(experiment, records, jobs, values), observe(experiment, records, values))
+
+
+def write_files(judged: Judged, output: Path) -> None:
+    """Write the verdict, the observations, the two reports and the notice."""
+    output.mkdir(parents=True, exist_ok=True)
+    write_text(output / OBSERVATIONS, judged.observations.to_json())
+    write_text(output / REPORT_HTML, render_html(judged.verdict, judged.observations))
+    write_text(output / REPORT_MARKDOWN, render_markdown(judged.verdict, judged.observations))
+    write_text(output / NOTICE, notice_of(judged.verdict).to_json())
+    # Last: who finds a verdict finds everything else beside it.
+    write_text(output / VERDICT, judged.verdict.to_json())
+
+
+def read_job(arguments: Sequence[str] | None) -> Job:
+    """Read the command line and the experiment file. Raises GateJobError."""
+    parser = argparse.ArgumentParser(
+        prog="python3 -m compilegate.pipelines.programs.gate",
+        description="Judge the evidence of one execution and write the verdict and its report.",
+    )
+    parser.add_argument("--experiment", required=True, type=Path, help="gate.json")
+    parser.add_argument(
+        "--evidence", required=True, type=Path, help="folder with one subfolder ARM--SEED each"
+    )
+    parser.add_argument("--output", required=True, type=Path, help="folder of the five files")
+    parser.add_argument(
+        "--expect",
+        nargs="*",
+        default=[],
+        action="extend",
+        metavar="ARM:SEED:JOBNAME",
+        help="the training job whose evidence each replicate's must be",
+    )
+    options = parser.parse_args(arguments)
+    try:
+        experiment = read_experiment(options.experiment)
+    except ExperimentError as error:
+        raise GateJobError(str(error)) from error
+    if not options.evidence.is_dir():
+        raise GateJobError(f"--evidence {options.evidence} is not a folder")
+    jobs = _expected_jobs(options.expect, experiment) if options.expect else None
+    return Job(experiment, options.evidence, options.output, jobs)
+
+
+def _expected_jobs(expectations: Sequence[str], experiment: Experiment) -> dict[Replicate, str]:
+    jobs = dict(read_expectation(expectation) for expectation in expectations)
+    for arm, seed in experiment.replicates:
+        if (arm, seed) not in jobs:
+            raise GateJobError(f"--expect names no job for {arm}:{seed}, which gate.json declares")
+    for arm, seed in jobs:
+        if (arm, seed) not in experiment.replicates:
+            raise GateJobError(f"--expect names {arm}:{seed}, which gate.json does not declare")
+    return jobs
+
+
+def read_expectation(expectation: str) -> tuple[Replicate, str]:
+    """`ARM:SEED:JOBNAME`. Raises GateJobError."""
+    arm, _, rest = expectation.partition(":")
+    seed, _, name = rest.partition(":")
+    if not (seed.isdecimal() and name):
+        raise GateJobError(f"--expect {expectation!r} is not ARM:SEED:JOBNAME")
+    return (arm, int(seed)), name
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole file or none."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(temporary).chmod(0o644)  # mkstemp makes it private, but others read the report
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+if __name__ == "__main__":
+    sys.exit(main())

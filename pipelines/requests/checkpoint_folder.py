@@ -1,0 +1,62 @@
+"""The folder that SageMaker keeps for a training job: its checkpoints, and the compile cache.
+
+What lies under a checkpoint URI is put into the container before the job and stored again while it
+runs, so one member of the request is the whole transport, both ways, in network isolation too. A
+job has one such folder; two things live in it, each in a folder of its own:
+
+    compile-cache/    archives that fit a graph, for whichever job trains that graph next
+    checkpoints/      of spot arms, by the name of the job that can go on from them
+
+The URI is part of the step cache's key, so it holds nothing of one execution. The seeds of an arm
+share it, because a graph is the arm's, and because an archive is whole whoever wrote it last. Not
+so with checkpoints: each job puts back all that it found, and what it deletes is deleted for all,
+while the others still write. So each job of a spot arm has a folder of its own.
+
+It ends in a slash: SageMaker takes the URI for the beginning of keys, and `.../seed-7` is one of
+`.../seed-70/` too.
+
+What a training job is told of the compile cache.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compilegate.pipelines.deployment import Deployment
+from compilegate.workload import Arm, Workload
+
+
+def compile_cache_environment(workload: Workload, arm: Arm) -> dict[str, str]:
+    """Tells the training program where the archives are."""
+    return {"COMPILEGATE_COMPILE_CACHE": COMPILE_CACHE} if has_compile_cache(workload, arm) else {}
+
+
+def compile_cache_hyperparameters(workload: Workload, arm: Arm) -> dict[str, str]:
+    """Tells it how large they may get."""
+    if not has_compile_cache(workload, arm):
+        return {}
+    return {"compile_cache_megabytes": str(workload.compile_cache.max_megabytes)}
+
+
+_FOLDER = "/opt/ml/checkpoints"
+COMPILE_CACHE = f"{_FOLDER}/compile-cache"
+CHECKPOINTS = f"{_FOLDER}/checkpoints"
+
+KEEPING = frozenset({"inductor"})
+"""Compilers whose output another process can use."""
+
+
+def checkpoint_members(
+    deployment: Deployment, workload: Workload, arm_name: str, arm: Arm, seed: int
+) -> dict[str, Any]:
+    """What a CreateTrainingJob request adds for an arm that keeps anything; nothing for another."""
+    if not (arm.spot or has_compile_cache(workload, arm)):
+        return {}
+    whose = f"seed-{seed}" if arm.spot else "shared"
+    place = deployment.uri("workloads", workload.name, "checkpoints", arm_name, whose)
+    return {"CheckpointConfig": {"S3Uri": f"{place}/", "LocalPath": _FOLDER}}
+
+
+def has_compile_cache(workload: Workload, arm: Arm) -> bool:
+    """Whether what the arm compiles is kept for the next job; by the built-in program alone."""
+    return workload.program is None and workload.compile_cache.enabled and arm.compiler in KEEPING

@@ -1,0 +1,166 @@
+"""Check every step's request against the service's own shapes, as botocore publishes them.
+
+botocore's validator knows required fields and types. Enumerations, patterns, lengths and the sizes
+of lists and maps are in the shapes as well, and are checked here, because a definition is an opaque
+string to every tool between this machine and the service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sized
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cache
+from typing import Any
+
+import botocore.session
+import regex
+from botocore.model import ServiceModel, Shape
+from botocore.validate import ParamValidator
+
+from compilegate.pipelines.requests.lengths import Lengths
+
+_OPERATIONS = {
+    "Training": ("CreateTrainingJob", "TrainingJobName"),
+    "Processing": ("CreateProcessingJob", "ProcessingJobName"),
+    "RegisterModel": ("CreateModelPackage", None),
+}
+_FUNCTIONS = {"Get", "Std:Join", "Std:JsonGet"}
+_STAND_INS = {"integer": 1, "long": 1, "boolean": True, "float": 1.0, "double": 1.0}
+
+
+class RequestError(Exception):
+    """A request that the service would refuse. The message has a line for each problem."""
+
+
+def check_requests(definition: Mapping[str, Any]) -> None:
+    """Raises RequestError naming each step, field, what was found and what is allowed."""
+    steps = list(_all_steps(definition["Steps"]))
+    lengths = Lengths({step["Name"]: step.get("Arguments", {}) for step in steps})
+    defaults = {
+        parameter["Name"]: parameter.get("DefaultValue")
+        for parameter in definition.get("Parameters", [])
+    }
+    problems = [problem for step in steps for problem in _problems(step, lengths, defaults)]
+    problems += _nested_conditions(definition["Steps"])
+    if problems:
+        # What is wrong with a parameter is so wherever it is used.
+        raise RequestError("\n".join(dict.fromkeys(problems)))
+
+
+def _all_steps(steps: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for step in steps:
+        yield step
+        if step["Type"] == "Condition":
+            yield from _all_steps(step["Arguments"]["IfSteps"])
+            yield from _all_steps(step["Arguments"]["ElseSteps"])
+
+
+def _nested_conditions(steps: list[dict[str, Any]]) -> Iterator[str]:
+    """A sentence for each condition on the branch of another, which the service refuses."""
+    for outer in steps:
+        if outer["Type"] != "Condition":
+            continue
+        for step in (*outer["Arguments"]["IfSteps"], *outer["Arguments"]["ElseSteps"]):
+            if step["Type"] == "Condition":
+                yield (
+                    f"{step['Name']}: found on a branch of {outer['Name']}, allowed: Condition "
+                    "steps beside each other"
+                )
+
+
+def _problems(step: dict[str, Any], lengths: Lengths, defaults: Mapping[str, Any]) -> list[str]:
+    if step["Type"] not in _OPERATIONS:
+        return []
+    operation, job_name = _OPERATIONS[step["Type"]]
+    shape = _service_model().operation_model(operation).input_shape
+    check = _Check(lengths, defaults)
+    request = check.resolved(step["Arguments"], shape, step["Name"])
+    if job_name is not None:
+        # The service names the job of a step itself.
+        request.setdefault(job_name, "set-by-the-service")
+    report = ParamValidator().validate(request, shape)
+    if report.has_errors():
+        check.problems += [
+            f"{step['Name']}: {line}" for line in report.generate_report().splitlines()
+        ]
+    return check.problems
+
+
+@cache
+def _service_model() -> ServiceModel:
+    return botocore.session.get_session().get_service_model("sagemaker")
+
+
+@dataclass
+class _Check:
+    """Of one request."""
+
+    lengths: Lengths
+    defaults: Mapping[str, Any]
+    """Of the pipeline's parameters."""
+    problems: list[str] = field(default_factory=list)
+
+    def resolved(self, value: Any, shape: Shape, where: str) -> Any:
+        """The value with a stand-in of the right type for every expression, noting what is
+        wrong."""
+        if isinstance(value, dict) and len(value) == 1 and next(iter(value)) in _FUNCTIONS:
+            return self._stand_in(value, shape, where)
+        match shape.type_name, value:
+            case "structure", dict():
+                return {
+                    key: self.resolved(item, shape.members[key], f"{where}.{key}")
+                    if key in shape.members
+                    else item
+                    for key, item in value.items()
+                }
+            case "map", dict():
+                self._check_size(value, shape, where)
+                for key in value:
+                    self.problems += _string_problems(key, shape.key, f"{where}, the key")
+                return {
+                    key: self.resolved(item, shape.value, f"{where}.{key}")
+                    for key, item in value.items()
+                }
+            case "list", list():
+                self._check_size(value, shape, where)
+                return [
+                    self.resolved(item, shape.member, f"{where}[{number}]")
+                    for number, item in enumerate(value)
+                ]
+            case "string", str():
+                self.problems += _string_problems(value, shape, where)
+        return value
+
+    def _stand_in(self, expression: dict[str, Any], shape: Shape, where: str) -> Any:
+        parameter = str(expression.get("Get")).removeprefix("Parameters.")
+        default = self.defaults.get(parameter)
+        if shape.type_name == "string" and isinstance(default, str):
+            self.problems += _string_problems(default, shape, f"the parameter {parameter}")
+        if shape.type_name != "string":
+            return _STAND_INS.get(shape.type_name)
+        most, longest = shape.metadata.get("max"), self.lengths.longest(expression)
+        if most is not None and longest is not None and longest > int(most):
+            self.problems.append(
+                f"{where}: up to {longest} characters once it is filled in, allowed: {most} at most"
+            )
+        return "x" * max(1, int(shape.metadata.get("min", 1)))
+
+    def _check_size(self, value: Sized, shape: Shape, where: str) -> None:
+        most = shape.metadata.get("max")
+        if most is not None and len(value) > int(most):
+            self.problems.append(f"{where}: {len(value)} entries, allowed: {most} at most")
+
+
+def _string_problems(value: str, shape: Shape, where: str) -> Iterator[str]:
+    allowed = getattr(shape, "enum", None)
+    if allowed and value not in allowed:
+        close = get_close_matches(value, allowed, n=1)
+        meant = f"; did you mean {close[0]!r}?" if close else ""
+        yield f"{where}: found {value!r}, allowed: one of {len(allowed)} values{meant}"
+    most = shape.metadata.get("max")
+    if most is not None and len(value) > int(most):
+        yield f"{where}: {len(value)} characters, allowed: {most} at most"
+    pattern = shape.metadata.get("pattern")
+    if pattern and not regex.fullmatch(pattern, value, regex.DOTALL):
+        yield f"{where}: found {value!r}, allowed: a string that matches {pattern}"

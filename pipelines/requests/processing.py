@@ -1,0 +1,160 @@
+"""The shape that all processing requests of this project share.
+
+How the training code reaches the training toolkit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sagemaker.core.workflow.execution_variables import ExecutionVariables
+from sagemaker.core.workflow.functions import Join
+
+from compilegate.pipelines.deployment import Deployment, Sources, object_name
+from compilegate.pipelines.requests.settings import (
+    output_key,
+    processing_network,
+    shared_tags,
+    volume_key,
+)
+from compilegate.pipelines.steps.blueprint import Blueprint
+from compilegate.pipelines.steps.request_step import RequestStep
+
+CHANNEL = "code"
+PROGRAM = "training/train.py"
+"""The training program, by its path in the archive."""
+
+
+def toolkit_parameters(deployment: Deployment, sources: Sources, entry: str) -> dict[str, str]:
+    """What SageMaker's training toolkit reads to start the script `entry` of the archive; it
+    expects strings quoted as JSON."""
+    archive = sources.training_archive
+    if deployment.isolated:
+        archive = f"/opt/ml/input/data/{CHANNEL}/{object_name(archive)}"
+    return {
+        "sagemaker_program": json.dumps(entry),
+        "sagemaker_submit_directory": json.dumps(archive),
+        "sagemaker_region": json.dumps(deployment.region),
+        "sagemaker_container_log_level": "20",
+    }
+
+
+def code_channels(deployment: Deployment, sources: Sources) -> list[dict[str, Any]]:
+    """The toolkit fetches the archive itself, which it cannot in isolation: there the service
+    brings it, as a channel."""
+    return [channel(CHANNEL, sources.training_archive)] if deployment.isolated else []
+
+
+def channel(name: str, uri: Any) -> dict[str, Any]:
+    """An input of a training job: what lies at the URI, in /opt/ml/input/data/NAME."""
+    return {
+        "ChannelName": name,
+        "DataSource": {
+            "S3DataSource": {
+                "S3DataType": "S3Prefix",
+                "S3Uri": uri,
+                "S3DataDistributionType": "FullyReplicated",
+            }
+        },
+    }
+
+
+INPUT = "/opt/ml/processing/input"
+OUTPUT = "/opt/ml/processing/output"
+MOST_INPUTS = 10
+"""The service's limit for one processing job."""
+
+Uri = Any
+"""A string, or one of the SDK's pipeline variables: it has no type of its own."""
+
+
+def processing_request(
+    blueprint: Blueprint,
+    *,
+    image: str,
+    module: str,
+    code: str,
+    arguments: Sequence[Any],
+    inputs: Mapping[str, Uri],
+    output: str,
+    kept_at: Uri | None = None,
+) -> dict[str, Any]:
+    """A CreateProcessingJob request that runs `python3 -m module` in the image of that folder.
+
+    `code` is the URI of the zip that holds the module. `inputs` maps a name, which is also the
+    folder below INPUT, to where its content lies. What the program leaves in OUTPUT/`output` is
+    kept under `kept_at`, or a key of this execution's own.
+    """
+    deployment, compute = blueprint.deployment, blueprint.workload.compute
+    return {
+        "AppSpecification": {
+            "ImageUri": deployment.images[image],
+            "ContainerEntrypoint": ["python3", "-m", module],
+            "ContainerArguments": list(arguments),
+        },
+        # Python imports from the zip as it is; unpacked, each of its files would have to be an
+        # object of its own.
+        "Environment": {
+            "PYTHONPATH": f"{INPUT}/code/{object_name(code)}",
+            "PYTHONUNBUFFERED": "1",
+        },
+        "ProcessingInputs": [
+            {
+                "InputName": name.replace("/", "-"),
+                "S3Input": {
+                    "S3Uri": uri,
+                    "LocalPath": f"{INPUT}/{name}",
+                    "S3DataType": "S3Prefix",
+                    "S3InputMode": "File",
+                },
+            }
+            for name, uri in {"code": code, **inputs}.items()
+        ],
+        "ProcessingOutputConfig": {
+            **output_key(deployment),
+            "Outputs": [
+                {
+                    "OutputName": output,
+                    "S3Output": {
+                        "S3Uri": kept_at or execution_uri(blueprint, output),
+                        "LocalPath": f"{OUTPUT}/{output}",
+                        "S3UploadMode": "EndOfJob",
+                    },
+                }
+            ],
+        },
+        "ProcessingResources": {
+            "ClusterConfig": {
+                "InstanceType": compute.processing_instance_type,
+                "InstanceCount": 1,
+                "VolumeSizeInGB": compute.volume_gb,
+                **volume_key(deployment, compute.processing_instance_type),
+            }
+        },
+        "RoleArn": deployment.processing_role_arn,
+        "StoppingCondition": {"MaxRuntimeInSeconds": compute.processing_max_runtime_seconds},
+        **processing_network(deployment),
+        "Tags": shared_tags(blueprint.workload),
+    }
+
+
+def output_uri(step: RequestStep) -> Uri:
+    """Where the one output of a step with `processing_request` lies."""
+    (output,) = step.arguments["ProcessingOutputConfig"]["Outputs"]
+    outputs = step.properties.ProcessingOutputConfig.Outputs
+    return outputs[output["OutputName"]].S3Output.S3Uri
+
+
+def execution_uri(blueprint: Blueprint, *parts: str) -> Join:
+    """A key of the execution's own: outputs are no part of the cache's key, so a step that runs
+    again can never overwrite what an earlier execution's cached step points to."""
+    return Join(
+        on="/",
+        values=[
+            blueprint.deployment.uri("workloads", blueprint.workload.name, "executions"),
+            ExecutionVariables.PIPELINE_EXECUTION_ID,
+            *parts,
+        ],
+    )

@@ -1,0 +1,48 @@
+"""The steps of a workload whose arms are compared: prepare, train, gate, decide."""
+
+from __future__ import annotations
+
+from sagemaker.mlops.workflow.steps import Step
+
+from compilegate.pipelines.requests.processing import Uri, output_uri
+from compilegate.pipelines.steps.blueprint import Blueprint
+from compilegate.pipelines.steps.gate import gate_steps
+from compilegate.pipelines.steps.neuron import extraction_steps
+from compilegate.pipelines.steps.own_program import prepare_step as prepare_step_of_program
+from compilegate.pipelines.steps.preparation import prepare_step
+from compilegate.pipelines.steps.printed_metrics import printed_gate_step
+from compilegate.pipelines.steps.registration import decide_steps
+from compilegate.pipelines.steps.training import training_step
+from compilegate.workload import OwnProgram, TextClassification
+
+
+def comparison_steps(blueprint: Blueprint, kind: TextClassification | OwnProgram) -> list[Step]:
+    """Every step, in the order in which they can run."""
+    before, data = prepared_data(blueprint, kind)
+    # Seed by seed, not arm by arm: where jobs run one after the other, a machine that slows down
+    # over time then slows all arms alike.
+    trained = {
+        (arm, seed): training_step(blueprint, data, arm_name=arm, seed=seed)
+        for seed in blueprint.workload.seeds
+        for arm in blueprint.workload.arms
+    }
+    if isinstance(kind, OwnProgram) and kind.program.evidence == "printed":
+        gating = [printed_gate_step(blueprint, kind.program, trained)]
+    else:
+        gating = gate_steps(blueprint, trained)
+    decide = decide_steps(blueprint, gating[-1], trained)
+    return [*before, *extraction_steps(blueprint, trained), *trained.values(), *gating, *decide]
+
+
+def prepared_data(
+    blueprint: Blueprint, kind: TextClassification | OwnProgram
+) -> tuple[list[Step], Uri]:
+    """The steps that make the training data, and where it lies."""
+    prepare = (
+        prepare_step(blueprint, kind)
+        if isinstance(kind, TextClassification)
+        else prepare_step_of_program(blueprint, kind.program)
+    )
+    if prepare is None:
+        return [], blueprint.parameters.data
+    return [prepare], output_uri(prepare)

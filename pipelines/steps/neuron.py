@@ -1,0 +1,123 @@
+"""AWS Neuron in a definition: where compiled graphs are kept, and the step that makes them.
+
+Neuron compiles a graph when a step first meets it, one after the other. `neuron_parallel_compile`
+goes through a few steps without calculating anything, and then compiles every graph it met side by
+side. That is a job of its own before an arm's training jobs, of which there is one for each seed
+and which all have the same graphs:
+
+    Prepare -> Extract-ARM -> Train-ARM-SEED ...
+
+It fills Neuron's own cache, a prefix of the arm's in S3. Where it finds nothing to fill, training
+compiles as it goes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from sagemaker.mlops.workflow.steps import StepTypeEnum
+
+from compilegate.pipelines.deployment import Deployment
+from compilegate.pipelines.requests.retries import job_retries
+from compilegate.pipelines.requests.spot import spot_environment
+from compilegate.pipelines.steps.blueprint import Blueprint
+from compilegate.pipelines.steps.request_step import RequestStep
+from compilegate.workload import Arm, Neuron, Workload
+
+EXTRACTION = "compilegate/job/launch/neuron_extraction.py"
+"""What runs the training program under `neuron_parallel_compile`."""
+
+_CACHE = "neuron-compile-cache"
+
+
+def step_name(arm: str) -> str:
+    return f"Extract-{arm}"
+
+
+def neuron_environment(
+    deployment: Deployment, workload: Workload, arm_name: str, arm: Arm
+) -> dict[str, str]:
+    """Where Neuron's cache is. Jobs in network isolation cannot reach it, and have none.
+
+    Not in the arm's own folder of checkpoints: of a spot arm the service would fetch all of it.
+    """
+    if arm.compiler != "neuron" or deployment.isolated:
+        return {}
+    cache = deployment.uri("workloads", workload.name, "checkpoints", _CACHE, arm_name)
+    return {"NEURON_COMPILE_CACHE_URL": cache}
+
+
+def isolation_faults(deployment: Deployment, arms: Mapping[str, Arm]) -> list[str]:
+    """A sentence for each arm whose extraction could leave nothing behind."""
+    return [
+        f"arms.{name}.neuron.precompile is true, and jobs in network isolation cannot reach the "
+        "cache that it fills, allowed: false there, or a network without isolation"
+        for name, arm in arms.items()
+        if deployment.isolated and _extraction(arm) is not None
+    ]
+
+
+def extraction_steps(
+    blueprint: Blueprint, trained: Mapping[tuple[str, int], RequestStep]
+) -> list[RequestStep]:
+    """One step for each arm that wants it; the arm's training steps then wait for it."""
+    found = []
+    for name, arm in blueprint.workload.arms.items():
+        declared = _extraction(arm)
+        if declared is None:
+            continue
+        training = [step for (of_arm, _), step in trained.items() if of_arm == name]
+        step = _extraction_step(blueprint, name, declared.extraction_steps, training[0])
+        for each in training:
+            each.add_depends_on([step])
+        found.append(step)
+    return found
+
+
+def _extraction_step(
+    blueprint: Blueprint, arm_name: str, steps: int, training: RequestStep
+) -> RequestStep:
+    """The training job's own request, so that its graphs are the same, but for a few steps.
+
+    Without checkpoints: gone on from one, there would be no step left to take a graph from.
+    """
+    arm = blueprint.workload.arms[arm_name]
+    environment: dict[str, Any] = training.arguments["Environment"]
+    hyperparameters: dict[str, str] = training.arguments["HyperParameters"]
+    algorithm: dict[str, Any] = training.arguments["AlgorithmSpecification"]
+    request = {
+        **{key: each for key, each in training.arguments.items() if key != "CheckpointConfig"},
+        "Environment": {
+            key: each
+            for key, each in environment.items()
+            if key not in spot_environment(blueprint.workload, arm)
+        },
+        # What it prints is no metric: nothing is calculated.
+        "AlgorithmSpecification": {
+            key: value for key, value in algorithm.items() if key != "MetricDefinitions"
+        },
+        "HyperParameters": {
+            **hyperparameters,
+            "sagemaker_program": json.dumps(EXTRACTION),
+            "training_script": json.loads(hyperparameters["sagemaker_program"]),
+            "max_steps": str(steps),
+            "parity_steps": "0",
+            "on_failure": "stop",
+        },
+    }
+    return RequestStep(
+        step_name(arm_name),
+        StepTypeEnum.TRAINING,
+        request,
+        cache=blueprint.cache,
+        retries=job_retries(blueprint.workload.compute),
+        description=f"Compile the graphs of arm {arm_name} before its training",
+    )
+
+
+def _extraction(arm: Arm) -> Neuron | None:
+    """What is declared of the extraction; None for an arm without one."""
+    declared = arm.stack
+    return declared if isinstance(declared, Neuron) and declared.precompile else None

@@ -1,0 +1,61 @@
+"""The first step: one prepared data set for all arms."""
+
+from __future__ import annotations
+
+from sagemaker.mlops.workflow.steps import StepTypeEnum
+
+from compilegate.pipelines.requests.processing import INPUT, OUTPUT, processing_request
+from compilegate.pipelines.requests.retries import job_retries
+from compilegate.pipelines.steps.blueprint import Blueprint
+from compilegate.pipelines.steps.request_step import RequestStep
+from compilegate.workload import HubModel, ReutersData, TextClassification
+
+STEP = "Prepare"
+PREPARED = "prepared"
+
+
+def prepare_step(blueprint: Blueprint, kind: TextClassification) -> RequestStep:
+    """Trains the tokenizer, or takes the model's own, and cuts every document to one length."""
+    return RequestStep(
+        STEP,
+        StepTypeEnum.PROCESSING,
+        processing_request(
+            blueprint,
+            image="training",
+            module="training.prepare",
+            code=blueprint.sources.training_code,
+            arguments=_arguments(kind),
+            inputs={"data": blueprint.parameters.data},
+            output=PREPARED,
+        ),
+        cache=blueprint.cache,
+        retries=job_retries(blueprint.workload.compute),
+        description="One prepared data set, static shapes, digests",
+    )
+
+
+def _arguments(kind: TextClassification) -> list[str]:
+    data = kind.data
+    columns = (
+        ("text", "label", None)
+        if isinstance(data, ReutersData)
+        else (
+            data.text,
+            data.label,
+            data.id,
+        )
+    )
+    text, label, identifier = columns
+    arguments = {
+        "--data-dir": f"{INPUT}/data",
+        "--output-dir": f"{OUTPUT}/{PREPARED}",
+        "--text-column": text,
+        "--label-column": label,
+        "--id-column": identifier,
+        "--sequence-length": str(data.sequence_length),
+        "--vocabulary": str(data.vocabulary),
+        "--model-id": kind.model.id if isinstance(kind.model, HubModel) else None,
+    }
+    given = [(key, value) for key, value in arguments.items() if value is not None]
+    given += [("--slice-column", column) for column in data.slice_columns]
+    return [word for pair in given for word in pair]

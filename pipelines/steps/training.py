@@ -1,0 +1,168 @@
+"""The training steps: one for each arm and seed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sagemaker.core.workflow.functions import Join
+from sagemaker.mlops.workflow.steps import StepTypeEnum
+
+from compilegate.pipelines.requests.checkpoint_folder import (
+    checkpoint_members,
+    compile_cache_environment,
+)
+from compilegate.pipelines.requests.hyperparameters import job_hyperparameters
+from compilegate.pipelines.requests.images import image_of
+from compilegate.pipelines.requests.processing import (
+    PROGRAM,
+    Uri,
+    channel,
+    code_channels,
+    toolkit_parameters,
+)
+from compilegate.pipelines.requests.retries import job_retries
+from compilegate.pipelines.requests.settings import (
+    observation_members,
+    output_key,
+    training_network,
+    training_tags,
+    volume_key,
+)
+from compilegate.pipelines.requests.spot import spot_environment, spot_limits, spot_members
+from compilegate.pipelines.requests.training_compiler import arm_hyperparameters
+from compilegate.pipelines.steps.blueprint import Blueprint
+from compilegate.pipelines.steps.neuron import neuron_environment
+from compilegate.pipelines.steps.own_program import own_training_program
+from compilegate.pipelines.steps.request_step import RequestStep
+from compilegate.pipelines.steps.training_program import TrainingProgram
+from compilegate.workload import Arm, Succession, TextClassification, Workload
+
+NUMBER = r"(-?(?:nan|inf)|[-+0-9.eE]+)"
+METRICS = (
+    "train:loss",
+    "train:samples_per_second",
+    "train:steady_samples_per_second",
+    "train:compile_seconds",
+    "validation:accuracy",
+    "validation:balanced_accuracy",
+    "validation:macro_f1",
+    "validation:log_loss",
+)
+"""Metric lines that `training/train.py` prints as NAME=NUMBER."""
+
+
+def step_name(arm: str, seed: int) -> str:
+    return f"Train-{arm}-{seed}"
+
+
+def training_step(blueprint: Blueprint, data: Uri, *, arm_name: str, seed: int) -> RequestStep:
+    """One arm with one seed, on the training data at that URI."""
+    workload, deployment, parameters = (
+        blueprint.workload,
+        blueprint.deployment,
+        blueprint.parameters,
+    )
+    arm = workload.trained_arms[arm_name]
+    program = _program(workload, arm_name, arm, seed)
+    image = image_of(deployment, arm)
+    instance_type = arm.instance_type or parameters.instance_type
+    request: dict[str, Any] = {
+        "AlgorithmSpecification": {
+            "TrainingImage": image,
+            "TrainingInputMode": "File",
+            "MetricDefinitions": [
+                {"Name": name, "Regex": regex} for name, regex in program.metrics.items()
+            ],
+        },
+        "HyperParameters": {
+            **program.hyperparameters,
+            **toolkit_parameters(deployment, blueprint.sources, program.entry),
+            **arm_hyperparameters(arm, program.entry),
+        },
+        # The resources are no part of the step cache's key, but a timing taken on one instance
+        # type says nothing about another: naming the type here makes the cache tell them apart.
+        "Environment": {
+            "COMPILEGATE_INSTANCE_TYPE": instance_type,
+            # For the evidence: no container knows what it was started from.
+            "COMPILEGATE_IMAGE": image,
+            "PYTHONUNBUFFERED": "1",
+            **program.environment,
+            **compile_cache_environment(workload, arm),
+            **spot_environment(workload, arm),
+            **neuron_environment(deployment, workload, arm_name, arm),
+        },
+        "InputDataConfig": [
+            channel(data_channel(workload), data),
+            *code_channels(deployment, blueprint.sources),
+        ],
+        "OutputDataConfig": {
+            "S3OutputPath": deployment.uri("workloads", workload.name, "training"),
+            **output_key(deployment),
+        },
+        "ResourceConfig": {
+            "InstanceType": instance_type,
+            "InstanceCount": arm.instance_count,
+            "VolumeSizeInGB": workload.compute.volume_gb,
+            # Of the declared type; an execution whose parameter names a type of the other kind
+            # (with local disks, or without) does as the service says then.
+            **volume_key(deployment, arm.instance_type or workload.compute.instance_type),
+        },
+        "RoleArn": deployment.training_role_arn,
+        "StoppingCondition": {
+            "MaxRuntimeInSeconds": parameters.max_runtime_seconds,
+            **spot_limits(workload, arm),
+        },
+        **spot_members(arm),
+        **checkpoint_members(deployment, workload, arm_name, arm, seed),
+        **training_network(deployment),
+        **observation_members(deployment, workload, arm),
+        "Tags": training_tags(workload, arm_name, arm),
+    }
+    return RequestStep(
+        step_name(arm_name, seed),
+        StepTypeEnum.TRAINING,
+        request,
+        cache=blueprint.cache,
+        retries=job_retries(workload.compute),
+        description=_description(workload, arm_name, arm, seed),
+    )
+
+
+def data_channel(workload: Workload) -> str:
+    """What the channel of the training data is called: `prepared`, or `data` where it is raw."""
+    raw = workload.program is not None and workload.program.prepare is None
+    return "data" if raw else "prepared"
+
+
+def model_uri(step: RequestStep) -> Uri:
+    return step.properties.ModelArtifacts.S3ModelArtifacts
+
+
+def evidence_uri(step: RequestStep) -> Join:
+    """The archive of SM_OUTPUT_DATA_DIR: no property of a training job holds its address."""
+    return Join(
+        on="/",
+        values=[
+            step.properties.OutputDataConfig.S3OutputPath,
+            step.properties.TrainingJobName,
+            "output",
+            "output.tar.gz",
+        ],
+    )
+
+
+def _description(workload: Workload, name: str, arm: Arm, seed: int) -> str:
+    if isinstance(workload.kind, Succession):
+        return f"The new model, seed {seed}"
+    return f"Arm {name} ({arm.compiler}, batch {arm.batch_size}), seed {seed}"
+
+
+def _program(workload: Workload, name: str, arm: Arm, seed: int) -> TrainingProgram:
+    kind = workload.kind
+    if not isinstance(kind, TextClassification):
+        return own_training_program(kind, name, arm, seed)
+    return TrainingProgram(
+        entry=PROGRAM,
+        hyperparameters=job_hyperparameters(workload, kind, name, arm, seed),
+        metrics={metric: f"{metric}={NUMBER}" for metric in METRICS},
+    )

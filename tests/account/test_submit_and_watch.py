@@ -1,0 +1,236 @@
+"""The real command against a scripted service: what is printed, and the exit status."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from compilegate.account.executions.events import Event, StillRunning
+from compilegate.account.executions.watching import follow
+from compilegate.account.session import open_session
+from compilegate.cli.terminal.following import AwsProgressLines
+from compilegate.gate.reasons import Outcome
+from tests.account import scripted
+from tests.account.command import COMMAND, compilegate, environment
+from tests.account.deployed import BUCKET, PIPELINE, Deployed
+from tests.account.scripted import cached, condition, fail, frame, job, register, verdict
+
+pytestmark = pytest.mark.slow
+
+PREPARE = job("Prepare", "Processing", 0, 60)
+BASELINE = job("Train-baseline-7", "Training", 61, 200)
+COMPILED = job("Train-compiled-7", "Training", 61, 160)
+GATE = job("Gate", "Processing", 201, 230)
+TRAINED = (PREPARE, BASELINE, COMPILED, GATE)
+
+
+def times_left_out(text: str) -> list[str]:
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+def test_a_candidate_that_passes_is_followed_to_its_model(
+    deployed: Deployed, project: Path
+) -> None:
+    scripted.gate_has_run(deployed, verdict("compiled", Outcome.PASS))
+    scripted.model_registered(deployed)
+    deployed.script(
+        frame("Executing", job("Prepare", "Processing", 0)),
+        frame("Executing", PREPARE, job("Train-baseline-7", "Training", 61), COMPILED, at=160),
+        frame(
+            "Succeeded",
+            *TRAINED,
+            condition("Decide-compiled", 230, 231, outcome=True),
+            register("Register-compiled", 231, 233, version=1),
+            at=233,
+        ),
+    )
+    done = compilegate(deployed.server, project, "submit", "topics", "--wait")
+    assert done.returncode == 0, done.stderr
+    lines = times_left_out(done.stdout)
+    assert f"{PIPELINE}: execution execution001 started" in lines
+    page = "https://us-east-1.console.aws.amazon.com/sagemaker/home?region=us-east-1#"
+    assert f"1:01 Train-baseline-7 started {page}/jobs/pipelines-train-baseline-7" in lines
+    assert f"0:00 Prepare started {page}/processing-jobs/pipelines-prepare" in lines
+    assert "1:00 Prepare succeeded in 60.0 s" in lines
+    assert "2:40 Train-compiled-7 succeeded in 99.0 s" in lines
+    assert "3:53 execution succeeded" in lines
+    assert "The model of compiled is registered." in lines
+    assert "compiled: pass" in lines
+    assert "model: compilegate-news/1, PendingManualApproval" in lines
+    kept = project / ".compilegate" / "aws" / "execution001"
+    assert f"report: {kept.relative_to(project) / 'report.html'}" in lines
+    assert (kept / "report.html").read_text() == "<p>the gate's page</p>"
+    assert sorted(path.name for path in kept.iterdir()) == [
+        "report.html",
+        "report.md",
+        "verdict.json",
+    ]
+
+
+def test_a_standing_baseline_is_a_success_and_the_cache_is_named(
+    deployed: Deployed, project: Path
+) -> None:
+    scripted.gate_has_run(deployed, verdict("baseline", Outcome.FAIL))
+    earlier = f"{scripted.ARN}:pipeline/{PIPELINE}/execution/earlier00001"
+    deployed.script(
+        frame("Succeeded", cached(PREPARE, earlier), cached(BASELINE, earlier), COMPILED, GATE)
+    )
+    arn = deployed.start()
+    done = compilegate(deployed.server, project, "watch", arn)
+    assert done.returncode == 0, done.stderr
+    lines = times_left_out(done.stdout)
+    assert "3:20 Train-baseline-7 taken from the cache (execution earlier00001)" in lines
+    assert not any("Train-baseline-7 started" in line for line in lines)
+    assert "compiled: fail" in lines
+
+
+def test_a_failed_step_is_explained_with_its_log(deployed: Deployed, project: Path) -> None:
+    logs, group = deployed.server.client("logs"), "/aws/sagemaker/TrainingJobs"
+    stream = "pipelines-train-baseline-7/algo-1-1"
+    logs.create_log_group(logGroupName=group)
+    logs.create_log_stream(logGroupName=group, logStreamName=stream)
+    now = int(time.time() * 1000)  # CloudWatch Logs takes no events of long ago
+    events = [{"timestamp": now + n, "message": f"line {n}"} for n in range(25)]
+    logs.put_log_events(logGroupName=group, logStreamName=stream, logEvents=events)
+    broken = {
+        **BASELINE,
+        "StepStatus": "Failed",
+        "FailureReason": "AlgorithmError: ExecuteUserScriptError: ExitCode 1",
+    }
+    deployed.script(frame("Failed", PREPARE, broken))
+    done = compilegate(deployed.server, project, "watch", deployed.start())
+    assert done.returncode == 3
+    assert (
+        "error: execution execution001: Train-baseline-7: "
+        "AlgorithmError: ExecuteUserScriptError: ExitCode 1\n"
+        "log: https://us-east-1.console.aws.amazon.com/cloudwatch/home" in done.stderr
+    )
+    assert "  line 24" in done.stderr
+    assert "line 4\n" not in done.stderr
+    page = project / ".compilegate" / "aws" / "execution001" / "report.html"
+    assert "ExecuteUserScriptError" in page.read_text()
+
+
+def test_a_gate_that_finds_no_sound_arm_has_a_status_of_its_own(
+    deployed: Deployed, project: Path
+) -> None:
+    scripted.gate_has_run(deployed, verdict("none", Outcome.FAIL))
+    reached = fail("Fail-no-sound-arm", 231, "Neither a candidate nor the baseline is sound")
+    deployed.script(frame("Failed", *TRAINED, reached))
+    deployed.start()
+    done = compilegate(deployed.server, project, "watch", "topics")
+    assert done.returncode == 4
+    assert "execution001: Neither a candidate nor the baseline is sound" in done.stderr
+    assert "compiled: fail" in done.stdout
+
+
+def test_hours_without_news_are_not_silent(
+    deployed: Deployed, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = frame("Executing", PREPARE, job("Train-baseline-7", "Training", 61))
+    deployed.script(running, running, frame("Executing"), frame("Succeeded", PREPARE, BASELINE))
+    arn = deployed.start()
+    for name, value in deployed.server.environment.items():
+        monkeypatch.setenv(name, value)
+    told: list[Event] = []
+    follow(open_session(None), arn, told.append, poll_seconds=0, quiet_seconds=0)
+    quiet = [event for event in told if isinstance(event, StillRunning)]
+    assert [event.steps for event in quiet] == [("Train-baseline-7",), ()]
+    printed = CliRunner().invoke(telling(quiet)).output
+    assert [line.split("  ")[-1] for line in printed.splitlines()] == [
+        "still running: Train-baseline-7",
+        "still executing, between two steps",
+    ]
+
+
+def telling(events: Sequence[Event]) -> click.Command:
+    """A command that prints the progress lines of these events."""
+    return click.Command("tell", callback=lambda: [*map(AwsProgressLines(), events)] and None)
+
+
+def test_ctrl_c_leaves_the_execution_to_itself(deployed: Deployed, project: Path) -> None:
+    deployed.script(frame("Executing", job("Prepare", "Processing", 0)))
+    arn = deployed.start()
+    process = subprocess.Popen(
+        [*COMMAND, "watch", arn],
+        cwd=project,
+        env=environment(deployed.server, PYTHONUNBUFFERED="1"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    while "Prepare" not in process.stdout.readline():
+        assert process.poll() is None
+    os.kill(process.pid, signal.SIGINT)
+    _, said = process.communicate()
+    assert process.returncode == 130
+    assert f"compilegate watch {arn}" in said
+    assert f"compilegate stop {arn}" in said
+    assert deployed.server.calls("StopPipelineExecution") == []
+
+
+def test_stop_stops_and_watch_tells(deployed: Deployed, project: Path) -> None:
+    deployed.script(frame("Executing", job("Prepare", "Processing", 0)))
+    arn = deployed.start()
+    assert compilegate(deployed.server, project, "stop", "topics").returncode == 0
+    done = compilegate(deployed.server, project, "watch", arn)
+    assert done.returncode == 130
+    assert "execution execution001: stopped, by somebody or because an older one" in done.stderr
+
+
+def test_a_start_that_would_overlap_is_refused_before_the_data_is_staged(
+    deployed: Deployed, project: Path
+) -> None:
+    deployed.script(frame("Executing", job("Prepare", "Processing", 0)))
+    arn = deployed.start()
+    done = compilegate(deployed.server, project, "submit", "topics")
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"error: {PIPELINE} is being executed, and executions do not overlap; follow it with: "
+        f"compilegate watch {arn}\n"
+    )
+    assert deployed.objects("compilegate/data/") == []
+
+
+def test_raw_data_is_staged_once_and_changed_data_is_passed_on(
+    deployed: Deployed, project: Path
+) -> None:
+    first = compilegate(
+        deployed.server, project, "submit", "topics", "-p", "ModelApprovalStatus=Approved"
+    )
+    assert first.returncode == 0, first.stderr
+    (started,) = deployed.server.calls("StartPipelineExecution")
+    given = {entry["Name"]: entry["Value"] for entry in started["PipelineParameters"]}
+    assert given["ModelApprovalStatus"] == "Approved"
+    uri = given["Data"]
+    keys = deployed.objects(uri.removeprefix(f"s3://{BUCKET}/"))
+    assert [key.rpartition("/")[2] for key in keys] == ["train.csv", "validation.csv"]
+    writes = len(deployed.server.calls("S3:PUT"))
+    again = compilegate(deployed.server, project, "stage", "topics")
+    assert again.stdout == f"{uri}\n"
+    assert len(deployed.server.calls("S3:PUT")) == writes
+
+
+def test_one_token_starts_one_execution(deployed: Deployed, project: Path) -> None:
+    given = ("submit", "topics", "-p", "Data=s3://elsewhere/data", "--token", "run 17")
+    arns = {compilegate(deployed.server, project, *given).stdout for _ in range(2)}
+    assert len(arns) == 1
+    assert len(deployed.server.calls("StartPipelineExecution")) == 2
+
+
+def test_a_parameter_that_is_not_declared_is_refused_before_anything_starts(
+    deployed: Deployed, project: Path
+) -> None:
+    done = compilegate(deployed.server, project, "submit", "topics", "-p", "Dat=x")
+    assert done.returncode == 2
+    assert "parameter Dat is not declared; declared are: Data, ModelApprovalStatus" in done.stderr
+    assert deployed.server.calls("StartPipelineExecution") == []

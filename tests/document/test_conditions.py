@@ -1,0 +1,111 @@
+"""The condition types mean what their names say, and never compare what is not comparable."""
+
+import operator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compilegate.document.conditions import condition_faults, evaluate, evaluate_all
+from compilegate.document.errors import ExpressionError
+
+numbers = st.integers(-(10**9), 10**9) | st.floats(allow_nan=False, allow_infinity=False)
+texts = st.text(max_size=8)
+same_kind = st.tuples(numbers, numbers) | st.tuples(texts, texts)
+different_kinds = (
+    st.tuples(numbers, texts) | st.tuples(st.booleans(), numbers) | st.tuples(texts, st.booleans())
+)
+
+ORDERINGS = {
+    "GreaterThan": operator.gt,
+    "GreaterThanOrEqualTo": operator.ge,
+    "LessThan": operator.lt,
+    "LessThanOrEqualTo": operator.le,
+}
+
+
+def compare(kind: str, left: Any, right: Any) -> dict[str, Any]:
+    return {"Type": kind, "LeftValue": left, "RightValue": right}
+
+
+@given(same_kind | st.tuples(st.booleans(), st.booleans()))
+def test_equals_is_python_equality_of_values_of_one_kind(pair: tuple[Any, Any]) -> None:
+    assert evaluate(compare("Equals", *pair)) is (pair[0] == pair[1])
+
+
+@pytest.mark.parametrize("kind", ORDERINGS)
+@given(pair=same_kind)
+def test_orderings_are_those_of_python(kind: str, pair: tuple[Any, Any]) -> None:
+    assert evaluate(compare(kind, *pair)) is ORDERINGS[kind](*pair)
+
+
+@pytest.mark.parametrize("kind", ["Equals", *ORDERINGS])
+@given(pair=different_kinds)
+def test_values_of_different_kinds_are_an_error_not_false(kind: str, pair: tuple[Any, Any]) -> None:
+    with pytest.raises(ExpressionError, match="cannot be compared"):
+        evaluate(compare(kind, *pair))
+
+
+@pytest.mark.parametrize("kind", ORDERINGS)
+def test_booleans_have_no_order(kind: str) -> None:
+    with pytest.raises(ExpressionError, match="does not order booleans"):
+        evaluate(compare(kind, True, False))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), None, [], {}])
+def test_nan_infinities_and_structures_cannot_be_compared(value: Any) -> None:
+    with pytest.raises(ExpressionError, match="cannot be compared"):
+        evaluate(compare("Equals", value, 1.0))
+
+
+@given(
+    st.sampled_from(["a", "b", "c", "d"]), st.lists(st.sampled_from(["a", "b", "c"]), min_size=1)
+)
+def test_in_is_membership(query: str, values: list[str]) -> None:
+    condition = {"Type": "In", "QueryValue": query, "Values": values}
+    assert evaluate(condition) is (query in values)
+
+
+def test_in_refuses_a_value_of_another_kind_even_after_a_match() -> None:
+    with pytest.raises(ExpressionError, match="cannot be compared"):
+        evaluate({"Type": "In", "QueryValue": "a", "Values": ["a", 1]})
+
+
+@given(same_kind)
+def test_not_negates(pair: tuple[Any, Any]) -> None:
+    inner = compare("LessThan", *pair)
+    assert evaluate({"Type": "Not", "Condition": inner}) is not evaluate(inner)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=6))
+def test_or_holds_when_any_does_and_a_list_when_all_do(truths: list[bool]) -> None:
+    conditions = [compare("Equals", truth, True) for truth in truths]
+    assert evaluate({"Type": "Or", "Conditions": conditions}) is any(truths)
+    assert evaluate_all(conditions) is all(truths)
+
+
+@pytest.mark.parametrize("position", [0, 1])
+def test_an_error_is_told_wherever_it_stands(position: int) -> None:
+    conditions = [compare("Equals", 1, 1)]
+    conditions.insert(position, compare("Equals", 1, "1"))
+    with pytest.raises(ExpressionError):
+        evaluate({"Type": "Or", "Conditions": conditions})
+    with pytest.raises(ExpressionError):
+        evaluate_all([compare("Equals", 1, 2), *conditions])
+
+
+@pytest.mark.parametrize(
+    ("condition", "fault"),
+    [
+        ({"Type": "Like", "LeftValue": 1, "RightValue": 1}, "condition type 'Like' is unknown"),
+        ({"Type": "Equals", "LeftValue": 1}, "needs RightValue"),
+        ({"Type": "In", "QueryValue": 1, "Values": []}, "must be a list that is not empty"),
+        ({"Type": "Not", "Condition": {"Type": "Or", "Conditions": 3}}, "Conditions of a"),
+        ("yes", "condition type None is unknown"),
+    ],
+)
+def test_a_malformed_condition_is_named(condition: Any, fault: str) -> None:
+    assert fault in condition_faults(condition)[0]
+    with pytest.raises(ExpressionError):
+        evaluate(condition)

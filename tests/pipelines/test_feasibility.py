@@ -1,0 +1,266 @@
+"""An arm that cannot run is refused by name, with what to do instead."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+from compilegate.catalog.images import BaseImage, find_image
+from compilegate.workload import Arm, Schedule, TrainingCompiler, Workload, read_workload
+from compilegate.workload.feasibility import (
+    NO_BASES,
+    Bases,
+    InfeasibleError,
+    check_feasible,
+    findings,
+)
+
+WORKLOAD = read_workload(Path(__file__).parent / "topics.toml")
+TODAY = datetime.date(2026, 11, 20)
+
+
+def workload(**changes: object) -> Workload:
+    """The small workload with another candidate."""
+    arm = WORKLOAD.arms["compiled"].model_copy(update={"precision": "fp32", **changes})
+    return WORKLOAD.model_copy(update={"arms": {**WORKLOAD.arms, "compiled": arm}})
+
+
+def refused(
+    declared: Workload,
+    *,
+    region: str | None = None,
+    local: bool = False,
+    bases: Bases = NO_BASES,
+    instance_type: str | None = None,
+) -> list[str]:
+    with pytest.raises(InfeasibleError) as caught:
+        check_feasible(
+            declared, region=region, local=local, bases=bases, instance_type=instance_type
+        )
+    return str(caught.value).splitlines()
+
+
+def test_arms_of_eager_and_inductor_are_fine_everywhere() -> None:
+    check_feasible(WORKLOAD, region="eu-west-3")
+    check_feasible(WORKLOAD, local=True)
+    assert findings(WORKLOAD, today=TODAY, region="eu-west-3") == ()
+
+
+@pytest.mark.parametrize(
+    ("compiler", "title"),
+    [("training-compiler", "SageMaker Training Compiler"), ("neuron", "AWS Neuron")],
+)
+def test_what_runs_in_aws_s_images_only_is_refused_on_this_machine(
+    compiler: str, title: str
+) -> None:
+    assert refused(workload(compiler=compiler), local=True) == [
+        f"arms.compiled.compiler: {title} runs in AWS's images on AWS's instances only; "
+        "submit the workload to SageMaker, or take another compiler for local runs"
+    ]
+
+
+def test_an_instance_that_the_compiler_does_not_know_is_refused_under_its_key() -> None:
+    assert refused(workload(compiler="training-compiler", instance_type="ml.p5.48xlarge")) == [
+        "arms.compiled.instance_type: SageMaker Training Compiler does not support "
+        "ml.p5.48xlarge: AWS made it for the classes p3, p3dn, g4dn, p4d, g5; "
+        'take an instance of one of them, or compiler = "inductor"'
+    ]
+
+
+def test_an_instance_that_an_execution_or_the_schedule_gives_is_looked_at() -> None:
+    declared = workload(compiler="training-compiler")
+    (sentence,) = refused(declared, instance_type="ml.p5.48xlarge")
+    assert sentence.startswith(
+        "arms.compiled.instance_type: SageMaker Training Compiler does not support ml.p5.48xlarge"
+    )
+    scheduled = Schedule.model_validate(
+        {"expression": "rate(7 days)", "parameters": {"TrainingInstanceType": "ml.p5.48xlarge"}}
+    )
+    assert refused(declared.model_copy(update={"schedule": scheduled})) == [sentence]
+    named = workload(compiler="training-compiler", instance_type="ml.p3.2xlarge")
+    check_feasible(named.model_copy(update={"schedule": scheduled}))
+    check_feasible(named, instance_type="ml.p5.48xlarge")
+
+
+def compiled_with(**changes: object) -> Workload:
+    return workload(compiler="training-compiler", instance_type="ml.p3.16xlarge", **changes)
+
+
+def stack(version: str, transformers: str | None = None, **more: object) -> TrainingCompiler:
+    return TrainingCompiler.model_validate(
+        {"version": version, "transformers": transformers, **more}
+    )
+
+
+def sentences(declared: Workload) -> list[str]:
+    return [found.sentence for found in findings(declared, today=TODAY, region="us-east-1")]
+
+
+@pytest.mark.parametrize(
+    ("declared", "region", "sentence"),
+    [
+        (
+            compiled_with(training_compiler=stack("2.0.1")),
+            None,
+            "arms.compiled.training_compiler.version: SageMaker Training Compiler has no image of "
+            "pytorch 2.0.1; "
+            "there are: pytorch 1.13.1, pytorch 1.12.0, pytorch 1.11.0 with Transformers 4.21.1, "
+            "pytorch 1.10.2 with Transformers 4.17.0, pytorch 1.9.0 with Transformers 4.11.0",
+        ),
+        (
+            compiled_with(training_compiler=stack("1.12.0")),
+            None,
+            "arms.compiled.training_compiler.version: the project's own training program needs "
+            "Python 3.9 and PyTorch 1.13 or newer, and the image of pytorch 1.12.0 has Python 3.8; "
+            "take a newer stack, or bring a training program of your own",
+        ),
+        (
+            compiled_with(training_compiler=stack("2.11.0", framework="tensorflow")),
+            None,
+            "arms.compiled.training_compiler.version: the project's own training program is "
+            "written for PyTorch, not tensorflow 2.11.0; "
+            "take a PyTorch stack, or bring a training program of your own",
+        ),
+        (
+            compiled_with(image="aws"),
+            None,
+            "arms.compiled.image: the project's own training program needs packages that AWS's "
+            "image of pytorch 1.13.1 does not bring; leave image out, so that the image of "
+            "containers/ that extends it is taken",
+        ),
+        (
+            compiled_with(distribution="sm_dist"),
+            None,
+            "arms.compiled.distribution: the image of pytorch 1.13.1 does not know the "
+            "distribution 'sm_dist'; allowed: \"pytorchxla\"",
+        ),
+        (
+            workload(distribution="pytorchxla"),
+            None,
+            "arms.compiled.distribution: torch.compile does not work with the distribution "
+            "'pytorchxla'; allowed: \"torchrun\"",
+        ),
+    ],
+    ids=str,
+)
+def test_what_the_service_or_the_program_cannot_do_is_refused_with_the_remedy(
+    declared: Workload, region: str | None, sentence: str
+) -> None:
+    assert refused(declared, region=region) == [sentence]
+
+
+def test_a_region_without_the_image_is_refused() -> None:
+    (sentence,) = refused(compiled_with(), region="cn-north-1")
+    assert sentence.startswith(
+        "arms.compiled.compiler: AWS has no image pytorch-trcomp-training:1.13.1-gpu-py39 for "
+        "SageMaker Training Compiler in cn-north-1; the regions that have it: af-south-1, "
+    )
+
+
+def test_what_slows_the_compiler_or_gets_no_patches_is_said_and_not_refused() -> None:
+    slowed = compiled_with(
+        profiler=True,
+        debugger=True,
+        distribution="pytorchxla",
+        instance_count=2,
+        training_compiler=stack("1.13.1", debug=True),
+    )
+    check_feasible(slowed, region="us-east-1")
+    assert [sentence.partition(";")[0] for sentence in sentences(slowed)] == [
+        "arms.compiled.profiler: the profiler makes steps slower",
+        "arms.compiled.debugger: SageMaker Debugger's hook makes steps slower",
+        "arms.compiled.training_compiler.debug: the compiler's debug mode makes steps slower",
+        "arms.compiled.instance_type: 2 x ml.p3.16xlarge exchange gradients without EFA, which "
+        "is slow",
+        "arms.compiled.training_compiler.version: AWS patches the image "
+        "pytorch-trcomp-training:1.13.1-gpu-py39 no more, and no newer one will come for "
+        "SageMaker Training Compiler",
+        "arms.compiled.image: AWS does not list the image of pytorch 1.13.1 among those that may "
+        "be extended",
+    ]
+
+
+def test_an_image_must_extend_what_the_arm_says_it_holds() -> None:
+    newest, older = (
+        find_image("pytorch-training-compiler", version) for version in ("1.13.1", "1.12.0")
+    )
+    declared = compiled_with(image="own")
+    check_feasible(declared, bases={"own": newest})
+    check_feasible(declared, bases={"own": "registry.example/built-elsewhere:1"})
+    assert refused(declared, bases={"own": older}) == [
+        "arms.compiled.image: 'own' extends pytorch-trcomp-training:1.12.0-gpu-py38, and the "
+        "arm's stack is pytorch 1.13.1, which is in pytorch-trcomp-training:1.13.1-gpu-py39; "
+        "declare the stack that the image has, or another image"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("base", "changes", "sentence"),
+    [
+        (
+            find_image("pytorch", "2.13"),
+            {"instance_type": "ml.p3.2xlarge"},
+            "arms.compiled.instance_type: AWS's image of PyTorch 2.13 has no kernels for the V100 "
+            "of ml.p3.2xlarge, Volta (compute capability 7.0); take a newer instance such as "
+            "ml.g5.xlarge, or PyTorch 2.9 or older",
+        ),
+        (
+            find_image("pytorch-training-compiler", "1.13.1"),
+            {},
+            "arms.compiled.compiler: torch.compile needs pytorch 2.0 or newer, not 1.13.1; take a "
+            'newer image, or compiler = "training-compiler" on an old one',
+        ),
+        (
+            find_image("xgboost", "3.2-0", processor="cpu"),
+            {},
+            "arms.compiled.compiler: inductor does not apply: XGBoost grows trees; it has no graph "
+            'of tensor operations to compile; take compiler = "eager"; what makes it faster: '
+            'tree_method = "hist", on a GPU with device = "cuda", or more instances with its '
+            "distributed training",
+        ),
+    ],
+    ids=["a GPU too old", "a torch too old", "no torch"],
+)
+def test_what_the_image_extends_decides_what_torch_compile_can_do(
+    base: BaseImage, changes: dict[str, object], sentence: str
+) -> None:
+    declared = workload(image="own", **changes)
+    check_feasible(declared, bases={"own": find_image("pytorch", "2.9.0")})
+    assert refused(declared, bases={"own": base}) == [sentence]
+
+
+def test_an_image_that_gets_no_patches_is_said_of_any_arm() -> None:
+    base = find_image("pytorch", "2.9.0")
+    (found,) = findings(workload(image="own"), today=TODAY, bases={"own": base})
+    assert found.sentence == (
+        f"arms.compiled.image: AWS patches the image {base.name} no more since 2026-10-15; "
+        "take the image of a newer version"
+    )
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        {"framework": "tensorflow", "version": "2.11.0"},
+        {"version": "1.10.2", "transformers": "4.17.0"},
+    ],
+    ids=str,
+)
+def test_a_program_of_one_s_own_may_run_in_any_stack_as_aws_made_it(stack: dict[str, str]) -> None:
+    program = read_workload(Path(__file__).parent / "diffusion.toml")
+    arm = Arm.model_validate(
+        {
+            "compiler": "training-compiler",
+            "batch_size": 8,
+            "learning_rate": 1e-3,
+            "image": "aws",
+            "instance_type": "ml.p3.2xlarge",
+            "training_compiler": stack,
+        }
+    )
+    declared = program.model_copy(update={"arms": {**program.arms, "compiled": arm}})
+    assert not [
+        each for each in findings(declared, today=TODAY, region="us-east-1") if each.refused
+    ]

@@ -1,0 +1,215 @@
+"""Programs of one's own in a definition: how their scripts are started, and what follows them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compilegate.pipelines.compilation import compile_definition
+from compilegate.pipelines.deployment import Network, Sources, local_deployment
+from compilegate.pipelines.requests.checks import RequestError
+from compilegate.workload import Workload, read_workload
+
+pytestmark = pytest.mark.slow  # compiling takes the better part of a second each time
+
+HERE = Path(__file__).parent
+DEPLOYMENT = local_deployment({"training": "1111", "gate": "2222", "xgboost": "3333"})
+SOURCES = Sources(
+    training_archive=DEPLOYMENT.uri("source", "aaaa.tgz"),
+    training_code=DEPLOYMENT.uri("source", "aaaa.zip"),
+    gate_code=DEPLOYMENT.uri("source", "bbbb.zip"),
+    experiment=DEPLOYMENT.uri("source", "dddd.json"),
+    data=DEPLOYMENT.uri("data", "mine", "cccc"),
+)
+
+
+def declared(name: str, **program: Any) -> Workload:
+    workload = read_workload(HERE / f"{name}.toml")
+    assert workload.program is not None
+    changed = workload.program.model_copy(update=program)
+    return workload.model_copy(update={"program": changed})
+
+
+@cache
+def compiled(name: str) -> str:
+    return compile_definition(declared(name), DEPLOYMENT, SOURCES)
+
+
+def steps(definition: str) -> dict[str, dict[str, Any]]:
+    def below(found: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for step in found:
+            yield step
+            if step["Type"] == "Condition":
+                yield from below(step["Arguments"]["IfSteps"])
+                yield from below(step["Arguments"]["ElseSteps"])
+
+    return {step["Name"]: step for step in below(json.loads(definition)["Steps"])}
+
+
+@pytest.mark.parametrize("name", ["diffusion", "trees"])
+def test_the_definition_is_the_golden_one(name: str) -> None:
+    golden = HERE / "golden" / f"{name}.json"
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.write_text(compiled(name), encoding="utf-8")
+    assert compiled(name) == golden.read_text(encoding="utf-8")
+
+
+def test_the_script_gets_its_arm_as_arguments_and_its_own_hyperparameters_beside_them() -> None:
+    request = steps(compiled("diffusion"))["Train-compiled-8"]["Arguments"]
+    told = request["HyperParameters"]
+    own = {name: value for name, value in told.items() if not name.startswith("sagemaker_")}
+    assert own == {
+        "compiler": "inductor",
+        "batch_size": "12",
+        "learning_rate": "0.0015",
+        "precision": "bf16",
+        "seed": "8",
+        "steps": "100",
+        "mirror": "true",
+    }
+    assert told["sagemaker_program"] == '"compilegate/job/launch/own_script.py"'
+    assert request["Environment"]["COMPILEGATE_SCRIPT"] == "train.py"
+    assert request["Environment"]["COMPILEGATE_ARM"] == "compiled"
+    assert request["AlgorithmSpecification"]["MetricDefinitions"] == [
+        {"Name": "train:loss", "Regex": "loss ([0-9.]+)"}
+    ]
+    assert "COMPILEGATE_COMPILE_CACHE" not in request["Environment"]
+    assert "COMPILEGATE_CHECKPOINTS" in request["Environment"]  # of a spot arm
+
+
+def test_a_script_of_several_processes_is_started_by_torchrun_and_not_told_of_it() -> None:
+    workload = declared("diffusion")
+    several = {"distribution": "torchrun", "processes": 4, "instance_count": 2, "spot": False}
+    arm = workload.arms["compiled"].model_copy(update=several)
+    launched = workload.model_copy(update={"arms": {**workload.arms, "compiled": arm}})
+    found = steps(compile_definition(launched, DEPLOYMENT, SOURCES))
+    request, alone = (found[f"Train-{name}-7"]["Arguments"] for name in ("compiled", "baseline"))
+    assert (
+        request["HyperParameters"]["sagemaker_program"] == '"compilegate/job/launch/own_script.py"'
+    )
+    assert request["Environment"]["COMPILEGATE_SCRIPT"] == "train.py"
+    assert request["Environment"]["COMPILEGATE_PROCESSES"] == "4"
+    assert request["ResourceConfig"]["InstanceCount"] == 2
+    assert request["HyperParameters"].keys() == alone["HyperParameters"].keys()
+
+
+def test_the_failure_of_a_candidate_is_evidence_where_evidence_is_written() -> None:
+    found = steps(compiled("diffusion"))
+    candidate, baseline = (
+        found[f"Train-{name}-7"]["Arguments"] for name in ("compiled", "baseline")
+    )
+    assert candidate["Environment"]["COMPILEGATE_ON_FAILURE"] == "record"
+    assert "COMPILEGATE_ON_FAILURE" not in baseline["Environment"]
+    assert baseline["HyperParameters"]["sagemaker_program"] == '"train.py"'
+    (challenger,) = {
+        step["Arguments"]["HyperParameters"]["sagemaker_program"]
+        for name, step in steps(compiled("trees")).items()
+        if name.startswith("Train-")
+    }
+    assert challenger == '"train.py"'
+
+
+def test_raw_data_goes_straight_to_the_script_where_nothing_prepares_it() -> None:
+    found = steps(compile_definition(declared("diffusion", prepare=None), DEPLOYMENT, SOURCES))
+    (channel,) = found["Train-baseline-7"]["Arguments"]["InputDataConfig"]
+    assert channel["ChannelName"] == "data"
+    assert channel["DataSource"]["S3DataSource"]["S3Uri"] == {"Get": "Parameters.Data"}
+    assert "Prepare" not in found
+
+
+def test_printed_metrics_reach_the_gate_as_arguments_in_place_of_evidence() -> None:
+    workload = declared(
+        "diffusion",
+        evidence="printed",
+        metrics={"mse": "m ([0-9.]+)", "s": "s ([0-9.]+)"},
+        speed_metric="s",
+    )
+    guard = workload.gate.metrics["mse"].model_copy(update={"reported": True})
+    gate = workload.gate.model_copy(update={"metrics": {"mse": guard}})
+    definition = compile_definition(workload.model_copy(update={"gate": gate}), DEPLOYMENT, SOURCES)
+    request = steps(definition)["Gate"]["Arguments"]
+    assert [each["InputName"] for each in request["ProcessingInputs"]] == ["code", "experiment"]
+    assert request["AppSpecification"]["ContainerArguments"][-1]["Std:Join"] == {
+        "On": "",
+        "Values": [
+            "--printed=compiled:8:",
+            {"Get": "Steps.Train-compiled-8.TrainingJobName"},
+            ":mse=",
+            {"Get": "Steps.Train-compiled-8.FinalMetricDataList['mse'].Value"},
+            ",samples_per_second=",
+            {"Get": "Steps.Train-compiled-8.FinalMetricDataList['s'].Value"},
+        ],
+    }
+
+
+def test_printed_metrics_that_one_argument_cannot_hold_take_several() -> None:
+    """The service refuses one of more than 256 characters, when everything is trained already."""
+    names = [f"error_of_{'x' * 40}_{number}" for number in range(6)]
+    metrics = dict.fromkeys(names, "error ([0-9.]+)")
+    workload = declared("diffusion", evidence="printed", metrics=metrics)
+    guard = workload.gate.metrics["mse"].model_copy(update={"reported": True})
+    gate = workload.gate.model_copy(update={"metrics": dict.fromkeys(names, guard)})
+    changed = workload.model_copy(update={"gate": gate})
+    request = steps(compile_definition(changed, DEPLOYMENT, SOURCES))["Gate"]["Arguments"]
+    arguments = request["AppSpecification"]["ContainerArguments"]
+    printed = [each["Std:Join"]["Values"] for each in arguments if isinstance(each, dict)]
+    assert len(printed) == len(workload.arms) * len(workload.seeds) * 3
+    assert [values[0] for values in printed[:3]] == ["--printed=baseline:7:"] * 3
+    assert [text[1:-1] for values in printed[:3] for text in values[2::2]] == names
+
+
+def test_the_registered_model_is_read_where_the_next_one_is_kept() -> None:
+    found = steps(compiled("trees"))
+    inputs = found["Evaluate-champion"]["Arguments"]["ProcessingInputs"]
+    (read,) = [each["S3Input"]["S3Uri"] for each in inputs if each["InputName"] == "registered"]
+    kept, note = (
+        found[name]["Arguments"]["ProcessingOutputConfig"]["Outputs"][0]["S3Output"]["S3Uri"]
+        for name in ("Keep-challenger", "Open-champion")
+    )
+    assert (kept, note) == (f"{read}/model", f"{read}/note")
+    assert found["Keep-challenger"]["DependsOn"] == ["Register-challenger"]
+    assert found["Evaluate-champion"]["DependsOn"] == ["Open-champion"]
+
+
+def test_the_registered_model_is_scored_anew_in_every_execution() -> None:
+    found = steps(compiled("trees"))
+    cached = {name for name, step in found.items() if "CacheConfig" in step}
+    assert cached == {"Open-champion", "Prepare", "Train-challenger-7", "Train-challenger-8"}
+
+
+def test_a_new_model_that_is_not_as_good_ends_the_execution_without_a_registration() -> None:
+    *_, challenger, none = json.loads(compiled("trees"))["Steps"]
+    assert [step["Name"] for step in challenger["Arguments"]["IfSteps"]] == [
+        "Register-challenger",
+        "Keep-challenger",
+    ]
+    assert challenger["Arguments"]["ElseSteps"] == []
+    (named,) = (each["Condition"] for each in none["Arguments"]["Conditions"])
+    assert named["Values"] == ["challenger", "champion"]
+    assert none["Arguments"]["ElseSteps"] == []
+    assert [step["Type"] for step in none["Arguments"]["IfSteps"]] == ["Fail"]
+
+
+def test_an_image_that_is_not_there_is_refused_by_name() -> None:
+    without_gate = local_deployment({"training": "1111", "xgboost": "3333"})
+    with pytest.raises(RequestError) as refused:
+        compile_definition(declared("trees", image="boost"), without_gate, SOURCES)
+    assert str(refused.value).splitlines() == [
+        "program.image runs in the image 'boost', which is no folder of containers/ with a "
+        "Dockerfile, allowed: training, xgboost",
+        "Gate runs in the image 'gate', which is no folder of containers/ with a Dockerfile, "
+        "allowed: training, xgboost",
+    ]
+
+
+def test_in_isolation_the_service_brings_the_program_too() -> None:
+    isolated = type(DEPLOYMENT)(**{**vars(DEPLOYMENT), "network": Network(isolation=True)})
+    request = steps(compile_definition(declared("diffusion"), isolated, SOURCES))
+    channels = request["Train-baseline-7"]["Arguments"]["InputDataConfig"]
+    assert [channel["ChannelName"] for channel in channels] == ["prepared", "code"]

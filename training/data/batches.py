@@ -1,0 +1,130 @@
+"""The plan of a run: how many steps it takes, and which batches, in which order.
+
+Batches of one fixed shape, in an order that the seed alone decides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Dict, Iterator, Tuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from compilegate.job.errors import InputError
+from training.data.prepared import PreparedSplit
+from training.recipe import Recipe, warmup_steps
+
+Batch = Dict[str, torch.Tensor]
+
+
+def epoch_order(documents: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
+    """The order in which an epoch (from 0) visits the documents: a permutation of their rows.
+
+    It does not use torch's generator, so neither the compiler nor the model can shift it.
+    """
+    return np.random.default_rng([seed, epoch]).permutation(documents)
+
+
+def steps_per_epoch(documents: int, batch_size: int) -> int:
+    """Full batches in an epoch; the ragged rest is left out, as its shape would be another."""
+    return documents // batch_size
+
+
+def order_digest(documents: int, seed: int, batch_size: int, steps: int) -> str:
+    """sha256 of the document rows of a run's batches: equal digests, equal data order."""
+    digest = hashlib.sha256()
+    per_epoch = steps_per_epoch(documents, batch_size)
+    for epoch, done in enumerate(range(0, steps, per_epoch)):
+        taken = min(per_epoch, steps - done) * batch_size
+        digest.update(epoch_order(documents, seed, epoch)[:taken].astype("<i8").tobytes())
+    return digest.hexdigest()
+
+
+class BatchSource:
+    """A split as tensors on the device, served in batches."""
+
+    def __init__(self, split: PreparedSplit, device: torch.device) -> None:
+        self._input_ids = torch.from_numpy(split.input_ids.astype(np.int64)).to(device)
+        self._attention_mask = torch.from_numpy(split.attention_mask.astype(np.int64)).to(device)
+        self._labels = torch.from_numpy(split.labels).to(device)
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def training(
+        self,
+        seed: int,
+        epoch: int,
+        batch_size: int,
+        first: int = 0,
+        share: Tuple[int, int] = (0, 1),
+    ) -> Iterator[Batch]:
+        """The full batches of one epoch, in the seed's order, from number `first` on.
+
+        `share` is (rank, processes): a step takes a batch for each process, and this is the one of
+        that rank.
+        """
+        rank, processes = share
+        order = torch.from_numpy(epoch_order(len(self), seed, epoch)).to(self._labels.device)
+        for step in range(first, steps_per_epoch(len(self), batch_size * processes)):
+            begin = (step * processes + rank) * batch_size
+            yield self._rows(order[begin : begin + batch_size])
+
+    def in_order(self, batch_size: int) -> Iterator[Batch]:
+        """All rows in their stored order; the last batch may be smaller."""
+        rows = torch.arange(len(self), device=self._labels.device)
+        for chunk in torch.split(rows, batch_size):
+            yield self._rows(chunk)
+
+    def _rows(self, rows: torch.Tensor) -> Batch:
+        return {
+            "input_ids": self._input_ids[rows],
+            "attention_mask": self._attention_mask[rows],
+            "labels": self._labels[rows],
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many steps a run takes."""
+
+    steps: int
+    warmup: int
+    steps_per_epoch: int
+    world_size: int = 1
+    """Processes that train together, each with a batch of the recipe's size in every step."""
+
+
+def plan_run(recipe: Recipe, documents: int, world_size: int = 1) -> Plan:
+    """Raises InputError when the data do not fill one batch."""
+    per_epoch = steps_per_epoch(documents, recipe.batch_size * world_size)
+    if per_epoch == 0:
+        together = "" if world_size == 1 else f" in each of {world_size} processes"
+        raise InputError(
+            f"--batch_size is {recipe.batch_size}{together}, but the train split has "
+            f"{documents} documents"
+        )
+    steps = recipe.epochs * per_epoch
+    if recipe.max_steps:
+        steps = min(steps, recipe.max_steps)
+    return Plan(steps, warmup_steps(steps, recipe.warmup_fraction), per_epoch, world_size)
+
+
+def planned_batches(
+    source: BatchSource, recipe: Recipe, plan: Plan, seed: int, *, first: int = 0, rank: int = 0
+) -> Iterator[Batch]:
+    """The batch that process number `rank` takes in each step of the run, from step `first` on."""
+    taken = first
+    begun, skipped = divmod(first, plan.steps_per_epoch)
+    for epoch in range(begun, recipe.epochs):
+        start = skipped if epoch == begun else 0
+        for batch in source.training(
+            seed, epoch, recipe.batch_size, start, share=(rank, plan.world_size)
+        ):
+            if taken == plan.steps:
+                return
+            taken += 1
+            yield batch

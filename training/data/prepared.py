@@ -1,0 +1,183 @@
+"""The prepared data set on disk: the contract between the prepare job and the training jobs.
+
+    prepared/
+      train.npz, validation.npz   one row per document                     (PreparedSplit)
+      tokenizer/                  loadable by AutoTokenizer
+      manifest.json               counts, labels, shapes, sha256 of each file   (Manifest)
+
+The bytes are a function of the content: the archives carry no time stamps and are not
+compressed, so the same input gives the same digests on any machine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import os
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Mapping, Tuple
+
+import numpy as np
+import numpy.typing as npt
+
+from compilegate.job.digests import file_digest
+from compilegate.job.errors import InputError
+
+SCHEMA_VERSION = 1
+MANIFEST = "manifest.json"
+TOKENIZER = "tokenizer"
+SPLITS = ("train", "validation")
+_COLUMNS = ("input_ids", "attention_mask", "labels", "ids")
+"""Of every split's file, by the names of PreparedSplit's fields."""
+_SLICE = "slice:"
+"""Prefix of a split's columns that hold categories."""
+
+
+@dataclass(frozen=True)
+class PreparedSplit:
+    """One split, one row per document."""
+
+    input_ids: npt.NDArray[np.int32]
+    """(documents, sequence_length) token ids."""
+    attention_mask: npt.NDArray[np.int8]
+    """(documents, sequence_length) 1 where a token stands, 0 where padding does."""
+    labels: npt.NDArray[np.int64]
+    """(documents,) index into the manifest's labels."""
+    ids: npt.NDArray[np.str_]
+    """(documents,) unique identifiers that do not depend on the order of the rows."""
+    slices: Mapping[str, npt.NDArray[np.str_]] = field(default_factory=dict)
+    """By column name, (documents,) the category of each document."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What the prepared data set holds."""
+
+    labels: Tuple[str, ...]
+    """The classes, in the order of their indices."""
+    counts: Mapping[str, int]
+    """Documents per split."""
+    sequence_length: int
+    vocabulary_size: int
+    pad_token_id: int
+    digests: Mapping[str, str]
+    """sha256 of each file of the data set, by its path inside it."""
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """A whole prepared data set, read back and verified."""
+
+    manifest: Manifest
+    train: PreparedSplit
+    validation: PreparedSplit
+    digest: str
+    """sha256 of manifest.json, and so of everything the data set holds."""
+    tokenizer_folder: Path
+
+
+def write_split(folder: Path, split: str, rows: PreparedSplit) -> None:
+    """Write ``SPLIT.npz``."""
+    with zipfile.ZipFile(folder / f"{split}.npz", "w", zipfile.ZIP_STORED) as archive:
+        for name, array in _columns(rows).items():
+            column = io.BytesIO()
+            np.save(column, array, allow_pickle=False)
+            # np.savez would write the time of day into the archive.
+            entry = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
+            archive.writestr(entry, column.getvalue())
+
+
+def _columns(rows: PreparedSplit) -> Dict[str, npt.NDArray[Any]]:
+    columns = {name: getattr(rows, name) for name in _COLUMNS}
+    return {**columns, **{_SLICE + name: column for name, column in rows.slices.items()}}
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write ``manifest.json``; it comes last, so a folder that has it is whole."""
+    text = json.dumps(dataclasses.asdict(manifest), indent=2, sort_keys=True) + "\n"
+    temporary = folder / (MANIFEST + ".part")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, folder / MANIFEST)
+
+
+def file_digests(folder: Path) -> Dict[str, str]:
+    """sha256 of every file below a folder but the manifest, by its path inside the folder."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {
+        path.relative_to(folder).as_posix(): file_digest(path)
+        for path in files
+        if path.name != MANIFEST
+    }
+
+
+def read_prepared(folder: Path) -> PreparedData:
+    """Read a prepared data set and check every file against the manifest's digests.
+
+    Raises InputError for anything missing, changed, of a wrong shape or another schema version.
+    """
+    manifest = _read_manifest(folder / MANIFEST)
+    for name, expected in sorted(manifest.digests.items()):
+        path = folder / name
+        if not path.is_file():
+            raise InputError(f"{name} is missing from the prepared data in {folder}")
+        found = file_digest(path)
+        if found != expected:
+            raise InputError(
+                f"{name} has sha256 {found}, but {MANIFEST} says {expected}: the prepared data "
+                "were changed after they were written; prepare them again"
+            )
+    train, validation = (_read_split(folder, split, manifest) for split in SPLITS)
+    return PreparedData(
+        manifest=manifest,
+        train=train,
+        validation=validation,
+        digest=file_digest(folder / MANIFEST),
+        tokenizer_folder=folder / TOKENIZER,
+    )
+
+
+def _read_manifest(path: Path) -> Manifest:
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(
+            f"{path} is missing; the channel must hold the output of training.prepare"
+        ) from error
+    except ValueError as error:
+        raise InputError(f"{path} is not readable JSON: {error}") from error
+    version = raw.get("schema_version") if isinstance(raw, dict) else None
+    if version != SCHEMA_VERSION:
+        raise InputError(f"{path}: schema_version is {version!r}, expected {SCHEMA_VERSION}")
+    try:
+        manifest = Manifest(**{**raw, "labels": tuple(raw["labels"])})
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{path} does not have the fields of a manifest: {error}") from error
+    return manifest
+
+
+def _read_split(folder: Path, split: str, manifest: Manifest) -> PreparedSplit:
+    path = folder / f"{split}.npz"
+    columns: Dict[str, Any] = {}
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            for name in _COLUMNS:
+                columns[name] = stored[name]
+            columns["slices"] = {
+                name[len(_SLICE) :]: stored[name]
+                for name in stored.files
+                if name.startswith(_SLICE)
+            }
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+    rows = PreparedSplit(**columns)
+    documents = manifest.counts.get(split)
+    if rows.input_ids.shape != (documents, manifest.sequence_length):
+        raise InputError(
+            f"{path}: input_ids have shape {rows.input_ids.shape}, {MANIFEST} says "
+            f"{(documents, manifest.sequence_length)}"
+        )
+    return rows
