@@ -121,7 +121,7 @@ def row(name: str, jobs: list[tuple[EvidenceRecord, float]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workload", default="news-topics", help="in workloads/")
-    parser.add_argument("--arm", default="control", help="one that compiles")
+    parser.add_argument("--arm", default="compiler-only", help="one that compiles")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=60, help="of each job")
     options = parser.parse_args()

@@ -102,10 +102,10 @@ def command(  # noqa: PLR0917  one argument for each option
     """Execute a workload or a definition on this machine, with no AWS account and no Docker.
 
     \b
-      compilegate run news-topics                        compile and execute a workload
-      compilegate run news-topics --resume               go on after a crash or Ctrl-C
-      compilegate run news-topics --arms baseline,control   run some of its arms
-      compilegate run --definition pipeline.json         execute a definition from elsewhere
+      compilegate run news-topics                                compile and execute a workload
+      compilegate run news-topics --resume                       go on after a crash or Ctrl-C
+      compilegate run news-topics --arms baseline,larger-batch   run some of its arms
+      compilegate run --definition pipeline.json                 execute a definition from elsewhere
       compilegate run news-topics -p ModelApprovalStatus=Approved
 
     Each job is a process with the folders and the environment that SageMaker gives it. A training

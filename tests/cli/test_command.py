@@ -97,7 +97,7 @@ def test_an_arm_that_cannot_run_here_is_refused_by_name_with_how_to_run_the_rest
         f"error: {path}: arms.larger-batch.compiler: SageMaker Training Compiler runs in AWS's "
         "images on AWS's instances only; submit the workload to SageMaker, or take another "
         "compiler for local runs",
-        "error: to run the others here: --arms baseline,control",
+        "error: to run the others here: --arms baseline,compiler-only",
     ]
     assert not (tmp_path / "home").exists()
 
@@ -108,11 +108,13 @@ def test_an_arm_that_cannot_run_here_is_refused_by_name_with_how_to_run_the_rest
     [
         (
             'instance_type = "ml.p3.2xlarge"',
-            "arms.control.instance_type: AWS's image of PyTorch 2.13 has no kernels for the V100",
+            "arms.compiler-only.instance_type: AWS's image of PyTorch 2.13 has no kernels for the "
+            "V100",
         ),
         (
             'image = "traning"',
-            "arms.control.image: the inductor arm runs in the image 'traning', which is no folder",
+            "arms.compiler-only.image: the inductor arm runs in the image 'traning', which is no "
+            "folder",
         ),
     ],
 )
@@ -121,7 +123,7 @@ def test_validate_looks_at_what_an_arm_s_image_extends(
 ) -> None:
     text = (PROJECT / "workloads" / "news-topics.toml").read_text(encoding="utf-8")
     path = tmp_path / "news-topics.toml"
-    path.write_text(text.replace("[arms.control]\n", f"[arms.control]\n{keys}\n"))
+    path.write_text(text.replace("[arms.compiler-only]\n", f"[arms.compiler-only]\n{keys}\n"))
     done = compilegate("validate", path)
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: {path}: {sentence}")

@@ -50,7 +50,7 @@ def record(
     """The evidence of a job that trained in this precision and has these parity errors."""
     evidence = Evidence(
         job="job-1",
-        arm="control",
+        arm="compiler-only",
         seed=1,
         recipe={"precision": precision},
         compiler=CompilerRecord(name="inductor", ran=True),

@@ -38,7 +38,7 @@ def compiled(train_job: TrainJob, archives: Path) -> Callable[..., Any]:
 
     def run(**options: Any) -> Any:
         variables = {"COMPILEGATE_COMPILE_CACHE": str(archives)}
-        return train_job(variables, compiler="inductor", arm="control", epochs=1, **options)
+        return train_job(variables, compiler="inductor", arm="compiler-only", epochs=1, **options)
 
     return run
 

@@ -48,7 +48,7 @@ PARITY = ParityErrors(
 STEPS = Steps(loss=np.array([0.7, 0.6]), seconds=np.array([0.5, 0.01]))
 EVIDENCE = Evidence(
     job="job-1",
-    arm="control",
+    arm="compiler-only",
     seed=7,
     recipe={"batch_size": 32, "learning_rate": 1e-3, "precision": "fp32"},
     compiler=CompilerRecord(name="inductor", ran=True, proof={"graph_calls": 2}, graphs=1),

@@ -10,19 +10,24 @@ from compilegate.job.errors import InputError
 from training.arguments import read_job
 from training.recipe import Recipe
 
-REQUIRED = ["--arm", "control", "--seed", "3"]
+REQUIRED = ["--arm", "compiler-only", "--seed", "3"]
 ENVIRONMENT = {
     "SM_CHANNEL_PREPARED": "/in/prepared",
     "SM_MODEL_DIR": "/out/model",
     "SM_OUTPUT_DATA_DIR": "/out/data",
-    "TRAINING_JOB_NAME": "control-3",
+    "TRAINING_JOB_NAME": "compiler-only-3",
 }
 
 
 def test_text_becomes_a_typed_recipe() -> None:
     options = ["--batch_size", "48", "--learning_rate", "1.5e-3", "--precision", "bf16"]
     job = read_job([*REQUIRED, *options, "--compiler", "inductor"], ENVIRONMENT)
-    assert (job.name, job.arm, job.seed, job.compiler) == ("control-3", "control", 3, "inductor")
+    assert (job.name, job.arm, job.seed, job.compiler) == (
+        "compiler-only-3",
+        "compiler-only",
+        3,
+        "inductor",
+    )
     assert job.recipe == Recipe(batch_size=48, learning_rate=0.0015, precision="bf16")
     assert job.folders.model == Path("/out/model")
 
@@ -50,7 +55,7 @@ def test_the_parity_probe_is_no_part_of_the_recipe() -> None:
 
 def test_a_job_without_a_name_is_named_by_its_arm_and_seed() -> None:
     unnamed = {name: value for name, value in ENVIRONMENT.items() if name != "TRAINING_JOB_NAME"}
-    assert read_job(REQUIRED, unnamed).name == "control-seed-3"
+    assert read_job(REQUIRED, unnamed).name == "compiler-only-seed-3"
 
 
 @pytest.mark.parametrize(

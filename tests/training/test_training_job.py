@@ -38,7 +38,7 @@ def eager(train_job: TrainJob) -> Any:
 @pytest.fixture(scope="module")
 def inductor(train_job: TrainJob) -> Any:
     """A finished inductor job with the eager one's recipe and seed."""
-    return train_job(averaging=0.9, compiler="inductor", arm="control")
+    return train_job(averaging=0.9, compiler="inductor", arm="compiler-only")
 
 
 def test_an_eager_job_learns_and_writes_whole_evidence(eager: Any, prepared: Path) -> None:
@@ -155,7 +155,7 @@ def test_inductor_shows_that_its_arithmetic_is_as_good_as_eagers(inductor: Any) 
 
 
 def test_the_probe_leaves_no_trace_in_what_is_released(train_job: TrainJob, inductor: Any) -> None:
-    without = train_job(averaging=0.9, compiler="inductor", arm="control", parity_steps=0)
+    without = train_job(averaging=0.9, compiler="inductor", arm="compiler-only", parity_steps=0)
     record = without.evidence()
     assert (record.evidence.parity, record.parity) == (None, None)
     with_probe = untimed_digests(inductor.evidence())

@@ -13,8 +13,8 @@ WORKLOAD = read_workload(Path(__file__).parents[2] / "workloads" / "news-topics.
 
 
 def test_the_chosen_arms_stay_in_their_order_and_the_others_are_named() -> None:
-    chosen = select_arms(WORKLOAD, ["control", "baseline"])
-    assert list(chosen.arms) == ["baseline", "control"]
+    chosen = select_arms(WORKLOAD, ["compiler-only", "baseline"])
+    assert list(chosen.arms) == ["baseline", "compiler-only"]
     assert chosen.left_out == ("larger-batch",)
     assert experiment_of(chosen).left_out == ["larger-batch"]
     assert select_arms(WORKLOAD, list(WORKLOAD.arms)) == WORKLOAD
@@ -24,16 +24,16 @@ def test_the_chosen_arms_stay_in_their_order_and_the_others_are_named() -> None:
     ("names", "sentence"),
     [
         (
-            ["baseline", "contrl"],
-            "arms: 'contrl' is not declared, allowed: baseline, control, larger-batch",
+            ["baseline", "compiler_only"],
+            "arms: 'compiler_only' is not declared, allowed: baseline, compiler-only, larger-batch",
         ),
         (
             ["baseline"],
             "arms: found baseline, allowed: baseline and one or more candidates beside it",
         ),
         (
-            ["control"],
-            "arms: found control, allowed: baseline and one or more candidates beside it",
+            ["compiler-only"],
+            "arms: found compiler-only, allowed: baseline and one or more candidates beside it",
         ),
     ],
 )
