@@ -25,7 +25,11 @@ os.write(1, (json.dumps(told) + "\\n").encode())  # in one piece: all write to o
 def start(script: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
     told = {"PYTHONPATH": str(ROOT), "COMPILEGATE_SCRIPT": str(script), **variables}
     return subprocess.Popen(
-        [sys.executable, str(ROOT / "compilegate" / "job" / "launch" / "own_script.py"), *arguments],
+        [
+            sys.executable,
+            str(ROOT / "compilegate" / "job" / "launch" / "own_script.py"),
+            *arguments,
+        ],
         env={**os.environ, **told},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
