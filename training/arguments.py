@@ -121,14 +121,20 @@ class Job:
                 "checkpoints hold the state of one process; leave out one of them"
             )
 
-    def declared(self) -> Dict[str, Scalar]:
-        """What the job was told to do, as the evidence's recipe records it."""
+    def declared_recipe(self) -> Dict[str, Scalar]:
+        """How the job was told to train, as the evidence's recipe records it."""
         return {
-            "compiler": self.compiler,
-            **self.compiler_options.declared(self.compiler),
             **dataclasses.asdict(self.recipe),
             **self.scaling.declared(self.recipe.learning_rate),
         }
+
+    def declared_options(self) -> Dict[str, Scalar]:
+        """How its compiler was set, as the evidence's compiler record has it."""
+        return self.compiler_options.declared(self.compiler)
+
+    def declared(self) -> Dict[str, Scalar]:
+        """Everything that decides the result of the job, for its digests."""
+        return {"compiler": self.compiler, **self.declared_options(), **self.declared_recipe()}
 
 
 def read_job(arguments: Sequence[str], environment: Mapping[str, str]) -> Job:

@@ -309,7 +309,7 @@ def _evidence(
         job=job.name,
         arm=job.arm,
         seed=job.seed,
-        recipe={**job.declared(), **_performed(setting)},
+        recipe={**job.declared_recipe(), **_performed(setting)},
         compiler=compiler.record(
             speed.compile_seconds(seconds[:first], steady) + loading,
             speed.recompilations(run.graphs),

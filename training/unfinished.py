@@ -23,8 +23,9 @@ def record_failure(
         job=job.name,
         arm=job.arm,
         seed=job.seed,
-        recipe=job.declared(),
-        compiler=compiler or CompilerRecord(name=job.compiler, ran=False),
+        recipe=job.declared_recipe(),
+        compiler=compiler
+        or CompilerRecord(name=job.compiler, ran=False, options=job.declared_options()),
         speed=None,
         environment=environment or {},
         digests=_digests(job),

@@ -92,6 +92,7 @@ def _evidence_from_json(name: str, raw: Mapping[str, Any]) -> Evidence:
             name=compiler.text("name"),
             ran=compiler.boolean("ran"),
             proof=compiler.scalars("proof"),
+            options=compiler.scalars("options"),
             compile_seconds=compiler.number("compile_seconds"),
             graphs=compiler.integer("graphs"),
             graph_breaks=compiler.integer("graph_breaks"),

@@ -175,7 +175,7 @@ def _arm(
         learning_rate=declared.learning_rate,
         precision=declared.precision,
         environment=_texts(first.environment) if first else {},
-        proof=_texts(first.compiler.proof) if first else {},
+        proof=_texts({**first.compiler.options, **first.compiler.proof}) if first else {},
     )
 
 

@@ -43,6 +43,17 @@ def test_a_control_differs_in_nothing_but_its_compiler(execution):
     assert confounds(execution) == {}
 
 
+def test_how_a_compiler_is_set_is_no_confound_whatever_the_option_is_called(execution):
+    for seed in (1, 2, 3):
+        compiler = execution.record("fast", seed).evidence.compiler
+        options = {"an option of next year": True, "batch_size": 7}
+        execution.change_evidence(
+            "fast", seed, compiler=dataclasses.replace(compiler, options=options)
+        )
+    assert confounds(execution) == {}
+    assert execution.judge().candidates[0].outcome is Outcome.PASS
+
+
 def test_a_declared_difference_is_listed_as_intended_and_does_not_fail(execution):
     declare(execution, "fast", batch_size=48, learning_rate=1.5e-3, precision="bf16")
     found = confounds(execution)

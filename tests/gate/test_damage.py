@@ -125,6 +125,7 @@ INDIFFERENT = [
     ("compiler", "graphs"),
     ("compiler", "graph_breaks"),
     ("compiler", "proof"),
+    ("compiler", "options"),
     ("speed", "samples_per_second"),
     ("speed", "steady_from"),
     ("speed", "train_seconds"),

@@ -279,7 +279,10 @@ def paths_into(value: Any, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, 
 
 
 ALL_PATHS = sorted(paths_into(dataclasses.asdict(EVIDENCE)))
-OPEN_SECTIONS = [("recipe",), ("metrics",), ("environment",), ("digests",), ("compiler", "proof")]
+OPEN_SECTIONS = [
+    *(("recipe",), ("metrics",), ("environment",), ("digests",)),
+    *(("compiler", "proof"), ("compiler", "options")),
+]
 """Objects whose names are the writer's choice."""
 OPTIONAL = [("failure",), ("parity",), ("compile_cache",), ("checkpoints",)]
 REQUIRED_PATHS = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -32,11 +33,18 @@ def test_text_becomes_a_typed_recipe() -> None:
     assert job.folders.model == Path("/out/model")
 
 
-def test_the_declared_recipe_names_every_hyperparameter_and_the_compiler() -> None:
-    declared = read_job(REQUIRED, ENVIRONMENT).declared()
-    assert declared["compiler"] == "eager"
-    assert declared["batch_size"] == 32
-    assert declared["max_steps"] == 0
+def test_how_the_compiler_is_set_is_no_part_of_the_recipe() -> None:
+    job = read_job([*REQUIRED, "--compiler", "inductor", "--regional", "true"], ENVIRONMENT)
+    assert job.declared_recipe() == dataclasses.asdict(Recipe())
+    assert job.declared_options() == {
+        "compile_mode": "default",
+        "dynamic_shapes": False,
+        "regional": True,
+        "fallback_random": True,
+    }
+    declared = job.declared()
+    assert declared["compiler"] == "inductor"
+    assert declared.items() > {**job.declared_recipe(), **job.declared_options()}.items()
 
 
 def test_a_failure_stops_the_job_unless_told_otherwise() -> None:

@@ -51,15 +51,10 @@ MOST_STEPS = 10**12
 MOST_SHOWN = 80
 """Characters of a value."""
 
-NOT_COMPARED = frozenset(
-    {
-        *("arm", "seed", "compiler", "on_failure"),
-        *("compile_mode", "dynamic_shapes", "regional", "fallback_random"),
-        "step_graphs",
-    }
-)
-"""Recipe keys that say who the job is, what it does when it fails, or how its compiler is set: not
-how it trains."""
+NOT_COMPARED = frozenset({"arm", "seed", "compiler", "on_failure"})
+"""Recipe keys of programs that record all they were told: who the job is and what it does when it
+fails, not how it trains. How a compiler is set is no part of a recipe: the compiler's own record
+holds it, so that an option can never be an undeclared confound."""
 
 
 def find_confounds(

@@ -157,7 +157,6 @@ class Inductor(ImmediateSteps):
         proof: Dict[str, Scalar] = {
             "torch": str(torch.__version__),
             "backend": "inductor",
-            **self._options.declared("inductor"),
             "graph_calls": self._graph_calls,
             "unique_graphs": int(dynamo.counters["stats"].get("unique_graphs", 0)),
             "kernels": int(inductor.generated_kernel_count),
@@ -170,6 +169,7 @@ class Inductor(ImmediateSteps):
             ran=self._graphs > 0 and self._graph_calls > 0,
             proof=proof,
             compile_seconds=compile_seconds,
+            options=self._options.declared("inductor"),
             graphs=self._graphs,
             graph_breaks=sum(dynamo.counters["graph_break"].values()),
             recompilations=recompilations,

@@ -102,12 +102,12 @@ class Xla:
                 "executions": counted.executions,
                 "gradients_averaged": self._processes.averaging,
                 "xla_compile_seconds": counted.seconds,
-                **self._options.declared(self.name),
                 **_numbered("compilation", causes(os.environ)),
                 **_numbered("recompilation", self._steps.recompilations if self._steps else []),
                 **self._own_proof(),
             },
             compile_seconds=compile_seconds,
+            options=self._options.declared(self.name),
             graphs=self.graphs(),
             recompilations=recompilations,
         )

@@ -38,6 +38,9 @@ class CompilerRecord:
     """The observations behind `ran`, by name (counters, versions, log lines)."""
     compile_seconds: float = 0.0
     """Wall-clock seconds that compilation added to the job."""
+    options: Mapping[str, Scalar] = field(default_factory=dict)
+    """How the compiler was set, by name. No part of the recipe: two arms whose compilers are set
+    differently still train alike."""
     graphs: int = 0
     graph_breaks: int = 0
     recompilations: int = 0
