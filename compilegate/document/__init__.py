@@ -1,11 +1,15 @@
 """What a definition says, by the rules of SageMaker Pipelines, whoever executes it. Pure.
 
-    definition.py     the JSON as types: steps, parameters, policies
-    parameters.py     their values in one execution
-    expressions.py    what variables stand for, with the paths of property_path.py
+    model.py          a definition as types: steps, parameters, policies
+    writing.py        those types to JSON
+    reading.py        JSON to those types
+    step_types.py     what each type of step takes, gives and is cached by
+    parameters.py     the values of parameters in one execution
+    expressions.py    what variables stand for: Get, Std:Join, Std:JsonGet
     conditions.py     which branch is taken
     graph.py          what waits for what, and what can run at once
-    cache_key.py      which arguments tell one run of a step from another
+    durations.py      how long a cached result may stand in
 
-The local runner goes by these rules, and a plan of an execution on SageMaker too.
+`compilegate.pipelines` writes definitions; the local runner and a plan of an execution on
+SageMaker read them.
 """

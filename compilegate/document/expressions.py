@@ -126,6 +126,36 @@ EXECUTION_VARIABLES = (
 )
 
 
+Expression = dict[str, Any]
+"""The JSON of a variable or function."""
+
+
+def parameter(name: str) -> Expression:
+    """The value of a pipeline parameter."""
+    return {"Get": f"Parameters.{name}"}
+
+
+def execution_variable(name: str) -> Expression:
+    """One of EXECUTION_VARIABLES."""
+    return {"Get": f"Execution.{name}"}
+
+
+def step_property(step: str, path: str) -> Expression:
+    """A property of a step that has ended: `path` leads through what Describe* says of its job."""
+    return {"Get": f"Steps.{step}.{path}"}
+
+
+def join(separator: str, values: Sequence[Any]) -> Expression:
+    """Texts, numbers and expressions as one text."""
+    return {"Std:Join": {"On": separator, "Values": list(values)}}
+
+
+def json_get(step: str, property_file: str, path: str) -> Expression:
+    """The value at a path in a property file of a step that has ended."""
+    file = {"Get": f"Steps.{step}.PropertyFiles.{property_file}"}
+    return {"Std:JsonGet": {"PropertyFile": file, "Path": path}}
+
+
 class Unresolved(str):
     """Stands for a value that is only known when the step runs; its text says which one."""
 

@@ -1,18 +1,16 @@
-"""A pipeline definition (JSON, version 2020-12-01) as types.
+"""A pipeline definition as types: parameters, steps, and what SageMaker does around a step.
 
-Reading is lenient on purpose: what can be understood becomes a Definition, what cannot becomes a
-sentence, so that all faults of a definition are told at once. Pure.
+One model for all: `compilegate.pipelines` builds it, `writing.py` makes the JSON of it, `reading.py`
+makes it of the JSON, and the local runner and a plan go by it. Values that are only known in an
+execution stand in the arguments of a step as the JSON of their expression (`expressions.py`). Pure.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, NoReturn
-
-from compilegate.document.caching import parse_duration
+from typing import Any
 
 VERSION = "2020-12-01"
 
@@ -33,8 +31,8 @@ class Parameter:
 
     name: str
     type: str
-    default: Scalar | None
-    allowed: tuple[Scalar, ...] | None
+    default: Scalar | None = None
+    allowed: tuple[Scalar, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -65,10 +63,10 @@ class RetryPolicy:
     """Which failures of a step are tried again, how often and how soon."""
 
     exception_types: tuple[str, ...]
-    interval_seconds: float
-    backoff_rate: float
-    max_attempts: int | None
-    expire_after_minutes: float | None
+    interval_seconds: float = 1
+    backoff_rate: float = 2.0
+    max_attempts: int | None = None
+    expire_after_minutes: float | None = None
 
 
 @dataclass(frozen=True)
@@ -92,6 +90,8 @@ class Step:
     cache: CachePolicy | None = None
     retry_policies: tuple[RetryPolicy, ...] = ()
     property_files: tuple[PropertyFile, ...] = ()
+    display_name: str | None = None
+    description: str | None = None
 
 
 @dataclass(frozen=True)
@@ -103,185 +103,8 @@ class Definition:
     max_parallel_steps: int | None = None
 
 
-def read_definition(text: bytes | str) -> tuple[Definition, list[str]]:
-    """The definition, and one sentence for each part of it that could not be read."""
-    faults: list[str] = []
-    try:
-        raw = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        return Definition((), ()), [f"the definition is not JSON: {error}"]
-    if not isinstance(raw, dict):
-        return Definition((), ()), [f"the definition is a JSON {_kind(raw)}, expected an object"]
-    if raw.get("Version") != VERSION:
-        faults.append(f"Version is {raw.get('Version')!r}, this runner reads {VERSION!r}")
-    parameters = [_parameter(item, faults) for item in _list(raw, "Parameters", faults)]
-    steps = list(_steps(_list(raw, "Steps", faults), None, faults))
-    if not steps:
-        faults.append("Steps is empty: there is nothing to run")
-    definition = Definition(
-        parameters=tuple(item for item in parameters if item is not None),
-        steps=tuple(steps),
-        max_parallel_steps=_max_parallel(raw, faults),
-    )
-    return definition, faults
-
-
-def _refuse_constant(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not a JSON number")
-
-
-def _list(raw: Mapping[str, Any], key: str, faults: list[str], where: str = "") -> list[Any]:
-    value = raw.get(key)
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        faults.append(f"{where}{key} is a JSON {_kind(value)}, expected an array")
-        return []
-    return value
-
-
-def _kind(value: Any) -> str:
-    kinds = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
-    return kinds.get(type(value), "number")
-
-
-def _parameter(raw: Any, faults: list[str]) -> Parameter | None:
-    if not isinstance(raw, dict) or not isinstance(raw.get("Name"), str):
-        faults.append(f"a parameter has no Name: {raw!r:.80}")
-        return None
-    name, kind = raw["Name"], raw.get("Type")
-    if not isinstance(kind, str) or kind not in PARAMETER_TYPES:
-        faults.append(
-            f"parameter {name}: Type is {kind!r}, allowed are {', '.join(PARAMETER_TYPES)}"
-        )
-        return None
-    default, allowed = raw.get("DefaultValue"), raw.get("EnumValues")
-    if default is not None and not matches(default, kind):
-        faults.append(f"parameter {name}: DefaultValue {default!r} is not of type {kind}")
-        default = None
-    if allowed is not None and not isinstance(allowed, list):
-        faults.append(f"parameter {name}: EnumValues is a JSON {_kind(allowed)}, expected an array")
-        allowed = None
-    return Parameter(name, kind, default, None if allowed is None else tuple(allowed))
-
-
 def matches(value: Any, parameter_type: str) -> bool:
     """Whether a JSON value is of a parameter type; a Float may be written as a whole number."""
     if isinstance(value, bool):
         return parameter_type == "Boolean"
     return isinstance(value, PARAMETER_TYPES[parameter_type])
-
-
-def _max_parallel(raw: Mapping[str, Any], faults: list[str]) -> int | None:
-    section = raw.get("ParallelismConfiguration")
-    if section is None:
-        return None
-    value = section.get("MaxParallelExecutionSteps") if isinstance(section, dict) else None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        faults.append("ParallelismConfiguration needs MaxParallelExecutionSteps of 1 or more")
-        return None
-    return value
-
-
-def _steps(raw_steps: list[Any], branch: Branch | None, faults: list[str]) -> Iterator[Step]:
-    for raw in raw_steps:
-        if not isinstance(raw, dict) or not isinstance(raw.get("Name"), str):
-            faults.append(f"a step has no Name: {raw!r:.80}")
-            continue
-        name, kind, arguments = raw["Name"], raw.get("Type"), raw.get("Arguments", {})
-        if not isinstance(kind, str) or not isinstance(arguments, dict):
-            faults.append(f"{name}: a step needs a Type (string) and Arguments (object)")
-            continue
-        own = {k: v for k, v in arguments.items() if k not in {"IfSteps", "ElseSteps"}}
-        is_condition = kind == "Condition"
-        yield Step(
-            name=name,
-            type=kind,
-            arguments=own if is_condition else arguments,
-            depends_on=tuple(_dependencies(name, raw, faults)),
-            branch=branch,
-            cache=_cache_policy(name, raw.get("CacheConfig"), faults),
-            retry_policies=tuple(_retry_policies(name, raw, faults)),
-            property_files=tuple(_property_files(name, raw, faults)),
-        )
-        if is_condition:
-            for key, taken_when in (("IfSteps", True), ("ElseSteps", False)):
-                nested = _list(arguments, key, faults, f"{name}: ")
-                yield from _steps(nested, Branch(name, taken_when), faults)
-
-
-def _dependencies(name: str, raw: Mapping[str, Any], faults: list[str]) -> Iterator[Dependency]:
-    for entry in _list(raw, "DependsOn", faults, f"{name}: "):
-        if isinstance(entry, str):
-            yield Dependency(entry)
-        elif isinstance(entry, dict) and isinstance(entry.get("Step"), str):
-            trigger = entry.get("Trigger", "Completed")
-            if trigger in TRIGGERS:
-                yield Dependency(entry["Step"], trigger)
-            else:
-                allowed = ", ".join(TRIGGERS)
-                faults.append(f"{name}: DependsOn Trigger is {trigger!r}, allowed are {allowed}")
-        else:
-            faults.append(f"{name}: DependsOn holds {entry!r:.80}, expected a step's name")
-
-
-def _cache_policy(name: str, raw: Any, faults: list[str]) -> CachePolicy | None:
-    if raw is None:
-        return None
-    if not isinstance(raw, dict) or not isinstance(raw.get("Enabled"), bool):
-        faults.append(f"{name}: CacheConfig needs Enabled (true or false)")
-        return None
-    expire_after = raw.get("ExpireAfter")
-    if not raw["Enabled"]:
-        return None
-    if expire_after is None:
-        return CachePolicy(None)
-    try:
-        return CachePolicy(parse_duration(str(expire_after)))
-    except ValueError as error:
-        faults.append(f"{name}: CacheConfig.ExpireAfter: {error}")
-        return None
-
-
-def _retry_policies(name: str, raw: Mapping[str, Any], faults: list[str]) -> Iterator[RetryPolicy]:
-    for entry in _list(raw, "RetryPolicies", faults, f"{name}: "):
-        types = entry.get("ExceptionType") if isinstance(entry, dict) else None
-        types = [types] if isinstance(types, str) else types
-        if not isinstance(types, list) or not all(isinstance(item, str) for item in types):
-            faults.append(f"{name}: a retry policy needs ExceptionType (strings)")
-            continue
-        numbers = {key: entry.get(key) for key in _RETRY_NUMBERS}
-        wrong = [key for key, value in numbers.items() if not _is_count(value)]
-        if wrong:
-            faults.append(f"{name}: {wrong[0]} of a retry policy is {numbers[wrong[0]]!r:.40}")
-            continue
-        yield RetryPolicy(
-            exception_types=tuple(types),
-            interval_seconds=_or_default(numbers["IntervalSeconds"], 1.0),
-            backoff_rate=_or_default(numbers["BackoffRate"], 2.0),
-            max_attempts=None if numbers["MaxAttempts"] is None else int(numbers["MaxAttempts"]),
-            expire_after_minutes=numbers["ExpireAfterMin"],
-        )
-
-
-_RETRY_NUMBERS = ("IntervalSeconds", "BackoffRate", "MaxAttempts", "ExpireAfterMin")
-
-
-def _is_count(value: Any) -> bool:
-    if value is None:
-        return True
-    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
-
-
-def _or_default(value: float | None, default: float) -> float:
-    return default if value is None else float(value)
-
-
-def _property_files(name: str, raw: Mapping[str, Any], faults: list[str]) -> Iterator[PropertyFile]:
-    for entry in _list(raw, "PropertyFiles", faults, f"{name}: "):
-        keys = ("PropertyFileName", "OutputName", "FilePath")
-        values = [entry.get(key) if isinstance(entry, dict) else None for key in keys]
-        if all(isinstance(value, str) for value in values):
-            yield PropertyFile(*map(str, values))
-        else:
-            faults.append(f"{name}: a property file needs {', '.join(keys)} (strings)")

@@ -22,7 +22,8 @@ from compilegate.account.plan.quotas import (
     check_quotas,
     check_size,
 )
-from compilegate.document.model import Definition, read_definition
+from compilegate.document.model import Definition
+from compilegate.document.reading import read_definition
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 PARAMETERS = {"Data": "s3://bucket/data", "Type": "ml.g5.xlarge", "Limit": 7200}

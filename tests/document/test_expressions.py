@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compilegate.document.caching import parse_duration
+from compilegate.document.durations import parse_duration
 from compilegate.document.errors import ExpressionError
 from compilegate.document.expressions import (
     Scope,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compilegate.document.model import read_definition
+from compilegate.document.reading import read_definition
 from compilegate.local import ExecutionError, ImageSources, RefusedDefinitionError
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from compilegate.document.step_types import STEP_TYPES
 from compilegate.local import ExecutionStatus
-from compilegate.local.engine.step_cache import KEY_MEMBERS, cache_slot
+from compilegate.local.engine.step_cache import cache_slot
 
 CACHED = {"Enabled": True, "ExpireAfter": "P30D"}
 WRITE = "open('/opt/ml/processing/out/x', 'w').write('x')"
@@ -99,7 +100,7 @@ def key(tmp_path: Path, bench: Any, *, kind: str, identity: str = "e", **request
 
 
 @pytest.mark.parametrize(
-    ("kind", "member"), [(kind, m) for kind, members in KEY_MEMBERS.items() for m in members]
+    ("kind", "member"), [(kind, m) for kind, known in STEP_TYPES.items() for m in known.cache_key]
 )
 def test_the_key_holds_each_documented_attribute(
     bench: Any, tmp_path: Path, kind: str, member: str

@@ -13,8 +13,9 @@ from compilegate.account.errors import asking
 from compilegate.account.executions.executions import latest_executions, read_execution
 from compilegate.account.executions.state import ExecutionState, StepState
 from compilegate.account.session import AwsSession
-from compilegate.document.model import Definition, Scalar, read_definition
+from compilegate.document.model import Definition, Scalar
 from compilegate.document.parameters import parameter_values
+from compilegate.document.reading import read_definition
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 import botocore.session
 
-from compilegate.document.model import Definition, Scalar
+from compilegate.document.model import Definition, Scalar, Step
+from compilegate.document.step_types import STEP_TYPES, TRAINING
 
 Kind = Literal["training", "processing"]
 
@@ -33,16 +34,12 @@ class PlannedJob:
 
 
 def jobs_of(definition: Definition, parameters: Mapping[str, Scalar]) -> list[PlannedJob]:
-    """The jobs of all steps of types Training and Processing, in definition order."""
-    jobs = []
-    for step in definition.steps:
-        if step.type == "Training":
-            resources = step.arguments.get("ResourceConfig", {})
-            jobs.append(_job(step.name, "training", step.arguments, resources, parameters))
-        elif step.type == "Processing":
-            resources = step.arguments.get("ProcessingResources", {}).get("ClusterConfig", {})
-            jobs.append(_job(step.name, "processing", step.arguments, resources, parameters))
-    return jobs
+    """The jobs of all steps that run one, in definition order."""
+    return [
+        _job(step, parameters)
+        for step in definition.steps
+        if step.type in STEP_TYPES and STEP_TYPES[step.type].job_name is not None
+    ]
 
 
 def job_faults(jobs: Sequence[PlannedJob]) -> list[str]:
@@ -83,21 +80,19 @@ def _runtime_faults(jobs: Iterable[PlannedJob]) -> list[str]:
     ]
 
 
-def _job(
-    name: str,
-    kind: Kind,
-    request: Mapping[str, Any],
-    resources: Mapping[str, Any],
-    parameters: Mapping[str, Scalar],
-) -> PlannedJob:
+def _job(step: Step, parameters: Mapping[str, Scalar]) -> PlannedJob:
+    request = step.arguments
+    resources: Any = request
+    for member in STEP_TYPES[step.type].resources:
+        resources = resources.get(member, {})
     limits = request.get("StoppingCondition", {})
     runtime, wait = (
         _seconds(limits.get(name), parameters)
         for name in ("MaxRuntimeInSeconds", "MaxWaitTimeInSeconds")
     )
     return PlannedJob(
-        step=name,
-        kind=kind,
+        step=step.name,
+        kind="training" if step.type == TRAINING else "processing",
         instance_type=str(_value(resources.get("InstanceType", "unknown"), parameters)),
         instances=int(_value(resources.get("InstanceCount", 1), parameters)),
         max_seconds=runtime,

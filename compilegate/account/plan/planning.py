@@ -15,8 +15,8 @@ from compilegate.account.plan.jobs import job_faults, jobs_of
 from compilegate.account.plan.prediction import Prediction, predict
 from compilegate.account.plan.quotas import QuotaAnswer, check_quotas, check_size, read_quotas
 from compilegate.account.session import AwsSession
-from compilegate.document.model import read_definition
 from compilegate.document.parameters import parameter_values
+from compilegate.document.reading import read_definition
 
 
 class PlanError(Exception):

@@ -15,7 +15,6 @@ from typing import Any
 
 from compilegate.account.plan.changes import compare_values
 from compilegate.account.plan.history import PastExecution
-from compilegate.document.caching import KEY_MEMBERS
 from compilegate.document.errors import ExpressionError
 from compilegate.document.expressions import (
     EXECUTION_VARIABLES,
@@ -26,6 +25,7 @@ from compilegate.document.expressions import (
     step_references,
 )
 from compilegate.document.model import Definition, Scalar, Step
+from compilegate.document.step_types import STEP_TYPES
 
 _THIS = "the execution that is planned"
 MOST_FIELDS = 3
@@ -61,7 +61,7 @@ class _Predictor:
         history: Sequence[PastExecution],
         now: datetime,
     ) -> None:
-        self._steps = {step.name: step for step in definition.steps if step.type in KEY_MEMBERS}
+        self._steps = {step.name: step for step in definition.steps if _cache_key(step)}
         self._parameters = parameters
         self._history = history
         self._arns = {past.state.arn for past in history}
@@ -133,11 +133,16 @@ def _length(time: timedelta) -> str:
 
 def _members(step: Step) -> dict[str, Any]:
     """The part of a request that the cache goes by."""
-    return {key: step.arguments[key] for key in KEY_MEMBERS[step.type] if key in step.arguments}
+    return {key: step.arguments[key] for key in _cache_key(step) if key in step.arguments}
+
+
+def _cache_key(step: Step) -> tuple[str, ...]:
+    """Empty where no result is ever taken; a deployed definition may have any type of step."""
+    return STEP_TYPES[step.type].cache_key if step.type in STEP_TYPES else ()
 
 
 def _step_of(definition: Definition, name: str) -> Step | None:
-    return next((s for s in definition.steps if s.name == name and s.type in KEY_MEMBERS), None)
+    return next((s for s in definition.steps if s.name == name and _cache_key(s)), None)
 
 
 def _past_request(step: Step, past: PastExecution) -> Any:

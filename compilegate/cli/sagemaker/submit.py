@@ -23,8 +23,8 @@ from compilegate.cli.options.project import load_workload, refuse_infeasible, wo
 from compilegate.cli.sagemaker.stage import stage_data
 from compilegate.cli.terminal.following import poll_option, show_execution
 from compilegate.cli.terminal.refusal import Refusal, refusing
-from compilegate.document.model import read_definition
 from compilegate.document.parameters import parameter_values
+from compilegate.document.reading import read_definition
 from compilegate.workload.parameters import INSTANCE_TYPE
 
 DATA = "Data"

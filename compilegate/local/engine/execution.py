@@ -17,6 +17,7 @@ from typing import Any
 from compilegate.document.errors import ExpressionError
 from compilegate.document.expressions import Scope, resolve
 from compilegate.document.model import Step
+from compilegate.document.step_types import TRAINING
 from compilegate.execution.events import (
     Event,
     ExecutionEnded,
@@ -28,7 +29,7 @@ from compilegate.execution.events import (
 )
 from compilegate.execution.result import ExecutionResult, StepResult, explain_failure
 from compilegate.local.engine.cores import CoreLease
-from compilegate.local.engine.inline_steps import run_inline_step
+from compilegate.local.engine.inline_steps import INLINE_STEPS, run_inline_step
 from compilegate.local.engine.plan import ExecutionPlan
 from compilegate.local.engine.progress import ExecutionStatus, Progress, StepStatus
 from compilegate.local.engine.retries import RetryHistory, retry_wait
@@ -40,9 +41,8 @@ from compilegate.local.home.images import Environment
 from compilegate.local.jobs.attempt import AttemptResult, JobSlot, run_attempt
 from compilegate.local.jobs.launcher import RunningJob
 from compilegate.local.jobs.of_step import (
-    JOB_NAME_MEMBERS,
-    JOB_TYPES,
     JobStep,
+    job_name_member,
     make_job,
     new_job_name,
 )
@@ -178,7 +178,7 @@ class Execution:
         if progress.failure_is_final():
             return self._give_up_retries()
         for name in [*self._due_retries(), *progress.ready()]:
-            if self._plan.graph.steps[name].type not in JOB_TYPES:
+            if self._plan.graph.steps[name].type in INLINE_STEPS:
                 self._run_inline(name)
                 return True
             if name not in self._prepared and not self._prepare(name):
@@ -228,7 +228,7 @@ class Execution:
         plan, step = self._plan, self._plan.graph.steps[name]
         job_name = new_job_name(plan.facts.execution_id, step)
         try:
-            scope = self._scope({JOB_NAME_MEMBERS[step.type]: job_name})
+            scope = self._scope({job_name_member(step): job_name})
             request = resolve(dict(step.arguments), scope)
             job_step = make_job(step, job_name, request, plan.journal.jobs, plan.store)
         except (ExpressionError, StepError) as error:
@@ -272,7 +272,7 @@ class Execution:
 
     def _start_attempt(self, name: str) -> None:
         plan, prepared = self._plan, self._prepared[name]
-        exclusive = plan.graph.steps[name].type == "Training"
+        exclusive = plan.graph.steps[name].type == TRAINING
         acquire = plan.cores.acquire_exclusive if exclusive else plan.cores.acquire_shared
         lease = acquire(plan.cores_per_job)
         if lease is None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from compilegate.document.conditions import evaluate_all
 from compilegate.document.errors import ExpressionError
 from compilegate.document.expressions import Scope, resolve
 from compilegate.document.model import Step
+from compilegate.document.step_types import CONDITION, FAIL, REGISTER_MODEL
 from compilegate.execution.result import StepResult
 from compilegate.local.engine.progress import StepStatus
 from compilegate.local.errors import RequestError, StepError
@@ -17,30 +19,50 @@ from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import PackageOrigin, create_package, read_package_request
 
 
+@dataclass(frozen=True)
+class _Here:
+    """Where a step runs: what it may read and write."""
+
+    home: Path
+    store: ObjectStore
+    origin: PackageOrigin
+
+
 def run_inline_step(
     step: Step, scope: Scope, home: Path, store: ObjectStore, execution_id: str
 ) -> StepResult:
     """Run one step; what it cannot do is its failure, not an exception."""
     result = StepResult(step.name, step.type, status=StepStatus.SUCCEEDED, attempts=1)
+    here = _Here(home, store, PackageOrigin(execution_id, step.name))
     try:
-        arguments = resolve(dict(step.arguments), scope)
-        if step.type == "Condition":
-            outcome = evaluate_all(arguments["Conditions"])
-            return replace(result, outcome=outcome, properties={"Outcome": outcome})
-        if step.type == "Fail":
-            message = arguments.get("ErrorMessage", "")
-            return replace(result, status=StepStatus.FAILED, failure=str(message))
-        origin = PackageOrigin(execution_id, step.name)
-        return replace(result, properties=_register(arguments, home, store, origin))
+        return INLINE_STEPS[step.type](resolve(dict(step.arguments), scope), result, here)
     except (ExpressionError, StepError) as error:
         return replace(result, status=StepStatus.FAILED, failure=str(error))
 
 
-def _register(
-    arguments: dict[str, Any], home: Path, store: ObjectStore, origin: PackageOrigin
-) -> dict[str, Any]:
+def _choose(arguments: Mapping[str, Any], result: StepResult, _here: _Here) -> StepResult:
+    outcome = evaluate_all(arguments["Conditions"])
+    return replace(result, outcome=outcome, properties={"Outcome": outcome})
+
+
+def _fail(arguments: Mapping[str, Any], result: StepResult, _here: _Here) -> StepResult:
+    message = arguments.get("ErrorMessage", "")
+    return replace(result, status=StepStatus.FAILED, failure=str(message))
+
+
+def _register(arguments: Mapping[str, Any], result: StepResult, here: _Here) -> StepResult:
     request = read_package_request(arguments)
     for uri in request.model_data_uris:
-        if not store.exists(uri):
-            raise RequestError(f"ModelDataUrl {uri} is not in the local store ({store.path(uri)})")
-    return dict(create_package(home, request, origin).description)
+        if not here.store.exists(uri):
+            missing = f"ModelDataUrl {uri} is not in the local store ({here.store.path(uri)})"
+            raise RequestError(missing)
+    package = create_package(here.home, request, here.origin)
+    return replace(result, properties=dict(package.description))
+
+
+INLINE_STEPS: Mapping[str, Callable[[Mapping[str, Any], StepResult, _Here], StepResult]] = {
+    CONDITION: _choose,
+    FAIL: _fail,
+    REGISTER_MODEL: _register,
+}
+"""How each type of step that runs no job is carried out."""

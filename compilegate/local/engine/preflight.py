@@ -25,40 +25,16 @@ from compilegate.document.expressions import (
 )
 from compilegate.document.graph import build_graph, find_cycle
 from compilegate.document.model import Definition, Step
+from compilegate.document.step_types import CONDITION, FAIL, REGISTER_MODEL, STEP_TYPES
 from compilegate.local.engine.retries import EXCEPTION_TYPES
 from compilegate.local.errors import ImageError, ObjectStoreError, StepError
 from compilegate.local.home.images import Environment, ImageSources, UnbuiltEnvironment, find_image
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import PackageRequest, read_package_request
-from compilegate.local.jobs.processing import (
-    PROCESSING_PROPERTIES,
-    ProcessingRequest,
-    read_processing_request,
-)
+from compilegate.local.jobs.of_step import JOB_REQUESTS, JobRequest
+from compilegate.local.jobs.processing import ProcessingRequest
 from compilegate.local.jobs.request import RequestReader
-from compilegate.local.jobs.training import (
-    TRAINING_PROPERTIES,
-    TrainingRequest,
-    read_training_request,
-)
-
-STEP_TYPES = ("Training", "Processing", "Condition", "Fail", "RegisterModel")
-
-# What the runner itself adds to the echoed request, by step type.
-_PROPERTIES: Mapping[str, tuple[str, ...]] = {
-    "Training": TRAINING_PROPERTIES,
-    "Processing": PROCESSING_PROPERTIES,
-    "Condition": ("Outcome",),
-    "RegisterModel": (
-        "ModelPackageArn",
-        "ModelPackageVersion",
-        "ModelPackageStatus",
-        "ModelApprovalStatus",
-        "CreationTime",
-        "LastModifiedTime",
-    ),
-    "Fail": (),
-}
+from compilegate.local.jobs.training import TrainingRequest
 
 _STEP_NAME = re.compile(r"[A-Za-z0-9\-_]{1,64}")
 _ACCELERATORS_ABSENT_HERE = re.compile(r"ml\.(trn|inf)\d")
@@ -76,7 +52,6 @@ _LAUNCHER_FLAGS = (
 
 _TRAINING_COMPILER = "sagemaker_training_compiler_enabled"
 
-JobRequest = TrainingRequest | ProcessingRequest
 Image = Environment | UnbuiltEnvironment
 
 
@@ -157,10 +132,11 @@ def _property_faults(reference: StepReference, target: Step) -> Iterator[str]:
         if len(rest) != 1 or rest[0] not in declared:
             yield f"Get {name}: {target.name} declares the property files {declared}"
         return
-    if root in _PROPERTIES[target.type]:
+    given = STEP_TYPES[target.type].properties
+    if root in given:
         return
     if root not in target.arguments:
-        allowed = ", ".join(sorted({*target.arguments, *_PROPERTIES[target.type]}))
+        allowed = ", ".join(sorted({*target.arguments, *given}))
         yield f"Get {name}: a local {target.type} step has {allowed or 'no properties'}"
         return
     if not _passes_through_expression(target.arguments, reference):
@@ -191,14 +167,9 @@ def _check_step(step: Step, scope: Scope) -> _Checked:
                 allowed = ", ".join(EXCEPTION_TYPES)
                 raise StepError(f"a retry policy names {name}, allowed are {allowed}")
     arguments = resolve(dict(step.arguments), scope)
-    job: JobRequest | None = None
-    package: PackageRequest | None = None
-    if step.type == "Training":
-        job = read_training_request(arguments)
-    elif step.type == "Processing":
-        job = read_processing_request(arguments)
-    elif step.type == "RegisterModel":
-        package = read_package_request(arguments)
+    read = JOB_REQUESTS.get(step.type)
+    job = None if read is None else read(arguments)
+    package = read_package_request(arguments) if step.type == REGISTER_MODEL else None
     return _Checked(step, arguments, job, package)
 
 
@@ -209,14 +180,14 @@ def _request_faults(checked: _Checked) -> Iterator[str]:
     elif isinstance(checked.job, ProcessingRequest):
         cluster = RequestReader(arguments).section("ProcessingResources").section("ClusterConfig")
         yield from _machine_faults(cluster, checked.job.instance_type)
-    elif kind == "Condition":
+    elif kind == CONDITION:
         conditions = checked.step.arguments.get("Conditions")
         if not isinstance(conditions, list) or not conditions:
             yield "Conditions must be a list that is not empty"
         else:
             for condition in conditions:
                 yield from condition_faults(condition)
-    elif kind == "Fail" and not isinstance(arguments.get("ErrorMessage", ""), str):
+    elif kind == FAIL and not isinstance(arguments.get("ErrorMessage", ""), str):
         yield f"ErrorMessage is {arguments['ErrorMessage']!r:.80}, expected a string"
 
 

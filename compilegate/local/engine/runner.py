@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compilegate.document.graph import StepGraph, build_graph, most_in_parallel
-from compilegate.document.model import Definition, Scalar, read_definition
+from compilegate.document.model import Definition, Scalar
 from compilegate.document.parameters import parameter_values
+from compilegate.document.reading import read_definition
+from compilegate.document.step_types import TRAINING
 from compilegate.execution.events import EnvironmentBuilding, Event
 from compilegate.execution.result import ExecutionResult, StepResult
 from compilegate.local.engine.cores import CorePool, available_cpus, physical_cores
@@ -213,7 +215,7 @@ def _cores_per_job(graph: StepGraph, available: int, wanted: int | None, limit: 
                 f"{wanted} cores for each job: there are {available} physical cores here"
             )
         return wanted
-    training = [name for name, step in graph.steps.items() if step.type == "Training"]
+    training = [name for name, step in graph.steps.items() if step.type == TRAINING]
     at_once = most_in_parallel(graph, training)
     return max(1, available // max(1, at_once if limit is None else min(limit, at_once)))
 

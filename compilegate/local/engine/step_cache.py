@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compilegate.document.caching import KEY_MEMBERS
 from compilegate.document.model import CachePolicy
+from compilegate.document.step_types import STEP_TYPES
 from compilegate.local.atomic_files import read_json, write_json
 from compilegate.local.home.object_store import ObjectStore
 
@@ -81,7 +81,7 @@ def cache_slot(
     environment_identity: str,
 ) -> CacheSlot:
     """The slot for a step's resolved request."""
-    members = {key: request.get(key) for key in KEY_MEMBERS[step_type]}
+    members = {key: request.get(key) for key in STEP_TYPES[step_type].cache_key}
     text = json.dumps([step_type, members, environment_identity], sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
     return CacheSlot(home / "cache" / pipeline / step / f"{digest}.json", store)

@@ -5,24 +5,29 @@ from __future__ import annotations
 import re
 import secrets
 import string
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from compilegate.document.model import Step
+from compilegate.document.step_types import PROCESSING, STEP_TYPES, TRAINING
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.jobs.job import Job
-from compilegate.local.jobs.processing import ProcessingJob, read_processing_request
-from compilegate.local.jobs.training import TrainingJob, read_training_request
+from compilegate.local.jobs.processing import (
+    ProcessingJob,
+    ProcessingRequest,
+    read_processing_request,
+)
+from compilegate.local.jobs.training import TrainingJob, TrainingRequest, read_training_request
 
-JOB_TYPES = ("Training", "Processing")
+JobRequest = TrainingRequest | ProcessingRequest
 
-# The execution variable that holds a job's own name, and the member that may ask for a prefix.
-JOB_NAME_MEMBERS: Mapping[str, str] = {
-    "Training": "TrainingJobName",
-    "Processing": "ProcessingJobName",
+JOB_REQUESTS: Mapping[str, Callable[[Mapping[str, Any]], JobRequest]] = {
+    TRAINING: read_training_request,
+    PROCESSING: read_processing_request,
 }
+"""What reads the request of each type of step that runs a job; each raises RequestError."""
 
 _NAME_LIMIT = 63
 _SUFFIX_CHARACTERS = 10
@@ -43,12 +48,19 @@ def new_execution_id() -> str:
     return "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(12))
 
 
+def job_name_member(step: Step) -> str:
+    """The execution variable that holds a job's own name, and the member that asks for a prefix."""
+    member = STEP_TYPES[step.type].job_name
+    assert member is not None, step.type  # noqa: S101  asked of steps that run a job
+    return member
+
+
 def new_job_name(execution_id: str, step: Step) -> str:
     """`pipelines-EXECUTION-STEP-SUFFIX`, at most 63 characters, unique.
 
     A job name that the request gives in plain text replaces the first three parts.
     """
-    wanted = step.arguments.get(JOB_NAME_MEMBERS[step.type])
+    wanted = step.arguments.get(job_name_member(step))
     base = wanted if isinstance(wanted, str) else f"pipelines-{execution_id}-{step.name}"
     base = re.sub(r"[^A-Za-z0-9]+", "-", base).lstrip("-")
     suffix = "".join(secrets.choice(_ALPHABET) for _ in range(_SUFFIX_CHARACTERS))
@@ -59,9 +71,9 @@ def make_job(
     step: Step, name: str, request: Mapping[str, Any], jobs: Path, store: ObjectStore
 ) -> JobStep:
     """The job for a step's resolved request. Raises RequestError."""
-    if step.type == "Training":
-        training = read_training_request(request)
-        job: Job = TrainingJob(name, training, jobs / name, store)
-        return JobStep(job, training.image, request)
-    processing = read_processing_request(request)
-    return JobStep(ProcessingJob(name, processing, jobs / name, store), processing.image, request)
+    asked = JOB_REQUESTS[step.type](request)
+    if isinstance(asked, TrainingRequest):
+        job: Job = TrainingJob(name, asked, jobs / name, store)
+    else:
+        job = ProcessingJob(name, asked, jobs / name, store)
+    return JobStep(job, asked.image, request)

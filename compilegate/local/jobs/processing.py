@@ -192,17 +192,3 @@ class ProcessingJob:
         if outcome.failure is not None:
             response["FailureReason"] = outcome.failure
         return response
-
-
-# What describe() adds to the request, for checks before anything runs.
-PROCESSING_PROPERTIES = (
-    "ProcessingJobName",
-    "ProcessingJobArn",
-    "ProcessingJobStatus",
-    "CreationTime",
-    "ProcessingStartTime",
-    "ProcessingEndTime",
-    "LastModifiedTime",
-    "ExitMessage",
-    "FailureReason",
-)

@@ -355,24 +355,6 @@ class TrainingJob:
         return response
 
 
-# What describe() adds to the request, for checks before anything runs.
-TRAINING_PROPERTIES = (
-    "TrainingJobName",
-    "TrainingJobArn",
-    "TrainingJobStatus",
-    "SecondaryStatus",
-    "CreationTime",
-    "TrainingStartTime",
-    "TrainingEndTime",
-    "LastModifiedTime",
-    "TrainingTimeInSeconds",
-    "BillableTimeInSeconds",
-    "FinalMetricDataList",
-    "ModelArtifacts",
-    "FailureReason",
-)
-
-
 def gpu_count() -> int:
     """The NVIDIA GPUs of this machine."""
     return len(list(Path("/proc/driver/nvidia/gpus").glob("*")))

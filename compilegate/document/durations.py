@@ -1,12 +1,8 @@
-"""Which arguments of a step its cache goes by, as SageMaker documents them.
-
-ISO 8601 durations as SageMaker's CacheConfig takes them: "P30D", "30d", "T16m", "30dT5h".
-"""
+"""ISO 8601 durations as SageMaker's CacheConfig takes them: "P30D", "30d", "T16m", "30dT5h"."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from datetime import timedelta
 
 _DURATION = re.compile(
@@ -40,16 +36,10 @@ def parse_duration(text: str) -> timedelta:
         raise ValueError(f"{text!r} is longer than a duration can be") from error
 
 
-KEY_MEMBERS: Mapping[str, tuple[str, ...]] = {
-    "Training": (
-        "AlgorithmSpecification",
-        "CheckpointConfig",
-        "DebugHookConfig",
-        "DebugRuleConfigurations",
-        "Environment",
-        "HyperParameters",
-        "InputDataConfig",
-    ),
-    "Processing": ("AppSpecification", "Environment", "ProcessingInputs"),
-}
-"""Members of the request, by type of step."""
+def format_duration(length: timedelta) -> str:
+    """The shortest text that `parse_duration` reads as this length, in days down to seconds."""
+    hours, rest = divmod(length.seconds, 3600)
+    days = f"{length.days}D" if length.days else ""
+    parts = zip((hours, *divmod(rest, 60)), "HMS", strict=True)
+    time = "".join(f"{count}{unit}" for count, unit in parts if count)
+    return f"P{days}T{time}" if time else f"P{days or '0D'}"

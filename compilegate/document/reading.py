@@ -1,0 +1,240 @@
+"""Reads the JSON of a definition (version 2020-12-01).
+
+Whatever can be understood becomes a Definition, and every part that cannot becomes a sentence, so
+that all faults of a definition are told at once. A member that nobody knows is such a fault: left
+out in silence, it would be a request that nobody carries out. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NoReturn
+
+from compilegate.document.durations import parse_duration
+from compilegate.document.model import (
+    PARAMETER_TYPES,
+    TRIGGERS,
+    VERSION,
+    Branch,
+    CachePolicy,
+    Definition,
+    Dependency,
+    Parameter,
+    PropertyFile,
+    RetryPolicy,
+    Step,
+    matches,
+)
+from compilegate.document.step_types import STEP_TYPES, step_members
+
+DEFINITION_MEMBERS = (
+    "Version",
+    "Metadata",
+    "Parameters",
+    "PipelineExperimentConfig",
+    "MlflowConfig",
+    "ParallelismConfiguration",
+    "Steps",
+)
+"""Metadata and the two that say where the service records an execution change nothing in it."""
+
+
+def read_definition(text: bytes | str) -> tuple[Definition, list[str]]:
+    """The definition, and one sentence for each part of it that could not be read."""
+    faults: list[str] = []
+    try:
+        raw = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        return Definition((), ()), [f"the definition is not JSON: {error}"]
+    if not isinstance(raw, dict):
+        return Definition((), ()), [f"the definition is a JSON {_kind(raw)}, expected an object"]
+    faults += _unknown("the definition", raw, DEFINITION_MEMBERS)
+    if raw.get("Version") != VERSION:
+        faults.append(f"Version is {raw.get('Version')!r}, this runner reads {VERSION!r}")
+    parameters = [_parameter(item, faults) for item in _list(raw, "Parameters", faults)]
+    steps = list(_steps(_list(raw, "Steps", faults), None, faults))
+    if not steps:
+        faults.append("Steps is empty: there is nothing to run")
+    definition = Definition(
+        parameters=tuple(item for item in parameters if item is not None),
+        steps=tuple(steps),
+        max_parallel_steps=_max_parallel(raw, faults),
+    )
+    return definition, faults
+
+
+def _unknown(owner: str, raw: Mapping[str, Any], known: Collection[str]) -> Iterator[str]:
+    for member in raw:
+        if member not in known:
+            yield f"{owner}: the member {member} is not known, allowed are {', '.join(known)}"
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a JSON number")
+
+
+def _list(raw: Mapping[str, Any], key: str, faults: list[str], where: str = "") -> list[Any]:
+    value = raw.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        faults.append(f"{where}{key} is a JSON {_kind(value)}, expected an array")
+        return []
+    return value
+
+
+def _kind(value: Any) -> str:
+    kinds = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
+    return kinds.get(type(value), "number")
+
+
+def _parameter(raw: Any, faults: list[str]) -> Parameter | None:
+    if not isinstance(raw, dict) or not isinstance(raw.get("Name"), str):
+        faults.append(f"a parameter has no Name: {raw!r:.80}")
+        return None
+    name, kind = raw["Name"], raw.get("Type")
+    faults += _unknown(f"parameter {name}", raw, ("Name", "Type", "DefaultValue", "EnumValues"))
+    if not isinstance(kind, str) or kind not in PARAMETER_TYPES:
+        faults.append(
+            f"parameter {name}: Type is {kind!r}, allowed are {', '.join(PARAMETER_TYPES)}"
+        )
+        return None
+    default, allowed = raw.get("DefaultValue"), raw.get("EnumValues")
+    if default is not None and not matches(default, kind):
+        faults.append(f"parameter {name}: DefaultValue {default!r} is not of type {kind}")
+        default = None
+    if allowed is not None and not isinstance(allowed, list):
+        faults.append(f"parameter {name}: EnumValues is a JSON {_kind(allowed)}, expected an array")
+        allowed = None
+    return Parameter(name, kind, default, None if allowed is None else tuple(allowed))
+
+
+def _max_parallel(raw: Mapping[str, Any], faults: list[str]) -> int | None:
+    section = raw.get("ParallelismConfiguration")
+    if section is None:
+        return None
+    value = section.get("MaxParallelExecutionSteps") if isinstance(section, dict) else None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        faults.append("ParallelismConfiguration needs MaxParallelExecutionSteps of 1 or more")
+        return None
+    return value
+
+
+def _steps(raw_steps: list[Any], branch: Branch | None, faults: list[str]) -> Iterator[Step]:
+    for raw in raw_steps:
+        if not isinstance(raw, dict) or not isinstance(raw.get("Name"), str):
+            faults.append(f"a step has no Name: {raw!r:.80}")
+            continue
+        name, kind, arguments = raw["Name"], raw.get("Type"), raw.get("Arguments", {})
+        if not isinstance(kind, str) or not isinstance(arguments, dict):
+            faults.append(f"{name}: a step needs a Type (string) and Arguments (object)")
+            continue
+        if kind in STEP_TYPES:
+            faults += _unknown(name, raw, step_members(kind))
+        own = {k: v for k, v in arguments.items() if k not in {"IfSteps", "ElseSteps"}}
+        is_condition = kind == "Condition"
+        yield Step(
+            name=name,
+            type=kind,
+            arguments=own if is_condition else arguments,
+            depends_on=tuple(_dependencies(name, raw, faults)),
+            branch=branch,
+            cache=_cache_policy(name, raw.get("CacheConfig"), faults),
+            retry_policies=tuple(_retry_policies(name, raw, faults)),
+            property_files=tuple(_property_files(name, raw, faults)),
+            display_name=_text(name, raw, "DisplayName", faults),
+            description=_text(name, raw, "Description", faults),
+        )
+        if is_condition:
+            for key, taken_when in (("IfSteps", True), ("ElseSteps", False)):
+                nested = _list(arguments, key, faults, f"{name}: ")
+                yield from _steps(nested, Branch(name, taken_when), faults)
+
+
+def _text(name: str, raw: Mapping[str, Any], key: str, faults: list[str]) -> str | None:
+    value = raw.get(key)
+    if value is None or isinstance(value, str):
+        return value
+    faults.append(f"{name}: {key} is a JSON {_kind(value)}, expected a string")
+    return None
+
+
+def _dependencies(name: str, raw: Mapping[str, Any], faults: list[str]) -> Iterator[Dependency]:
+    for entry in _list(raw, "DependsOn", faults, f"{name}: "):
+        if isinstance(entry, str):
+            yield Dependency(entry)
+        elif isinstance(entry, dict) and isinstance(entry.get("Step"), str):
+            trigger = entry.get("Trigger", "Completed")
+            if trigger in TRIGGERS:
+                yield Dependency(entry["Step"], trigger)
+            else:
+                allowed = ", ".join(TRIGGERS)
+                faults.append(f"{name}: DependsOn Trigger is {trigger!r}, allowed are {allowed}")
+        else:
+            faults.append(f"{name}: DependsOn holds {entry!r:.80}, expected a step's name")
+
+
+def _cache_policy(name: str, raw: Any, faults: list[str]) -> CachePolicy | None:
+    if raw is None:
+        return None
+    if not isinstance(raw, dict) or not isinstance(raw.get("Enabled"), bool):
+        faults.append(f"{name}: CacheConfig needs Enabled (true or false)")
+        return None
+    faults += _unknown(f"{name}: CacheConfig", raw, ("Enabled", "ExpireAfter"))
+    expire_after = raw.get("ExpireAfter")
+    if not raw["Enabled"]:
+        return None
+    if expire_after is None:
+        return CachePolicy(None)
+    try:
+        return CachePolicy(parse_duration(str(expire_after)))
+    except ValueError as error:
+        faults.append(f"{name}: CacheConfig.ExpireAfter: {error}")
+        return None
+
+
+def _retry_policies(name: str, raw: Mapping[str, Any], faults: list[str]) -> Iterator[RetryPolicy]:
+    for entry in _list(raw, "RetryPolicies", faults, f"{name}: "):
+        types = entry.get("ExceptionType") if isinstance(entry, dict) else None
+        types = [types] if isinstance(types, str) else types
+        if not isinstance(types, list) or not all(isinstance(item, str) for item in types):
+            faults.append(f"{name}: a retry policy needs ExceptionType (strings)")
+            continue
+        faults += _unknown(f"{name}: a retry policy", entry, ("ExceptionType", *_RETRY_NUMBERS))
+        numbers = {key: entry.get(key) for key in _RETRY_NUMBERS}
+        wrong = [key for key, value in numbers.items() if not _is_count(value)]
+        if wrong:
+            faults.append(f"{name}: {wrong[0]} of a retry policy is {numbers[wrong[0]]!r:.40}")
+            continue
+        yield RetryPolicy(
+            exception_types=tuple(types),
+            interval_seconds=_or_default(numbers["IntervalSeconds"], RetryPolicy.interval_seconds),
+            backoff_rate=_or_default(numbers["BackoffRate"], RetryPolicy.backoff_rate),
+            max_attempts=None if numbers["MaxAttempts"] is None else int(numbers["MaxAttempts"]),
+            expire_after_minutes=numbers["ExpireAfterMin"],
+        )
+
+
+_RETRY_NUMBERS = ("IntervalSeconds", "BackoffRate", "MaxAttempts", "ExpireAfterMin")
+
+
+def _is_count(value: Any) -> bool:
+    if value is None:
+        return True
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
+
+def _or_default(value: float | None, default: float) -> float:
+    return default if value is None else value
+
+
+def _property_files(name: str, raw: Mapping[str, Any], faults: list[str]) -> Iterator[PropertyFile]:
+    for entry in _list(raw, "PropertyFiles", faults, f"{name}: "):
+        keys = ("PropertyFileName", "OutputName", "FilePath")
+        values = [entry.get(key) if isinstance(entry, dict) else None for key in keys]
+        if all(isinstance(value, str) for value in values):
+            faults += _unknown(f"{name}: a property file", entry, keys)
+            yield PropertyFile(*map(str, values))
+        else:
+            faults.append(f"{name}: a property file needs {', '.join(keys)} (strings)")

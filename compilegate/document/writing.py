@@ -1,0 +1,110 @@
+"""Writes the JSON of a definition, as the SageMaker Python SDK does: the same members in the same
+order, and none for what is not set. `reading.py` reads it back to an equal Definition. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from compilegate.document.durations import format_duration
+from compilegate.document.model import (
+    VERSION,
+    Branch,
+    Definition,
+    Dependency,
+    Parameter,
+    PropertyFile,
+    RetryPolicy,
+    Step,
+)
+
+
+def write_definition(definition: Definition) -> str:
+    """Indented JSON that ends in a line feed."""
+    return json.dumps(definition_document(definition), indent=2) + "\n"
+
+
+def compact(definition: str) -> str:
+    """The same JSON without the space that is there for people, as CloudFormation gets it."""
+    return json.dumps(json.loads(definition), separators=(",", ":"))
+
+
+def definition_document(definition: Definition) -> dict[str, Any]:
+    """The definition as JSON values."""
+    document: dict[str, Any] = {
+        "Version": VERSION,
+        "Metadata": {},
+        "Parameters": [_parameter(parameter) for parameter in definition.parameters],
+    }
+    if definition.max_parallel_steps is not None:
+        document["ParallelismConfiguration"] = {
+            "MaxParallelExecutionSteps": definition.max_parallel_steps
+        }
+    return document | {"Steps": _steps(definition, None)}
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    document: dict[str, Any] = {"Name": parameter.name, "Type": parameter.type}
+    if parameter.default is not None:
+        document["DefaultValue"] = parameter.default
+    if parameter.allowed is not None:
+        document["EnumValues"] = list(parameter.allowed)
+    return document
+
+
+def _steps(definition: Definition, branch: Branch | None) -> list[dict[str, Any]]:
+    """The steps of one level: those on a branch, or those on none."""
+    return [_step(definition, step) for step in definition.steps if step.branch == branch]
+
+
+def _step(definition: Definition, step: Step) -> dict[str, Any]:
+    arguments = dict(step.arguments)
+    if step.type == "Condition":
+        for key, taken_when in (("IfSteps", True), ("ElseSteps", False)):
+            arguments[key] = _steps(definition, Branch(step.name, taken_when))
+    return {"Name": step.name, "Type": step.type, "Arguments": arguments, **dict(_around(step))}
+
+
+def _around(step: Step) -> Iterator[tuple[str, Any]]:
+    """The members that say what the service does around a step's request."""
+    if step.depends_on:
+        yield "DependsOn", [_dependency(each) for each in step.depends_on]
+    if step.display_name is not None:
+        yield "DisplayName", step.display_name
+    if step.description is not None:
+        yield "Description", step.description
+    if step.retry_policies:
+        yield "RetryPolicies", [_retry_policy(each) for each in step.retry_policies]
+    if step.cache is not None:
+        limit = step.cache.expire_after
+        expiry = {} if limit is None else {"ExpireAfter": format_duration(limit)}
+        yield "CacheConfig", {"Enabled": True, **expiry}
+    if step.property_files:
+        yield "PropertyFiles", [_property_file(each) for each in step.property_files]
+
+
+def _dependency(dependency: Dependency) -> str | dict[str, str]:
+    if dependency.trigger == Dependency.trigger:
+        return dependency.step
+    return {"Step": dependency.step, "Trigger": dependency.trigger}
+
+
+def _retry_policy(policy: RetryPolicy) -> dict[str, Any]:
+    members = {
+        "BackoffRate": policy.backoff_rate,
+        "IntervalSeconds": policy.interval_seconds,
+        "MaxAttempts": policy.max_attempts,
+        "ExpireAfterMin": policy.expire_after_minutes,
+        "ExceptionType": list(policy.exception_types),
+    }
+    return {key: value for key, value in members.items() if value is not None}
+
+
+def _property_file(file: PropertyFile) -> dict[str, str]:
+    return {
+        "PropertyFileName": file.name,
+        "OutputName": file.output_name,
+        "FilePath": file.file_path,
+    }
