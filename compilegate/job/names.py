@@ -1,0 +1,63 @@
+"""Names that both sides of a border use: who requests a job and the job itself, who writes a file
+and who reads it. Each stands here once; nothing but the standard library is needed to read it.
+"""
+
+from __future__ import annotations
+
+# What a job is told by environment variables. Hyperparameters are for what decides its result.
+ARM_VARIABLE = "COMPILEGATE_ARM"
+"""The arm that the job trains, for its evidence."""
+IMAGE_VARIABLE = "COMPILEGATE_IMAGE"
+"""The URI of the job's image: no container knows its own."""
+INSTANCE_TYPE_VARIABLE = "COMPILEGATE_INSTANCE_TYPE"
+"""The instance type that was asked for: it tells the step cache that timings elsewhere differ."""
+CHECKPOINTS_VARIABLE = "COMPILEGATE_CHECKPOINTS"
+"""The folder where checkpoints outlive the job's machine."""
+CHECKPOINT_SECONDS_VARIABLE = "COMPILEGATE_CHECKPOINT_SECONDS"
+"""Seconds between two checkpoints."""
+COMPILE_CACHE_VARIABLE = "COMPILEGATE_COMPILE_CACHE"
+"""The folder where archives of the compile cache outlive the job."""
+SCRIPT_VARIABLE = "COMPILEGATE_SCRIPT"
+"""The training script that the launcher starts."""
+PROCESSES_VARIABLE = "COMPILEGATE_PROCESSES"
+"""In how many processes on each machine the launcher starts it."""
+ON_FAILURE_VARIABLE = "COMPILEGATE_ON_FAILURE"
+"""What the launcher does when the script fails: one of `ON_FAILURE`."""
+JOB_STARTED_VARIABLE = "COMPILEGATE_JOB_STARTED"
+"""When the job's first process started, on the system's monotonic clock."""
+FAILURE_NOTE_VARIABLE = "COMPILEGATE_FAILURE_NOTE"
+"""Where one of several processes notes why it failed."""
+
+# Hyperparameters that every training program is given, under the names that a workload declares.
+SEED = "seed"
+COMPILER = "compiler"
+BATCH_SIZE = "batch_size"
+LEARNING_RATE = "learning_rate"
+PRECISION = "precision"
+
+ON_FAILURE = ("stop", "record")
+"""What a job does when its arm cannot be trained: end, or write that down as evidence."""
+
+# Special names of arms.
+NO_ARM = "none"
+"""Stands where no arm is registered; never null, since conditions compare it with names."""
+BASELINE_ARM = "baseline"
+CHAMPION_ARM = "champion"
+"""The model that was registered last."""
+CHALLENGER_ARM = "challenger"
+"""The model that would take its place."""
+
+# What a job leaves, by SageMaker's names and by ours.
+MODEL_ARCHIVE = "model.tar.gz"
+OUTPUT_ARCHIVE = "output.tar.gz"
+EVIDENCE_FOLDER = "evidence"
+EVIDENCE_FILE = "evidence.json"
+STEPS_FILE = "steps.npz"
+EXAMPLES_FILE = "examples.npz"
+PARITY_FILE = "parity.npz"
+
+# What the gate leaves.
+VERDICT_FILE = "verdict.json"
+REPORT_FILE = "report.html"
+REPORT_MARKDOWN_FILE = "report.md"
+NOTICE_FILE = "notice.json"
