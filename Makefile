@@ -40,7 +40,7 @@ run: $(INSTALLED) ## Run the main job: train, compare, register, report
 test: $(INSTALLED) $(NODE_TOOLS) ## Lint, check types, run all tests
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --quiet --check .
-	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/pyrefly check --summary=none
 	@$(WITH_NODE) $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 test-quick: $(INSTALLED) ## Run the tests that take less than a minute in all
@@ -84,7 +84,7 @@ destroy: $(INSTALLED) $(NODE_TOOLS) ## Remove the stacks (FLAGS=--force asks not
 check: $(INSTALLED) ## Lint and check types only
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
+	@$(BIN)/pyrefly check
 
 format: $(INSTALLED) ## Format the code
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
@@ -103,4 +103,4 @@ image-locks: ## Write the digests of what the gate's image installs, at the vers
 	  --output-file requirements.lock requirements.txt
 
 clean: ## Remove the virtual environment, caches and local executions
-	@rm -rf $(VENV) node_modules cdk.out .cache .compilegate .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) node_modules cdk.out .cache .compilegate .ruff_cache .pytest_cache .hypothesis

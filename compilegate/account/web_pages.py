@@ -16,7 +16,7 @@ SERVER_FAULTS = 500
 _REQUEST_IDS = {"x-amzn-requestid", "x-amzn-request-id", "x-amz-request-id"}
 
 
-class WebPageError(BotoCoreError):  # type: ignore[misc]  # botocore has no types
+class WebPageError(BotoCoreError):
     """What answered is not AWS."""
 
     fmt = "a web page came back, with status {status}"

@@ -17,7 +17,7 @@ class JsonObject:
         self._raw = raw
 
     def text(self, key: str) -> str:
-        return self._typed(key, str, "a string")  # type: ignore[no-any-return]
+        return self._typed(key, str, "a string")  # pyrefly: ignore[no-any-return-explicit]
 
     def optional_text(self, key: str) -> str | None:
         return None if self._value(key) is None else self.text(key)
@@ -29,7 +29,7 @@ class JsonObject:
         return value
 
     def boolean(self, key: str) -> bool:
-        return self._typed(key, bool, "true or false")  # type: ignore[no-any-return]
+        return self._typed(key, bool, "true or false")  # pyrefly: ignore[no-any-return-explicit]
 
     def integer(self, key: str) -> int:
         value = self._typed(key, int, "a whole number")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -92,11 +93,14 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["formats"] = formats
-    environment.globals["cost_words"] = cost
-    environment.globals["unit_of"] = unit_of
+    own: dict[str, Any] = {
+        "cost_words": cost,
+        "formats": formats,
+        "marks": formats.MARKS,
+        "unit_of": unit_of,
+    }
+    environment.globals.update(own)
     environment.filters["minus"] = _with_minus_signs
-    environment.globals["marks"] = formats.MARKS
     return environment
 
 

@@ -29,6 +29,7 @@ def service_principal(
     }
     if source_arn is not None:
         conditions["ArnLike"] = {"aws:SourceArn": source_arn}
+    # pyrefly: ignore[bad-return]  # the CDK names a parameter in two ways
     return iam.ServicePrincipal(f"{service}.amazonaws.com", conditions=conditions)
 
 

@@ -82,6 +82,7 @@ class CiStack(cdk.Stack):
         return scoped_role(
             self,
             id,
+            # pyrefly: ignore[bad-argument-type]  # the CDK names a parameter in two ways
             trusted=trusted,
             description=description,
             statements=statements,

@@ -26,6 +26,7 @@ class EncryptionKey(Construct):
         super().__init__(scope, id)
         self.key: kms.IKey
         if existing_arn is None:
+            # pyrefly: ignore[bad-assignment]  # the CDK names a parameter in two ways
             self.key = self._made(alias, project, removal)
         else:
             # Its policy is its own: CloudFormation cannot add to that of a key it did not make.
@@ -45,6 +46,7 @@ class EncryptionKey(Construct):
         key.add_to_resource_policy(
             iam.PolicyStatement(
                 sid="EncryptLogGroups",
+                # pyrefly: ignore[bad-argument-type]  # and here
                 principals=[iam.ServicePrincipal(f"logs.{arns.region}.amazonaws.com")],
                 actions=["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", *GENERATE, *RE_ENCRYPT],
                 resources=["*"],

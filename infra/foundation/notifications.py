@@ -37,4 +37,5 @@ class Notifications(Construct):
             )
         )
         if email is not None:
+            # pyrefly: ignore[bad-argument-type]  # the CDK names a parameter in two ways
             self.topic.add_subscription(subscriptions.EmailSubscription(email))

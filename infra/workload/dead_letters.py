@@ -30,6 +30,7 @@ class DeadLetters(Construct):
         """Let this rule of EventBridge put here what it could not deliver."""
         self.queue.add_to_resource_policy(
             iam.PolicyStatement(
+                # pyrefly: ignore[bad-argument-type]  # the CDK names a parameter in two ways
                 principals=[iam.ServicePrincipal("events.amazonaws.com")],
                 actions=["sqs:SendMessage"],
                 resources=[self.queue.queue_arn],

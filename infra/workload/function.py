@@ -48,6 +48,7 @@ class EventFunction(Construct):
             self,
             "Role",
             # Lambda takes roles of its own account only, and does not say for whom it asks.
+            # pyrefly: ignore[bad-argument-type]  # the CDK names a parameter in two ways
             trusted=iam.ServicePrincipal("lambda.amazonaws.com"),
             description=description,
             statements=statements,

@@ -21,7 +21,7 @@ _DESCRIPTION_OF = {
 }
 
 
-class RequestStep(ConfigurableRetryStep):  # type: ignore[misc]  # the SDK has no types
+class RequestStep(ConfigurableRetryStep):
     """One step of type Training, Processing or RegisterModel with its request as it is sent."""
 
     def __init__(
@@ -43,7 +43,7 @@ class RequestStep(ConfigurableRetryStep):  # type: ignore[misc]  # the SDK has n
         )
         self.cache_config = cache
         # The SDK's compiler looks for these two on every step.
-        self.step_args = None
+        self.step_args: None = None
         self.property_files = self._property_files
 
     @property

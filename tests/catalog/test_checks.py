@@ -33,7 +33,7 @@ def on(instance_type: str, stack: Stack, **changes: object) -> Asked:
         region="us-east-1",
         precision="fp16",
     )
-    return dataclasses.replace(asked, **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(asked, **changes)
 
 
 NATIVE = TRAINING_COMPILER.stacks[0]
@@ -223,7 +223,7 @@ def test_torchrun_has_one_process_for_each_gpu_of_an_instance() -> None:
 def test_a_refusal_names_the_reason_and_what_to_do(
     changes: dict[str, object], sentence: str
 ) -> None:
-    asked = dataclasses.replace(GOOD, **changes)  # type: ignore[arg-type]
+    asked = dataclasses.replace(GOOD, **changes)
     assert [finding.sentence for finding in refusals(asked)] == [sentence]
 
 
@@ -271,7 +271,7 @@ def test_a_refusal_names_the_reason_and_what_to_do(
 def test_a_warning_is_added_to_that_of_the_patches(
     changes: dict[str, object], sentence: str
 ) -> None:
-    asked = dataclasses.replace(GOOD, **changes)  # type: ignore[arg-type]
+    asked = dataclasses.replace(GOOD, **changes)
     assert refusals(asked) == []
     said = [finding.sentence for finding in warnings(asked)]
     assert len(said) == 2
@@ -334,7 +334,7 @@ def test_idle_gpus_are_told_of_where_the_request_decides_how_many_work(
     changes: dict[str, object], told: list[str]
 ) -> None:
     asked = Asked(compiler="inductor", instance_type="ml.g5.12xlarge")
-    found = check(dataclasses.replace(asked, **changes), TODAY)  # type: ignore[arg-type]
+    found = check(dataclasses.replace(asked, **changes), TODAY)
     assert [finding.about for finding in found] == told
 
 

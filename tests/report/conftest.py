@@ -216,7 +216,7 @@ def replicate(arm: str, seed: int, **fields: object) -> ReplicateObservation:
         "recompilations": 0,
         **fields,
     }
-    return ReplicateObservation(arm=arm, seed=seed, **values)  # type: ignore[arg-type]
+    return ReplicateObservation(arm=arm, seed=seed, **values)
 
 
 def lost(arm: str, seed: int, problem: str) -> ReplicateObservation:

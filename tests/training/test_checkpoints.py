@@ -63,7 +63,7 @@ def keeper(folder: Path, identity: Identity = IDENTITY) -> Checkpoints:
 
 
 def weights(run: Run) -> dict[str, torch.Tensor]:
-    return {**run.model.state_dict(), **dict(enumerate(run.state.average.tensors()))}  # type: ignore[dict-item]
+    return {**run.model.state_dict(), **dict(enumerate(run.state.average.tensors()))}
 
 
 def interrupted(folder: Path, steps: int = 7, lost_steps: int = 2) -> Run:

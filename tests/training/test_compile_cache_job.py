@@ -102,7 +102,7 @@ def members(archive: Path, suffix: str) -> list[str]:
 def forge(archive: Path, changed: dict[str, bytes]) -> None:
     """Replace files of an archive, and the digests that it gives of them."""
     with tarfile.open(archive) as packed:
-        files = {each.name: packed.extractfile(each).read() for each in packed}  # type: ignore[union-attr]
+        files = {each.name: packed.extractfile(each).read() for each in packed}
     content = json.loads(files.pop("manifest.json"))["content"]
     for name, payload in changed.items():
         files[name] = payload

@@ -60,7 +60,7 @@ def run(data: Path, tmp_path: Path) -> Prepare:
             data_dir=data,
             output_dir=tmp_path / output,
             columns=columns or Columns("text", "label", identifier),
-            **settings,  # type: ignore[arg-type]
+            **settings,
         )
 
     return call

@@ -64,7 +64,7 @@ speed = '([0-9.]+) rows/s'
 )
 
 
-def read(folder: Path, text: str):  # type: ignore[no-untyped-def]
+def read(folder: Path, text: str):
     path = folder / "mine.toml"
     path.write_text(text, encoding="utf-8")
     return read_workload(path)

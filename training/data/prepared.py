@@ -153,7 +153,8 @@ def _read_manifest(path: Path) -> Manifest:
     if version != SCHEMA_VERSION:
         raise InputError(f"{path}: schema_version is {version!r}, expected {SCHEMA_VERSION}")
     try:
-        manifest = Manifest(**{**raw, "labels": tuple(raw["labels"])})
+        fields: Dict[str, Any] = {**raw, "labels": tuple(raw["labels"])}
+        manifest = Manifest(**fields)
     except (KeyError, TypeError) as error:
         raise InputError(f"{path} does not have the fields of a manifest: {error}") from error
     return manifest

@@ -192,7 +192,7 @@ class Inductor(ImmediateSteps):
         from torch._inductor.compile_fx import compile_fx  # noqa: PLC0415
 
         settings = list_mode_options(self._options.compile_mode, self._options.dynamic_shapes)
-        compiled: Callable[..., Any] = compile_fx(  # type: ignore[assignment]
+        compiled: Callable[..., Any] = compile_fx(  # pyrefly: ignore[bad-assignment]
             graph, inputs, config_patches=settings
         )
         self._graphs += 1

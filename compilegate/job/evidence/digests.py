@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +47,7 @@ def examples_digest(examples: Examples) -> str:
     Where there are targets, each follows its label.
     """
     digest = hashlib.sha256()
-    columns = [examples.ids, examples.labels]
+    columns: List[Any] = [examples.ids, examples.labels]
     if examples.targets is not None:
         columns.append(examples.targets)
     row = "\t".join(["%s"] * len(columns)) + "\n"

@@ -123,5 +123,5 @@ def _replace(path: Path, content: bytes) -> None:
 def _write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     temporary = path.with_name(path.name + ".part")
     with open(temporary, "wb") as file:
-        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+        np.savez_compressed(file, **arrays)  # pyrefly: ignore[bad-argument-type]
     os.replace(temporary, path)

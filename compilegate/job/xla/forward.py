@@ -32,7 +32,8 @@ class TracedForward:
         trained = {
             name: each for name, each in self._model.named_parameters() if each.requires_grad
         }
-        loss, logits = _OnDevice.apply(  # type: ignore[no-untyped-call]
+        loss, logits = _OnDevice.apply(
+            # pyrefly: ignore[implicit-any-lambda]
             lambda copies: self._on_device(dict(zip(trained, copies)), batch),
             self._device,
             *trained.values(),
@@ -57,7 +58,7 @@ class _OnDevice(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
+    def forward(  # pyrefly: ignore[bad-override]
         context: Any,
         compute: Callable[[Sequence[torch.Tensor]], Any],
         device: torch.device,
@@ -72,7 +73,9 @@ class _OnDevice(torch.autograd.Function):
         return output.loss.detach().cpu(), output.logits.detach().cpu()
 
     @staticmethod
-    def backward(context: Any, *outer: torch.Tensor) -> Any:
+    def backward(  # pyrefly: ignore[bad-override-param-name]
+        context: Any, *outer: torch.Tensor
+    ) -> Any:
         scale = outer[0]
         return (
             *(None, None),

@@ -72,9 +72,9 @@ def change_sets_belong_to_their_stack() -> None:
             del self.cloudformation_backend.change_sets[id]
         return EmptyResult()
 
-    CloudFormationResponse.describe_change_set = describe_change_set  # type: ignore[method-assign]
-    CloudFormationResponse.execute_change_set = execute_change_set  # type: ignore[method-assign]
-    CloudFormationResponse.delete_change_set = delete_change_set  # type: ignore[method-assign]
+    CloudFormationResponse.describe_change_set = describe_change_set
+    CloudFormationResponse.execute_change_set = execute_change_set
+    CloudFormationResponse.delete_change_set = delete_change_set
 
 
 def change_sets_keep_outputs() -> None:
@@ -96,7 +96,7 @@ def change_sets_keep_outputs() -> None:
         for export in stack.exports:
             self.exports[export.name] = export
 
-    CloudFormationBackend.execute_change_set = execute_change_set  # type: ignore[method-assign]
+    CloudFormationBackend.execute_change_set = execute_change_set
 
 
 def updates_keep_parameters() -> None:
@@ -119,8 +119,8 @@ def updates_keep_parameters() -> None:
         ]
         return resolve(self, instance=instance, incoming_params=known)
 
-    ResourceMap.parse_ssm_parameter = parse_ssm_parameter  # type: ignore[method-assign]
-    CloudFormationBackend._resolve_update_parameters = resolve_update_parameters  # type: ignore[method-assign]
+    ResourceMap.parse_ssm_parameter = parse_ssm_parameter
+    CloudFormationBackend._resolve_update_parameters = resolve_update_parameters
 
 
 def deletion_makes_nothing_anew() -> None:
@@ -132,7 +132,7 @@ def deletion_makes_nothing_anew() -> None:
         original(self)
         self.output_map = type("NoOutputs", (dict,), {"exports": []})()
 
-    stacks.Stack.delete = delete  # type: ignore[method-assign]
+    stacks.Stack.delete = delete
 
 
 def retained_resources_stay() -> None:
@@ -143,7 +143,7 @@ def retained_resources_stay() -> None:
         if definition.get("DeletionPolicy") not in {"Retain", "RetainExceptOnCreate"}:
             original(self, resource, definition)
 
-    ResourceMap._delete_resource = delete_resource  # type: ignore[method-assign]
+    ResourceMap._delete_resource = delete_resource
 
 
 def bucket_policies_have_conditions() -> None:
@@ -162,7 +162,7 @@ def bucket_policies_have_conditions() -> None:
             return PermissionResult.NEUTRAL
         return IAMPolicy(json.dumps(document)).is_action_permitted(action, resource)
 
-    FakeBucket.get_permission = get_permission  # type: ignore[method-assign]
+    FakeBucket.get_permission = get_permission
 
 
 def buckets_get_their_settings() -> None:
@@ -196,7 +196,7 @@ def buckets_get_their_settings() -> None:
             )
         return bucket
 
-    FakeBucket.create_from_cloudformation_json = classmethod(create)  # type: ignore[method-assign]
+    FakeBucket.create_from_cloudformation_json = classmethod(create)
 
 
 def keys_are_made_as_templates_say() -> None:
@@ -220,4 +220,4 @@ def keys_are_made_as_templates_say() -> None:
         template = {**cloudformation_json, "Properties": properties}
         return original(cls, resource_name, template, account_id, region_name, **options)
 
-    Key.create_from_cloudformation_json = classmethod(create)  # type: ignore[method-assign]
+    Key.create_from_cloudformation_json = classmethod(create)

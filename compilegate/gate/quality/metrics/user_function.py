@@ -42,7 +42,7 @@ def load_function(dotted_name: str) -> MetricFunction:
         ) from error
     if not callable(function):
         raise MetricFunctionError(f"{dotted_name} is {type(function).__name__}, not a function")
-    return function  # type: ignore[no-any-return]
+    return function
 
 
 def pseudo_values(dotted_name: str, examples: Examples) -> FloatArray:
