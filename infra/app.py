@@ -8,36 +8,15 @@ import sys
 import aws_cdk as cdk
 
 from compilegate.account.settings import SettingsError
-from compilegate.catalog.images import UnknownImageError
-from compilegate.datasets import DatasetError
-from compilegate.pipelines.staging import ImageFolderError, MetricFunctionsError, OwnCodeError
-from compilegate.workload import WorkloadError
-from compilegate.workload.feasibility import InfeasibleError
-from infra.access import PolicySizeError
+from compilegate.errors import CompilegateError
 from infra.ci import CiStack
 from infra.foundation import FoundationStack
 from infra.images import ImagesStack
 from infra.project import Project, read_project
 from infra.workload import WorkloadStack
-from infra.workload.compiled import CompilationError
-from infra.workload.substitution import DefinitionSizeError
 
 BAD_INPUT = 2
 """Exit code, as of the command line."""
-REFUSALS = (
-    CompilationError,
-    DatasetError,
-    DefinitionSizeError,
-    ImageFolderError,
-    InfeasibleError,
-    MetricFunctionsError,
-    OwnCodeError,
-    PolicySizeError,
-    SettingsError,
-    UnknownImageError,
-    WorkloadError,
-)
-"""What is wrong with what people wrote; each says so in sentences."""
 
 
 def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
@@ -92,8 +71,8 @@ def main() -> None:
         project = read_project()
         app = cdk.App()
         build(app, project, environment_of(project))
-    except REFUSALS as error:
-        print(error, file=sys.stderr)
+    except CompilegateError as error:
+        print(*error.problems, sep="\n", file=sys.stderr)
         sys.exit(BAD_INPUT)
     app.synth()
 
@@ -107,7 +86,7 @@ def environment_of(project: Project) -> cdk.Environment:
     region = project.settings.region or os.environ.get("CDK_DEFAULT_REGION")
     if region is None:
         raise SettingsError(
-            ["infra/settings.toml: region: found none, here and in the environment; name one"]
+            "infra/settings.toml: region: found none, here and in the environment; name one"
         )
     return cdk.Environment(
         account=project.settings.account or os.environ.get("CDK_DEFAULT_ACCOUNT"), region=region

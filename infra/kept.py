@@ -56,10 +56,8 @@ def _check_key(project: Project, session: AwsSession) -> None:
     named = project.settings.storage.key_arn
     if key not in (None, named) and not _exists(session, project.names.foundation_stack):
         raise SettingsError(
-            [
-                f"infra/settings.toml: storage.key_arn: found {named or 'none'}, allowed: {key}, "
-                "the key of the bucket that is there already"
-            ]
+            f"infra/settings.toml: storage.key_arn: found {named or 'none'}, allowed: {key}, "
+            "the key of the bucket that is there already"
         )
 
 

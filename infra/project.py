@@ -82,7 +82,7 @@ def _names_fit(names: Names, workloads: Sequence[DeclaredWorkload]) -> None:
                     f"characters, allowed: {most}, with the project's name"
                 )
     if problems:
-        raise SettingsError(problems)
+        raise SettingsError(*problems)
 
 
 def _groups_differ(workloads: Sequence[DeclaredWorkload]) -> None:
@@ -93,9 +93,7 @@ def _groups_differ(workloads: Sequence[DeclaredWorkload]) -> None:
         group = workload.model_package_group
         if group in owners:
             raise SettingsError(
-                [
-                    f"{declared.path}: registry.group: found {group!r}, which "
-                    f"{owners[group]} has too, allowed: one group for each workload"
-                ]
+                f"{declared.path}: registry.group: found {group!r}, which "
+                f"{owners[group]} has too, allowed: one group for each workload"
             )
         owners[group] = workload.name

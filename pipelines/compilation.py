@@ -69,7 +69,7 @@ def _check_images(workload: Workload, deployment: Deployment) -> None:
         *isolation_faults(deployment, workload.arms),
     ]
     if faults:
-        raise RequestError("\n".join(faults))
+        raise RequestError(*faults)
 
 
 def _steps(blueprint: Blueprint) -> list[Step]:

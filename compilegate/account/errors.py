@@ -14,9 +14,10 @@ from botocore import exceptions as boto
 from botocore.exceptions import BotoCoreError, ClientError
 
 from compilegate.account.web_pages import SERVER_FAULTS, WebPageError
+from compilegate.errors import CompilegateError
 
 
-class AwsError(Exception):
+class AwsError(CompilegateError):
     """Any error of the AWS client. The message is one sentence for the person at the terminal."""
 
 

@@ -7,7 +7,6 @@ S3 as the object store that staging writes to, and reading single objects from i
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from compilegate.account.errors import AwsError, asking, is_absent
 from compilegate.account.session import AwsSession
 from compilegate.datasets import RawData
 from compilegate.datasets.raw_data import Announce
+from compilegate.job.files import whole_file
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,8 @@ class S3ObjectStore:
     def download(self, uri: str, target: Path) -> None:
         """Write an object's content to a file, whole or not at all. Raises AwsError."""
         bucket, key = parts_of(uri)
-        part = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with asking(f"read {uri}"):
-                self.client.download_file(bucket, key, str(part))
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
+        with asking(f"read {uri}"), whole_file(target) as part:
+            self.client.download_file(bucket, key, str(part))
 
 
 def parts_of(uri: str) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from compilegate.batch_size.trial import Shapes, Trial
-from compilegate.local.atomic_files import read_json, write_json
+from compilegate.job.files import write_json
 
 _UNSHAPED = ("arm", "seed", "batch_size", "learning_rate", "on_failure", "parity_steps")
 """Hyperparameters that take no memory."""
@@ -39,7 +39,7 @@ class KeptTrials:
 
     def _read(self) -> dict[int, Trial]:
         try:
-            document = read_json(self.path)
+            document = json.loads(self.path.read_bytes())
             trials = [Trial(**each) for each in document["trials"]]
         except FileNotFoundError:
             return {}

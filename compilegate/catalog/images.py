@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+from compilegate.errors import CompilegateError
+
 AMAZON_LINUX_2023_PYTHON = "3.12"
 """Of the PyTorch images from 2.11 on, which the SDK does not say (aws/deep-learning-containers,
 docs/src/data/pytorch/*-sagemaker.yml, 2026-11)."""
@@ -105,7 +107,7 @@ def ecr_repository(uri: str) -> EcrRepository | None:
     return EcrRepository(account=account, region=region, host=host, name=name)
 
 
-class UnknownImageError(Exception):
+class UnknownImageError(CompilegateError):
     """The catalog has no such image; the message says which ones there are."""
 
 

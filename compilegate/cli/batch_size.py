@@ -12,7 +12,7 @@ from compilegate.batch_size.kept_trials import KeptTrials
 from compilegate.batch_size.trial import Shapes, Trial, try_batch
 from compilegate.cli.options.home import home_option
 from compilegate.cli.options.project import load_workload, workloads_option
-from compilegate.cli.terminal.refusal import Refusal, refusing
+from compilegate.cli.terminal.refusal import RefusalError, refusing_os_errors
 from compilegate.execution import exit_codes
 from compilegate.pipelines.requests.hyperparameters import job_hyperparameters
 from compilegate.workload import Arm, RandomModel, TextClassification, Workload
@@ -98,7 +98,9 @@ def command(  # noqa: PLR0917  one argument for each option
 def conclusion(arm: Arm, name: str, bracket: Bracket) -> list[str]:
     """What to do with the result."""
     if not bracket.fitting:
-        raise Refusal(f"arms.{name}: not even a batch of 1 fits; take a smaller model or precision")
+        raise RefusalError(
+            f"arms.{name}: not even a batch of 1 fits; take a smaller model or precision"
+        )
     if bracket.too_large is None:
         found = f"batch {bracket.fitting} fits, and no larger one was allowed"
     else:
@@ -119,21 +121,23 @@ def conclusion(arm: Arm, name: str, bracket: Bracket) -> list[str]:
 
 def _arm(declared: Workload, path: Path, name: str) -> Arm:
     if name not in declared.arms:
-        raise Refusal(f"{path}: arms.{name}: there is none, allowed: {', '.join(declared.arms)}")
+        raise RefusalError(
+            f"{path}: arms.{name}: there is none, allowed: {', '.join(declared.arms)}"
+        )
     refused = [
         each.sentence
         for each in findings(declared, today=NO_DAY, local=True)
         if each.refused and each.arm == name
     ]
     if refused:
-        raise Refusal("\n".join(f"{path}: {line}" for line in refused))
+        raise RefusalError(*refused).within(path)
     return declared.arms[name]
 
 
 def _kind(declared: Workload, path: Path) -> TextClassification:
     if isinstance(declared.kind, TextClassification):
         return declared.kind
-    raise Refusal(
+    raise RefusalError(
         f"{path}: program: its steps are its own, allowed: a workload of the built-in training "
         "program ([model] and [recipe])"
     )
@@ -165,7 +169,7 @@ def _fits(kept: KeptTrials, shapes: Shapes, batch_size: int, *, again: bool) -> 
     trial = try_batch(shapes, batch_size)
     click.echo(trial.found)
     _refuse_other_failures(trial)
-    with refusing(OSError):
+    with refusing_os_errors():
         kept.add(trial)
     return trial.outcome == "fits"
 
@@ -173,7 +177,7 @@ def _fits(kept: KeptTrials, shapes: Shapes, batch_size: int, *, again: bool) -> 
 def _refuse_other_failures(trial: Trial) -> None:
     """What is not memory says nothing about a smaller batch."""
     if trial.outcome == "failed":
-        raise Refusal(
+        raise RefusalError(
             f"a batch of {trial.batch_size} cannot be tried, and not for want of memory: "
             f"{trial.reason}"
         )

@@ -15,7 +15,8 @@ from compilegate.cli.options.project import (
     refuse_infeasible,
     settings_here,
 )
-from compilegate.cli.terminal.refusal import Refusal, refusing
+from compilegate.cli.terminal.refusal import RefusalError
+from compilegate.job.files import write_text
 
 
 @click.command("compile")
@@ -44,19 +45,15 @@ def command(workload: str, output: Path | None, workloads: Path, containers: Pat
         declared, path, Project(workloads=workloads, containers=containers)
     )
     from compilegate.pipelines.compilation import compact, compile_definition  # noqa: PLC0415  takes seconds to import
-    from compilegate.pipelines.requests.checks import RequestError  # noqa: PLC0415
 
-    with refusing(RequestError):
-        definition = compile_definition(declared, deployment, plan.sources)
+    definition = compile_definition(declared, deployment, plan.sources)
     if output is None:
         click.echo(definition, nl=False)
         return
-    part = output.with_name(f".{output.name}.part")
     try:
-        part.write_text(definition, encoding="utf-8")
-        part.replace(output)
+        write_text(output, definition)
     except OSError as error:
-        raise Refusal(f"--output: {output} cannot be written: {error.strerror}") from error
+        raise RefusalError(f"--output: {output} cannot be written: {error.strerror}") from error
     deployed = len(compact(definition).encode())
     click.echo(
         f"{output}: {len(definition.encode()):,} bytes, {deployed:,} as it is deployed", err=True

@@ -11,9 +11,7 @@ import click
 
 from compilegate.cli.options.home import home_option
 from compilegate.cli.terminal.outcome import show_outcome
-from compilegate.cli.terminal.refusal import refusing
 from compilegate.local import (
-    ExecutionError,
     ExecutionResult,
     StepResult,
     list_executions,
@@ -36,15 +34,14 @@ def command(execution: str | None, as_json: bool, home: Path) -> None:
 
     `compilegate watch` shows one on SageMaker.
     """
-    with refusing(ExecutionError):
-        if execution is None:
-            listed = list_executions(home)
-            if as_json:
-                click.echo(json.dumps([_facts(result) for result in listed], indent=2))
-            else:
-                _show_all(listed, home)
-            return
-        result = read_execution(home, execution)
+    if execution is None:
+        listed = list_executions(home)
+        if as_json:
+            click.echo(json.dumps([_facts(result) for result in listed], indent=2))
+        else:
+            _show_all(listed, home)
+        return
+    result = read_execution(home, execution)
     if as_json:
         steps = [_step_facts(step) for step in result.steps.values()]
         click.echo(json.dumps({**_facts(result), "steps": steps}, indent=2))

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import click
 
-from compilegate.cli.terminal.refusal import Refusal, refusing
+from compilegate.cli.terminal.refusal import RefusalError
 from compilegate.execution import exit_codes
-from compilegate.gate.experiment import ExperimentError, read_experiment
+from compilegate.gate.experiment import read_experiment
 from compilegate.gate.settings import NO_ARM
-from compilegate.pipelines.programs.gate import Judged, judge_evidence, write_files, write_text
+from compilegate.job.files import write_text
+from compilegate.pipelines.programs.gate import Judged, judge_evidence, write_files
 from compilegate.report import render_html, render_junit, render_markdown, summary_lines
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -54,8 +55,7 @@ def command(evidence: Path, config: Path, output: Path | None, **files: Path | N
     output.tar.gz in it. The exit status is 0 when a model may be released, be it a candidate's or
     the baseline's, and 4 when none may.
     """
-    with refusing(ExperimentError):
-        experiment = read_experiment(config)
+    experiment = read_experiment(config)
     judged = judge_evidence(experiment, evidence, None)
     for name, path in files.items():
         if path is not None:
@@ -75,4 +75,4 @@ def _writing(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Refusal(f"{what} cannot be written: {error.strerror}") from error
+        raise RefusalError(f"{what} cannot be written: {error.strerror}") from error

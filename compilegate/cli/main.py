@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import click
 
+from compilegate.cli.terminal.refusal import Shown
+from compilegate.errors import CompilegateError
 from compilegate.execution import exit_codes
 
 _EXIT_CODES = "\n".join(f"{code:>5}  {meaning}" for code, meaning in exit_codes.TABLE)
@@ -39,6 +41,13 @@ class LazyGroup(click.Group):
         ),
         "models": ("compilegate.cli.models", "List registered models; approve or reject one."),
     }
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; this is the one place where errors are caught."""
+        try:
+            return super().invoke(ctx)
+        except CompilegateError as error:
+            raise Shown(error) from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.modules)

@@ -13,12 +13,10 @@ from typing import Any
 import click
 
 from compilegate.cli.options.home import home_option
-from compilegate.cli.terminal.refusal import refusing
 from compilegate.gate.verdict import Verdict, VerdictError
 from compilegate.local import (
     ModelPackage,
     ObjectStore,
-    RegistryError,
     describe_package,
     list_groups,
     list_packages,
@@ -93,12 +91,11 @@ def list_command(home: Path, group: str | None = None, as_json: bool = False) ->
     if group is not None and group not in groups:
         there = ", ".join(groups) or "none"
         raise click.UsageError(f"group {group!r} has no model package in {home}; groups: {there}")
-    with refusing(RegistryError):
-        packages = [
-            package
-            for name in ([group] if group is not None else groups)
-            for package in list_packages(home, name)
-        ]
+    packages = [
+        package
+        for name in ([group] if group is not None else groups)
+        for package in list_packages(home, name)
+    ]
     if as_json:
         click.echo(json.dumps([_facts(package, home) for package in packages], indent=2))
         return
@@ -113,8 +110,7 @@ def list_command(home: Path, group: str | None = None, as_json: bool = False) ->
 @click.pass_obj
 def show_command(home: Path, package: str) -> None:
     """Print everything about one package, and where its files are, as JSON."""
-    with refusing(RegistryError):
-        found = describe_package(home, package)
+    found = describe_package(home, package)
     click.echo(json.dumps(_facts(found, home), indent=2))
 
 
@@ -137,9 +133,8 @@ def reject_command(home: Path, package: str, description: str | None) -> None:
 
 
 def _change(home: Path, package: str, status: str, description: str | None) -> None:
-    with refusing(RegistryError):
-        before = describe_package(home, package).approval_status
-        set_approval(home, package, status, description)
+    before = describe_package(home, package).approval_status
+    set_approval(home, package, status, description)
     click.echo(f"{package}: {before} -> {status}" if before != status else f"{package}: {status}")
 
 

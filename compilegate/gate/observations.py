@@ -16,6 +16,7 @@ from typing import Final, Literal
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
+from compilegate.errors import CompilegateError
 from compilegate.gate.integrity.agreement import Replicate
 from compilegate.gate.integrity.replicate import MOST_BYTES, are_durations, unusable
 from compilegate.gate.quality.metrics import MetricUndefinedError, MetricValues
@@ -40,7 +41,7 @@ MOST_VALUES = 40
 """Environment values and proofs of one arm."""
 
 
-class ObservationsError(Exception):
+class ObservationsError(CompilegateError):
     """Observations that cannot be read. The message says what is wrong with them."""
 
 

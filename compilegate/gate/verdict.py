@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from compilegate.errors import CompilegateError
 from compilegate.gate.cost.figures import CostFigures
 from compilegate.gate.reasons import Note, Outcome, Reason
 from compilegate.gate.speed.compile_time import CompileState, CompileTime
@@ -20,7 +21,7 @@ from compilegate.gate.speed.compile_time import CompileState, CompileTime
 SCHEMA_VERSION: Final = 1
 
 
-class VerdictError(Exception):
+class VerdictError(CompilegateError):
     """A verdict that cannot be read. The message says what is wrong with it."""
 
 

@@ -12,16 +12,38 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Mapping
+from typing import Mapping, Tuple
 
 FAILURE_FILE_LIMIT = 1024  # SageMaker shows this many characters of /opt/ml/output/failure
 
 
-class InputError(Exception):
+class CompilegateError(Exception):
+    """The root of every error with which this project refuses its input or gives up.
+
+    It has a sentence for each problem; the command line prints each on a line of its own.
+    """
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__(*problems)
+
+    @property
+    def problems(self) -> Tuple[str, ...]:
+        """One sentence each, for the person who can mend it."""
+        return tuple(str(problem) for problem in self.args)
+
+    def __str__(self) -> str:
+        return "; ".join(self.problems)
+
+    def within(self, place: object) -> "CompilegateError":
+        """The same error, each problem with the name of the file that it was found in."""
+        return type(self)(*(f"{place}: {problem}" for problem in self.problems))
+
+
+class InputError(CompilegateError):
     """What the job was given cannot be used. The message names it and says what is allowed."""
 
 
-class ArmError(Exception):
+class ArmError(CompilegateError):
     """The arm could not be trained. The message is one sentence that says why."""
 
 

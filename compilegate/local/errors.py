@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from compilegate.errors import CompilegateError
 
 
-class LocalRunError(Exception):
+class LocalRunError(CompilegateError):
     """Any error of the local runner. The message is one sentence for the person at the terminal."""
 
 
 class RefusedDefinitionError(LocalRunError):
-    """The definition cannot run here. Nothing has started; `reasons` has one sentence each."""
-
-    def __init__(self, reasons: Sequence[str]) -> None:
-        self.reasons = tuple(reasons)
-        super().__init__("the definition cannot run here: " + "; ".join(self.reasons))
+    """The definition cannot run here. Nothing has started."""
 
 
 class ExecutionError(LocalRunError):

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from compilegate.errors import CompilegateError
 
 
-class WorkloadError(Exception):
+class WorkloadError(CompilegateError):
     """A workload cannot be used. Each problem is one sentence that names the file and the key."""
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = tuple(problems)

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from compilegate.catalog import Asked, Finding, check
 from compilegate.catalog.findings import refusal
 from compilegate.catalog.images import BaseImage
+from compilegate.errors import CompilegateError
 from compilegate.pipelines.requests.images import program_findings, stack_of
 from compilegate.workload import Arm, TextClassification, TrainingCompiler, Workload
 from compilegate.workload.arm import AWS_IMAGE
@@ -57,7 +58,7 @@ _KEYS = {
 """The arm's key by the field of what is asked; everything else is about its compiler."""
 
 
-class InfeasibleError(Exception):
+class InfeasibleError(CompilegateError):
     """An arm cannot run. The message has a line for each reason."""
 
 
@@ -87,7 +88,7 @@ def check_feasible(
     )
     refused = [each.sentence for each in found if each.refused]
     if refused:
-        raise InfeasibleError("\n".join(refused))
+        raise InfeasibleError(*refused)
 
 
 def findings(

@@ -22,7 +22,7 @@ def find_workload(name_or_path: str, folder: Path) -> Path:
     if given.suffix == ".toml" or given.parent != Path():
         if given.is_file():
             return given
-        raise WorkloadError([f"{given}: no such file, allowed: the path of a workload's TOML file"])
+        raise WorkloadError(f"{given}: no such file, allowed: the path of a workload's TOML file")
     path = folder / f"{name_or_path}.toml"
     if path.is_file():
         return path
@@ -30,7 +30,7 @@ def find_workload(name_or_path: str, folder: Path) -> Path:
     close = difflib.get_close_matches(name_or_path, known, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
     there = ", ".join(known) if known else "no workload at all"
-    raise WorkloadError([f"{path}: no such file{hint}; {folder} holds {there}"])
+    raise WorkloadError(f"{path}: no such file{hint}; {folder} holds {there}")
 
 
 def read_workload(path: Path) -> Workload:
@@ -41,21 +41,18 @@ def read_workload(path: Path) -> Workload:
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise WorkloadError([f"{path}: cannot be read: {error.strerror}"]) from error
+        raise WorkloadError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise WorkloadError([f"{path}: not UTF-8 text at byte {error.start}"]) from error
+        raise WorkloadError(f"{path}: not UTF-8 text at byte {error.start}") from error
     except tomllib.TOMLDecodeError as error:
-        raise WorkloadError([f"{path}: {_toml_sentence(str(error))}"]) from error
+        raise WorkloadError(f"{path}: {_toml_sentence(str(error))}") from error
     try:
         workload = Workload.model_validate(raw)
     except ValidationError as error:
-        raise WorkloadError(sentences(path, error, Workload)) from error
+        raise WorkloadError(*sentences(path, error, Workload)) from error
     if workload.name != path.stem:
         raise WorkloadError(
-            [
-                f"{path}: name: found {workload.name!r}, "
-                f"allowed: {path.stem!r}, as the file is called"
-            ]
+            f"{path}: name: found {workload.name!r}, allowed: {path.stem!r}, as the file is called"
         )
     return workload
 

@@ -15,18 +15,16 @@ def select_arms(workload: Workload, names: Sequence[str]) -> Workload:
     WorkloadError for an arm that is not declared, and when there is nothing left to compare.
     """
     if not workload.arms:
-        raise WorkloadError(["arms: there are none beside champion, allowed: to run the whole"])
+        raise WorkloadError("arms: there are none beside champion, allowed: to run the whole")
     unknown = [name for name in names if name not in workload.arms]
     if unknown:
         raise WorkloadError(
-            [f"arms: {unknown[0]!r} is not declared, allowed: {', '.join(workload.arms)}"]
+            f"arms: {unknown[0]!r} is not declared, allowed: {', '.join(workload.arms)}"
         )
     kept = {name: arm for name, arm in workload.arms.items() if name in names}
     if BASELINE not in kept or len(kept) == 1:
         raise WorkloadError(
-            [
-                f"arms: found {', '.join(kept) or 'none'}, "
-                f"allowed: {BASELINE} and one or more candidates beside it"
-            ]
+            f"arms: found {', '.join(kept) or 'none'}, "
+            f"allowed: {BASELINE} and one or more candidates beside it"
         )
     return workload.with_arms(kept)

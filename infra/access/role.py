@@ -10,13 +10,14 @@ import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from compilegate.errors import CompilegateError
 from infra.access.statement import Statement
 
 LARGEST_POLICY = 10_240
 """Characters that IAM takes of all inline policies of a role."""
 
 
-class PolicySizeError(Exception):
+class PolicySizeError(CompilegateError):
     """A role would have to say more than IAM takes. The message names the role."""
 
 

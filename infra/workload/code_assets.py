@@ -9,6 +9,7 @@ from typing import cast
 
 import aws_cdk as cdk
 
+from compilegate.job.files import write_bytes
 from compilegate.pipelines.deployment import object_name
 from compilegate.pipelines.staging import StagingPlan
 
@@ -38,9 +39,7 @@ def _add(stack: cdk.Stack, uri: str, content: Callable[[], bytes]) -> str:
     app = cast(cdk.Stage, cdk.Stage.of(stack))
     file = Path(app.outdir) / f"asset.{name}"
     if not file.exists():
-        part = file.with_name(f".{file.name}.part")
-        part.write_bytes(content())
-        part.replace(file)
+        write_bytes(file, content())
     location = stack.synthesizer.add_file_asset(
         # The object is called by its hash and ending, which is how the definition names it. The
         # manifest goes by the hash alone, so no two assets may share one.

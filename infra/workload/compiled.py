@@ -8,14 +8,14 @@ nothing imports nothing.
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
+from compilegate.errors import CompilegateError
+from compilegate.job.files import write_text
 from compilegate.pipelines.deployment import Network, Sources
 from compilegate.pipelines.standin import standin_deployment
 from compilegate.workload import Workload
@@ -31,8 +31,8 @@ CODE = (
 PACKAGES = ("sagemaker", "sagemaker-core", "sagemaker-mlops", "botocore", "pydantic")
 
 
-class CompilationError(Exception):
-    """The service would not take a definition. The message has a line for each problem."""
+class CompilationError(CompilegateError):
+    """The service would not take a definition."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ def compiled_definition(recipe: Recipe, *, project: Path, folder: Path) -> str:
         return kept.read_text(encoding="utf-8")
     except FileNotFoundError:
         text = _compile(recipe)
-        _keep(kept, text)
+        write_text(kept, text)
         return text
 
 
@@ -111,13 +111,4 @@ def _compile(recipe: Recipe) -> str:
     try:
         return compact(compile_definition(recipe.workload, deployment, recipe.sources))
     except RequestError as error:
-        raise CompilationError(f"{recipe.workload.name}: {error}") from error
-
-
-def _keep(path: Path, text: str) -> None:
-    """Whole or not at all: another synth may be reading, or writing the same."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    Path(part).replace(path)
+        raise CompilationError(*error.within(recipe.workload.name).problems) from error

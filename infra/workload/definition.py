@@ -70,5 +70,4 @@ def _check_arms(project: Project, declared: DeclaredWorkload, region: str | None
     try:
         check_feasible(declared.workload, region=region, bases=bases)
     except InfeasibleError as error:
-        lines = str(error).splitlines()
-        raise InfeasibleError("\n".join(f"{declared.path}: {line}" for line in lines)) from error
+        raise error.within(declared.path) from error

@@ -12,11 +12,13 @@ from collections.abc import Mapping
 
 import aws_cdk as cdk
 
+from compilegate.errors import CompilegateError
+
 LARGEST_DEFINITION = 1_048_576
 """Characters that CreatePipeline takes; a template may have as many bytes."""
 
 
-class DefinitionSizeError(Exception):
+class DefinitionSizeError(CompilegateError):
     """A definition is larger than the service takes. The message says how large."""
 
 

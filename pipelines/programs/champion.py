@@ -23,6 +23,7 @@ from compilegate.gate.experiment import ExperimentError, SuccessionExperiment, r
 from compilegate.gate.integrity.agreement import Replicate
 from compilegate.gate.succession import CHALLENGER, Champion, judge_succession
 from compilegate.job.evidence import EvidenceError, EvidenceRecord, examples_digest
+from compilegate.job.files import write_text
 from compilegate.pipelines.programs.gate import (
     EXIT_JUDGED,
     EXIT_USAGE,
@@ -32,7 +33,6 @@ from compilegate.pipelines.programs.gate import (
     VERDICT,
     GateJobError,
     read_expectation,
-    write_text,
 )
 from compilegate.report import notice_of, render_brief, render_html, summary_lines
 

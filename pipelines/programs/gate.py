@@ -10,13 +10,12 @@ the pipeline's condition's work. It is 2 for a bad experiment file or bad usage,
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from compilegate.errors import CompilegateError
 from compilegate.evidence.folders import read_records
 from compilegate.gate.experiment import ExperimentError, read_experiment
 from compilegate.gate.integrity.agreement import Replicate
@@ -25,6 +24,7 @@ from compilegate.gate.observations import Observations, observe
 from compilegate.gate.quality.metrics import MetricValues
 from compilegate.gate.settings import Experiment
 from compilegate.gate.verdict import Verdict
+from compilegate.job.files import write_text
 from compilegate.report import notice_of, render_html, render_markdown, summary_lines
 
 VERDICT = "verdict.json"
@@ -37,7 +37,7 @@ EXIT_JUDGED = 0
 EXIT_USAGE = 2
 
 
-class GateJobError(Exception):
+class GateJobError(CompilegateError):
     """The job cannot start. The message names the file or argument and what to do."""
 
 
@@ -146,19 +146,6 @@ def read_expectation(expectation: str) -> tuple[Replicate, str]:
     if not (seed.isdecimal() and name):
         raise GateJobError(f"--expect {expectation!r} is not ARM:SEED:JOBNAME")
     return (arm, int(seed)), name
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a whole file or none."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(temporary).chmod(0o644)  # mkstemp makes it private, but others read the report
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from pathlib import Path
 from compilegate.gate.experiment import ExperimentError, read_experiment
 from compilegate.gate.integrity.agreement import Replicate
 from compilegate.gate.printed import Printed, judge_printed
+from compilegate.job.files import write_text
 from compilegate.pipelines.programs.gate import (
     EXIT_JUDGED,
     EXIT_USAGE,
@@ -26,7 +27,6 @@ from compilegate.pipelines.programs.gate import (
     VERDICT,
     GateJobError,
     read_expectation,
-    write_text,
 )
 from compilegate.report import notice_of, render_brief, render_html, summary_lines
 

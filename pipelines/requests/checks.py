@@ -18,6 +18,7 @@ import regex
 from botocore.model import ServiceModel, Shape
 from botocore.validate import ParamValidator
 
+from compilegate.errors import CompilegateError
 from compilegate.pipelines.requests.lengths import Lengths
 
 _OPERATIONS = {
@@ -29,7 +30,7 @@ _FUNCTIONS = {"Get", "Std:Join", "Std:JsonGet"}
 _STAND_INS = {"integer": 1, "long": 1, "boolean": True, "float": 1.0, "double": 1.0}
 
 
-class RequestError(Exception):
+class RequestError(CompilegateError):
     """A request that the service would refuse. The message has a line for each problem."""
 
 
@@ -45,7 +46,7 @@ def check_requests(definition: Mapping[str, Any]) -> None:
     problems += _nested_conditions(definition["Steps"])
     if problems:
         # What is wrong with a parameter is so wherever it is used.
-        raise RequestError("\n".join(dict.fromkeys(problems)))
+        raise RequestError(*dict.fromkeys(problems))
 
 
 def _all_steps(steps: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -13,6 +13,7 @@ from compilegate.catalog import Finding
 from compilegate.catalog.compilers import Stack, compilers
 from compilegate.catalog.findings import refusal
 from compilegate.catalog.images import UnknownImageError
+from compilegate.errors import CompilegateError
 from compilegate.pipelines.deployment import Deployment
 from compilegate.workload import Arm, Program
 from compilegate.workload.arm import AWS_IMAGE
@@ -57,7 +58,7 @@ def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(str(number) for number in version)
 
 
-class ImageError(Exception):
+class ImageError(CompilegateError):
     """There is no image for an arm; one sentence without a full stop."""
 
 

@@ -23,13 +23,14 @@ from pydantic import (
 )
 
 from compilegate.catalog.images import BaseImage, UnknownImageError, find_image
+from compilegate.errors import CompilegateError
 
 FILE = "image.toml"
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=250)]
 
 
-class ImageFolderError(Exception):
+class ImageFolderError(CompilegateError):
     """An image folder cannot be used; one sentence that names the file and what to do."""
 
 

@@ -20,6 +20,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from compilegate.built_in import PACKAGE_FOLDER
+from compilegate.errors import CompilegateError
 from compilegate.pipelines.staging.source_tree import SourceTree
 from compilegate.workload import Workload
 
@@ -32,12 +33,8 @@ _AS_IN_THE_GATE = (
 )
 
 
-class MetricFunctionsError(Exception):
+class MetricFunctionsError(CompilegateError):
     """Functions that the gate could not load: a sentence each, with the key and the remedy."""
-
-    def __init__(self, problems: Iterable[str]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("\n".join(self.problems))
 
 
 def check_metric_functions(workload: Workload, gate: SourceTree, requirements: Path | None) -> None:
@@ -67,7 +64,7 @@ def check_metric_functions(workload: Workload, gate: SourceTree, requirements: P
     if not problems and requirements is not None:
         problems = _missing_from_image(loaded["modules"], requirements)
     if problems:
-        raise MetricFunctionsError(problems)
+        raise MetricFunctionsError(*problems)
 
 
 def _loaded(functions: list[str], gate: SourceTree) -> dict[str, dict[str, str]]:
@@ -86,12 +83,12 @@ def _loaded(functions: list[str], gate: SourceTree) -> dict[str, dict[str, str]]
             )
         except subprocess.TimeoutExpired as error:
             raise MetricFunctionsError(
-                [f"gate.metrics: importing the functions took more than {SECONDS} seconds"]
+                f"gate.metrics: importing the functions took more than {SECONDS} seconds"
             ) from error
     if done.returncode != 0 or not done.stdout:
         last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise MetricFunctionsError(
-            [f"gate.metrics: importing {', '.join(functions)} ended the process: {last}"]
+            f"gate.metrics: importing {', '.join(functions)} ended the process: {last}"
         )
     answer: dict[str, dict[str, str]] = json.loads(done.stdout)
     return answer

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
 
+from compilegate.errors import CompilegateError
+
 MOST_BYTES = 10_000_000
 """Metric functions are small; what is larger is data, and belongs into the gate's image."""
 
 
-class OwnCodeError(Exception):
+class OwnCodeError(CompilegateError):
     """The code cannot be taken. One sentence that names the key, what was found and what to do."""
 
 

@@ -23,7 +23,7 @@ def wrong_with(folder, document) -> list[str]:
     path.write_text(json.dumps(document))
     with pytest.raises(ExperimentError) as refused:
         read_experiment(path)
-    return str(refused.value).replace(f"{path}: ", "").splitlines()
+    return [problem.removeprefix(f"{path}: ") for problem in refused.value.problems]
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,12 @@ class Room:
 def rooms() -> Mapping[str, Room]:
     """Every room by its import name."""
     declared = tomllib.loads((PROJECT / "docs/architecture.toml").read_text(encoding="utf-8"))
+    everywhere = declared["everywhere"]
     return {
-        name: Room(tuple(room["imports"]), tuple(room["libraries"]))
+        name: Room(
+            (*room["imports"], *([] if room.get("alone") else everywhere)),
+            tuple(room["libraries"]),
+        )
         for name, room in declared["rooms"].items()
     }
 

@@ -22,7 +22,6 @@ from tests.imports.project import (
 )
 
 OFFENDERS: dict[str, str] = {
-    "compilegate.batch_size -> compilegate.local": "writing a file atomically stands once",
     "compilegate.evidence -> compilegate.gate": "one evidence contract",
     "compilegate.execution -> compilegate.local": "an execution is one room for both targets",
     "compilegate.gate -> compilegate.job": "one evidence contract, one module of shared names",

@@ -14,7 +14,7 @@ def reasons(bench: Any, *steps: Any, **options: Any) -> list[str]:
     with pytest.raises(RefusedDefinitionError) as caught:
         bench.run(*steps, **options)
     assert not (bench.home / "executions").exists()
-    return list(caught.value.reasons)
+    return list(caught.value.problems)
 
 
 def with_resources(bench: Any, **resources: Any) -> dict[str, Any]:

@@ -316,7 +316,7 @@ def test_a_parameter_s_default_that_the_service_would_refuse_is_named_once() -> 
             parameter["DefaultValue"] = "ml.g5.xlarg"
     with pytest.raises(RequestError) as caught:
         check_requests(definition)
-    (problem,) = str(caught.value).splitlines()
+    (problem,) = caught.value.problems
     assert problem.startswith("the parameter TrainingInstanceType: found 'ml.g5.xlarg', allowed: ")
 
 

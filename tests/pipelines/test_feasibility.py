@@ -39,7 +39,7 @@ def refused(
         check_feasible(
             declared, region=region, local=local, bases=bases, instance_type=instance_type
         )
-    return str(caught.value).splitlines()
+    return list(caught.value.problems)
 
 
 def test_arms_of_eager_and_inductor_are_fine_everywhere() -> None:

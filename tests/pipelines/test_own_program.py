@@ -200,7 +200,7 @@ def test_an_image_that_is_not_there_is_refused_by_name() -> None:
     without_gate = local_deployment({"training": "1111", "xgboost": "3333"})
     with pytest.raises(RequestError) as refused:
         compile_definition(declared("trees", image="boost"), without_gate, SOURCES)
-    assert str(refused.value).splitlines() == [
+    assert list(refused.value.problems) == [
         "program.image runs in the image 'boost', which is no folder of containers/ with a "
         "Dockerfile, allowed: training, xgboost",
         "Gate runs in the image 'gate', which is no folder of containers/ with a Dockerfile, "

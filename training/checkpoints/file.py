@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Mapping
@@ -17,11 +16,14 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from compilegate.job.errors import CompilegateError
+from compilegate.job.files import whole_file
+
 FORMAT = 1
 _FACTS, _DIGEST = "facts", "sha256"
 
 
-class CheckpointError(Exception):
+class CheckpointError(CompilegateError):
     """A file that is no whole checkpoint. The message says why, in words that follow "it"."""
 
 
@@ -39,10 +41,8 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Write the file whole or not at all. Raises OSError."""
     facts = json.dumps({"format": FORMAT, **checkpoint.facts}, sort_keys=True)
     tensors = {name: each.contiguous() for name, each in checkpoint.tensors.items()}
-    # A fixed name: whoever dies while writing leaves one file, and the next one replaces it.
-    part = path.with_name(f".{path.name}.part")
-    save_file(tensors, str(part), {_FACTS: facts, _DIGEST: _digest(tensors, facts)})
-    os.replace(str(part), str(path))
+    with whole_file(path, alone=True) as part:
+        save_file(tensors, str(part), {_FACTS: facts, _DIGEST: _digest(tensors, facts)})
 
 
 def read_checkpoint(path: Path) -> Checkpoint:

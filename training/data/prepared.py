@@ -14,7 +14,6 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-import os
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +24,7 @@ import numpy.typing as npt
 
 from compilegate.job.digests import file_digest
 from compilegate.job.errors import InputError
+from compilegate.job.files import write_text
 
 SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"
@@ -99,9 +99,7 @@ def _columns(rows: PreparedSplit) -> Dict[str, npt.NDArray[Any]]:
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write ``manifest.json``; it comes last, so a folder that has it is whole."""
     text = json.dumps(dataclasses.asdict(manifest), indent=2, sort_keys=True) + "\n"
-    temporary = folder / (MANIFEST + ".part")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, folder / MANIFEST)
+    write_text(folder / MANIFEST, text)
 
 
 def file_digests(folder: Path) -> Dict[str, str]:

@@ -17,9 +17,10 @@ from compilegate.account.plan.quotas import QuotaAnswer, check_quotas, check_siz
 from compilegate.account.session import AwsSession
 from compilegate.document.parameters import parameter_values
 from compilegate.document.reading import read_definition
+from compilegate.errors import CompilegateError
 
 
-class PlanError(Exception):
+class PlanError(CompilegateError):
     """The planned definition cannot be executed as asked; a line for each reason."""
 
 
@@ -55,10 +56,10 @@ def make_plan(
     planned, faults = read_definition(definition)
     parameters, wrong = parameter_values(planned.parameters, given)
     if faults or wrong:
-        raise PlanError("\n".join([*faults, *wrong]))
+        raise PlanError(*faults, *wrong)
     jobs = jobs_of(planned, parameters)
     if unable := job_faults(jobs):
-        raise PlanError("\n".join(unable))
+        raise PlanError(*unable)
     deployed, history = _deployed(session, pipeline)
     predictions = predict(planned, parameters, history, now)
     quotas, quotas_unknown = _quotas(session)

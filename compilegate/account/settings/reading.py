@@ -6,21 +6,17 @@ What is wrong with a settings file.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from compilegate.account.settings.declaration import Settings
 from compilegate.declaration_errors import sentences
+from compilegate.errors import CompilegateError
 
 
-class SettingsError(Exception):
+class SettingsError(CompilegateError):
     """Settings cannot be used. Each problem is one sentence that names the file and the key."""
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = tuple(problems)
 
 
 def read_settings(path: Path) -> Settings:
@@ -33,12 +29,12 @@ def read_settings(path: Path) -> Settings:
     except FileNotFoundError:
         return Settings()
     except OSError as error:
-        raise SettingsError([f"{path}: cannot be read: {error.strerror}"]) from error
+        raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise SettingsError([f"{path}: not UTF-8 text at byte {error.start}"]) from error
+        raise SettingsError(f"{path}: not UTF-8 text at byte {error.start}") from error
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError([f"{path}: not valid TOML: {error}"]) from error
+        raise SettingsError(f"{path}: not valid TOML: {error}") from error
     try:
         return Settings.model_validate(raw)
     except ValidationError as error:
-        raise SettingsError(sentences(path, error, Settings)) from error
+        raise SettingsError(*sentences(path, error, Settings)) from error

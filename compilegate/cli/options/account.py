@@ -11,10 +11,8 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from compilegate.account.errors import AwsError
 from compilegate.account.session import AwsSession, open_session
-from compilegate.account.settings import Names, SettingsError, read_settings
-from compilegate.cli.terminal.refusal import refusing
+from compilegate.account.settings import Names, read_settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -51,7 +49,6 @@ def open_account(settings: Path) -> Account:
     """Read the settings and open a session; refuses what is wrong with either."""
     # The SageMaker SDK, where it is used, turns on every note of boto3's on what it found where.
     logging.getLogger("botocore").setLevel(logging.WARNING)
-    with refusing(SettingsError, AwsError):
-        declared = read_settings(settings)
-        session = open_session(declared.region, declared.account)
+    declared = read_settings(settings)
+    session = open_session(declared.region, declared.account)
     return Account(Names(declared), session)

@@ -9,15 +9,12 @@ from typing import Any, TypeVar
 
 import click
 
-from compilegate.account.settings import Settings, SettingsError, read_settings
-from compilegate.cli.terminal.refusal import Refusal, refusing
-from compilegate.datasets import DatasetError, raw_data
+from compilegate.account.settings import Settings, read_settings
+from compilegate.cli.terminal.refusal import RefusalError, found_in, refusing_os_errors
+from compilegate.datasets import raw_data
 from compilegate.pipelines.deployment import Deployment, local_deployment
 from compilegate.pipelines.requests.images import image_faults, processing_faults
 from compilegate.pipelines.staging import (
-    ImageFolderError,
-    MetricFunctionsError,
-    OwnCodeError,
     StagingPlan,
     check_metric_functions,
     gate_tree,
@@ -27,8 +24,8 @@ from compilegate.pipelines.staging import (
     plan_staging,
     training_code,
 )
-from compilegate.workload import Workload, WorkloadError, find_workload, read_workload
-from compilegate.workload.feasibility import NO_BASES, Bases, InfeasibleError, check_feasible
+from compilegate.workload import Workload, find_workload, read_workload
+from compilegate.workload.feasibility import NO_BASES, Bases, check_feasible
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -72,15 +69,13 @@ def project_options(command: Command) -> Command:
 
 def settings_here() -> Settings:
     """Those of the project in this folder; the defaults where it has none."""
-    with refusing(SettingsError):
-        return read_settings(SETTINGS)
+    return read_settings(SETTINGS)
 
 
 def load_workload(name_or_path: str, workloads: Path) -> tuple[Workload, Path]:
     """The checked workload and its file; refuses what is wrong with it."""
-    with refusing(WorkloadError):
-        path = find_workload(name_or_path, workloads)
-        return read_workload(path), path
+    path = find_workload(name_or_path, workloads)
+    return read_workload(path), path
 
 
 def refuse_infeasible(
@@ -93,12 +88,10 @@ def refuse_infeasible(
     instance_type: str | None = None,
 ) -> None:
     """Refuse arms that cannot run, on SageMaker or on this machine."""
-    try:
+    with found_in(path):
         check_feasible(
             workload, region=region, local=local, bases=bases, instance_type=instance_type
         )
-    except InfeasibleError as error:
-        raise Refusal("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from error
 
 
 def image_bases(containers: Path, named: Mapping[str, str] | None = None) -> Bases:
@@ -108,8 +101,7 @@ def image_bases(containers: Path, named: Mapping[str, str] | None = None) -> Bas
     """
     if not containers.is_dir():
         return NO_BASES
-    with refusing(ImageFolderError):
-        return {name: folder.base for name, folder in image_folders(containers, named).items()}
+    return {name: folder.base for name, folder in image_folders(containers, named).items()}
 
 
 def refuse_unknown_images(
@@ -121,14 +113,13 @@ def refuse_unknown_images(
     """
     if not containers.is_dir():
         return
-    with refusing(ImageFolderError):
-        deployment = local_deployment(image_tags(containers, named))
+    deployment = local_deployment(image_tags(containers, named))
     faults = [
         *image_faults(deployment, workload.arms),
         *processing_faults(deployment, workload.program),
     ]
     if faults:
-        raise Refusal("\n".join(f"{path}: {fault}" for fault in faults))
+        raise RefusalError(*faults).within(path)
 
 
 def plan_locally(
@@ -140,8 +131,7 @@ def plan_locally(
             f"--containers: {project.containers} is not a folder; run this in a checkout, "
             "or name the folder that holds one folder for each image"
         )
-    with refusing(ImageFolderError):
-        deployment = local_deployment(image_tags(project.containers))
+    deployment = local_deployment(image_tags(project.containers))
     needed = {"training" if workload.program is None else workload.program.image, "gate"}
     missing = needed - deployment.images.keys()
     if missing:
@@ -149,27 +139,23 @@ def plan_locally(
             f"--containers: {project.containers} has no image folder "
             f"{' and no '.join(sorted(missing))} with a requirements.txt"
         )
-    with refusing(DatasetError, OwnCodeError, OSError):
+    with refusing_os_errors():
         data = raw_data(workload.data, path.parent)
         return deployment, plan_staging(workload, deployment, data, path.parent)
 
 
 def check_program(workload: Workload, path: Path) -> None:
     """Refuse a training program of the workload's own that cannot be taken along."""
-    try:
+    with found_in(path):
         training_code(workload, path.parent)
-    except (OwnCodeError, OSError) as error:
-        raise Refusal(f"{path}: {error}") from error
 
 
 def check_functions(workload: Workload, path: Path, project: Project) -> None:
     """Refuse metric functions of the workload's own that the gate could not load."""
     requirements = project.containers / "gate" / "requirements.txt"
-    try:
+    with found_in(path):
         check_metric_functions(
             workload,
             gate_tree(own_code(workload.gate.code, path.parent)),
             requirements if requirements.is_file() else None,
         )
-    except (MetricFunctionsError, OwnCodeError, OSError) as error:
-        raise Refusal("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from error

@@ -20,9 +20,9 @@ from compilegate.catalog.images import BaseImage, patches_of
 from compilegate.cli.options.account import Account, open_account, settings_option
 from compilegate.cli.options.project import containers_option
 from compilegate.cli.terminal.progress import StepLines
-from compilegate.cli.terminal.refusal import Refusal, refusing
+from compilegate.cli.terminal.refusal import RefusalError, show_error
 from compilegate.execution import exit_codes
-from compilegate.pipelines.staging import ImageFolder, ImageFolderError, image_folders
+from compilegate.pipelines.staging import ImageFolder, image_folders
 
 COLUMNS = ("IMAGE", "TAG", "STATE", "VULNERABILITIES", "BASE")
 
@@ -65,8 +65,7 @@ def command(  # noqa: PLR0917  one argument for each option
         raise click.UsageError("--json: found --build or --wait beside it, allowed: for the list")
     account = open_account(settings)
     folders = _chosen(names, containers, account)
-    with refusing(AwsError):
-        images = read_images(account.session, account.names, folders)
+    images = read_images(account.session, account.names, folders)
     if as_json:
         click.echo(json.dumps([_facts(image) for image in images], indent=2))
         return
@@ -87,8 +86,7 @@ def _chosen(names: Sequence[str], containers: Path, account: Account) -> Mapping
         raise click.UsageError(
             f"--containers: {containers} is not a folder; run this in a checkout"
         )
-    with refusing(ImageFolderError):
-        folders = image_folders(containers, account.names.settings.images.base)
+    folders = image_folders(containers, account.names.settings.images.base)
     for name in names:
         if name not in folders:
             known = ", ".join(folders) or "none"
@@ -100,8 +98,8 @@ def _start(session: AwsSession, images: Sequence[ImageStatus]) -> dict[str, Buil
     """Start the builds of what is not there; refuses, before any is started, what is stale."""
     stale = [image for image in images if image.state == "stale" or image.project is None]
     if stale:
-        raise Refusal(
-            "\n".join(
+        raise RefusalError(
+            *(
                 f"{image.image.folder} was changed since it was deployed, so its build would make "
                 "the old image; deploy it, which builds it too: make deploy"
                 if image.project is not None
@@ -113,8 +111,7 @@ def _start(session: AwsSession, images: Sequence[ImageStatus]) -> dict[str, Buil
     started: dict[str, Build | None] = {}
     for image in images:
         if image.state in ("missing", "failed"):
-            with refusing(AwsError):
-                build = started[image.image.name] = build_image(session, image)
+            build = started[image.image.name] = build_image(session, image)
             click.echo(f"{image.image.name}: build {build.id} started")
     if not started:
         click.echo("nothing to build")
@@ -134,13 +131,11 @@ def _follow(session: AwsSession, builds: Mapping[str, Build], poll_seconds: floa
         click.echo("\nno longer watching; the builds go on: compilegate images --wait", err=True)
         return exit_codes.INTERRUPTED
     except AwsError as error:
-        click.secho("\nerror: ", fg="red", bold=True, nl=False, err=True)
-        click.echo(f"{error}; the builds go on: compilegate images --wait", err=True)
+        show_error(f"{error}; the builds go on: compilegate images --wait")
         return exit_codes.LOST
     for image, build in ended.items():
         if build.failed:
-            click.secho("error: ", fg="red", bold=True, nl=False, err=True)
-            click.echo(f"{image}: {_why(build)}", err=True)
+            show_error(f"{image}: {_why(build)}")
     failed = any(build.failed for build in ended.values())
     return exit_codes.STEP_FAILED if failed else exit_codes.DECIDED
 

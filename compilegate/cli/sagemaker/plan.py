@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from compilegate.account.errors import AwsError, NotDeployedError
-from compilegate.account.plan.planning import Plan, PlanError, make_plan
+from compilegate.account.errors import NotDeployedError
+from compilegate.account.plan.planning import Plan, make_plan
 from compilegate.account.plan.target import target_deployment, target_sources
 from compilegate.account.stacks import read_outputs
 from compilegate.cli.options.account import Account, open_account, settings_option
@@ -23,11 +23,9 @@ from compilegate.cli.options.project import (
     project_options,
     refuse_infeasible,
 )
-from compilegate.cli.terminal.refusal import refusing
-from compilegate.datasets import DatasetError, raw_data
+from compilegate.cli.terminal.refusal import refusing_os_errors
+from compilegate.datasets import raw_data
 from compilegate.pipelines.staging import (
-    ImageFolderError,
-    OwnCodeError,
     image_folders,
     plan_staging,
 )
@@ -102,19 +100,18 @@ def command(  # noqa: PLR0917  one argument for each option
         instance_type=given.get(INSTANCE_TYPE),
     )
     click.echo("compiling this checkout's definition", err=True)
-    with refusing(AwsError, DatasetError, ImageFolderError, OwnCodeError, OSError):
+    with refusing_os_errors():
         deployment, sources = _target(account, declared, path, containers)
     definition = _compiled(declared, deployment, sources)
     click.echo("reading the deployed one, its latest executions and the account's quotas", err=True)
-    with refusing(AwsError, PlanError):
-        plan = make_plan(
-            account.session,
-            account.names.pipeline(declared.name),
-            definition,
-            given=given,
-            max_parallel_steps=declared.compute.max_parallel_steps,
-            now=datetime.now(UTC),
-        )
+    plan = make_plan(
+        account.session,
+        account.names.pipeline(declared.name),
+        definition,
+        given=given,
+        max_parallel_steps=declared.compute.max_parallel_steps,
+        now=datetime.now(UTC),
+    )
     click.echo(FORMATS[form](plan))
 
 
@@ -145,7 +142,5 @@ def _target(
 
 def _compiled(workload: Workload, deployment: Deployment, sources: Sources) -> str:
     from compilegate.pipelines.compilation import compact, compile_definition  # noqa: PLC0415  takes seconds to import
-    from compilegate.pipelines.requests.checks import RequestError  # noqa: PLC0415
 
-    with refusing(RequestError):
-        return compact(compile_definition(workload, deployment, sources))
+    return compact(compile_definition(workload, deployment, sources))

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import click
 
-from compilegate.account.errors import AwsError
 from compilegate.account.object_store import stage_raw_data
 from compilegate.account.stacks import read_outputs
 from compilegate.cli.options.account import Account, open_account, settings_option
 from compilegate.cli.options.project import load_workload, workloads_option
-from compilegate.cli.terminal.refusal import refusing
-from compilegate.datasets import DatasetError, cache_folder, raw_data
+from compilegate.cli.terminal.refusal import refusing_os_errors
+from compilegate.datasets import cache_folder, raw_data
 from compilegate.pipelines.staging import raw_data_uri
 
 
@@ -36,7 +35,7 @@ def command(workload: str, settings: Path, workloads: Path) -> None:
 def stage_data(account: Account, workload: str, workloads: Path) -> str:
     """Stage the raw data of a workload in this checkout; returns its URI."""
     declared, path = load_workload(workload, workloads)
-    with refusing(AwsError, DatasetError, OSError):
+    with refusing_os_errors():
         bucket = read_outputs(account.session, account.names.foundation_stack)["BucketName"]
         data = raw_data(declared.data, path.parent)
         uri = raw_data_uri(declared, data, bucket)

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import click
 
-from compilegate.account.errors import AwsError
 from compilegate.account.executions.executions import stop_execution
 from compilegate.cli.options.account import settings_option
 from compilegate.cli.sagemaker.watch import find_execution
-from compilegate.cli.terminal.refusal import refusing
 
 
 @click.command("stop")
@@ -27,6 +25,5 @@ def command(execution: str, settings: Path) -> None:
     succeeded stay in the step cache.
     """
     session, arn = find_execution(execution, settings)
-    with refusing(AwsError):
-        stop_execution(session, arn)
+    stop_execution(session, arn)
     click.echo(f"stopping {arn}; watch it end with: compilegate watch {arn}")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from compilegate.account.errors import AwsError
 from compilegate.account.executions.executions import (
     request_token,
     running_execution,
@@ -22,7 +21,7 @@ from compilegate.cli.options.parameters import parameter_option, parameter_pairs
 from compilegate.cli.options.project import load_workload, refuse_infeasible, workloads_option
 from compilegate.cli.sagemaker.stage import stage_data
 from compilegate.cli.terminal.following import poll_option, show_execution
-from compilegate.cli.terminal.refusal import Refusal, refusing
+from compilegate.cli.terminal.refusal import RefusalError, refusing_os_errors
 from compilegate.document.parameters import parameter_values
 from compilegate.document.reading import read_definition
 from compilegate.workload.parameters import INSTANCE_TYPE
@@ -72,7 +71,7 @@ def command(  # noqa: PLR0917  one argument for each option
         refuse_infeasible(declared, path, instance_type=given[INSTANCE_TYPE])
     _check_arguments(given, token)
     if wait:
-        with refusing(OSError):
+        with refusing_os_errors():
             home.mkdir(parents=True, exist_ok=True)
     account = open_account(settings)
     stack, pipeline = _deployed(account, name)
@@ -84,10 +83,9 @@ def command(  # noqa: PLR0917  one argument for each option
         if data != stack["DataUri"]:
             click.echo(f"the raw data is not what was deployed; {DATA}={data}", err=True)
             given[DATA] = data
-    with refusing(AwsError):
-        arn = start_execution(
-            account.session, pipeline.name, given, request_token(pipeline.name, token)
-        )
+    arn = start_execution(
+        account.session, pipeline.name, given, request_token(pipeline.name, token)
+    )
     if wait:
         raise SystemExit(show_execution(account.session, arn, home, poll_seconds))
     click.echo(arn)
@@ -95,17 +93,15 @@ def command(  # noqa: PLR0917  one argument for each option
 
 
 def _deployed(account: Account, workload: str) -> tuple[StackOutputs, DeployedPipeline]:
-    with refusing(AwsError):
-        stack = read_outputs(account.session, account.names.workload_stack(workload))
-        return stack, read_pipeline(account.session, stack["PipelineName"])
+    stack = read_outputs(account.session, account.names.workload_stack(workload))
+    return stack, read_pipeline(account.session, stack["PipelineName"])
 
 
 def _refuse_overlap(account: Account, pipeline: DeployedPipeline) -> None:
     """Refuse a start that the notifier would stop; by its token, a start finds its execution."""
-    with refusing(AwsError):
-        running = running_execution(account.session, pipeline.name)
+    running = running_execution(account.session, pipeline.name)
     if running is not None:
-        raise Refusal(
+        raise RefusalError(
             f"{pipeline.name} is being executed, and executions do not overlap; follow it with: "
             f"compilegate watch {running}"
         )
@@ -125,4 +121,4 @@ def _check_parameters(definition: str, given: Mapping[str, str]) -> None:
     values, faults = parameter_values(deployed.parameters, given)
     faults = faults or job_faults(jobs_of(deployed, values))
     if faults:
-        raise Refusal("\n".join(faults))
+        raise RefusalError(*faults)

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import click
 
-from compilegate.account.errors import AwsError
 from compilegate.account.executions.executions import latest_executions
 from compilegate.account.executions.state import is_execution_arn, region_of
 from compilegate.account.session import AwsSession, open_session
 from compilegate.cli.options.account import open_account, settings_option
 from compilegate.cli.options.home import home_option
 from compilegate.cli.terminal.following import poll_option, show_execution
-from compilegate.cli.terminal.refusal import refusing
 
 
 @click.command("watch")
@@ -38,8 +36,7 @@ def command(execution: str, poll_seconds: float, home: Path, settings: Path) -> 
 def find_execution(arn_or_workload: str, settings: Path) -> tuple[AwsSession, str]:
     """The execution that an argument names, and a session that reaches it."""
     if is_execution_arn(arn_or_workload):
-        with refusing(AwsError):
-            return open_session(region_of(arn_or_workload)), arn_or_workload
+        return open_session(region_of(arn_or_workload)), arn_or_workload
     if ":" in arn_or_workload or "/" in arn_or_workload:
         raise click.UsageError(
             f"found {arn_or_workload!r}, allowed: a workload's name, or the ARN of an execution "
@@ -47,8 +44,7 @@ def find_execution(arn_or_workload: str, settings: Path) -> tuple[AwsSession, st
         )
     account = open_account(settings)
     pipeline = account.names.pipeline(arn_or_workload)
-    with refusing(AwsError):
-        latest = latest_executions(account.session, pipeline, most=1)
+    latest = latest_executions(account.session, pipeline, most=1)
     if not latest:
         raise click.UsageError(
             f"{pipeline} has no execution yet; start one with: compilegate submit {arn_or_workload}"

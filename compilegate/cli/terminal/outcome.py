@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from compilegate.execution import exit_codes
+from compilegate.job.files import whole_file, write_text
 from compilegate.local import (
     ExecutionResult,
     ExecutionStatus,
@@ -73,23 +74,19 @@ def _keep_reports(verdict: Path, folder: Path) -> None:
     """Copy the report beside the execution's other files, where one looks for it first."""
     for name in KEPT:
         if (verdict / name).is_file():
-            part = folder / f".{name}.part"
-            shutil.copyfile(verdict / name, part)
-            part.replace(folder / name)
+            with whole_file(folder / name) as part:
+                shutil.copyfile(verdict / name, part)
 
 
 def write_reports(facts: ExecutionFacts, folder: Path) -> None:
     """Write the page of an execution that came to no verdict of this program's own."""
     from compilegate.report.execution import render_execution_html, render_execution_markdown  # noqa: PLC0415  jinja2 takes time
 
-    folder.mkdir(parents=True, exist_ok=True)
     for name, text in (
         (REPORT, render_execution_html(facts)),
         (REPORT_MARKDOWN, render_execution_markdown(facts)),
     ):
-        part = folder / f".{name}.part"
-        part.write_text(text, encoding="utf-8")
-        part.replace(folder / name)
+        write_text(folder / name, text)
 
 
 def _facts(result: ExecutionResult) -> ExecutionFacts:

@@ -1,31 +1,56 @@
-"""Input that cannot be used ends in sentences on standard error and the exit status for it."""
+"""How every error reaches the terminal: a line on standard error for each problem."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, Any
 
 import click
 
+from compilegate.errors import CompilegateError
 from compilegate.execution import exit_codes
 
 
-class Refusal(click.ClickException):
-    """Shown as `error: SENTENCE`, a line for each problem."""
-
-    exit_code = exit_codes.REFUSED
-
-    def show(self, file: IO[Any] | None = None) -> None:
-        for line in self.message.splitlines():
-            click.secho("error: ", fg="red", bold=True, nl=False, err=True)
-            click.echo(line, err=True)
+class RefusalError(CompilegateError):
+    """What was given on the command line, or lies where it points, cannot be used."""
 
 
 @contextmanager
-def refusing(*errors: type[Exception]) -> Iterator[None]:
-    """Turn the named errors into a refusal; any other is a defect and keeps its traceback."""
+def refusing_os_errors() -> Iterator[None]:
+    """Turn what the operating system refuses, such as a missing permission, into a refusal."""
     try:
         yield
-    except errors as error:
-        raise Refusal(str(error)) from error
+    except OSError as error:
+        raise RefusalError(str(error)) from error
+
+
+@contextmanager
+def found_in(path: Path) -> Iterator[None]:
+    """Name the file before each problem that is found in it, or in what it points to."""
+    try:
+        with refusing_os_errors():
+            yield
+    except CompilegateError as error:
+        raise error.within(path) from error
+
+
+def show_error(problem: str) -> None:
+    """Print one problem."""
+    click.secho("error: ", fg="red", bold=True, nl=False, err=True)
+    click.echo(problem, err=True)
+
+
+class Shown(click.ClickException):
+    """An error of this project, for click; any other is a defect and keeps its traceback."""
+
+    exit_code = exit_codes.REFUSED
+
+    def __init__(self, error: CompilegateError) -> None:
+        super().__init__(str(error))
+        self.problems = error.problems
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        for problem in self.problems:
+            show_error(problem)

@@ -13,7 +13,6 @@ import hashlib
 import io
 import json
 import math
-import os
 import shutil
 import tarfile
 from dataclasses import asdict, dataclass
@@ -22,6 +21,8 @@ from typing import IO, Any, Dict, Mapping, Optional
 
 from compilegate.job.cache.key import CacheKey
 from compilegate.job.digests import file_digest, settings_digest
+from compilegate.job.errors import CompilegateError
+from compilegate.job.files import whole_file
 
 FORMAT = 1
 UNFINISHED = ".part"
@@ -32,7 +33,7 @@ _BLOCK = 1 << 20
 _DAMAGE = (tarfile.TarError, EOFError, OSError, ValueError, OverflowError, RecursionError)
 
 
-class UnusableCacheError(Exception):
+class UnusableCacheError(CompilegateError):
     """An archive that is not used. The message says why, in words that follow "it"."""
 
 
@@ -67,8 +68,7 @@ def write_archive(
         for name, file in files.items()
     }
     manifest = _manifest_text(key, origin, described)
-    part = path.with_name(f".{path.name}{UNFINISHED}")
-    try:
+    with whole_file(path, alone=True) as part:
         with tarfile.open(str(part), "w", format=tarfile.PAX_FORMAT) as archive:
             archive.addfile(_member(_MANIFEST, len(manifest)), io.BytesIO(manifest))
             for name, file in files.items():
@@ -77,10 +77,6 @@ def write_archive(
         size = part.stat().st_size
         if size > most_bytes:
             raise UnusableCacheError(f"has {size:,} bytes, of at most {most_bytes:,}")
-        os.replace(str(part), str(path))
-    finally:
-        if part.exists():
-            part.unlink()
     return size
 
 

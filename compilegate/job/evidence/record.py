@@ -13,6 +13,8 @@ from typing import Mapping, Optional, Sequence, Tuple, Union
 import numpy as np
 import numpy.typing as npt
 
+from compilegate.job.errors import CompilegateError
+
 SCHEMA_VERSION = 1
 CACHE_STATES = ("warm", "cold", "ignored")
 """Of a compile cache, see `CompileCacheRecord`."""
@@ -22,7 +24,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-class EvidenceError(Exception):
+class EvidenceError(CompilegateError):
     """The evidence cannot be used. The message names the file, the key and what was found."""
 
 

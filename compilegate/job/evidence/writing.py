@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Union
 
@@ -26,6 +25,7 @@ from compilegate.job.evidence.record import (
     Steps,
     has_parity,
 )
+from compilegate.job.files import whole_file, write_text
 
 
 def write_evidence(
@@ -59,7 +59,7 @@ def write_evidence(
         _write_arrays(folder / EXAMPLES, _columns(examples))
     if parity is not None:
         _write_arrays(folder / PARITY, _parity_columns(parity))
-    _replace(folder / EVIDENCE, _document(evidence).encode())
+    write_text(folder / EVIDENCE, _document(evidence))
     return folder
 
 
@@ -114,14 +114,6 @@ def _columns(examples: Examples) -> Dict[str, npt.NDArray[Any]]:
     return columns
 
 
-def _replace(path: Path, content: bytes) -> None:
-    temporary = path.with_name(path.name + ".part")
-    temporary.write_bytes(content)
-    os.replace(temporary, path)
-
-
 def _write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    temporary = path.with_name(path.name + ".part")
-    with open(temporary, "wb") as file:
+    with whole_file(path, alone=True) as part, open(part, "wb") as file:
         np.savez_compressed(file, **arrays)  # pyrefly: ignore[bad-argument-type]
-    os.replace(temporary, path)

@@ -25,13 +25,14 @@ from typing import Any, Dict, Sequence
 
 from compilegate.evidence import read_examples
 from compilegate.job.digests import file_digest
+from compilegate.job.errors import CompilegateError
 from compilegate.job.evidence import EvidenceError, examples_digest
 
 NOTE = "champion.json"
 ARCHIVE = "model/model.tar.gz"
 
 
-class ChampionError(Exception):
+class ChampionError(CompilegateError):
     """The registered model cannot be scored; one sentence."""
 
 

@@ -91,7 +91,7 @@ def run_definition(
     # A parameter without a value makes every expression with it a fault too: tell the cause only.
     faults += parameter_faults or list(checked.faults)
     if faults:
-        raise RefusedDefinitionError(faults)
+        raise RefusedDefinitionError(*faults)
     graph = build_graph(parsed)
     available = physical_cores(_usable_cpus(cores))
     limit = _smaller(max_parallel_steps, parsed.max_parallel_steps)

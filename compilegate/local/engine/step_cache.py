@@ -19,7 +19,7 @@ from typing import Any
 
 from compilegate.document.model import CachePolicy
 from compilegate.document.step_types import STEP_TYPES
-from compilegate.local.atomic_files import read_json, write_json
+from compilegate.job.files import write_json
 from compilegate.local.home.object_store import ObjectStore
 
 
@@ -42,7 +42,7 @@ class CacheSlot:
     def find(self, policy: CachePolicy) -> CachedResult | None:
         """The latest result, unless it is too old or its outputs are gone or changed."""
         try:
-            entry = read_json(self.path)
+            entry = json.loads(self.path.read_bytes())
             age = time.time() - entry["finished"]
             too_old = policy.expire_after and age > policy.expire_after.total_seconds()
             if too_old or not self._outputs_unchanged(entry["outputs"]):

@@ -12,6 +12,7 @@ Every write is atomic, so whatever kills the runner, the files tell what had bee
 from __future__ import annotations
 
 import fcntl
+import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from compilegate.execution.result import ExecutionResult, StepResult
-from compilegate.local.atomic_files import read_json, write_bytes, write_json
+from compilegate.job.files import write_bytes, write_json
 from compilegate.local.engine.progress import ExecutionStatus, StepStatus
 from compilegate.local.errors import ExecutionError
 
@@ -83,7 +84,7 @@ class Journal:
         """The execution as its files tell. Raises ExecutionError."""
         path = self.folder / "execution.json"
         try:
-            raw = read_json(path)
+            raw = json.loads(path.read_bytes())
             if raw["schema_version"] != SCHEMA_VERSION:
                 raise ExecutionError(f"{path} has schema version {raw['schema_version']!r}")
             steps = {name: self._read_step(name, kind) for name, kind in raw["steps"].items()}
@@ -106,7 +107,7 @@ class Journal:
         path = self.folder / "steps" / f"{name}.json"
         if not path.is_file():
             return StepResult(name, kind)
-        raw: dict[str, Any] = read_json(path)
+        raw: dict[str, Any] = json.loads(path.read_bytes())
         raw["status"] = StepStatus(raw["status"])
         raw["log"] = None if raw["log"] is None else Path(raw["log"])
         return StepResult(**raw)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from compilegate.local.atomic_files import temporary_name
+from compilegate.job.files import whole_file
 from compilegate.local.errors import CapacityError, ObjectStoreError
 
 # Below this a copy costs less than the surprise of a read-only, shared file.
@@ -110,17 +110,12 @@ def _files_below(folder: Path) -> Iterator[Path]:
 
 def _place(source: Path, target: Path, *, protect: bool = False) -> Path:
     """Link or copy `source` to `target` in one atomic move; `protect` makes it read-only."""
-    temporary = temporary_name(target)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if not _link(source, temporary, may_protect=protect):
-            shutil.copyfile(source, temporary)
-            temporary.chmod(0o444 if protect else 0o644 | (source.stat().st_mode & 0o111))
-        temporary.replace(target)
-        # Where both were links to one file already, renaming does nothing and leaves both.
-        temporary.unlink(missing_ok=True)
+        with whole_file(target) as part:
+            if not _link(source, part, may_protect=protect):
+                shutil.copyfile(source, part)
+                part.chmod(0o444 if protect else 0o644 | (source.stat().st_mode & 0o111))
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             raise CapacityError(f"no space left for {target}") from error
         raise ObjectStoreError(f"{source} cannot be stored as {target}: {error}") from error

@@ -6,6 +6,7 @@ HOME/registry/GROUP/VERSION.json      one DescribeModelPackage response each
 from __future__ import annotations
 
 import fcntl
+import json
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from compilegate.document.expressions import Unresolved
-from compilegate.local.atomic_files import read_json, write_json
+from compilegate.job.files import write_json
 from compilegate.local.errors import RegistryError, RequestError
 from compilegate.local.jobs.job import ACCOUNT, iso_time
 from compilegate.local.jobs.request import RequestReader
@@ -202,7 +203,7 @@ def _path(home: Path, group: str, version: int) -> Path:
 def _read(home: Path, group: str, version: int) -> ModelPackage:
     path = _path(home, group, version)
     try:
-        document = read_json(path)
+        document = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise RegistryError(f"{path} cannot be read: {error}") from error
     if not isinstance(document, dict) or "ModelApprovalStatus" not in document:

@@ -1,0 +1,47 @@
+"""Files that are either whole or absent, whatever kills the process that writes them."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Iterator
+
+
+@contextmanager
+def whole_file(path: Path, *, alone: bool = False) -> Iterator[Path]:
+    """A path beside `path` to write to. It takes the place of `path` when the block succeeds.
+
+    `alone` says that nobody else writes this file at the same time. The path beside it is then
+    always the same, so that what a killed writer leaves there is overwritten by the next one.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    infix = "" if alone else f".{secrets.token_hex(6)}"
+    part = path.with_name(f".{path.name}{infix}.part")
+    try:
+        yield part
+        os.replace(str(part), str(path))
+    finally:
+        # Also after success: where both are links to one file, renaming leaves both.
+        if os.path.lexists(str(part)):
+            part.unlink()
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace `path` durably: after a power cut it holds the old bytes or the new ones."""
+    with whole_file(path) as part, open(part, "xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace `path` by text in UTF-8, durably."""
+    write_bytes(path, text.encode())
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Replace `path` by `document` as JSON, durably. Raises ValueError for NaN and infinities."""
+    write_text(path, json.dumps(document, indent=1, allow_nan=False) + "\n")

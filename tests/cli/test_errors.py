@@ -1,0 +1,55 @@
+"""Every error of this project has one root, and reaches the terminal as a line for each problem."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from compilegate.cli import main
+from compilegate.errors import CompilegateError
+
+PROJECT = Path(__file__).parents[2]
+FOREIGN = {"compilegate.account.web_pages.WebPageError"}
+"""What botocore has to take for one of its own."""
+
+
+def exceptions(room: str) -> list[tuple[str, str]]:
+    """The module and name of each exception class that is declared at the top of a module."""
+    package = f"compilegate.{room}" if room == "pipelines" else room
+    return [
+        (".".join([package, *path.relative_to(PROJECT / room).with_suffix("").parts]), node.name)
+        for path in sorted((PROJECT / room).rglob("*.py"))
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and node.name.endswith("Error") and node.name[0] != "_"
+    ]
+
+
+@pytest.mark.parametrize("room", ["compilegate", "pipelines", "training"])
+def test_all_errors_have_one_root(room: str) -> None:
+    found = exceptions(room)
+    assert found
+    strangers = [
+        f"{module}.{name}"
+        for module, name in found
+        if not issubclass(getattr(importlib.import_module(module), name), CompilegateError)
+    ]
+    assert set(strangers) <= FOREIGN
+
+
+def test_every_problem_is_a_line_of_its_own(tmp_path: Path) -> None:
+    workload = tmp_path / "mine.toml"
+    workload.write_text('name = "mine"\ncolour = "red"\nseeds = []\n')
+    done = CliRunner().invoke(main, ["validate", str(workload)])
+    assert done.exit_code == 2
+    lines = done.stderr.splitlines()
+    assert len(lines) > 1
+    assert all(line.startswith(f"error: {workload}: ") for line in lines)
+
+
+def test_the_file_is_named_before_each_problem() -> None:
+    found = CompilegateError("one", "two").within("there.toml")
+    assert found.problems == ("there.toml: one", "there.toml: two")
