@@ -16,7 +16,7 @@ from infra.project import Project, read_project
 from infra.workload import WorkloadStack
 
 BAD_INPUT = 2
-"""Exit code, as of the command line."""
+"""The exit code that the command line uses for it, too."""
 
 
 def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
@@ -62,7 +62,7 @@ def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
 
 
 def _tags(project: Project) -> dict[str, str]:
-    """On every resource, so that the bill can be split."""
+    """The tags of every resource, so that the bill can be split."""
     return {"compilegate:project": project.settings.project, **project.settings.tags}
 
 
@@ -78,15 +78,15 @@ def main() -> None:
 
 
 def environment_of(project: Project) -> cdk.Environment:
-    """The account and region of the settings, else those of the credentials.
+    """The account and region that the settings name, or else those of the credentials.
 
-    Without an account the templates are good for any; a region there must be, because it decides
-    which registry base images come from.
+    Without an account the templates work in any. A region is required, because it decides which
+    registry the base images come from.
     """
     region = project.settings.region or os.environ.get("CDK_DEFAULT_REGION")
     if region is None:
         raise SettingsError(
-            "infra/settings.toml: region: found none, here and in the environment; name one"
+            "infra/settings.toml: region: found none here or in the environment; name one"
         )
     return cdk.Environment(
         account=project.settings.account or os.environ.get("CDK_DEFAULT_ACCOUNT"), region=region

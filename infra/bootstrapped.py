@@ -1,6 +1,6 @@
 """Has `cdk bootstrap` been run in the account and region that the project is deployed to?
 
-Exit code 0: yes, or these credentials may not look (the role of a CI deploys and never bootstraps).
+Exit code 0: yes, or these credentials are not allowed to look (a CI role never bootstraps).
 Exit code 1: no. Exit code 2: AWS could not be asked; standard error says why.
 """
 
@@ -18,7 +18,7 @@ from infra.project import ROOT
 
 YES, NO, UNKNOWN = 0, 1, 2
 DEFAULT_QUALIFIER = "hnb659fds"
-"""The CDK's own."""
+"""The CDK's default."""
 
 
 def main() -> int:
@@ -44,7 +44,7 @@ def _qualifier() -> str:
 
 
 def _unknown(error: Exception) -> int:
-    print(f"Whether `cdk bootstrap` has been run cannot be seen: {error}", file=sys.stderr)
+    print(f"Cannot tell whether `cdk bootstrap` has been run: {error}", file=sys.stderr)
     return UNKNOWN
 
 

@@ -1,11 +1,11 @@
-"""What an earlier deployment kept, for the next one to take in again (`make adopt`).
+"""Lets the next deployment adopt what an earlier one kept (`make adopt`).
 
-CloudFormation takes in a bucket and repositories by the names that the templates give them. The key
-has no name: the settings have to name it. A model package group is taken in by its ARN, which
-`cdk import` reads from a file: one is written for each workload whose group is there and whose
-stack is not.
+CloudFormation adopts the bucket and the repositories by the names that the templates give them. The
+key has no name, so the settings must give its ARN. A model package group is adopted by its ARN,
+which `cdk import` reads from a file: this program writes one for each workload whose group exists
+and whose stack does not.
 
-Exit code 2: the settings or the account forbid it; standard error says why.
+Exit code 2: the settings or the account do not allow it; standard error says why.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from infra.project import ROOT, Project, read_project
 ASSEMBLY = ROOT / "cdk.out"
 """Where `make synth` puts the templates."""
 FILES = ROOT / ".cache" / "kept"
-"""One for each stack to import a group into: `STACK.json`."""
+"""A file `STACK.json` for each stack to import a group into."""
 GROUP = "AWS::SageMaker::ModelPackageGroup"
 
 
@@ -50,19 +50,19 @@ def main() -> int:
 
 
 def _check_key(project: Project, session: AwsSession) -> None:
-    """What the kept bucket holds can be read with its own key alone."""
+    """Refuse any other key: what the kept bucket holds can only be read with its own."""
     bucket = project.names.bucket(session.account, session.region)
     key = _key_of_bucket(session, bucket)
     named = project.settings.storage.key_arn
     if key not in (None, named) and not _exists(session, project.names.foundation_stack):
         raise SettingsError(
             f"infra/settings.toml: storage.key_arn: found {named or 'none'}, allowed: {key}, "
-            "the key of the bucket that is there already"
+            "the key of the bucket that was kept"
         )
 
 
 def _key_of_bucket(session: AwsSession, bucket: str) -> str | None:
-    """The key that a bucket is encrypted with; None without the bucket, or with S3's own key."""
+    """The key that a bucket is encrypted with; None for no bucket, or for S3's own key."""
     try:
         encryption = session.client("s3").get_bucket_encryption(
             Bucket=bucket, ExpectedBucketOwner=session.account
@@ -85,7 +85,7 @@ def _write_files(project: Project, session: AwsSession) -> None:
         if arn is not None and not _exists(session, stack):
             imported = {_logical_id(stack): {"ModelPackageGroupArn": arn}}
             (FILES / f"{stack}.json").write_text(json.dumps(imported), encoding="utf-8")
-            print(f"{stack} takes in {arn}")
+            print(f"{stack} adopts {arn}")
 
 
 def _arn_of_group(session: AwsSession, name: str) -> str | None:
@@ -111,7 +111,7 @@ def _exists(session: AwsSession, stack: str) -> bool:
 
 
 def _logical_id(stack: str) -> str:
-    """Of the group, in the stack's template."""
+    """The group's logical ID in the stack's template."""
     template = json.loads((ASSEMBLY / f"{stack}.template.json").read_text(encoding="utf-8"))
     (id,) = (id for id, item in template["Resources"].items() if item["Type"] == GROUP)
     return str(id)

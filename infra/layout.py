@@ -1,9 +1,9 @@
-"""Where things lie in the bucket, as roles and lifecycle rules have to know it. Pure."""
+"""Where things lie in the bucket: what roles and lifecycle rules need to know. Pure."""
 
 from __future__ import annotations
 
 PREFIX = "compilegate"
-"""Of every key; the default of a deployment."""
+"""What every key begins with, unless a deployment says otherwise."""
 
 
 def training_prefix(workload: str) -> str:
@@ -12,8 +12,8 @@ def training_prefix(workload: str) -> str:
 
 
 def checkpoints_prefix(workload: str) -> str:
-    """What training jobs leave for training jobs: checkpoints, and compiled code. Nobody else may
-    write here: what lies here is executed."""
+    """What training jobs leave for later ones: checkpoints and compiled code. Nobody else may
+    write here, because what lies here gets executed."""
     return f"{PREFIX}/workloads/{workload}/checkpoints/"
 
 
@@ -33,5 +33,5 @@ def data_prefix() -> str:
 
 
 def notices_prefix(workload: str) -> str:
-    """What the notifier said, so that nothing is said twice."""
+    """What the notifier has sent, so that nothing is sent twice."""
     return f"{PREFIX}/workloads/{workload}/notices/"

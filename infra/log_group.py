@@ -1,4 +1,4 @@
-"""Log groups: encrypted, kept for as long as the settings say, and gone with their stack."""
+"""Log groups: encrypted, kept for as long as the settings say, and deleted with their stack."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compilegate.account.settings.declaration import LogDays
 def log_group(
     scope: Construct, id: str, *, name: str, key: kms.IKey, days: LogDays
 ) -> logs.CfnLogGroup:
-    """A log group under a name that the key's policy knows."""
+    """A log group; its name must be one that the key's policy allows."""
     group = logs.CfnLogGroup(
         scope, id, log_group_name=name, kms_key_id=key.key_arn, retention_in_days=days
     )

@@ -14,12 +14,12 @@ from compilegate.workload import Workload, find_workload, read_workload
 ROOT = Path(__file__).resolve().parents[1]
 """The folder that holds `infra/`, `workloads/` and `containers/`."""
 LONGEST_FUNCTION, LONGEST_GROUP = 64, 63
-"""Characters of the names of a Lambda function and of a model package group."""
+"""How long the name of a Lambda function and of a model package group may be."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredWorkload:
-    """A workload and its file, which its data may lie beside."""
+    """A workload and its file, beside which its data may lie."""
 
     workload: Workload
     path: Path
@@ -34,7 +34,7 @@ class Project:
     images: Mapping[str, ImageFolder]
     """The folders that become images, by name."""
     folder: Path
-    """That holds `workloads/` and `containers/`."""
+    """The folder that holds `workloads/` and `containers/`."""
     definitions: Path = ROOT / ".cache" / "definitions"
     """Where compiled definitions are kept between one synth and the next."""
 
@@ -44,10 +44,10 @@ class Project:
 
 
 def read_project(folder: Path = ROOT) -> Project:
-    """Read `infra/settings.toml` and the workloads that it names, or all there are.
+    """Read `infra/settings.toml` and the workloads that it names, or all if it names none.
 
-    Raises SettingsError, WorkloadError and ImageFolderError, with a sentence for each thing that is
-    wrong with them.
+    Raises SettingsError, WorkloadError and ImageFolderError, with one sentence for each
+    problem.
     """
     settings = read_settings(folder / "infra" / "settings.toml")
     declared = folder / "workloads"
@@ -68,7 +68,7 @@ def read_project(folder: Path = ROOT) -> Project:
 
 
 def _names_fit(names: Names, workloads: Sequence[DeclaredWorkload]) -> None:
-    """What the services refuse of names that are made of a project's and a workload's."""
+    """Refuse names that, with the project's in front, are longer than a service allows."""
     problems = []
     for declared in workloads:
         workload = declared.workload
@@ -78,8 +78,8 @@ def _names_fit(names: Names, workloads: Sequence[DeclaredWorkload]) -> None:
         ):
             if len(name) > most:
                 problems.append(
-                    f"{declared.path}: {key}: its {kind} {name} has a name of {len(name)} "
-                    f"characters, allowed: {most}, with the project's name"
+                    f"{declared.path}: {key}: the name of its {kind}, {name}, has {len(name)} "
+                    f"characters, allowed: {most}, including the project's name"
                 )
     if problems:
         raise SettingsError(*problems)
@@ -94,6 +94,6 @@ def _groups_differ(workloads: Sequence[DeclaredWorkload]) -> None:
         if group in owners:
             raise SettingsError(
                 f"{declared.path}: registry.group: found {group!r}, which "
-                f"{owners[group]} has too, allowed: one group for each workload"
+                f"{owners[group]} already uses, allowed: one group for each workload"
             )
         owners[group] = workload.name

@@ -14,11 +14,11 @@ from compilegate.errors import CompilegateError
 from infra.access.statement import Statement
 
 LARGEST_POLICY = 10_240
-"""Characters that IAM takes of all inline policies of a role."""
+"""How many characters IAM allows for all inline policies of a role together."""
 
 
 class PolicySizeError(CompilegateError):
-    """A role would have to say more than IAM takes. The message names the role."""
+    """A role's policy is larger than IAM allows. The message names the role."""
 
 
 def service_principal(
@@ -45,9 +45,9 @@ def scoped_role(
 ) -> iam.IRole:
     """A role whose statements are all inline, so that it never exists without them.
 
-    `hours` is the longest session. What is returned cannot be given more: a construct that wants to
-    add its own grants does not.
-    Raises PolicySizeError for more statements than a role can have.
+    `hours` is the longest session. The role cannot be given more later: grants that a construct
+    would add have no effect.
+    Raises PolicySizeError for more statements than IAM allows.
     """
     policy = {
         "Version": "2012-10-17",
@@ -67,8 +67,8 @@ def scoped_role(
 
 
 def _check_size(scope: Construct, id: str, policy: dict[str, Any]) -> None:
-    """What grows with a project (repositories, prefixes of deliveries, champions) is known here and
-    not only in the middle of a deployment."""
+    """Refuse a policy that has grown too large with the project (repositories, prefixes of
+    deliveries, champions), before a deployment fails halfway."""
     size = len(json.dumps(cdk.Stack.of(scope).resolve(policy), separators=(",", ":")))
     if size > LARGEST_POLICY:
         raise PolicySizeError(

@@ -9,10 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """Allows actions on resources. A wildcard has to say why it is there.
+    """Allows actions on resources. A wildcard must give its reason.
 
-    Raises ValueError for an action with a wildcard, and for a resource with one that gives no
-    reason: such a statement shall not reach a template.
+    Raises ValueError for a wildcard in an action, and for one in a resource without a reason:
+    such a statement must not reach a template.
     """
 
     sid: str
@@ -37,7 +37,7 @@ class Statement:
                     )
 
     def document(self) -> dict[str, Any]:
-        """The statement as IAM takes it."""
+        """The statement as IAM expects it."""
         return {
             "Sid": self.sid,
             "Effect": "Allow",

@@ -1,4 +1,4 @@
-"""What a CI may do in the account, without a key of its own."""
+"""What CI may do in the account, without long-lived keys."""
 
 from infra.ci.stack import CiStack
 

@@ -11,12 +11,12 @@ from infra.workload.permissions import EXECUTION_NAMES
 
 LOOKING = ("lookup",)
 DEPLOYING = ("deploy", "file-publishing", "lookup")
-"""Roles that `cdk bootstrap` made, by what they are for."""
-OF_THE_PROJECT = "The project's own: workloads come and go, and their names all begin alike"
+"""The roles that `cdk bootstrap` made, by their purpose."""
+OF_THE_PROJECT = "These belong to the project: workloads come and go, and share its prefix"
 
 
 def plan_statements(*, arns: Arns, project: str, qualifier: str) -> list[Statement]:
-    """Look, and change nothing: `cdk diff` and `compilegate plan`."""
+    """Read, and change nothing: `cdk diff` and `compilegate plan`."""
     return [_assume_cdk_roles(arns, qualifier, LOOKING), *_looking(arns, project)]
 
 
@@ -29,7 +29,7 @@ def deploy_statements(
     key_arn: str,
     repository_arns: Sequence[str],
 ) -> list[Statement]:
-    """All that planning may, and: deploy through the CDK's roles, build, stage data, submit."""
+    """Plan, and also deploy through the CDK's roles, build, stage data and submit."""
     return [
         _assume_cdk_roles(arns, qualifier, DEPLOYING),
         Statement(
@@ -114,7 +114,7 @@ def _submitting(arns: Arns, project: str, bucket_arn: str, key_arn: str) -> list
         Statement(
             sid="ReadJobLogs",
             actions=["logs:DescribeLogStreams", "logs:GetLogEvents"],
-            # A request to list streams is about the group, with an empty stream at its end.
+            # A request to list streams names the group, with an empty stream at the end.
             resources=[
                 arns.log_group(f"/aws/sagemaker/{kind}{stream}")
                 for kind in ("ProcessingJobs", "TrainingJobs")

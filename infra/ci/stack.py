@@ -1,4 +1,4 @@
-"""GitHub Actions: which of its jobs may become which role here."""
+"""GitHub Actions: which of its jobs may assume which role."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AUDIENCE = "sts.amazonaws.com"
 
 
 class CiStack(cdk.Stack):
-    """GitHub's identity provider; one role that deploys and submits, one that only looks."""
+    """GitHub's identity provider; one role that deploys and submits, one that only reads."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class CiStack(cdk.Stack):
         statements: Sequence[Statement],
         hours: int = 1,
     ) -> iam.IRole:
-        """For tokens made for AWS (`aud`), of exactly these jobs of the repository (`sub`)."""
+        """A role for tokens issued for AWS (`aud`) to exactly these jobs (`sub`)."""
         trusted = iam.FederatedPrincipal(
             self._provider_arn,
             {"StringEquals": {f"{HOST}:aud": AUDIENCE, f"{HOST}:sub": subject}},

@@ -15,7 +15,7 @@ from infra.layout import checkpoints_prefix, executions_prefix
 
 
 class ArtifactBucket(Construct):
-    """Encrypted, versioned, closed to the public; what is written there is known to EventBridge."""
+    """An encrypted, versioned, private bucket that reports new objects to EventBridge."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class ArtifactBucket(Construct):
             removal_policy=removal,
             lifecycle_rules=_lifecycle(storage, workloads),
         )
-        # The L2 property would add a custom resource and its function to say the same.
+        # The L2 property would add a custom resource and a function for the same effect.
         resource = cast(s3.CfnBucket, self.bucket.node.default_child)
         resource.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
             event_bridge_configuration=s3.CfnBucket.EventBridgeConfigurationProperty(
@@ -53,19 +53,19 @@ class ArtifactBucket(Construct):
         cdk.Validations.of(self.bucket).acknowledge(
             cdk.Acknowledgment(
                 id="AwsSolutions-S1",
-                reason="Who read what is a matter of CloudTrail's data events, which an account "
-                "keeps for all of its buckets; access logs would need a bucket without this key.",
+                reason="CloudTrail's data events record who read what, for all buckets of an "
+                "account; access logs would need a second bucket without this key.",
             )
         )
 
 
 TEMPORARY = {"checkpoints": checkpoints_prefix, "executions": executions_prefix}
-"""What nobody needs for longer than the settings say, by what a rule about it is called."""
+"""What nobody needs for longer than the settings say, by the name of its lifecycle rule."""
 
 
 def _lifecycle(storage: Storage, workloads: Sequence[str]) -> list[s3.LifecycleRule]:
-    """Outputs of executions expire, by workload. What training jobs wrote does not: a registered
-    model is one of these files."""
+    """Outputs of executions expire, by workload. What training jobs wrote does not expire: a
+    registered model is one of these files."""
     return [
         s3.LifecycleRule(
             id="overwritten-and-unfinished",

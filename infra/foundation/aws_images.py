@@ -1,4 +1,4 @@
-"""AWS's own images that arms run in as they are: their repositories are in accounts of AWS's."""
+"""AWS's own images that arms use unchanged; their repositories are in AWS's accounts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from infra.project import DeclaredWorkload
 def aws_repositories(workloads: Iterable[DeclaredWorkload], region: str) -> list[EcrRepository]:
     """The repositories that training jobs pull from, in that region, each once.
 
-    Raises UnknownImageError where AWS has none.
+    Raises UnknownImageError if AWS has no such image there.
     """
     found = {
         ecr_repository(stack.image.uri(region))

@@ -29,7 +29,7 @@ class EncryptionKey(Construct):
             # pyrefly: ignore[bad-assignment]  # the CDK names a parameter in two ways
             self.key = self._made(alias, project, removal)
         else:
-            # Its policy is its own: CloudFormation cannot add to that of a key it did not make.
+            # CloudFormation cannot change the policy of a key that it did not make.
             self.key = kms.Key.from_key_arn(self, "Key", existing_arn)
             kms.Alias(self, "Alias", alias_name=alias, target_key=self.key)
 

@@ -1,4 +1,4 @@
-"""The topic on which people hear of what needs them."""
+"""The topic that tells people what needs their attention."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from infra.access import Arns, service_principal
 
 
 class Notifications(Construct):
-    """An encrypted topic; alarms of this project may publish, and roles that say so."""
+    """An encrypted topic; this project's alarms may publish to it."""
 
     def __init__(
         self,

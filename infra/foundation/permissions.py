@@ -15,9 +15,9 @@ from infra.layout import (
 )
 
 ANY = "*"
-NO_RESOURCE = "The action knows no resources"
-JOB_NAMES = "SageMaker names the jobs and streams of a pipeline, when they start"
-MANY_OBJECTS = "Objects are named by digests and executions, and this is their common prefix"
+NO_RESOURCE = "The action does not support permissions for single resources"
+JOB_NAMES = "SageMaker names a pipeline's jobs and their log streams when they start"
+MANY_OBJECTS = "Keys hold digests and execution IDs; this is their common prefix"
 IN_A_VPC = "SageMaker refuses a job in a VPC whose role limits these actions to resources"
 
 
@@ -28,10 +28,10 @@ class Place:
     arns: Arns
     bucket_arn: str
     assets_arn: str
-    """Of the bucket that `cdk bootstrap` made, which code is uploaded to."""
+    """The bucket that `cdk bootstrap` made, which code is uploaded to."""
     key_arn: str
     repository_arns: Sequence[str]
-    """Of the images that the role's jobs run in."""
+    """The repositories of the images that the role's jobs run in."""
     in_vpc: bool
 
 
@@ -105,7 +105,7 @@ def pipeline_statements(
             ],
             because="One role runs the pipelines of all workloads, and versions are numbered",
         ),
-        # CreateModelPackage looks up the model's image in the name of who calls it.
+        # CreateModelPackage looks up the model's image with the caller's permissions.
         Statement(
             sid="SeeImagesOfModels",
             actions=["ecr:BatchGetImage", "ecr:DescribeImages"],
@@ -121,7 +121,7 @@ def _job_statements(place: Place, kind: str) -> list[Statement]:
     return [
         _list(place),
         _use_key(place, "kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"),
-        # Not a job's program, which could give the key to anybody: SageMaker, for its volume.
+        # Only SageMaker itself, for the job's volume: a program could give the key to anybody.
         Statement(
             sid="EncryptVolumes",
             actions=["kms:CreateGrant"],
@@ -176,7 +176,7 @@ def _write(place: Place, prefixes: Sequence[str]) -> Statement:
 
 
 def _delete(place: Place, prefixes: Sequence[str]) -> Statement:
-    """What a job takes out of its folder of checkpoints, SageMaker deletes in its name."""
+    """When a job removes a checkpoint, SageMaker deletes the object with the job's role."""
     return Statement(
         sid="DeleteObjects",
         actions=["s3:DeleteObject"],

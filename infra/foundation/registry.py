@@ -14,7 +14,7 @@ from compilegate.account.settings.names import output_suffix
 
 
 class ImageRegistry(Construct):
-    """Repositories whose tags cannot be moved and whose images are scanned when they arrive."""
+    """Repositories with immutable tags, whose images are scanned on push."""
 
     def __init__(
         self,

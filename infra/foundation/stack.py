@@ -1,4 +1,4 @@
-"""The foundation: what outlives any one workload, and what most of it is kept in."""
+"""The foundation: what all workloads share, and what outlives each of them."""
 
 from __future__ import annotations
 
@@ -83,20 +83,20 @@ class FoundationStack(cdk.Stack):
 
     @property
     def bucket_arn(self) -> str:
-        """Made from the bucket's name, so that a policy in another stack can be read as it is."""
+        """Made from the bucket's name, so that policies in other stacks stay readable."""
         return Arns.of(self).bucket(self.bucket_name)
 
     def repository_arns(self, images: Sequence[str]) -> list[str]:
         return [self.repository_arn(image) for image in images]
 
     def repository_arn(self, image: str) -> str:
-        """Made from the repository's name: CloudFormation removes no repository whose export is in
-        use, and so no folder of `containers/` could be."""
+        """Made from the repository's name: CloudFormation refuses to remove a repository whose
+        export is in use, and then no folder of `containers/` could ever be removed."""
         return Arns.of(self).repository(self._names.repository(image))
 
     @property
     def assets_bucket_name(self) -> str:
-        """Of the bucket that `cdk bootstrap` made."""
+        """The bucket that `cdk bootstrap` made."""
         return assets_bucket_name(self)
 
     def _roles(self, project: Project) -> None:
@@ -173,8 +173,8 @@ class FoundationStack(cdk.Stack):
             cdk.CfnOutput(self, name, value=value)
 
     def _exports(self) -> None:
-        """What workloads import, also while there is none: the stack of one whose file is gone may
-        still be there, and CloudFormation removes no export that is in use."""
+        """Export what workloads import, even when there are none: the stack of a deleted workload
+        may still exist, and CloudFormation refuses to remove an export that is in use."""
         for value in (
             self.key.key_arn,
             self.bucket.bucket_name,
@@ -195,7 +195,7 @@ def assets_bucket_name(stack: cdk.Stack) -> str:
 
 
 def processing_images(project: Project) -> list[str]:
-    """Of the prepare jobs, the gate, and the scripts of programs of one's own."""
+    """The image folders that prepare jobs, the gate and users' own scripts run in."""
     programs = {
         declared.workload.program.image
         for declared in project.workloads

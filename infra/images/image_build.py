@@ -1,7 +1,7 @@
-"""The build of one image: a CodeBuild project that does nothing where the image is there already.
+"""The build of one image: a CodeBuild project that does nothing if the image already exists.
 
-It has no custom resource and no function. A rule starts it when its own stack has been created or
-updated; `compilegate images --build` starts it at any other time.
+No custom resource and no function is needed: a rule starts the build when its own stack has been
+created or updated, and `compilegate images --build` starts it at any other time.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class ImageBuild(Construct):
             key=foundation.key,
             days=project.settings.storage.log_days,
         )
-        # What is in a private registry takes a login and a permission to pull.
+        # A private registry needs a login and a permission to pull.
         base = ecr_repository(base_uri)
         self.project = codebuild.CfnProject(
             self,
             "Project",
             name=build_name,
-            description=f"Builds the image {image.name}, unless it is there",
+            description=f"Builds the image {image.name} unless it exists",
             service_role=self._role(project, foundation, image, context, base).role_arn,
             encryption_key=foundation.key.key_arn,
             source={
@@ -75,8 +75,7 @@ class ImageBuild(Construct):
                     "TAG": image.tag,
                     "BASE_IMAGE": base_uri,
                     "BASE_REGISTRY": base.host if base else "",
-                    # An attestation makes an index of what is pushed, where SageMaker expects an
-                    # image.
+                    # With attestations an image index is pushed, and SageMaker wants an image.
                     "BUILDX_NO_DEFAULT_ATTESTATIONS": "1",
                 },
             ),
@@ -132,7 +131,7 @@ class ImageBuild(Construct):
         )
 
     def _start_when_deployed(self) -> None:
-        """Start the build when CloudFormation is done with this very stack."""
+        """Start the build when CloudFormation has finished with this stack."""
         role = scoped_role(
             self,
             "StartRole",
@@ -149,7 +148,7 @@ class ImageBuild(Construct):
         events.CfnRule(
             self,
             "Deployed",
-            description="Builds the image, unless it is there, when its stack was deployed",
+            description="Builds the image, unless it exists, when its stack has been deployed",
             event_pattern={
                 "source": ["aws.cloudformation"],
                 "detail-type": ["CloudFormation Stack Status Change"],
@@ -163,7 +162,7 @@ class ImageBuild(Construct):
 
 
 def _environment(machine: str, variables: Mapping[str, str]) -> dict[str, Any]:
-    """The machine that builds, and what its commands are told."""
+    """The machine that builds, and the variables of its commands."""
     return {
         "type": "LINUX_CONTAINER",
         "computeType": f"BUILD_GENERAL1_{machine.upper()}",
@@ -181,13 +180,13 @@ def registry_of(stack: cdk.Stack) -> str:
 
 
 def _build_specification(*, logs_in_to_base: bool) -> dict[str, Any]:
-    """What CodeBuild runs. `set -e` makes a phase end with the first command that fails."""
+    """What CodeBuild runs. `set -e` ends a phase at the first command that fails."""
     log_in = 'aws ecr get-login-password | docker login --username AWS --password-stdin "{}"'
     build = [
         "set -e",
         'if aws ecr describe-images --repository-name "$REPOSITORY" --image-ids imageTag="$TAG"'
         " > /dev/null; then",
-        '  echo "$REPOSITORY:$TAG is there already: nothing to build"',
+        '  echo "$REPOSITORY:$TAG already exists: nothing to build"',
         "  exit 0",
         "fi",
         log_in.format("$REGISTRY"),

@@ -72,7 +72,7 @@ def _join_vpc(arns: Arns, subnets: Sequence[str]) -> list[Statement]:
                 "ec2:DescribeVpcs",
             ],
             resources=[ANY],
-            because=f"{NO_RESOURCE}, or one that is not there yet",
+            because=f"{NO_RESOURCE}, or its resource does not exist yet",
         ),
         Statement(
             sid="LendInterface",

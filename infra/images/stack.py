@@ -14,7 +14,7 @@ from infra.project import Project
 
 
 class ImagesStack(cdk.Stack):
-    """Builds every image that the project has, and says under which URI each will be."""
+    """Builds every image of the project, and names the URI that each will have."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class ImagesStack(cdk.Stack):
             name: f"{registry_of(self)}/{project.names.repository(name)}:{image.tag}"
             for name, image in project.images.items()
         }
-        """Under which URI each image is, once it is built."""
+        """The URI of each image once it is built."""
         for name, image in project.images.items():
             suffix = output_suffix(name)
             build = ImageBuild(

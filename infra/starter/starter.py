@@ -1,9 +1,9 @@
 """The starter: a Lambda function that starts a pipeline when a delivery of raw data is complete.
 
 A delivery is a folder below the workload's prefix that holds one `train.*` and one `validation.*`.
-EventBridge tells of each object that is written; the execution is started when both are there, with
-the folder as the pipeline's parameter `Data`. Each delivery is a folder of its own, so the step
-cache can tell one from the next, and no execution sees half of one and half of another.
+EventBridge reports each object that is written. Once both are there, the execution is started with
+the folder as the pipeline's parameter `Data`. Each delivery has its own folder, so the step cache
+can tell one from the next, and no execution sees half of one and half of another.
 
 It runs on Python 3.14 with the runtime's own boto3 and imports nothing else; its handler is
 `starter.handler`. Environment: PIPELINE_NAME and PREFIX.
@@ -22,9 +22,9 @@ import boto3
 from botocore.config import Config
 
 PARTS = ("train", "validation")
-"""What a delivery has one file of each of, whatever their ending."""
+"""The two files of a delivery, whatever their extension."""
 PARAMETER = "Data"
-# A function has a minute; a call that hangs is better tried again.
+# The function has a minute, so a call that hangs is abandoned and retried.
 _CONFIG = Config(
     connect_timeout=5, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 5}
 )
@@ -36,11 +36,11 @@ class DeliveryError(Exception):
 
 @dataclass(frozen=True)
 class Delivery:
-    """A complete one."""
+    """A complete delivery."""
 
     uri: str
-    """Of its folder. It ends in a slash: SageMaker takes it for the beginning of keys, and
-    `.../batch1` is that of `.../batch10/train.csv` too."""
+    """Its folder, ending in a slash: SageMaker matches keys by prefix, and `.../batch1` would match
+    `.../batch10/train.csv`, too."""
     token: str
     """The same for the same objects, however often their events are delivered; 64 characters."""
 
@@ -48,8 +48,8 @@ class Delivery:
 def handler(event: Mapping[str, Any], _context: object) -> dict[str, str]:
     """Handle one `Object Created` event of S3; returns what came of it.
 
-    An error is raised, never swallowed: Lambda then tries again, and at last keeps the event in the
-    dead-letter queue, whose alarm rings.
+    Errors are raised, never swallowed: Lambda then retries, and finally puts the event into the
+    dead-letter queue, whose alarm goes off.
     """
     bucket, key = event["detail"]["bucket"]["name"], event["detail"]["object"]["key"]
     delivery = delivery_of(_client("s3"), bucket, key, os.environ["PREFIX"])
@@ -65,16 +65,16 @@ def handler(event: Mapping[str, Any], _context: object) -> dict[str, str]:
 
 
 def delivery_of(s3: Any, bucket: str, key: str, prefix: str) -> Delivery | None:
-    """The delivery that an object belongs to; None while it is not whole, and for other objects.
+    """The delivery that an object belongs to; None while it is incomplete, and for other objects.
 
-    Raises DeliveryError for a part that is there twice, or lies in no folder of its own.
+    Raises DeliveryError if a file is there twice, or is not in a folder of its own.
     """
     folder, _, name = key.rpartition("/")
     if _part(name) is None:
         return None
     if not folder or len(folder) < len(prefix):
         raise DeliveryError(
-            f"s3://{bucket}/{key} lies in no folder of its own, allowed: "
+            f"s3://{bucket}/{key} is not in a folder of its own, allowed: "
             f"s3://{bucket}/{prefix.rstrip('/')}/DELIVERY/{name}"
         )
     objects = _parts(s3, bucket, folder)
@@ -92,7 +92,7 @@ def delivery_of(s3: Any, bucket: str, key: str, prefix: str) -> Delivery | None:
 
 
 def _parts(s3: Any, bucket: str, folder: str) -> dict[str, list[str]]:
-    """By part, the objects of the folder: each as its key and what S3 calls its content."""
+    """The folder's objects by part, each as its key and S3's ETag."""
     found: dict[str, list[str]] = {part: [] for part in PARTS}
     pages = s3.get_paginator("list_objects_v2").paginate(
         Bucket=bucket, Prefix=f"{folder}/", Delimiter="/"
@@ -112,5 +112,5 @@ def _part(name: str) -> str | None:
 
 @cache
 def _client(service: str) -> Any:
-    """A client that a warm function uses again."""
+    """A client that a warm function reuses."""
     return boto3.client(service, config=_CONFIG)

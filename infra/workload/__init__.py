@@ -1,4 +1,4 @@
-"""What one workload is in the account: pipeline, registry, schedule, alarms, notifier."""
+"""One workload in the account: pipeline, registry, schedule, alarms, notifier."""
 
 from infra.workload.stack import WorkloadStack
 

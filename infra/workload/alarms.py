@@ -1,4 +1,4 @@
-"""What rings when nobody is told otherwise."""
+"""Alarms for what people would not hear of otherwise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Watched:
     """One metric that should stay at zero."""
 
     name: str
-    """Of the alarm, after the pipeline's name."""
+    """The end of the alarm's name, after the pipeline's."""
     description: str
     namespace: str
     metric: str
@@ -26,7 +26,7 @@ class Watched:
 
 
 class Alarms(Construct):
-    """An alarm each for executions that fail, events that get lost, and functions that fail."""
+    """An alarm each for failed executions, undelivered events and failed functions."""
 
     def __init__(
         self,
@@ -50,8 +50,8 @@ class Alarms(Construct):
             ),
             Watched(
                 name="undelivered",
-                description=f"A start of {pipeline_name}, or an event for its functions, was given "
-                "up; the dead-letter queue has it",
+                description=f"A start of {pipeline_name}, or an event for its functions, could not "
+                "be delivered; it is in the dead-letter queue",
                 namespace="AWS/SQS",
                 metric="ApproximateNumberOfMessagesVisible",
                 dimension="QueueName",

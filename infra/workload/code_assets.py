@@ -1,4 +1,4 @@
-"""The code and the experiment of a workload as assets: objects that are called by their digest."""
+"""The code and the experiment of a workload as assets: objects named by their digest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CodeAssets:
 
 
 def add_code_assets(stack: cdk.Stack, plan: StagingPlan) -> CodeAssets:
-    """Write the files into the cloud assembly, for the CDK CLI to upload what is not there yet."""
+    """Write the files into the cloud assembly; the CDK CLI uploads those that are missing."""
     return CodeAssets(
         training_archive=_add(stack, plan.sources.training_archive, plan.training.archive),
         training_code=_add(stack, plan.sources.training_code, plan.training.module_zip),
@@ -41,8 +41,8 @@ def _add(stack: cdk.Stack, uri: str, content: Callable[[], bytes]) -> str:
     if not file.exists():
         write_bytes(file, content())
     location = stack.synthesizer.add_file_asset(
-        # The object is called by its hash and ending, which is how the definition names it. The
-        # manifest goes by the hash alone, so no two assets may share one.
+        # The object is named by its hash and extension, as the definition names it. The manifest
+        # uses the hash alone, so no two assets may share one.
         source_hash=name.stem,
         file_name=file.name,
         packaging=cdk.FileAssetPackaging.FILE,

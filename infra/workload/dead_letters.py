@@ -9,7 +9,7 @@ from constructs import Construct
 
 
 class DeadLetters(Construct):
-    """An encrypted queue that keeps what it is given for as long as a queue can."""
+    """An encrypted queue that keeps its messages for as long as a queue can."""
 
     def __init__(self, scope: Construct, id: str) -> None:
         super().__init__(scope, id)
@@ -27,7 +27,7 @@ class DeadLetters(Construct):
         )
 
     def accept_from(self, rule_arn: str) -> None:
-        """Let this rule of EventBridge put here what it could not deliver."""
+        """Let this EventBridge rule put what it could not deliver here."""
         self.queue.add_to_resource_policy(
             iam.PolicyStatement(
                 # pyrefly: ignore[bad-argument-type]  # the CDK names a parameter in two ways

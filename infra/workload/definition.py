@@ -1,4 +1,4 @@
-"""A workload's definition, whole but for what only CloudFormation knows."""
+"""A workload's definition, complete except for what only CloudFormation knows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from infra.workload.substitution import check_size
 
 @dataclass(frozen=True, kw_only=True)
 class IncompleteDefinition:
-    """The text, with stand-ins, and what has to lie in the object store before it runs."""
+    """The text, with stand-ins, and what must be in the object store before it runs."""
 
     text: str
     plan: StagingPlan
@@ -26,9 +26,9 @@ class IncompleteDefinition:
 def incomplete_definition(
     project: Project, declared: DeclaredWorkload, region: str | None = None
 ) -> IncompleteDefinition:
-    """Compile it, or take it from the synth before.
+    """Compile the definition, or reuse the one of an earlier synth.
 
-    `region` decides which of AWS's images there are; without one that is not asked.
+    `region` decides which of AWS's images exist; without one this is not checked.
     Raises InfeasibleError when an arm cannot run, DatasetError when declared data files are not
     there, OwnCodeError when declared code is not, MetricFunctionsError when the gate could not load
     a metric's function, CompilationError when the service would not take a step's request, and

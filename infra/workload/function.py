@@ -47,7 +47,7 @@ class EventFunction(Construct):
         role = scoped_role(
             self,
             "Role",
-            # Lambda takes roles of its own account only, and does not say for whom it asks.
+            # Lambda accepts only roles of its own account, and does not say which function asks.
             # pyrefly: ignore[bad-argument-type]  # the CDK names a parameter in two ways
             trusted=iam.ServicePrincipal("lambda.amazonaws.com"),
             description=description,
@@ -74,8 +74,8 @@ class EventFunction(Construct):
             logging_config={"logGroup": log.ref, "logFormat": "JSON"},
         )
 
-    def hear_of(self, id: str, pattern: Mapping[str, Any], *, enabled: bool = True) -> None:
-        """Be called for events of that pattern; what cannot be delivered goes to the queue."""
+    def subscribe(self, id: str, pattern: Mapping[str, Any], *, enabled: bool = True) -> None:
+        """Call the function for events that match; what cannot be delivered goes to the queue."""
         rule = events.CfnRule(
             self,
             id,
@@ -102,5 +102,5 @@ class EventFunction(Construct):
 
 
 def log_name(function: str) -> str:
-    """Where Lambda writes what a function says."""
+    """The log group that Lambda writes a function's output to."""
     return f"/aws/lambda/{function}"

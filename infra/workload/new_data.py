@@ -26,17 +26,17 @@ def starter(
     foundation: FoundationStack,
     dead_letters: DeadLetters,
 ) -> EventFunction:
-    """Starts the pipeline on a folder below the prefix, once the folder is whole.
+    """The function that starts the pipeline with a delivery, once the delivery is complete.
 
-    A rule alone could start it too, but only on data that is known when the rule is made: the
-    execution would find all of its steps in the cache, and train on nothing new.
+    A rule alone could start the pipeline, but only with parameters that are fixed when the rule is
+    made: the execution would take every step from the cache and train on nothing new.
     """
     name = project.names.function(workload, "starter")
     function = EventFunction(
         scope,
         id,
         name=name,
-        description=f"Trains {workload} again when new data is there",
+        description=f"Retrains {workload} when new data arrives",
         code=ROOT / "infra" / "starter",
         handler="starter.handler",
         variables={"PIPELINE_NAME": training.name, "PREFIX": new_data.prefix},
@@ -53,7 +53,7 @@ def starter(
         log_days=project.settings.storage.log_days,
         dead_letters=dead_letters,
     )
-    function.hear_of(
+    function.subscribe(
         "Objects",
         {
             "source": ["aws.s3"],

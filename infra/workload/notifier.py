@@ -1,4 +1,4 @@
-"""The notifier of one pipeline: what it hears of, and what it may do."""
+"""The notifier of one pipeline: which events it receives, and what it may do."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def notifier(
     foundation: FoundationStack,
     dead_letters: DeadLetters,
 ) -> EventFunction:
-    """Keeps executions from overlapping, and tells of failures and of what the gate refused."""
+    """Keeps executions from overlapping, and reports failures and refused candidates."""
     name = project.names.function(workload, "notifier")
     function = EventFunction(
         scope,
         id,
         name=name,
-        description=f"Keeps executions of {workload} from overlapping, and tells people",
+        description=f"Keeps executions of {workload} from overlapping, and notifies people",
         code=ROOT / "infra" / "notifier",
         handler="notifier.handler",
         variables={
@@ -55,8 +55,8 @@ def notifier(
         log_days=project.settings.storage.log_days,
         dead_letters=dead_letters,
     )
-    function.hear_of("Executions", _changes("Execution", pipeline_arn, EXECUTION_STATES))
-    function.hear_of("Gate", _changes("Execution Step", pipeline_arn, GATE_STATES))
+    function.subscribe("Executions", _changes("Execution", pipeline_arn, EXECUTION_STATES))
+    function.subscribe("Gate", _changes("Execution Step", pipeline_arn, GATE_STATES))
     return function
 
 

@@ -19,7 +19,7 @@ def starter_statements(
     dead_letter_arn: str,
     log_group: str,
 ) -> list[Statement]:
-    """The starter: see whether a delivery is whole, and start this pipeline on it."""
+    """The starter: see whether a delivery is complete, and start this pipeline with it."""
     return [
         Statement(
             sid="SeeDeliveries",
@@ -33,7 +33,7 @@ def starter_statements(
 
 
 def _function_statements(arns: Arns, key_arn: str, log_group: str) -> list[Statement]:
-    """What every function needs: its encrypted environment, and somewhere to write."""
+    """What every function needs: its encrypted environment, and its log."""
     return [
         Statement(
             sid="UseKey",
@@ -50,7 +50,7 @@ def _function_statements(arns: Arns, key_arn: str, log_group: str) -> list[State
 
 
 def schedule_statements(*, pipeline_arn: str, dead_letter_arn: str) -> list[Statement]:
-    """The scheduler: start this pipeline, and put what failed into the queue."""
+    """The scheduler: start this pipeline, and put failed starts into the queue."""
     return [
         Statement(
             sid="StartPipeline",
@@ -72,7 +72,7 @@ def notifier_statements(
     dead_letter_arn: str,
     log_group: str,
 ) -> list[Statement]:
-    """The notifier: look at this pipeline's executions, stop one, say so."""
+    """The notifier: see this pipeline's executions, stop one, notify people."""
     return [
         Statement(
             sid="ListExecutions",

@@ -18,7 +18,7 @@ from infra.workload.substitution import completed_by_cloudformation
 
 
 class TrainingPipeline(Construct):
-    """A model package group, and the pipeline that registers in it."""
+    """A model package group, and the pipeline that registers models in it."""
 
     def __init__(
         self,
@@ -35,12 +35,12 @@ class TrainingPipeline(Construct):
         workload, names = declared.workload, project.names
         self.name = names.pipeline(workload.name)
         self.arn = Arns.of(stack).sagemaker(f"pipeline/{self.name}")
-        """Made from the name, so that who needs it need not wait for the pipeline."""
+        """Made from the name, so that what uses it does not depend on the pipeline."""
         self.models = sagemaker.CfnModelPackageGroup(
             self,
             "Models",
-            # Its name alone: CloudFormation cannot change a description, only make another group,
-            # which cannot have the same name.
+            # The name alone: to change a description CloudFormation would make another group, which
+            # could not have the same name.
             model_package_group_name=names.model_package_group(workload),
         )
         self.models.apply_removal_policy(removal_policy(project.settings.storage))

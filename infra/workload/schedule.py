@@ -1,4 +1,4 @@
-"""The clock that starts a pipeline."""
+"""The schedule that starts a pipeline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECONDS_AN_HOUR = 3600
 
 
 class PipelineSchedule(Construct):
-    """EventBridge Scheduler starts the pipeline itself; what it cannot start, the queue keeps."""
+    """EventBridge Scheduler starts the pipeline itself; failed starts go to the queue."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class PipelineSchedule(Construct):
             self,
             "Role",
             trusted=service_principal(self, "scheduler", source_arn=group),
-            description=f"Start the pipeline of {workload} by the clock",
+            description=f"Start the pipeline of {workload} on schedule",
             statements=schedule_statements(
                 pipeline_arn=training.arn, dead_letter_arn=dead_letter_arn
             ),
@@ -48,7 +48,7 @@ class PipelineSchedule(Construct):
             "Schedule",
             name=names.schedule(workload),
             group_name=names.schedule_group,
-            description=f"Trains {workload} again",
+            description=f"Retrains {workload}",
             schedule_expression=schedule.expression,
             schedule_expression_timezone=schedule.timezone,
             state="ENABLED" if schedule.enabled else "DISABLED",
@@ -69,5 +69,5 @@ class PipelineSchedule(Construct):
                 },
             },
         )
-        # The target is an ARN made from a name, which makes no order by itself.
+        # The target is an ARN made from a name, so CloudFormation sees no dependency.
         self.schedule.node.add_dependency(training.pipeline)

@@ -15,11 +15,11 @@ import aws_cdk as cdk
 from compilegate.errors import CompilegateError
 
 LARGEST_DEFINITION = 1_048_576
-"""Characters that CreatePipeline takes; a template may have as many bytes."""
+"""How many characters CreatePipeline accepts; a template may have as many bytes."""
 
 
 class DefinitionSizeError(CompilegateError):
-    """A definition is larger than the service takes. The message says how large."""
+    """A definition is larger than the service allows. The message says how large."""
 
 
 def completed_by_cloudformation(
@@ -27,10 +27,10 @@ def completed_by_cloudformation(
 ) -> str:
     """The definition as a token.
 
-    `stand_ins` maps the name of what is missing to what stands for it in the text, `values` the
-    same names to what it really is: text, or a CloudFormation token.
+    `stand_ins` maps the name of each missing value to its stand-in in the text, `values` maps the
+    same names to the real values: text, or CloudFormation tokens.
     """
-    # Whatever looks like a variable to CloudFormation, and is none of ours, is text.
+    # Anything else that CloudFormation would take for a variable is plain text.
     text = text.replace("${", "${!")
     variables: dict[str, str] = {}
     for name, stand_in in stand_ins.items():
@@ -51,7 +51,7 @@ def _variable(name: str) -> str:
 
 
 def check_size(workload: str, text: str) -> None:
-    """Raises DefinitionSizeError for a definition that neither the service nor a template takes."""
+    """Raises DefinitionSizeError for a definition that is too large for a template."""
     size = size_in_template(text)
     if size > LARGEST_DEFINITION:
         raise DefinitionSizeError(

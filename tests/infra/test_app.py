@@ -85,7 +85,7 @@ def test_two_workloads_cannot_share_a_model_package_group(tmp_path: Path) -> Non
     (folder / "workloads" / "other.toml").write_text(other)
     run = synth(folder)
     assert run.returncode == 2
-    assert "registry.group: found 'topics', which other has too" in run.stderr
+    assert "registry.group: found 'topics', which other already uses" in run.stderr
 
 
 @pytest.mark.slow
@@ -103,10 +103,10 @@ def test_names_that_a_service_would_refuse_are_told_before_anything_is_made(tmp_
     assert run.returncode == 2
     said = [line for line in run.stderr.splitlines() if line.startswith(str(folder))]
     assert [line.partition(": ")[2] for line in said] == [
-        f"name: its function ourteamscompilegates-{name}-notifier has a name of 68 characters, "
-        "allowed: 64, with the project's name",
-        f"registry.group: its group ourteamscompilegates-{group} has a name of 71 characters, "
-        "allowed: 63, with the project's name",
+        f"name: the name of its function, ourteamscompilegates-{name}-notifier, has 68 characters, "
+        "allowed: 64, including the project's name",
+        f"registry.group: the name of its group, ourteamscompilegates-{group}, has 71 characters, "
+        "allowed: 63, including the project's name",
     ]
 
 

@@ -75,7 +75,7 @@ class Account:
             "resources": [self.pipeline_arn],
             "detail": {"pipelineArn": self.pipeline_arn, **detail},
         }
-        return self.handler(event, None)["said"]
+        return self.handler(event, None)["sent"]
 
     def messages(self) -> list[dict[str, str]]:
         """What subscribers of the topic got so far: Subject and Message of each."""

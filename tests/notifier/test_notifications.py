@@ -69,7 +69,7 @@ def gate_job(account: Account, notice: object) -> str:
     return arn
 
 
-def test_a_failure_names_the_step_its_last_words_its_log_and_what_to_do(account):
+def test_a_failure_names_the_step_its_last_lines_its_log_and_what_to_do(account):
     arn = account.start([FAILED])
     account.becomes(arn, "Failed")
     (said,) = account.messages()
@@ -109,7 +109,7 @@ def test_a_decision_that_nothing_is_sound_is_told_as_a_decision(account):
     account.becomes(account.start([{"status": "Failed", "steps": [fail_step]}]), "Failed")
     text = account.messages()[0]["Message"]
     assert "    No model is sound." in text
-    assert "The execution's own decision ended it" in text
+    assert "The gate registered no model; its report says why" in text
 
 
 def test_a_failure_that_could_not_be_published_is_said_when_it_is_delivered_again(account):

@@ -17,7 +17,8 @@ def test_an_execution_that_starts_while_another_runs_is_stopped_and_that_is_said
     account.becomes(newer, "Executing")
     assert account.statuses() == ["Executing", "Stopped"]
     (said,) = account.messages()
-    assert said["Subject"] == (f"topics: execution {newer[-12:]} stopped, an older one still runs")
+    stopped = f"execution {newer[-12:]} stopped, an older one is still running"
+    assert said["Subject"] == f"topics: {stopped}"
     assert f"compilegate watch {older}" in said["Message"]
     assert "compilegate submit topics" in said["Message"]
 

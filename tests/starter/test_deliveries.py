@@ -117,7 +117,7 @@ def test_other_objects_start_nothing(account: Account) -> None:
 @pytest.mark.slow
 def test_a_delivery_without_a_folder_of_its_own_is_refused(account: Account) -> None:
     """Its next one would be overwritten under an execution, and look the same to the step cache."""
-    with pytest.raises(account.starter.DeliveryError, match="lies in no folder of its own"):
+    with pytest.raises(account.starter.DeliveryError, match="is not in a folder of its own"):
         account.deliver("incoming/topics/train.csv")
 
 

@@ -6,7 +6,7 @@ status changes of one pipeline's executions and of its gate's step (`events` has
 
 Environment: TOPIC_ARN, PIPELINE_ARN, BUCKET, WORKLOAD, and PREFIX where it is not "compilegate".
 
-Its role must allow, and nothing more:
+Its role must allow exactly this:
 
 - sagemaker:ListPipelineExecutions on the pipeline; sagemaker:DescribePipelineExecution,
   sagemaker:ListPipelineExecutionSteps and sagemaker:StopPipelineExecution on its executions

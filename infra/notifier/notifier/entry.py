@@ -1,6 +1,6 @@
-"""The handler: one event in; what follows from it is done, and said once.
+"""The handler: acts on one event, and sends each message once.
 
-An error is raised, never swallowed: Lambda then delivers the event again, and its alarm rings.
+Errors are raised, never swallowed: Lambda then delivers the event again, and the alarm goes off.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from notifier.overlap import overlap_of
 from notifier.pipeline import Pipeline
 from notifier.settings import Settings, read_settings
 
-# A function has a minute; a call that hangs is better tried again.
+# The function has a minute, so a call that hangs is abandoned and retried.
 _CONFIG = Config(
     connect_timeout=5, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 5}
 )
 
 
 def handler(event: Mapping[str, Any], _context: object) -> dict[str, list[str]]:
-    """Handle one event of EventBridge; returns the subjects of what was said."""
+    """Handle one EventBridge event; returns the subjects of the messages that were sent."""
     notifier = connect(read_settings(os.environ))
-    return {"said": notifier.handle(event)}
+    return {"sent": notifier.handle(event)}
 
 
 @cache
 def connect(settings: Settings) -> Notifier:
-    """The notifier of one pipeline, with clients that a warm function uses again."""
+    """The notifier of one pipeline, with clients that a warm function reuses."""
     s3, sns, sagemaker = (boto3.client(name, config=_CONFIG) for name in ("s3", "sns", "sagemaker"))
     outbox = Outbox(s3, sns, settings.bucket, settings.notices_prefix, settings.topic_arn)
     return Notifier(settings.workload, Pipeline(sagemaker, settings.pipeline_arn), outbox)
@@ -43,14 +43,14 @@ def connect(settings: Settings) -> Notifier:
 
 @dataclass(frozen=True)
 class Notifier:
-    """What is done about each thing that happens to one pipeline."""
+    """Acts on what happens to one pipeline."""
 
     workload: str
     pipeline: Pipeline
     outbox: Outbox
 
     def handle(self, event: Mapping[str, Any]) -> list[str]:
-        """Do what follows from an event; returns the subjects of what was said."""
+        """Act on an event; returns the subjects of the messages that were sent."""
         match read_event(event, self.pipeline.arn):
             case ExecutionStarted(execution_arn):
                 return self._end_overlap(execution_arn)
@@ -65,21 +65,21 @@ class Notifier:
         overlap = overlap_of(self.pipeline.executions(started_arn))
         if overlap is None:
             return []
-        said = []
+        sent = []
         for execution in overlap.newer:
             message = overlap_message(self.workload, execution, overlap.oldest)
             occasion = Occasion(execution.arn, "overlap", occurrence=overlap.oldest.arn)
-            # Said first: what is stopped is no overlap any more, so that nobody would say it later.
-            said += self._say(occasion, message)
+            # Before the stop: once it is stopped there is no overlap left for a retry to report.
+            sent += self._send(occasion, message)
             self.pipeline.stop(execution.arn)
-        return said
+        return sent
 
     def _tell_failure(self, execution_arn: str) -> list[str]:
         ending = self.pipeline.ending(execution_arn)
         failed = self.pipeline.failed_steps(execution_arn)
         message = failure_message(self.workload, execution_arn, ending.reason, failed)
         occasion = Occasion(execution_arn, "failure", occurrence=ending.at)
-        return self._say(occasion, message)
+        return self._send(occasion, message)
 
     def _forward_notice(self, execution_arn: str, job_arn: str) -> list[str]:
         output = self.pipeline.gate_output(job_arn)
@@ -87,10 +87,10 @@ class Notifier:
         if message is None:
             return []
         occasion = Occasion(execution_arn, "gate", occurrence=job_arn)
-        return self._say(occasion, message)
+        return self._send(occasion, message)
 
-    def _say(self, occasion: Occasion, message: Message) -> list[str]:
-        return [message.subject] if self.outbox.say(occasion, message) else []
+    def _send(self, occasion: Occasion, message: Message) -> list[str]:
+        return [message.subject] if self.outbox.send(occasion, message) else []
 
     def _notice(self, output_uri: str) -> bytes:
         bucket, _, key = output_uri.removeprefix("s3://").partition("/")

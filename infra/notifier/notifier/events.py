@@ -1,7 +1,7 @@
-"""What EventBridge tells: an event as one of three things that happened, or as nothing. Pure.
+"""Reads an EventBridge event as one of three things that can happen, or as none. Pure.
 
 SageMaker may send several events for one change of state, and EventBridge may deliver each of them
-several times; so an event says where to look, and what is done follows from what is found there.
+several times. So an event only says where to look; the notifier acts on what it finds there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ GATE_STEP = "Gate"
 
 
 class EventError(Exception):
-    """An event without what its kind always has. The message names the key."""
+    """An event lacks a key that its kind always has. The message names the key."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ Happening = ExecutionStarted | ExecutionFailed | GateFinished
 
 
 def read_event(event: Mapping[str, Any], pipeline_arn: str) -> Happening | None:
-    """What happened to this pipeline; None for all that is nobody's business here.
+    """What happened to this pipeline; None for any other event.
 
     Raises EventError when the event lacks a key that its kind has.
     """
     detail = event.get("detail") or {}
-    # The service has written resource names in ARNs in lower case and as given.
+    # The service writes the names in ARNs sometimes as given, sometimes in lower case.
     if str(detail.get("pipelineArn", "")).lower() != pipeline_arn.lower():
         return None
     if event.get("detail-type") == EXECUTION_CHANGED:

@@ -1,4 +1,4 @@
-"""Where a person looks: console pages and commands for an ARN. Pure."""
+"""Console pages and commands for an ARN. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def log_page(job_arn: str) -> str | None:
 
 
 def watch_command(execution_arn: str) -> str:
-    """What shows the execution, its steps and its verdict in a terminal."""
+    """The command that shows the execution, its steps and its verdict in a terminal."""
     return f"compilegate watch {execution_arn}"
 
 
@@ -48,5 +48,5 @@ def _console(partition: str, region: str) -> str:
 
 
 def _fragment(text: str) -> str:
-    """As CloudWatch's console has it after the `#`: encoded twice, with $ for %."""
+    """Text as CloudWatch's console writes it after the `#`: encoded twice, with $ for %."""
     return quote(quote(text, safe=""), safe="").replace("%", "$")

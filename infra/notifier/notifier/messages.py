@@ -10,8 +10,8 @@ from notifier.links import job_page, log_page, short_name, watch_command
 from notifier.overlap import Execution
 
 MOST_SUBJECT = 100
-MOST_LAST_WORDS = 1500
-"""Characters of a step's reason that are told: the end, where a program says what stopped it."""
+MOST_QUOTED = 1500
+"""How much of a step's reason is quoted: the end, where a program says what stopped it."""
 FAIL_STEP = "Fail"
 
 
@@ -21,7 +21,7 @@ class NoticeError(Exception):
 
 @dataclass(frozen=True)
 class Message:
-    """What is published: SNS takes a subject of 100 characters of ASCII on one line."""
+    """What is published. SNS allows a subject of 100 ASCII characters on one line."""
 
     subject: str
     text: str
@@ -29,26 +29,26 @@ class Message:
 
 @dataclass(frozen=True)
 class FailedStep:
-    """A step that failed, and what the service says of it."""
+    """A step that failed, and the reason that the service gives."""
 
     name: str
     type: str
     reason: str
     job_arn: str | None
-    """Of its training or processing job, where it has one."""
+    """Its training or processing job, if it has one."""
 
 
 def message(subject: str, lines: Sequence[str]) -> Message:
-    """A message whose subject SNS takes."""
+    """A message whose subject SNS accepts."""
     flat = " ".join(subject.split()).encode("ascii", "replace").decode("ascii")
     fitting = flat if len(flat) <= MOST_SUBJECT else f"{flat[: MOST_SUBJECT - 3]}..."
     return Message(fitting, "\n".join(lines) + "\n")
 
 
 def overlap_message(workload: str, stopped: Execution, oldest: Execution) -> Message:
-    """That an execution was stopped because an older one still runs."""
+    """The message that an execution was stopped because an older one is still running."""
     return message(
-        f"{workload}: execution {short_name(stopped.arn)} stopped, an older one still runs",
+        f"{workload}: execution {short_name(stopped.arn)} stopped, an older one is still running",
         [
             f"Execution {short_name(stopped.arn)} of {workload} was stopped when it started, "
             f"because execution {short_name(oldest.arn)} has been running since "
@@ -56,13 +56,13 @@ def overlap_message(workload: str, stopped: Execution, oldest: Execution) -> Mes
             "",
             "What to do:",
             "  - Nothing, if the next start is soon enough.",
-            "  - To have this one: wait for the older execution, then start again with",
+            "  - To run this one: wait for the older execution to end, then start again with",
             f"      compilegate submit {workload}",
-            "  - If this happens at every start, the schedule is shorter than an execution: "
-            "start less often, in [schedule] of the workload's file.",
+            "  - If this happens at every start, an execution takes longer than the schedule "
+            "allows: start less often ([schedule] in the workload's file).",
             "",
-            f"The one that runs:  {watch_command(oldest.arn)}",
-            f"The one stopped:    {stopped.arn}",
+            f"Still running:  {watch_command(oldest.arn)}",
+            f"Stopped:        {stopped.arn}",
         ],
     )
 
@@ -70,7 +70,7 @@ def overlap_message(workload: str, stopped: Execution, oldest: Execution) -> Mes
 def failure_message(
     workload: str, execution_arn: str, reason: str, failed: Sequence[FailedStep]
 ) -> Message:
-    """That an execution failed: where, why, and what to do."""
+    """The message that an execution failed: where, why, and what to do."""
     names = ", ".join(step.name for step in failed)
     where = f" at {names}" if names else ""
     lines = [f"Execution {short_name(execution_arn)} of {workload} failed{where}."]
@@ -80,15 +80,15 @@ def failure_message(
         lines += ["", f"The service says: {reason or 'nothing'}"]
     lines += ["", "What to do:"]
     if [step.type for step in failed] == [FAIL_STEP]:
-        lines.append("  - The execution's own decision ended it: its report says what it found.")
+        lines.append("  - The gate registered no model; its report says why.")
     else:
-        lines.append("  - Read the last words above and the log, and correct what they name.")
+        lines.append("  - Read the last lines above and the log, and fix what they name.")
         lines.append(
             "  - Then start again: steps that succeeded and have not changed come from the cache."
         )
     lines += [
         f"      compilegate submit {workload}",
-        "  - To see all steps, and the verdict where there is one:",
+        "  - To see all steps, and the verdict if there is one:",
         f"      {watch_command(execution_arn)}",
         "",
         execution_arn,
@@ -97,9 +97,9 @@ def failure_message(
 
 
 def gate_message(notice: bytes, execution_arn: str, output_uri: str) -> Message | None:
-    """The gate's notice, with where its execution and report are; None when it is not to be sent.
+    """The gate's notice, with where to find its report; None if it is not to be sent.
 
-    Raises NoticeError for what is no notice.
+    Raises NoticeError for anything that is not a notice.
     """
     try:
         document = json.loads(notice)
@@ -115,28 +115,28 @@ def gate_message(notice: bytes, execution_arn: str, output_uri: str) -> Message 
         [
             text.rstrip(),
             "",
-            "The report, and the verdict beside it:",
+            "The report (the verdict lies beside it):",
             f"  aws s3 cp {output_uri}/report.html .",
-            "All of the execution:",
+            "The whole execution:",
             f"  {watch_command(execution_arn)}",
         ],
     )
 
 
 def _step(step: FailedStep) -> list[str]:
-    lines = [f"{step.name} ({step.type})", "  Last words:"]
-    lines += [f"    {line}" for line in _last_words(step.reason)]
+    lines = [f"{step.name} ({step.type})", "  Last lines:"]
+    lines += [f"    {line}" for line in _last_lines(step.reason)]
     if step.job_arn is not None:
         pages = (("Job", job_page(step.job_arn)), ("Log", log_page(step.job_arn)))
         lines += [f"  {name}: {page}" for name, page in pages if page is not None]
     return lines
 
 
-def _last_words(reason: str) -> list[str]:
-    words = reason.strip() or "(the service gives no reason)"
-    if len(words) > MOST_LAST_WORDS:
-        words = f"... {words[-MOST_LAST_WORDS:]}"
+def _last_lines(reason: str) -> list[str]:
+    text = reason.strip() or "(the service gives no reason)"
+    if len(text) > MOST_QUOTED:
+        text = f"... {text[-MOST_QUOTED:]}"
     printable = "".join(
-        character if character.isprintable() or character == "\n" else " " for character in words
+        character if character.isprintable() or character == "\n" else " " for character in text
     )
     return printable.splitlines()

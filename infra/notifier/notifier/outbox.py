@@ -1,8 +1,8 @@
-"""Says each thing once, however often its event is delivered.
+"""Sends each message once, however often its event is delivered.
 
-What is said is first claimed by an object that can be written only once, and the object keeps the
-words. Two deliveries at one moment cannot both claim. A claim whose message could not be published
-is given back, so that the next delivery says it.
+A message is first claimed: its text is written to an object that can be written only once, so two
+deliveries at the same moment cannot both claim it. If publishing fails, the claim is withdrawn and
+the next delivery sends the message.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Occasion:
     occurrence: str
 
     def key(self, prefix: str) -> str:
-        """Of the object that claims it."""
+        """The key of the object that claims the message."""
         digest = hashlib.sha256(self.occurrence.encode()).hexdigest()[:12]
         return f"{prefix}/{short_name(self.execution_arn)}/{self.kind}-{digest}.json"
 
@@ -44,8 +44,8 @@ class Outbox:
     prefix: str
     topic_arn: str
 
-    def say(self, occasion: Occasion, message: Message) -> bool:
-        """Publish the message; False when this was said before."""
+    def send(self, occasion: Occasion, message: Message) -> bool:
+        """Publish the message; False if it was sent before."""
         key = occasion.key(self.prefix)
         if not self._claim(key, message):
             return False

@@ -15,7 +15,7 @@ from notifier.overlap import EXECUTING, Execution
 
 _JOBS = ("TrainingJob", "ProcessingJob")
 _NOT_RUNNING = ("ConflictException", "ResourceNotFound", "ValidationException")
-"""What stopping an execution that has ended in the meantime is answered with."""
+"""How SageMaker answers a request to stop an execution that has already ended."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Ending:
     """How an execution ended."""
 
     reason: str
-    """As the service says; empty when it says nothing."""
+    """In the service's words; empty if it gives none."""
     at: str
-    """When, as it was last changed: an execution that is retried and fails again ends again."""
+    """When it last changed: an execution that is retried and fails again ends again."""
 
 
 class GateJobError(Exception):
@@ -42,7 +42,7 @@ class Pipeline:
     def executions(self, started_arn: str) -> list[Execution]:
         """All executions that the service still lists, and the one that just started.
 
-        The list may lag behind: an execution that is not on it yet would overlap unseen.
+        The list may lag behind: an execution that is not on it yet would overlap unnoticed.
         """
         listed = self._listed()
         if started_arn in {execution.arn for execution in listed}:
@@ -50,7 +50,7 @@ class Pipeline:
         return [*listed, *self._described(started_arn)]
 
     def stop(self, execution_arn: str) -> None:
-        """Stop an execution; nothing happens to one that has ended by itself."""
+        """Stop an execution, unless it has ended by itself."""
         try:
             self.client.stop_pipeline_execution(
                 PipelineExecutionArn=execution_arn, ClientRequestToken=uuid4().hex
@@ -137,5 +137,5 @@ def _failed_step(step: Mapping[str, Any]) -> FailedStep:
 
 
 def _step_type(metadata: Mapping[str, Any]) -> str:
-    """A step says its type only by what its metadata is about."""
+    """The step's type, which is only told by the key of its metadata."""
     return next(iter(metadata), "step")

@@ -1,4 +1,4 @@
-"""What the function is told by its environment."""
+"""The function's settings, from its environment."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True)
 class Settings:
-    """Whom it notifies, and of which pipeline."""
+    """Which topic it notifies, about which pipeline."""
 
     topic_arn: str
     pipeline_arn: str
     bucket: str
     workload: str
     prefix: str = "compilegate"
-    """Of every key in the bucket."""
+    """What every key in the bucket begins with."""
 
     @property
     def notices_prefix(self) -> str:
-        """Where it keeps what it said, so that nothing is said twice."""
+        """Where it records what it sent, so that nothing is sent twice."""
         return f"{self.prefix}/workloads/{self.workload}/notices"
 
 

@@ -306,7 +306,7 @@ def test_what_was_kept_is_taken_in_again_by_its_key_and_its_arns(deployment: Dep
     assert refused.returncode == 2
     assert refused.stderr == (
         f"infra/settings.toml: storage.key_arn: found none, allowed: {kept}, the key of the bucket "
-        "that is there already\n"
+        "that was kept\n"
     )
 
     settings = deployment.project.path / "infra" / "settings.toml"
