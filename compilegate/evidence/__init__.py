@@ -1,9 +1,67 @@
 """Evidence read back: what one training job measured and can prove, whoever wrote it.
 
-`compilegate.job.evidence` holds the types and writes them. Nothing of it is trusted here: what
-cannot be read, or is not what it says, raises EvidenceError with the file and the reason.
+`compilegate.job.evidence` holds the types and writes them; who reads evidence finds them here.
+Nothing that a job wrote is trusted: what cannot be read, or is not what it says, raises
+EvidenceError with the file and the reason.
 """
 
+from compilegate.evidence.folders import (
+    MissingEvidenceError,
+    Replicate,
+    TruncatedEvidenceError,
+    UndeclaredEvidenceError,
+    folder_name,
+    read_records,
+    read_replicate,
+)
 from compilegate.evidence.reading import read_evidence, read_examples
+from compilegate.job.evidence import (
+    CompileCacheRecord,
+    CompilerRecord,
+    Evidence,
+    EvidenceError,
+    EvidenceRecord,
+    Examples,
+    FloatArray,
+    IntArray,
+    Origin,
+    ParityErrors,
+    ParityRecord,
+    Scalar,
+    SpeedRecord,
+    Steps,
+    column_digests,
+    examples_digest,
+    outputs_digest,
+    steady_steps_of,
+)
 
-__all__ = ["read_evidence", "read_examples"]
+__all__ = [
+    "CompileCacheRecord",
+    "CompilerRecord",
+    "Evidence",
+    "EvidenceError",
+    "EvidenceRecord",
+    "Examples",
+    "FloatArray",
+    "IntArray",
+    "MissingEvidenceError",
+    "Origin",
+    "ParityErrors",
+    "ParityRecord",
+    "Replicate",
+    "Scalar",
+    "SpeedRecord",
+    "Steps",
+    "TruncatedEvidenceError",
+    "UndeclaredEvidenceError",
+    "column_digests",
+    "examples_digest",
+    "folder_name",
+    "outputs_digest",
+    "read_evidence",
+    "read_examples",
+    "read_records",
+    "read_replicate",
+    "steady_steps_of",
+]

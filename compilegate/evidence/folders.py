@@ -1,4 +1,4 @@
-"""Reads the evidence of one execution: the gate's one module that touches files.
+"""Reads the evidence of one execution.
 
 The folder holds one subfolder per replicate, named ``ARM--SEED``, with either an unpacked
 ``evidence/`` or SageMaker's ``output.tar.gz``, which has ``evidence/`` inside. These subfolders may
@@ -11,20 +11,13 @@ import gzip
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from compilegate.evidence import read_evidence
-from compilegate.gate.integrity.agreement import Replicate
-from compilegate.gate.integrity.replicate import (
-    MissingEvidenceError,
-    TruncatedEvidenceError,
-    UndeclaredEvidenceError,
-)
-from compilegate.gate.quality.rows import sharing
-from compilegate.gate.settings import Experiment
+from compilegate.evidence.reading import read_evidence
+from compilegate.evidence.rows import sharing
 from compilegate.job.evidence import FOLDER, EvidenceError, EvidenceRecord, Examples
 
 ARCHIVE = "output.tar.gz"
@@ -36,6 +29,21 @@ MOST_MEMBERS = 10_000
 AT_ONCE = 2
 """Replicates that are read at the same time; each takes memory of its own until it is shared."""
 
+Replicate = tuple[str, int]
+"""An (arm, seed)."""
+
+
+class MissingEvidenceError(EvidenceError):
+    """There is no evidence of a replicate at all."""
+
+
+class UndeclaredEvidenceError(EvidenceError):
+    """There is evidence of a seed that the experiment does not declare."""
+
+
+class TruncatedEvidenceError(EvidenceError):
+    """The evidence of a replicate ends early or its archive is damaged."""
+
 
 def folder_name(arm: str, seed: int) -> str:
     """The subfolder of one replicate."""
@@ -43,7 +51,7 @@ def folder_name(arm: str, seed: int) -> str:
 
 
 def read_records(
-    folder: Path, experiment: Experiment
+    folder: Path, declared: Sequence[Replicate]
 ) -> dict[Replicate, EvidenceRecord | EvidenceError]:
     """The evidence of each declared replicate, or the error that reading it met.
 
@@ -59,12 +67,11 @@ def read_records(
 
     # Threads, since it is mostly decompression, which does not hold the interpreter.
     with ThreadPoolExecutor(AT_ONCE) as readers:
-        read_in_order = zip(
-            experiment.replicates, readers.map(read, experiment.replicates), strict=True
-        )
+        read_in_order = zip(declared, readers.map(read, declared), strict=True)
         records = dict(_sharing_columns(read_in_order))
+    arms = {arm for arm, _ in declared}
     for arm, seed in sorted(_replicates_in(folder) - set(records)):
-        if arm in experiment.arms:
+        if arm in arms:
             records[arm, seed] = UndeclaredEvidenceError(
                 f"{folder_name(arm, seed)} is there, and the experiment does not declare that "
                 "seed: declare all seeds that were trained"

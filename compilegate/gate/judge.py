@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from compilegate.evidence import EvidenceRecord, Replicate
 from compilegate.gate.cost.cost import cost_of
 from compilegate.gate.decision import decide
-from compilegate.gate.integrity.agreement import Replicate
 from compilegate.gate.integrity.confounds import find_confounds, undeclared
 from compilegate.gate.integrity.examination import Examined, Records, examine
 from compilegate.gate.parity.parity import judge_parity
@@ -42,7 +42,6 @@ from compilegate.gate.verdict import (
     SpeedJudgement,
     Verdict,
 )
-from compilegate.job.evidence import EvidenceRecord
 
 
 @dataclass(frozen=True)

@@ -17,19 +17,19 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from compilegate.errors import CompilegateError
-from compilegate.gate.integrity.agreement import Replicate
-from compilegate.gate.integrity.replicate import MOST_BYTES, are_durations, unusable
-from compilegate.gate.quality.metrics import MetricUndefinedError, MetricValues
-from compilegate.gate.reasons import clipped
-from compilegate.gate.settings import Experiment
-from compilegate.gate.speed.arm_speed import steady_seconds
-from compilegate.job.evidence import (
+from compilegate.evidence import (
     CompileCacheRecord,
     EvidenceError,
     EvidenceRecord,
     Examples,
     FloatArray,
+    Replicate,
 )
+from compilegate.gate.integrity.replicate import MOST_BYTES, are_durations, unusable
+from compilegate.gate.quality.metrics import MetricUndefinedError, MetricValues
+from compilegate.gate.reasons import clipped
+from compilegate.gate.settings import Experiment
+from compilegate.gate.speed.arm_speed import steady_seconds
 
 SCHEMA_VERSION: Final = 1
 MOST_POINTS = 6000

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from compilegate.evidence import Replicate
 from compilegate.gate.decision import decide
-from compilegate.gate.integrity.agreement import Replicate
 from compilegate.gate.integrity.examples import MOST_VALUE
 from compilegate.gate.quality.comparison import ArmScores, compare_scores
 from compilegate.gate.reasons import (

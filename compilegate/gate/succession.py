@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from compilegate.evidence import EvidenceError, EvidenceRecord, Examples, outputs_digest
+from compilegate.evidence.rows import in_the_order_of
 from compilegate.gate.experiment import SuccessionExperiment
 from compilegate.gate.integrity.agreement import (
     Replicate,
@@ -30,7 +32,6 @@ from compilegate.gate.integrity.replicate import check_record, unusable
 from compilegate.gate.judge import judge_quality, replicates_of
 from compilegate.gate.quality.metrics import MetricUndefinedError, metric_value
 from compilegate.gate.quality.quality import Replicates, compare_arms
-from compilegate.gate.quality.rows import in_the_order_of
 from compilegate.gate.reasons import (
     Code,
     Note,
@@ -49,7 +50,6 @@ from compilegate.gate.verdict import (
     MetricJudgement,
     Verdict,
 )
-from compilegate.job.evidence import EvidenceError, EvidenceRecord, Examples, outputs_digest
 
 CHALLENGER = "challenger"
 CHAMPION = "champion"

@@ -11,18 +11,22 @@ The exit status of `judge` is 0 whenever a verdict was reached, whatever it is.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from compilegate.evidence import read_examples
-from compilegate.evidence.folders import folder_name, read_replicate
+from compilegate.evidence import (
+    EvidenceError,
+    EvidenceRecord,
+    Origin,
+    Replicate,
+    examples_digest,
+    folder_name,
+    read_replicate,
+)
 from compilegate.gate.experiment import ExperimentError, SuccessionExperiment, read_succession
-from compilegate.gate.integrity.agreement import Replicate
 from compilegate.gate.succession import CHALLENGER, Champion, judge_succession
-from compilegate.job.evidence import EvidenceError, EvidenceRecord, examples_digest
 from compilegate.job.files import write_text
 from compilegate.pipelines.programs.gate import (
     EXIT_JUDGED,
@@ -120,19 +124,18 @@ def _records(
 
 
 def _champion(folder: Path) -> Champion:
-    """What was scored, unless it is not what the evaluation noted."""
+    """What was scored, unless it is not what the evaluation wrote."""
     try:
-        note = json.loads((folder / "champion.json").read_text(encoding="utf-8"))
-        if note["registered"] is False:
-            return None
-        examples = read_examples(folder)
-        if examples_digest(examples) != note["examples"]:
-            return EvidenceError("examples.npz is not the file that champion.json notes")
+        record = read_replicate(folder)
     except EvidenceError as error:
         return error
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        return EvidenceError(f"champion.json cannot be read: {type(error).__name__}: {error}")
-    return examples
+    if record.evidence.origin == Origin.ABSENT:
+        return None
+    if record.examples is None or record.evidence.digests.get("examples") != examples_digest(
+        record.examples
+    ):
+        return EvidenceError("examples.npz is not the file whose digest evidence.json holds")
+    return record.examples
 
 
 if __name__ == "__main__":

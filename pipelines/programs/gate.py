@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compilegate.errors import CompilegateError
-from compilegate.evidence.folders import read_records
+from compilegate.evidence import Replicate, read_records
 from compilegate.gate.experiment import ExperimentError, read_experiment
-from compilegate.gate.integrity.agreement import Replicate
 from compilegate.gate.judge import judge
 from compilegate.gate.observations import Observations, observe
 from compilegate.gate.quality.metrics import MetricValues
@@ -82,7 +81,7 @@ def judge_evidence(
     experiment: Experiment, evidence: Path, jobs: Mapping[Replicate, str] | None
 ) -> Judged:
     """Read the evidence folder and judge it."""
-    records = read_records(evidence, experiment)
+    records = read_records(evidence, experiment.replicates)
     values = MetricValues()
     return Judged(judge(experiment, records, jobs, values), observe(experiment, records, values))
 

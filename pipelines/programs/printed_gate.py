@@ -14,8 +14,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from compilegate.evidence import Replicate
 from compilegate.gate.experiment import ExperimentError, read_experiment
-from compilegate.gate.integrity.agreement import Replicate
 from compilegate.gate.printed import Printed, judge_printed
 from compilegate.job.files import write_text
 from compilegate.pipelines.programs.gate import (

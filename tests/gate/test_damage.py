@@ -14,8 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from compilegate.evidence import read_evidence
-from compilegate.evidence.folders import read_records
+from compilegate.evidence import read_evidence, read_records
 from compilegate.gate.judge import judge
 from compilegate.gate.observations import Observations, observe
 from compilegate.gate.reasons import Code, Outcome
@@ -46,7 +45,7 @@ def unpacked_evidence(tmp_path_factory, new_execution):
 
 def judged_and_reported(execution, folder: Path) -> Verdict:
     """What the job does, in this process; anything that is raised fails the test."""
-    records = read_records(folder / "evidence", execution.experiment)
+    records = read_records(folder / "evidence", execution.experiment.replicates)
     verdict = judge(execution.experiment, records)
     observations = observe(execution.experiment, records)
     assert Verdict.from_json(verdict.to_json()) == verdict
@@ -177,7 +176,7 @@ def test_no_value_in_evidence_json_crashes_the_gate_or_passes_unseen(
         document[OWN_DIGEST] = document_digest(document)
     try:
         file.write_text(json.dumps(document))
-        records = read_records(folder / "evidence", execution.experiment)
+        records = read_records(folder / "evidence", execution.experiment.replicates)
         verdict = judged_and_reported(execution, folder)
         bound = judge(execution.experiment, records, execution.jobs())
     finally:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compilegate.evidence.folders import read_records, read_replicate
+from compilegate.evidence import read_records, read_replicate
 from compilegate.job.evidence import EvidenceError, EvidenceRecord
 
 
@@ -144,9 +144,9 @@ def test_a_seed_that_was_trained_and_is_not_declared_is_told(execution, tmp_path
     evidence = tmp_path / "evidence"
     shutil.copytree(evidence / "fast--1", evidence / "more" / "fast--04")
     shutil.copytree(evidence / "fast--1", evidence / "more" / "other--4")
-    assert set(read_records(evidence, execution.experiment)) == set(execution.records)
+    assert set(read_records(evidence, execution.experiment.replicates)) == set(execution.records)
     shutil.copytree(evidence / "fast--1", evidence / "more" / "fast--4")
-    error = read_records(evidence, execution.experiment)["fast", 4]
+    error = read_records(evidence, execution.experiment.replicates)["fast", 4]
     assert str(error).startswith("fast--4 is there, and the experiment does not declare that seed")
 
 
@@ -179,7 +179,7 @@ def test_gathered_evidence_lies_one_level_deeper(execution, tmp_path):
     for number, folder in enumerate(gathered):
         (evidence / str(number)).mkdir()
         folder.rename(evidence / str(number) / folder.name)
-    records = read_records(evidence, execution.experiment)
+    records = read_records(evidence, execution.experiment.replicates)
     assert all(isinstance(record, EvidenceRecord) for record in records.values())
     assert len(records) == len(gathered)
 
@@ -188,7 +188,7 @@ def test_evidence_that_is_there_twice_is_not_read(execution, tmp_path):
     execution.write(tmp_path, archives=True)
     evidence = tmp_path / "evidence"
     shutil.copytree(evidence / "fast--1", evidence / "again" / "fast--1")
-    error = read_records(evidence, execution.experiment)["fast", 1]
+    error = read_records(evidence, execution.experiment.replicates)["fast", 1]
     assert isinstance(error, EvidenceError)
     assert str(error) == "the evidence is there more than once: fast--1 and again/fast--1"
     (evidence / "fast--2" / "evidence").mkdir()
@@ -200,7 +200,7 @@ def test_what_all_replicates_were_scored_on_is_in_memory_once(execution, tmp_pat
     others = np.roll(execution.record("fast", 2).examples.labels, 1)
     execution.change_examples("fast", 2, labels=others)
     execution.write(tmp_path)
-    records = read_records(tmp_path / "evidence", execution.experiment)
+    records = read_records(tmp_path / "evidence", execution.experiment.replicates)
     first, *rest = (record.examples for record in records.values())
     assert all(examples.ids is first.ids for examples in rest)
     assert records["fast", 1].examples.labels is first.labels

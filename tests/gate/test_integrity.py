@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
+from compilegate.evidence.rows import take_rows
 from compilegate.gate.integrity.replicate import TruncatedEvidenceError, UndeclaredEvidenceError
-from compilegate.gate.quality.rows import take_rows
 from compilegate.gate.reasons import Code, Outcome
 from compilegate.job.evidence import CheckpointRecord, EvidenceError, EvidenceRecord, Resumption
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from compilegate.evidence.rows import take_rows
 from compilegate.gate.quality.comparison import ArmScores, compare_scores
 from compilegate.gate.quality.metrics import (
     MetricUndefinedError,
@@ -17,7 +18,6 @@ from compilegate.gate.quality.metrics import (
     one_flip,
     per_example,
 )
-from compilegate.gate.quality.rows import take_rows
 from compilegate.gate.settings import MetricGuard
 from compilegate.job.evidence import Examples
 

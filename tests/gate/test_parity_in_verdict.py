@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from compilegate.evidence.folders import read_records
+from compilegate.evidence import read_records
 from compilegate.gate.judge import judge
 from compilegate.gate.reasons import Code, Outcome
 from compilegate.gate.settings import ParitySettings
@@ -161,7 +161,7 @@ def test_the_verdict_on_parity_is_read_back(execution):
 def test_parity_errors_that_cannot_be_read_fail_the_replicate(execution, tmp_path, content):
     execution.write(tmp_path)
     (tmp_path / "evidence" / "fast--2" / "evidence" / "parity.npz").write_bytes(content)
-    records = read_records(tmp_path / "evidence", execution.experiment)
+    records = read_records(tmp_path / "evidence", execution.experiment.replicates)
     (candidate,) = judge(execution.experiment, records).candidates
     assert candidate.reasons[0].code is Code.EVIDENCE_UNREADABLE
     assert "parity.npz cannot be read" in candidate.reasons[0].sentence

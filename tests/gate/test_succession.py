@@ -12,7 +12,7 @@ from compilegate.gate.experiment import SuccessionExperiment
 from compilegate.gate.reasons import Code, Outcome
 from compilegate.gate.succession import CHALLENGER, judge_succession
 from compilegate.gate.verdict import Verdict
-from compilegate.job.evidence import EvidenceError, examples_digest, write_evidence, write_examples
+from compilegate.job.evidence import Evidence, EvidenceError, Origin, write_evidence, write_examples
 from compilegate.pipelines.programs.champion import main
 from compilegate.report import notice_of
 
@@ -142,10 +142,8 @@ def written(succession, folder):
     for (arm, seed), record in succession.records.items():
         place = folder / "evidence" / f"{arm}--{seed}"
         write_evidence(place, record.evidence, record.steps, record.examples, record.parity)
-    write_examples(folder / "champion", succession.champion)
-    digest = examples_digest(succession.champion)
-    note = json.dumps({"registered": True, "examples": digest})
-    (folder / "champion" / "champion.json").write_text(note)
+    scored = Evidence("evaluation", "champion", 0, {}, None, None, origin=Origin.SCORED)
+    write_evidence(folder / "champion", scored, examples=succession.champion)
     return [
         "judge",
         *(f"--{name}={folder / place}" for name, place in PLACES.items()),
@@ -179,7 +177,7 @@ def test_the_job_does_not_trust_examples_that_are_not_those_noted(new_execution,
     succession = Succession(new_execution)
     arguments = written(succession, tmp_path)
     other = dataclasses.replace(succession.champion, labels=1 - succession.champion.labels // 2)
-    write_examples(tmp_path / "champion", other)
+    write_examples(tmp_path / "champion" / "evidence", other)
     assert main(arguments) == 0
     verdict = Verdict.from_json((tmp_path / "output" / "verdict.json").read_bytes())
     assert (verdict.decision.arm, codes(verdict)) == ("champion", {Code.CHAMPION_UNUSABLE})

@@ -22,12 +22,8 @@ from tests.imports.project import (
 )
 
 OFFENDERS: dict[str, str] = {
-    "compilegate.evidence -> compilegate.gate": "one evidence contract",
     "compilegate.execution -> compilegate.local": "an execution is one room for both targets",
-    "compilegate.gate -> compilegate.job": "one evidence contract, one module of shared names",
-    "compilegate.job -> compilegate.evidence": "a champion's evaluation writes evidence",
     "compilegate.job -> training": "the job package stands alone",
-    "compilegate.pipelines.programs -> compilegate.job": "one evidence contract",
     "compilegate.workload -> compilegate.pipelines": "one object per kind",
 }
 """Imports that a rule forbids and the code still has: `ROOM -> ROOM`, and what will end it.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import subprocess
 import sys
@@ -11,6 +10,8 @@ import tarfile
 from pathlib import Path
 
 import pytest
+
+from compilegate.evidence import Origin, outputs_digest, read_evidence
 
 PROJECT = Path(__file__).parents[2]
 SCRIPT = """
@@ -52,19 +53,23 @@ def model(folder: Path, member: tarfile.TarInfo, content: bytes = b"0.75") -> No
         stored.addfile(member, io.BytesIO(content))
 
 
-def test_its_examples_are_written_and_their_digest_is_noted(tmp_path: Path) -> None:
+def test_its_examples_become_evidence_of_the_champion(tmp_path: Path) -> None:
     model(tmp_path, tarfile.TarInfo("sub/model.txt"))
     done = run(tmp_path)
     assert (done.returncode, done.stdout) == (0, "the registered model was scored on 3 examples\n")
-    note = json.loads((tmp_path / "out" / "champion.json").read_text())
-    assert note["registered"] is True
-    assert len(note["examples"]) == 64
-    assert (tmp_path / "out" / "examples.npz").is_file()
+    record = read_evidence(tmp_path / "out" / "evidence")
+    assert (record.evidence.arm, record.evidence.origin) == ("champion", Origin.SCORED)
+    assert record.examples is not None
+    assert record.examples.ids.tolist() == ["a", "b", "c"]
+    assert record.evidence.digests["outputs"] == outputs_digest(record.examples)
+    assert len(record.evidence.digests["model"]) == 64
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["evidence"]
 
 
-def test_before_any_model_is_registered_that_is_noted(tmp_path: Path) -> None:
+def test_before_any_model_is_registered_the_evidence_says_so(tmp_path: Path) -> None:
     assert run(tmp_path).returncode == 0
-    assert json.loads((tmp_path / "out" / "champion.json").read_text()) == {"registered": False}
+    record = read_evidence(tmp_path / "out" / "evidence")
+    assert (record.evidence.origin, record.examples) == (Origin.ABSENT, None)
 
 
 @pytest.mark.parametrize(
@@ -79,4 +84,4 @@ def test_an_archive_that_reaches_out_of_its_folder_is_refused(
     done = run(tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith("error: the registered model cannot be scored: model.tar.gz: ")
-    assert not (tmp_path / "out" / "champion.json").exists()
+    assert not (tmp_path / "out" / "evidence").exists()

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from compilegate.evidence import Evidence, EvidenceRecord
 from compilegate.gate.cost.figures import (
     Amount,
     ArmCost,
@@ -28,7 +29,6 @@ from compilegate.gate.speed.arm_speed import measure_arm
 from compilegate.gate.speed.compile_time import compile_times
 from compilegate.gate.statistics.sample_size import rounded_up
 from compilegate.gate.verdict import CandidateVerdict, MetricJudgement, SpeedJudgement
-from compilegate.job.evidence import Evidence, EvidenceRecord
 
 INSTANCE_TYPE = "instance_type"
 """Key of the evidence's environment: the instance that the job really ran on."""

@@ -11,12 +11,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from compilegate.gate.quality.rows import in_the_order_of, same_column
+from compilegate.evidence import EvidenceRecord, Examples, Replicate
+from compilegate.evidence.rows import in_the_order_of, same_column
 from compilegate.gate.reasons import Code, Reason, clipped, failure
-from compilegate.job.evidence import EvidenceRecord, Examples
-
-Replicate = tuple[str, int]
-"""An (arm, seed)."""
 
 
 def find_duplicates(

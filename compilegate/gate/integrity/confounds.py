@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from compilegate.evidence import Evidence, Scalar
 from compilegate.gate.reasons import Code, Reason, clipped, failure
 from compilegate.gate.settings import ArmDeclaration
 from compilegate.gate.verdict import Confound
-from compilegate.job.evidence import Evidence, Scalar
 
 FOLLOWS_FROM_BATCH_SIZE = frozenset(
     {"steps", "warmup_steps", "steps_per_epoch", "data_order", "global_batch_size"}

@@ -6,14 +6,15 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from compilegate.gate.integrity.agreement import Replicate, check_agreement, find_duplicates
+from compilegate.evidence import EvidenceError, EvidenceRecord, Replicate, UndeclaredEvidenceError
+from compilegate.evidence.rows import in_the_order_of
+from compilegate.gate.integrity.agreement import check_agreement, find_duplicates
 from compilegate.gate.integrity.expectation import Expectation
-from compilegate.gate.integrity.replicate import UndeclaredEvidenceError, check_record, unusable
+from compilegate.gate.integrity.known_rows import KnownRows
+from compilegate.gate.integrity.replicate import check_record, unusable
 from compilegate.gate.quality.metrics import MetricValues
-from compilegate.gate.quality.rows import KnownRows, in_the_order_of
 from compilegate.gate.reasons import Reason
 from compilegate.gate.settings import Experiment
-from compilegate.job.evidence import EvidenceError, EvidenceRecord
 
 Records = Mapping[Replicate, EvidenceRecord | EvidenceError]
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from compilegate.evidence import Evidence, Examples, FloatArray
 from compilegate.gate.integrity.expectation import Expectation
+from compilegate.gate.integrity.known_rows import KnownRows
 from compilegate.gate.quality.metrics import MetricUndefinedError
-from compilegate.gate.quality.rows import KnownRows
 from compilegate.gate.reasons import Code, Reason, clipped, failure
 from compilegate.gate.settings import MetricGuard
-from compilegate.job.evidence import Evidence, Examples, FloatArray
 
 SUM_TOLERANCE = 1e-3
 """Of a row of probabilities; single-precision softmax over thousands of classes stays within."""

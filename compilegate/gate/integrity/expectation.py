@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from compilegate.gate.integrity.known_rows import KnownRows
 from compilegate.gate.quality.metrics import MetricValues
-from compilegate.gate.quality.rows import KnownRows
 from compilegate.gate.settings import ArmDeclaration, GateSettings
 
 

@@ -13,19 +13,22 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from compilegate.gate.integrity.examples import MOST_LOSS, MOST_VALUE, check_examples
-from compilegate.gate.integrity.expectation import Expectation
-from compilegate.gate.reasons import Code, Reason, clipped, failure
-from compilegate.gate.settings import ArmDeclaration
-from compilegate.job.evidence import (
+from compilegate.evidence import (
     Evidence,
     EvidenceError,
     EvidenceRecord,
     FloatArray,
+    MissingEvidenceError,
     Steps,
+    TruncatedEvidenceError,
+    UndeclaredEvidenceError,
     column_digests,
     outputs_digest,
 )
+from compilegate.gate.integrity.examples import MOST_LOSS, MOST_VALUE, check_examples
+from compilegate.gate.integrity.expectation import Expectation
+from compilegate.gate.reasons import Code, Reason, clipped, failure
+from compilegate.gate.settings import ArmDeclaration
 
 REQUIRED_DIGESTS = ("data", "model", "examples", "outputs", "steps")
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -34,18 +37,6 @@ LEAST_STEP_SECONDS = 1e-9
 MOST_SECONDS = 1e8
 MOST_BYTES = 1e16
 """A nanosecond, three years, ten petabytes: beyond them a number is damage, not a measurement."""
-
-
-class MissingEvidenceError(EvidenceError):
-    """There is no evidence of a replicate at all."""
-
-
-class UndeclaredEvidenceError(EvidenceError):
-    """There is evidence of a seed that the experiment does not declare."""
-
-
-class TruncatedEvidenceError(EvidenceError):
-    """The evidence of a replicate ends early or its archive is damaged."""
 
 
 def unusable(seed: int, error: EvidenceError | None) -> Reason:

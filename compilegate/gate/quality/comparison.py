@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from compilegate.evidence import Examples, FloatArray
 from compilegate.gate.quality.metrics import MetricValues, bias_bound, counts_flips, one_flip
 from compilegate.gate.settings import MetricGuard
 from compilegate.gate.statistics.crossed import (
@@ -17,7 +18,6 @@ from compilegate.gate.statistics.crossed import (
     seeds_mean,
 )
 from compilegate.gate.statistics.tails import unseen_share
-from compilegate.job.evidence import Examples, FloatArray
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from compilegate.evidence import Examples, FloatArray
+from compilegate.evidence.rows import take_rows
 from compilegate.gate.quality.comparison import (
     ArmScores,
     Comparison,
@@ -18,12 +20,10 @@ from compilegate.gate.quality.comparison import (
     mean_difference,
 )
 from compilegate.gate.quality.metrics import MetricUndefinedError, MetricValues
-from compilegate.gate.quality.rows import take_rows
 from compilegate.gate.quality.slices import Part, parts_of, undefined
 from compilegate.gate.reasons import Code, Note, Reason
 from compilegate.gate.settings import GateSettings, MetricGuard
 from compilegate.gate.statistics.crossed import CrossedMean
-from compilegate.job.evidence import Examples, FloatArray
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from compilegate.evidence import Examples
 from compilegate.gate.reasons import Code, Note, Outcome, Reason, clipped
 from compilegate.gate.settings import SliceGuard
-from compilegate.job.evidence import Examples
 
 MOST_CATEGORIES = 200
 """Of one column. A column with more is an identifier, not a category."""

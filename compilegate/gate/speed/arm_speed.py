@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from compilegate.evidence import Evidence, EvidenceRecord, FloatArray, Steps, steady_steps_of
 from compilegate.gate.speed.compile_time import CompileTimes, compile_times
-from compilegate.job.evidence import Evidence, EvidenceRecord, FloatArray, Steps, steady_steps_of
 
 MIN_STEADY_STEPS = 10
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from compilegate.job.evidence import CompileCacheRecord, EvidenceRecord
+from compilegate.evidence import CompileCacheRecord, EvidenceRecord
 
 
 class CompileState(StrEnum):

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import stdtrit
 
+from compilegate.evidence import FloatArray
 from compilegate.gate.speed.arm_speed import ArmSpeed
 from compilegate.gate.statistics.sample_size import MOST_SEEDS, POWER
 from compilegate.gate.verdict import Interval
-from compilegate.job.evidence import FloatArray
 
 RESAMPLES = 2000
 MOST_LOGARITHM = 700.0

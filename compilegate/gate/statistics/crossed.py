@@ -42,13 +42,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import stdtrit
 
+from compilegate.evidence import FloatArray
 from compilegate.gate.statistics.tails import (
     cantelli_quantile,
     examples_for,
     shifted_quantile,
     skewness,
 )
-from compilegate.job.evidence import FloatArray
 
 NO_EXAMPLES = 0
 ROUNDING = 1e-12

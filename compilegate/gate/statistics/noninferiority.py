@@ -35,6 +35,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from compilegate.evidence import Examples
 from compilegate.gate.quality.comparison import Comparison, arm_scores, compare_scores
 from compilegate.gate.reasons import Code, Note, Number, Outcome, Reason
 from compilegate.gate.settings import MetricGuard
@@ -43,7 +44,6 @@ from compilegate.gate.statistics.sample_size import MOST_SEEDS, Settling, rounde
 from compilegate.gate.statistics.tails import examples_to_see
 from compilegate.gate.statistics.units import unit_of
 from compilegate.gate.verdict import Interval, MetricJudgement, NoiseFloor
-from compilegate.job.evidence import Examples
 
 
 def judge_metric(

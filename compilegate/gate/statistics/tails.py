@@ -37,7 +37,7 @@ import math
 
 import numpy as np
 
-from compilegate.job.evidence import FloatArray
+from compilegate.evidence import FloatArray
 
 COCHRAN = 25.0
 

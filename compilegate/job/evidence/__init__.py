@@ -23,6 +23,7 @@ from compilegate.job.evidence.digests import column_digests, examples_digest, ou
 from compilegate.job.evidence.record import (
     CACHE_STATES,
     FOLDER,
+    ORIGINS,
     SCHEMA_VERSION,
     CheckpointRecord,
     CompileCacheRecord,
@@ -33,6 +34,7 @@ from compilegate.job.evidence.record import (
     Examples,
     FloatArray,
     IntArray,
+    Origin,
     ParityErrors,
     ParityRecord,
     Resumption,
@@ -47,6 +49,7 @@ from compilegate.job.evidence.writing import write_evidence, write_examples
 __all__ = [
     "CACHE_STATES",
     "FOLDER",
+    "ORIGINS",
     "SCHEMA_VERSION",
     "CheckpointRecord",
     "CompileCacheRecord",
@@ -57,6 +60,7 @@ __all__ = [
     "Examples",
     "FloatArray",
     "IntArray",
+    "Origin",
     "ParityErrors",
     "ParityRecord",
     "Resumption",

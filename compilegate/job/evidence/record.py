@@ -24,6 +24,22 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
+class Origin:
+    """How an evidence record came about, which is what it can hold."""
+
+    MEASURED = "measured"
+    """The training program measured itself: steps, examples, speed and what proves them."""
+    PRINTED = "printed"
+    """The launcher caught the metrics that a script printed. Nothing else is known of the job."""
+    SCORED = "scored"
+    """A model that was trained before was scored on today's examples. There was no training."""
+    ABSENT = "absent"
+    """There is no model yet that could be scored."""
+
+
+ORIGINS = (Origin.MEASURED, Origin.PRINTED, Origin.SCORED, Origin.ABSENT)
+
+
 class EvidenceError(CompilegateError):
     """The evidence cannot be used. The message names the file, the key and what was found."""
 
@@ -139,9 +155,10 @@ class Evidence:
     seed: int
     recipe: Mapping[str, Scalar]
     """What the job was told and did: batch_size, learning_rate, precision, epochs, steps, ..."""
-    compiler: CompilerRecord
+    compiler: Optional[CompilerRecord]
+    """None where nothing shows what compiled, or did not: only a job that measures itself knows."""
     speed: Optional[SpeedRecord]
-    """None only when the job failed before it could be measured."""
+    """None when the job failed before it could be measured, or did not measure itself."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Validation metrics by name, as fractions, not per cent."""
     peak_memory_bytes: int = 0
@@ -158,6 +175,8 @@ class Evidence:
     """None when no compile cache was declared, or the compiler keeps none."""
     checkpoints: Optional[CheckpointRecord] = None
     """None when the job keeps none, as on machines that are not taken back."""
+    origin: str = Origin.MEASURED
+    """One of ORIGINS: what the record can hold, and so what it lacks."""
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -218,7 +237,8 @@ class ParityErrors:
 
 @dataclass(frozen=True)
 class EvidenceRecord:
-    """All of one evidence folder. `steps` and `examples` are None only for a failed job."""
+    """All of one evidence folder. Steps are of a job that measured itself and did not fail;
+    examples of such a one, and of a model that was scored."""
 
     evidence: Evidence
     steps: Optional[Steps]

@@ -21,6 +21,7 @@ from compilegate.job.evidence.record import (
     Evidence,
     EvidenceError,
     Examples,
+    Origin,
     ParityErrors,
     Steps,
     has_parity,
@@ -37,15 +38,19 @@ def write_evidence(
 ) -> Path:
     """Write the evidence folder; `evidence.json` comes last, so a folder that has it is whole.
 
-    Raises EvidenceError when a job that did not fail lacks steps or examples, when `parity` and
-    `evidence.parity` do not belong together, or when an example id is no valid text. Digests of
-    the columns are added to the evidence's own, where it does not name them itself. Returns the
-    folder.
+    Raises EvidenceError when a job that measured itself and did not fail lacks steps or examples,
+    when a scored model lacks examples, when `parity` and `evidence.parity` do not belong together,
+    or when an example id is no valid text. Digests of the columns are added to the evidence's own,
+    where it does not name them itself. Returns the folder.
     """
-    if evidence.failure is None and (steps is None or examples is None or evidence.speed is None):
+    measured = evidence.origin == Origin.MEASURED and evidence.failure is None
+    if measured and None in (steps, examples, evidence.speed, evidence.compiler):
         raise EvidenceError(
-            "evidence of a job that did not fail needs steps, examples and a speed record"
+            "evidence of a job that did not fail needs steps, examples and a speed record, and "
+            "what is known of the compiler"
         )
+    if evidence.origin == Origin.SCORED and examples is None:
+        raise EvidenceError("evidence of a model that was scored needs its examples")
     if (parity is not None) != has_parity(evidence):
         raise EvidenceError(
             "parity errors go with a parity record that names no obstacle, and with no other"

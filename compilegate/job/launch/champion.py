@@ -7,28 +7,31 @@ unpacked, and ``SCRIPT`` (a module of the user's own) is run as if it had been s
 
     --model-dir FOLDER --data-dir DATA --output-dir OUT
 
-It has to write the examples there (``compilegate.job.evidence.write_examples``). What was
-scored is noted beside them in ``champion.json``, which comes last.
+It has to write the examples there (``compilegate.job.evidence.write_examples``). They become
+evidence of the arm ``champion``, which the gate reads like that of any other arm; where there is no
+model yet, the evidence says so.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import runpy
 import shutil
 import sys
 import tarfile
 import tempfile
 from pathlib import Path, PurePosixPath
-from typing import Any, Dict, Sequence
+from typing import Dict, Optional, Sequence
 
-from compilegate.evidence import read_examples
+import numpy as np
+
 from compilegate.job.digests import file_digest
 from compilegate.job.errors import CompilegateError
-from compilegate.job.evidence import EvidenceError, examples_digest
+from compilegate.job.evidence import Evidence, EvidenceError, Examples, Origin, write_evidence
+from compilegate.job.evidence.record import EXAMPLES, SLICE
 
-NOTE = "champion.json"
+ARM = "champion"
+SEED = 0
+"""One fixed model, which belongs to no seed of this execution."""
 ARCHIVE = "model/model.tar.gz"
 
 
@@ -51,25 +54,19 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def evaluate(script: str, registered: Path, data: Path, output: Path) -> None:
-    """Score the registered model, or note that there is none."""
+    """Score the registered model, or say that there is none."""
     output.mkdir(parents=True, exist_ok=True)
     archive = registered / ARCHIVE
     if not archive.is_file():
         print("no model was registered yet")
-        _note(output, {"registered": False})
+        _write(output, Origin.ABSENT)
         return
     with tempfile.TemporaryDirectory(prefix="champion-") as folder:
         unpack(archive, Path(folder))
         _run(script, Path(folder), data, output)
-    examples = read_examples(output)
-    _note(
-        output,
-        {
-            "registered": True,
-            "archive": file_digest(archive),
-            "examples": examples_digest(examples),
-        },
-    )
+    examples = _scored(output / EXAMPLES)
+    _write(output, Origin.SCORED, examples, {"model": file_digest(archive)})
+    (output / EXAMPLES).unlink()  # the evidence holds them
     print(f"the registered model was scored on {len(examples.ids)} examples")
 
 
@@ -98,10 +95,38 @@ def _run(script: str, model: Path, data: Path, output: Path) -> None:
     runpy.run_module(script, run_name="__main__")
 
 
-def _note(output: Path, content: Dict[str, Any]) -> None:
-    part = output / (NOTE + ".part")
-    part.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    os.replace(part, output / NOTE)
+def _scored(path: Path) -> Examples:
+    """What the script wrote a moment ago. Whether it can be trusted is the gate's question."""
+    try:
+        with np.load(str(path), allow_pickle=False) as stored:
+            columns = {name: stored[name] for name in stored.files}
+        slices = [name for name in columns if name.startswith(SLICE)]
+        return Examples(
+            slices={name[len(SLICE) :]: columns.pop(name) for name in slices}, **columns
+        )
+    except FileNotFoundError as error:
+        raise ChampionError(f"the script left no {path.name}") from error
+    except (ValueError, TypeError) as error:
+        raise ChampionError(f"{path.name} cannot be read: {error}") from error
+
+
+def _write(
+    output: Path,
+    origin: str,
+    examples: Optional[Examples] = None,
+    digests: Optional[Dict[str, str]] = None,
+) -> None:
+    evidence = Evidence(
+        job="the registered model's evaluation",
+        arm=ARM,
+        seed=SEED,
+        recipe={},
+        compiler=None,
+        speed=None,
+        digests=digests or {},
+        origin=origin,
+    )
+    write_evidence(output, evidence, examples=examples)
 
 
 if __name__ == "__main__":

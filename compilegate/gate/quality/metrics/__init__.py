@@ -28,10 +28,10 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from compilegate.evidence import Examples, FloatArray, IntArray
 from compilegate.gate.quality.metrics import classification, probability, ranking, regression
 from compilegate.gate.quality.metrics.errors import MetricFunctionError, MetricUndefinedError
 from compilegate.gate.quality.metrics.user_function import load_function, pseudo_values
-from compilegate.job.evidence import Examples, FloatArray, IntArray
 
 __all__ = [
     "MetricFunctionError",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from compilegate.evidence import Examples, FloatArray, IntArray
 from compilegate.gate.quality.metrics.classification import accuracy, predicted_classes
-from compilegate.job.evidence import Examples, FloatArray, IntArray
 
 CALIBRATION_BINS = 15
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from compilegate.evidence import Examples, FloatArray, IntArray
 from compilegate.gate.quality.metrics.errors import MetricUndefinedError
-from compilegate.job.evidence import Examples, FloatArray, IntArray
 
 
 def auroc(examples: Examples) -> FloatArray:

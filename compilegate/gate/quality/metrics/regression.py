@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from compilegate.evidence import Examples, FloatArray
 from compilegate.gate.quality.metrics.errors import MetricUndefinedError
-from compilegate.job.evidence import Examples, FloatArray
 
 
 def mse(examples: Examples) -> FloatArray:

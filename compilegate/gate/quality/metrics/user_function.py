@@ -20,10 +20,10 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from compilegate.evidence import Examples, FloatArray
+from compilegate.evidence.rows import take_rows
 from compilegate.gate.quality.metrics.errors import MetricFunctionError, MetricUndefinedError
-from compilegate.gate.quality.rows import take_rows
 from compilegate.gate.reasons import clipped
-from compilegate.job.evidence import Examples, FloatArray
 
 GROUPS = 100
 MetricFunction = Callable[[Examples], "float | FloatArray"]
