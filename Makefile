@@ -17,7 +17,7 @@ FLAGS ?=
 SIDE_BY_SIDE := --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-quick check format constraints image-locks xla-env clean synth diff deploy adopt destroy
+.PHONY: help setup run test test-all test-quick check check-quietly format constraints image-locks xla-env clean synth diff deploy adopt destroy
 
 help: ## Show what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -37,11 +37,17 @@ $(INSTALLED): pyproject.toml constraints.txt
 run: $(INSTALLED) ## Run the main job: train, compare, register, report
 	@$(BIN)/compilegate run $(WORKLOAD)
 
-test: $(INSTALLED) $(NODE_TOOLS) ## Lint, check types, run all tests
+test: check-quietly $(NODE_TOOLS) ## Lint, check types, run the tests
+	@$(WITH_NODE) $(BIN)/python -m pytest -m "not environments" $(SIDE_BY_SIDE)
+	@echo "Left out: the tests that make whole environments or images (make test-all)"
+
+test-all: check-quietly $(NODE_TOOLS) ## The same, with those that make whole environments or images
+	@$(WITH_NODE) $(BIN)/python -m pytest $(SIDE_BY_SIDE)
+
+check-quietly: $(INSTALLED)
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --quiet --check .
 	@$(BIN)/pyrefly check --summary=none
-	@$(WITH_NODE) $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 test-quick: $(INSTALLED) ## Run the tests that take less than a minute in all
 	@$(BIN)/python -m pytest -m "not slow" $(SIDE_BY_SIDE)

@@ -1,7 +1,7 @@
 """The Dockerfiles, built for real on a base that stands in for AWS's.
 
 It takes a container engine that answers (DOCKER_HOST) and a package index. Where there is no
-engine, nothing here is tested, and the summary of the run says so.
+engine, no image is built, and the summary of the run says so.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ TORCH = {
     "xgboost": "2.13.0+standin",
 }
 """Of the base of each image for training. Every image is here, or is the gate's."""
-
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +81,8 @@ def run(docker: list[str], image: str, *command: str, path: str = "") -> str:
     return done.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.environments
 def test_the_gate_s_image_runs_the_gate_and_has_no_torch(
     docker: list[str], base: str, tmp_path: Path
 ) -> None:
@@ -102,6 +102,8 @@ def test_every_image_is_built_here() -> None:
     assert {*TORCH, "gate"} == {path.parent.name for path in CONTAINERS.glob("*/Dockerfile")}
 
 
+@pytest.mark.slow
+@pytest.mark.environments
 @pytest.mark.parametrize("folder", TORCH)
 def test_a_training_image_adds_its_packages_and_keeps_the_base_s_torch(
     docker: list[str], base: str, folder: str

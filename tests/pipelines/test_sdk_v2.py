@@ -1,7 +1,7 @@
 """Training Compiler's requests, field by field against those of the SDK that AWS wrote for it.
 
 Version 2 of the SageMaker Python SDK is the last that knows the compiler. What it answers is kept
-in sdk_v2/answers.json; the slow test asks it again, in an environment of its own.
+in sdk_v2/answers.json; `make test-all` asks it again, in an environment of its own.
 """
 
 from __future__ import annotations
@@ -236,6 +236,7 @@ def test_what_the_sdk_refuses_is_refused_here_and_what_it_takes_is_taken(name: s
 
 
 @pytest.mark.slow
+@pytest.mark.environments
 def test_the_sdk_still_answers_what_is_kept(tmp_path: Path) -> None:
     """UPDATE_GOLDEN=1 keeps what it answers now."""
     answers = tmp_path / "answers.json"

@@ -23,7 +23,7 @@ from tests.environments import ROOT, BuildError, NotOfferedError, folder, make
 from tests.environments.light_torch import install_light
 from training.data.prepared import read_prepared
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.environments]
 
 REQUIREMENTS = ROOT / "containers" / "training-compiler" / "requirements.txt"
 

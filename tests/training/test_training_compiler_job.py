@@ -19,7 +19,7 @@ from compilegate.job.compilers.training_compiler import LINES
 from tests.environments import ROOT
 from tests.xla_environment import QUICK_TO_COMPILE
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.environments]
 
 IMAGE = """
 import importlib.machinery, json, logging, os, sys
