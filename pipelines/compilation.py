@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-from typing import Any
-
-# Importing the SDK without a region fails; the definition itself does not depend on this one.
-os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")
-
-import boto3
-from sagemaker.core.workflow.pipeline_context import PipelineSession
-from sagemaker.mlops.workflow.pipeline import Pipeline
-from sagemaker.mlops.workflow.steps import Step
-
+from compilegate.document.model import Definition, Step
+from compilegate.document.writing import write_definition
 from compilegate.pipelines.deployment import Deployment, Sources
 from compilegate.pipelines.requests.checks import RequestError, check_requests
 from compilegate.pipelines.requests.images import image_faults, processing_faults
-from compilegate.pipelines.steps.blueprint import Blueprint, blueprint_of
+from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.champion import succession_steps
 from compilegate.pipelines.steps.comparison import comparison_steps
 from compilegate.pipelines.steps.neuron import isolation_faults
@@ -32,25 +22,10 @@ def compile_definition(workload: Workload, deployment: Deployment, sources: Sour
     """
     _check_reach(workload, deployment)
     _check_images(workload, deployment)
-    blueprint = blueprint_of(workload, deployment, sources)
-    pipeline = Pipeline(
-        name=deployment.pipeline_name(workload),
-        parameters=blueprint.parameters.in_order(),
-        steps=_steps(blueprint),
-        sagemaker_session=_offline_session(deployment),
-        pipeline_experiment_config=None,
-    )
-    definition: dict[str, Any] = json.loads(pipeline.definition())
-    # The SDK writes these as null when they are not used; whether the service takes a null is
-    # nowhere said, and leaving them out is.
-    definition = {key: value for key, value in definition.items() if value is not None}
+    blueprint = Blueprint(workload=workload, deployment=deployment, sources=sources)
+    definition = Definition(parameters=blueprint.parameters, steps=tuple(_steps(blueprint)))
     check_requests(definition)
-    return json.dumps(definition, indent=2) + "\n"
-
-
-def compact(definition: str) -> str:
-    """The same definition without the space that is there for people, as CloudFormation gets it."""
-    return json.dumps(json.loads(definition), separators=(",", ":"))
+    return write_definition(definition)
 
 
 def _check_reach(workload: Workload, deployment: Deployment) -> None:
@@ -77,12 +52,3 @@ def _steps(blueprint: Blueprint) -> list[Step]:
     if isinstance(kind, Succession):
         return succession_steps(blueprint, kind)
     return comparison_steps(blueprint, kind)
-
-
-def _offline_session(deployment: Deployment) -> PipelineSession:
-    """A session that has no reason to call AWS: the bucket and the settings are given."""
-    return PipelineSession(
-        boto_session=boto3.Session(region_name=deployment.region),
-        default_bucket=deployment.bucket,
-        sagemaker_config={"SchemaVersion": "1.0"},
-    )

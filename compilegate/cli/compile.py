@@ -16,6 +16,7 @@ from compilegate.cli.options.project import (
     settings_here,
 )
 from compilegate.cli.terminal.refusal import RefusalError
+from compilegate.document.writing import compact
 from compilegate.job.files import write_text
 
 
@@ -44,7 +45,7 @@ def command(workload: str, output: Path | None, workloads: Path, containers: Pat
     deployment, plan = plan_locally(
         declared, path, Project(workloads=workloads, containers=containers)
     )
-    from compilegate.pipelines.compilation import compact, compile_definition  # noqa: PLC0415  takes seconds to import
+    from compilegate.pipelines.compilation import compile_definition  # noqa: PLC0415  takes seconds to import
 
     definition = compile_definition(declared, deployment, plan.sources)
     if output is None:

@@ -1,8 +1,9 @@
 """A pipeline definition as types: parameters, steps, and what SageMaker does around a step.
 
-One model for all: `compilegate.pipelines` builds it, `writing.py` makes the JSON of it, `reading.py`
-makes it of the JSON, and the local runner and a plan go by it. Values that are only known in an
-execution stand in the arguments of a step as the JSON of their expression (`expressions.py`). Pure.
+One model for all: `compilegate.pipelines` builds it, `writing.py` makes the JSON of it and
+`reading.py` reads that back, and the local runner and a plan go by it. Values that are only known
+in an execution stand in the arguments of a step as the JSON of an expression (`expressions.py`).
+Pure.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
+from compilegate.document.writing import compact
 from compilegate.errors import CompilegateError
 from compilegate.job.files import write_text
 from compilegate.pipelines.deployment import Network, Sources
@@ -99,7 +100,7 @@ def _files(root: Path) -> list[Path]:
 
 
 def _compile(recipe: Recipe) -> str:
-    from compilegate.pipelines.compilation import compact, compile_definition  # noqa: PLC0415  takes seconds to import
+    from compilegate.pipelines.compilation import compile_definition  # noqa: PLC0415  takes seconds to import
     from compilegate.pipelines.requests.checks import RequestError  # noqa: PLC0415
 
     deployment = standin_deployment(

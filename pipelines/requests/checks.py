@@ -18,15 +18,18 @@ import regex
 from botocore.model import ServiceModel, Shape
 from botocore.validate import ParamValidator
 
+from compilegate.document.conditions import condition_faults
+from compilegate.document.expressions import (
+    FUNCTIONS,
+    StepReference,
+    describe_reference,
+    step_references,
+)
+from compilegate.document.model import Definition, Step
+from compilegate.document.step_types import CONDITION, STEP_TYPES
 from compilegate.errors import CompilegateError
 from compilegate.pipelines.requests.lengths import Lengths
 
-_OPERATIONS = {
-    "Training": ("CreateTrainingJob", "TrainingJobName"),
-    "Processing": ("CreateProcessingJob", "ProcessingJobName"),
-    "RegisterModel": ("CreateModelPackage", None),
-}
-_FUNCTIONS = {"Get", "Std:Join", "Std:JsonGet"}
 _STAND_INS = {"integer": 1, "long": 1, "boolean": True, "float": 1.0, "double": 1.0}
 
 
@@ -34,57 +37,80 @@ class RequestError(CompilegateError):
     """A request that the service would refuse. The message has a line for each problem."""
 
 
-def check_requests(definition: Mapping[str, Any]) -> None:
+def check_requests(definition: Definition) -> None:
     """Raises RequestError naming each step, field, what was found and what is allowed."""
-    steps = list(_all_steps(definition["Steps"]))
-    lengths = Lengths({step["Name"]: step.get("Arguments", {}) for step in steps})
-    defaults = {
-        parameter["Name"]: parameter.get("DefaultValue")
-        for parameter in definition.get("Parameters", [])
-    }
-    problems = [problem for step in steps for problem in _problems(step, lengths, defaults)]
-    problems += _nested_conditions(definition["Steps"])
+    steps = {step.name: step for step in definition.steps}
+    lengths = Lengths({name: step.arguments for name, step in steps.items()})
+    defaults = {parameter.name: parameter.default for parameter in definition.parameters}
+    problems: list[str] = []
+    for step in definition.steps:
+        problems += _request_problems(step, lengths, defaults)
+        problems += _reference_problems(step, steps)
+        problems += _condition_problems(step, steps)
     if problems:
         # What is wrong with a parameter is so wherever it is used.
         raise RequestError(*dict.fromkeys(problems))
 
 
-def _all_steps(steps: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for step in steps:
-        yield step
-        if step["Type"] == "Condition":
-            yield from _all_steps(step["Arguments"]["IfSteps"])
-            yield from _all_steps(step["Arguments"]["ElseSteps"])
+def _condition_problems(step: Step, steps: Mapping[str, Step]) -> Iterator[str]:
+    if step.type == CONDITION:
+        for condition in step.arguments["Conditions"]:
+            yield from (f"{step.name}: {fault}" for fault in condition_faults(condition))
+    if step.branch is not None and not STEP_TYPES[step.type].on_branch:
+        yield (
+            f"{step.name}: found on a branch of {step.branch.condition}, allowed: {step.type} "
+            "steps beside each other"
+        )
 
 
-def _nested_conditions(steps: list[dict[str, Any]]) -> Iterator[str]:
-    """A sentence for each condition on the branch of another, which the service refuses."""
-    for outer in steps:
-        if outer["Type"] != "Condition":
-            continue
-        for step in (*outer["Arguments"]["IfSteps"], *outer["Arguments"]["ElseSteps"]):
-            if step["Type"] == "Condition":
-                yield (
-                    f"{step['Name']}: found on a branch of {outer['Name']}, allowed: Condition "
-                    "steps beside each other"
-                )
+def _reference_problems(step: Step, steps: Mapping[str, Step]) -> Iterator[str]:
+    """A sentence for each expression that names nothing that there will be."""
+    for dependency in step.depends_on:
+        if dependency.step not in steps:
+            yield f"{step.name}: waits for {dependency.step}, which is no step"
+    for reference in step_references(step.arguments):
+        if reference.step not in steps:
+            yield f"{step.name}: {describe_reference(reference)} names no step"
+        elif not _is_given(reference, steps[reference.step]):
+            yield (
+                f"{step.name}: {describe_reference(reference)} names nothing that a "
+                f"{steps[reference.step].type} step gives"
+            )
 
 
-def _problems(step: dict[str, Any], lengths: Lengths, defaults: Mapping[str, Any]) -> list[str]:
-    if step["Type"] not in _OPERATIONS:
+def _is_given(reference: StepReference, target: Step) -> bool:
+    root, *rest = reference.path
+    if root == "PropertyFiles":
+        return rest in [[file.name] for file in target.property_files]
+    description = STEP_TYPES[target.type].description
+    if description is None:
+        return [root, *rest] in [[name] for name in STEP_TYPES[target.type].properties]
+    shape = _service_model().shape_for(description)
+    for segment in reference.path:
+        if shape.type_name == "structure" and segment in shape.members:
+            shape = shape.members[segment]
+        elif shape.type_name == "list":
+            shape = shape.member
+        elif shape.type_name == "map":
+            shape = shape.value
+        else:
+            return False
+    return True
+
+
+def _request_problems(step: Step, lengths: Lengths, defaults: Mapping[str, Any]) -> list[str]:
+    known = STEP_TYPES[step.type]
+    if known.operation is None:
         return []
-    operation, job_name = _OPERATIONS[step["Type"]]
-    shape = _service_model().operation_model(operation).input_shape
+    shape = _service_model().operation_model(known.operation).input_shape
     check = _Check(lengths, defaults)
-    request = check.resolved(step["Arguments"], shape, step["Name"])
-    if job_name is not None:
+    request = check.resolved(step.arguments, shape, step.name)
+    if known.job_name is not None:
         # The service names the job of a step itself.
-        request.setdefault(job_name, "set-by-the-service")
+        request.setdefault(known.job_name, "set-by-the-service")
     report = ParamValidator().validate(request, shape)
     if report.has_errors():
-        check.problems += [
-            f"{step['Name']}: {line}" for line in report.generate_report().splitlines()
-        ]
+        check.problems += [f"{step.name}: {line}" for line in report.generate_report().splitlines()]
     return check.problems
 
 
@@ -95,7 +121,7 @@ def _service_model() -> ServiceModel:
 
 @dataclass
 class _Check:
-    """Of one request."""
+    """What is wrong with one request."""
 
     lengths: Lengths
     defaults: Mapping[str, Any]
@@ -105,7 +131,7 @@ class _Check:
     def resolved(self, value: Any, shape: Shape, where: str) -> Any:
         """The value with a stand-in of the right type for every expression, noting what is
         wrong."""
-        if isinstance(value, dict) and len(value) == 1 and next(iter(value)) in _FUNCTIONS:
+        if isinstance(value, dict) and len(value) == 1 and next(iter(value)) in FUNCTIONS:
             return self._stand_in(value, shape, where)
         match shape.type_name, value:
             case "structure", dict():

@@ -1,4 +1,4 @@
-"""The shape that all processing requests of this project share.
+"""The step that all processing jobs of this project share.
 
 How the training code reaches the training toolkit.
 """
@@ -9,10 +9,16 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sagemaker.core.workflow.execution_variables import ExecutionVariables
-from sagemaker.core.workflow.functions import Join
-
+from compilegate.document.expressions import (
+    Expression,
+    execution_variable,
+    join,
+    step_property,
+)
+from compilegate.document.model import PropertyFile, Step
+from compilegate.document.step_types import PROCESSING
 from compilegate.pipelines.deployment import Deployment, Sources, object_name
+from compilegate.pipelines.requests.retries import job_retries
 from compilegate.pipelines.requests.settings import (
     output_key,
     processing_network,
@@ -20,7 +26,6 @@ from compilegate.pipelines.requests.settings import (
     volume_key,
 )
 from compilegate.pipelines.steps.blueprint import Blueprint
-from compilegate.pipelines.steps.request_step import RequestStep
 
 CHANNEL = "code"
 PROGRAM = "training/train.py"
@@ -66,27 +71,63 @@ OUTPUT = "/opt/ml/processing/output"
 MOST_INPUTS = 10
 """The service's limit for one processing job."""
 
-Uri = Any
-"""A string, or one of the SDK's pipeline variables: it has no type of its own."""
+Uri = str | Expression
 
 
-def processing_request(
+def processing_step(
+    blueprint: Blueprint,
+    name: str,
+    *,
+    description: str,
+    image: str,
+    module: str,
+    code: str,
+    arguments: Sequence[str | Expression],
+    inputs: Mapping[str, Uri],
+    output: str,
+    kept_at: Uri | None = None,
+    cached: bool = False,
+    property_files: tuple[PropertyFile, ...] = (),
+) -> Step:
+    """A step whose job runs `python3 -m module` in the image of that folder.
+
+    `code` is the URI of the zip that holds the module. `inputs` maps a name, which is also the
+    folder below INPUT, to where its content lies. What the program leaves in OUTPUT/`output` is
+    kept under `kept_at`, or a key of this execution's own. `cached` says that the result depends on
+    nothing but the request.
+    """
+    return Step(
+        name,
+        PROCESSING,
+        _request(
+            blueprint,
+            image=image,
+            module=module,
+            code=code,
+            arguments=arguments,
+            inputs=inputs,
+            output=output,
+            kept_at=kept_at,
+        ),
+        description=description,
+        cache=blueprint.cache if cached else None,
+        retry_policies=job_retries(blueprint.workload.compute),
+        property_files=property_files,
+    )
+
+
+def _request(
     blueprint: Blueprint,
     *,
     image: str,
     module: str,
     code: str,
-    arguments: Sequence[Any],
+    arguments: Sequence[str | Expression],
     inputs: Mapping[str, Uri],
     output: str,
-    kept_at: Uri | None = None,
+    kept_at: Uri | None,
 ) -> dict[str, Any]:
-    """A CreateProcessingJob request that runs `python3 -m module` in the image of that folder.
-
-    `code` is the URI of the zip that holds the module. `inputs` maps a name, which is also the
-    folder below INPUT, to where its content lies. What the program leaves in OUTPUT/`output` is
-    kept under `kept_at`, or a key of this execution's own.
-    """
+    """A CreateProcessingJob request."""
     deployment, compute = blueprint.deployment, blueprint.workload.compute
     return {
         "AppSpecification": {
@@ -140,21 +181,15 @@ def processing_request(
     }
 
 
-def output_uri(step: RequestStep) -> Uri:
-    """Where the one output of a step with `processing_request` lies."""
+def output_uri(step: Step) -> Expression:
+    """Where the one output of a step of `processing_step` lies."""
     (output,) = step.arguments["ProcessingOutputConfig"]["Outputs"]
-    outputs = step.properties.ProcessingOutputConfig.Outputs
-    return outputs[output["OutputName"]].S3Output.S3Uri
+    path = f"ProcessingOutputConfig.Outputs['{output['OutputName']}'].S3Output.S3Uri"
+    return step_property(step.name, path)
 
 
-def execution_uri(blueprint: Blueprint, *parts: str) -> Join:
+def execution_uri(blueprint: Blueprint, *parts: str) -> Expression:
     """A key of the execution's own: outputs are no part of the cache's key, so a step that runs
     again can never overwrite what an earlier execution's cached step points to."""
-    return Join(
-        on="/",
-        values=[
-            blueprint.deployment.uri("workloads", blueprint.workload.name, "executions"),
-            ExecutionVariables.PIPELINE_EXECUTION_ID,
-            *parts,
-        ],
-    )
+    place = blueprint.deployment.uri("workloads", blueprint.workload.name, "executions")
+    return join("/", [place, execution_variable("PipelineExecutionId"), *parts])

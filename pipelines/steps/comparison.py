@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from sagemaker.mlops.workflow.steps import Step
-
+from compilegate.document.expressions import parameter
+from compilegate.document.model import Step
 from compilegate.pipelines.requests.processing import Uri, output_uri
 from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.gate import gate_steps
-from compilegate.pipelines.steps.neuron import extraction_steps
+from compilegate.pipelines.steps.neuron import after_extraction, extraction_steps
 from compilegate.pipelines.steps.own_program import prepare_step as prepare_step_of_program
 from compilegate.pipelines.steps.preparation import prepare_step
 from compilegate.pipelines.steps.printed_metrics import printed_gate_step
 from compilegate.pipelines.steps.registration import decide_steps
 from compilegate.pipelines.steps.training import training_step
 from compilegate.workload import OwnProgram, TextClassification
+from compilegate.workload.parameters import DATA
 
 
 def comparison_steps(blueprint: Blueprint, kind: TextClassification | OwnProgram) -> list[Step]:
@@ -31,7 +32,8 @@ def comparison_steps(blueprint: Blueprint, kind: TextClassification | OwnProgram
     else:
         gating = gate_steps(blueprint, trained)
     decide = decide_steps(blueprint, gating[-1], trained)
-    return [*before, *extraction_steps(blueprint, trained), *trained.values(), *gating, *decide]
+    extraction = extraction_steps(blueprint, trained)
+    return [*before, *extraction, *after_extraction(trained, extraction), *gating, *decide]
 
 
 def prepared_data(
@@ -44,5 +46,5 @@ def prepared_data(
         else prepare_step_of_program(blueprint, kind.program)
     )
     if prepare is None:
-        return [], blueprint.parameters.data
+        return [], parameter(DATA)
     return [prepare], output_uri(prepare)

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from sagemaker.core.workflow.functions import Join
-from sagemaker.core.workflow.properties import PropertyFile
-from sagemaker.mlops.workflow.steps import StepTypeEnum
-
+from compilegate.document.expressions import Expression, join, step_property
+from compilegate.document.model import PropertyFile, Step
 from compilegate.pipelines.deployment import object_name
 from compilegate.pipelines.requests.processing import (
     INPUT,
     MOST_INPUTS,
     OUTPUT,
     Uri,
-    processing_request,
+    output_uri,
+    processing_step,
 )
-from compilegate.pipelines.requests.retries import job_retries
 from compilegate.pipelines.steps.blueprint import Blueprint
-from compilegate.pipelines.steps.request_step import RequestStep
 from compilegate.pipelines.steps.training import evidence_uri
 
 STEP = "Gate"
-VERDICT = PropertyFile(name="Verdict", output_name="verdict", path="verdict.json")
+VERDICT = PropertyFile(name="Verdict", output_name="verdict", file_path="verdict.json")
 EVIDENCE_PER_GATE = MOST_INPUTS - 2
 """One input is the program itself, one the experiment."""
 EVIDENCE_PER_GATHERING = MOST_INPUTS - 1
@@ -31,7 +27,7 @@ EVIDENCE_PER_GATHERING = MOST_INPUTS - 1
 Replicate = tuple[str, int]
 
 
-def gate_steps(blueprint: Blueprint, trained: Mapping[Replicate, RequestStep]) -> list[RequestStep]:
+def gate_steps(blueprint: Blueprint, trained: Mapping[Replicate, Step]) -> list[Step]:
     """The gate, last; before it, steps that gather evidence where it is too much for one job.
 
     The gate is never cached: it is cheap, and its verdict belongs to one execution.
@@ -39,77 +35,61 @@ def gate_steps(blueprint: Blueprint, trained: Mapping[Replicate, RequestStep]) -
     evidence: dict[str, Uri] = {
         f"evidence/{arm}--{seed}": evidence_uri(step) for (arm, seed), step in trained.items()
     }
-    gathering: list[RequestStep] = []
+    gathering: list[Step] = []
     if len(evidence) > EVIDENCE_PER_GATE:
         gathering = _gathering_steps(blueprint, evidence)
         evidence = {
-            f"evidence/{number}": step.properties.ProcessingOutputConfig.Outputs[
-                _gathered(number)
-            ].S3Output.S3Uri
-            for number, step in enumerate(gathering, start=1)
+            f"evidence/{number}": output_uri(step) for number, step in enumerate(gathering, start=1)
         }
-    gate = RequestStep(
+    gate = processing_step(
+        blueprint,
         STEP,
-        StepTypeEnum.PROCESSING,
-        processing_request(
-            blueprint,
-            image="gate",
-            module="compilegate.pipelines.programs.gate",
-            code=blueprint.sources.gate_code,
-            arguments=_arguments(blueprint, trained),
-            inputs={"experiment": blueprint.sources.experiment, **evidence},
-            output=VERDICT.output_name,
-        ),
-        retries=job_retries(blueprint.workload.compute),
-        property_files=[VERDICT],
         description="Evidence in, verdict out",
+        image="gate",
+        module="compilegate.pipelines.programs.gate",
+        code=blueprint.sources.gate_code,
+        arguments=_arguments(blueprint, trained),
+        inputs={"experiment": blueprint.sources.experiment, **evidence},
+        output=VERDICT.output_name,
+        property_files=(VERDICT,),
     )
     return [*gathering, gate]
 
 
-def verdict_uri(gate: RequestStep) -> Join:
-    output = gate.properties.ProcessingOutputConfig.Outputs[VERDICT.output_name]
-    return Join(on="/", values=[output.S3Output.S3Uri, VERDICT.path])
+def verdict_uri(gate: Step) -> Expression:
+    return join("/", [output_uri(gate), VERDICT.file_path])
 
 
-def _arguments(blueprint: Blueprint, trained: Mapping[Replicate, RequestStep]) -> list[Any]:
+def _arguments(blueprint: Blueprint, trained: Mapping[Replicate, Step]) -> list[str | Expression]:
     """Names the job behind each replicate, so that evidence of any other job is refused; with the
     step cache this is the job that did the work, in whichever execution that was."""
     experiment = object_name(blueprint.sources.experiment)
-    arguments: list[Any] = ["--experiment", f"{INPUT}/experiment/{experiment}"]
-    arguments += ["--evidence", f"{INPUT}/evidence", "--output", f"{OUTPUT}/verdict"]
-    for (arm, seed), step in trained.items():
-        arguments.append(expected_job(arm, seed, step))
-    return arguments
+    return [
+        *["--experiment", f"{INPUT}/experiment/{experiment}"],
+        *["--evidence", f"{INPUT}/evidence", "--output", f"{OUTPUT}/{VERDICT.output_name}"],
+        *[expected_job(arm, seed, step) for (arm, seed), step in trained.items()],
+    ]
 
 
-def expected_job(arm: str, seed: int, step: RequestStep) -> Join:
+def expected_job(arm: str, seed: int, step: Step) -> Expression:
     """`--expect=ARM:SEED:JOB`."""
-    return Join(on=":", values=[f"--expect={arm}", str(seed), step.properties.TrainingJobName])
+    return join(":", [f"--expect={arm}", str(seed), step_property(step.name, "TrainingJobName")])
 
 
-def _gathered(number: int) -> str:
-    return f"evidence-{number}"
-
-
-def _gathering_steps(blueprint: Blueprint, evidence: Mapping[str, Uri]) -> list[RequestStep]:
+def _gathering_steps(blueprint: Blueprint, evidence: Mapping[str, Uri]) -> list[Step]:
     """Each takes as much evidence as one job can, and puts it under one key."""
     return [
-        RequestStep(
+        processing_step(
+            blueprint,
             f"Gather-{number}",
-            StepTypeEnum.PROCESSING,
-            processing_request(
-                blueprint,
-                image="gate",
-                module="compilegate.pipelines.programs.gather",
-                code=blueprint.sources.gate_code,
-                arguments=[f"{INPUT}/evidence", f"{OUTPUT}/{_gathered(number)}"],
-                inputs={key: evidence[key] for key in keys},
-                output=_gathered(number),
-            ),
-            cache=blueprint.cache,
-            retries=job_retries(blueprint.workload.compute),
             description=f"Evidence of {len(keys)} training jobs under one key",
+            image="gate",
+            module="compilegate.pipelines.programs.gather",
+            code=blueprint.sources.gate_code,
+            arguments=[f"{INPUT}/evidence", f"{OUTPUT}/evidence-{number}"],
+            inputs={key: evidence[key] for key in keys},
+            output=f"evidence-{number}",
+            cached=True,
         )
         for number, keys in enumerate(_batches(list(evidence), EVIDENCE_PER_GATHERING), start=1)
     ]

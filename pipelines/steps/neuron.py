@@ -14,16 +14,16 @@ compiles as it goes.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from sagemaker.mlops.workflow.steps import StepTypeEnum
-
+from compilegate.document.model import Dependency, Step
+from compilegate.document.step_types import TRAINING
 from compilegate.pipelines.deployment import Deployment
 from compilegate.pipelines.requests.retries import job_retries
 from compilegate.pipelines.requests.spot import spot_environment
 from compilegate.pipelines.steps.blueprint import Blueprint
-from compilegate.pipelines.steps.request_step import RequestStep
 from compilegate.workload import Arm, Neuron, Workload
 
 EXTRACTION = "compilegate/job/launch/neuron_extraction.py"
@@ -59,26 +59,32 @@ def isolation_faults(deployment: Deployment, arms: Mapping[str, Arm]) -> list[st
     ]
 
 
-def extraction_steps(
-    blueprint: Blueprint, trained: Mapping[tuple[str, int], RequestStep]
-) -> list[RequestStep]:
-    """One step for each arm that wants it; the arm's training steps then wait for it."""
+def extraction_steps(blueprint: Blueprint, trained: Mapping[tuple[str, int], Step]) -> list[Step]:
+    """One step for each arm that wants it."""
     found = []
     for name, arm in blueprint.workload.arms.items():
         declared = _extraction(arm)
         if declared is None:
             continue
         training = [step for (of_arm, _), step in trained.items() if of_arm == name]
-        step = _extraction_step(blueprint, name, declared.extraction_steps, training[0])
-        for each in training:
-            each.add_depends_on([step])
-        found.append(step)
+        found.append(_extraction_step(blueprint, name, declared.extraction_steps, training[0]))
     return found
 
 
-def _extraction_step(
-    blueprint: Blueprint, arm_name: str, steps: int, training: RequestStep
-) -> RequestStep:
+def after_extraction(
+    trained: Mapping[tuple[str, int], Step], extraction: Sequence[Step]
+) -> list[Step]:
+    """The training steps, each of which waits for its arm's extraction, where there is one."""
+    extracted = {step.name for step in extraction}
+    return [
+        replace(step, depends_on=(Dependency(step_name(arm)),))
+        if step_name(arm) in extracted
+        else step
+        for (arm, _), step in trained.items()
+    ]
+
+
+def _extraction_step(blueprint: Blueprint, arm_name: str, steps: int, training: Step) -> Step:
     """The training job's own request, so that its graphs are the same, but for a few steps.
 
     Without checkpoints: gone on from one, there would be no step left to take a graph from.
@@ -107,12 +113,12 @@ def _extraction_step(
             "on_failure": "stop",
         },
     }
-    return RequestStep(
+    return Step(
         step_name(arm_name),
-        StepTypeEnum.TRAINING,
+        TRAINING,
         request,
         cache=blueprint.cache,
-        retries=job_retries(blueprint.workload.compute),
+        retry_policies=job_retries(blueprint.workload.compute),
         description=f"Compile the graphs of arm {arm_name} before its training",
     )
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from sagemaker.mlops.workflow.steps import StepTypeEnum
-
-from compilegate.pipelines.requests.processing import INPUT, OUTPUT, processing_request
-from compilegate.pipelines.requests.retries import job_retries
+from compilegate.document.expressions import parameter
+from compilegate.document.model import Step
+from compilegate.pipelines.requests.processing import INPUT, OUTPUT, processing_step
 from compilegate.pipelines.steps.blueprint import Blueprint
-from compilegate.pipelines.steps.request_step import RequestStep
 from compilegate.pipelines.steps.training_program import TrainingProgram
 from compilegate.workload import Arm, OwnProgram, Program, Succession
 from compilegate.workload.declaration import BASELINE
+from compilegate.workload.parameters import DATA
 
 ARM_VARIABLE = "COMPILEGATE_ARM"
 """Tells the script whose evidence it writes. No argument: a script need not know of arms."""
@@ -38,25 +37,21 @@ def own_training_program(
     )
 
 
-def prepare_step(blueprint: Blueprint, program: Program) -> RequestStep | None:
+def prepare_step(blueprint: Blueprint, program: Program) -> Step | None:
     """Runs the program's prepare script; None where the raw data is what is trained on."""
     if program.prepare is None:
         return None
-    return RequestStep(
+    return processing_step(
+        blueprint,
         PREPARE,
-        StepTypeEnum.PROCESSING,
-        processing_request(
-            blueprint,
-            image=program.image,
-            module=module_name(program.prepare),
-            code=blueprint.sources.training_code,
-            arguments=["--data-dir", f"{INPUT}/data", "--output-dir", f"{OUTPUT}/{PREPARED}"],
-            inputs={"data": blueprint.parameters.data},
-            output=PREPARED,
-        ),
-        cache=blueprint.cache,
-        retries=job_retries(blueprint.workload.compute),
         description=f"One data set for all jobs, by {program.prepare}",
+        image=program.image,
+        module=module_name(program.prepare),
+        code=blueprint.sources.training_code,
+        arguments=["--data-dir", f"{INPUT}/data", "--output-dir", f"{OUTPUT}/{PREPARED}"],
+        inputs={"data": parameter(DATA)},
+        output=PREPARED,
+        cached=True,
     )
 
 

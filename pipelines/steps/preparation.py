@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from sagemaker.mlops.workflow.steps import StepTypeEnum
-
-from compilegate.pipelines.requests.processing import INPUT, OUTPUT, processing_request
-from compilegate.pipelines.requests.retries import job_retries
+from compilegate.document.expressions import parameter
+from compilegate.document.model import Step
+from compilegate.pipelines.requests.processing import INPUT, OUTPUT, processing_step
 from compilegate.pipelines.steps.blueprint import Blueprint
-from compilegate.pipelines.steps.request_step import RequestStep
 from compilegate.workload import HubModel, ReutersData, TextClassification
+from compilegate.workload.parameters import DATA
 
 STEP = "Prepare"
 PREPARED = "prepared"
 
 
-def prepare_step(blueprint: Blueprint, kind: TextClassification) -> RequestStep:
+def prepare_step(blueprint: Blueprint, kind: TextClassification) -> Step:
     """Trains the tokenizer, or takes the model's own, and cuts every document to one length."""
-    return RequestStep(
+    return processing_step(
+        blueprint,
         STEP,
-        StepTypeEnum.PROCESSING,
-        processing_request(
-            blueprint,
-            image="training",
-            module="training.prepare",
-            code=blueprint.sources.training_code,
-            arguments=_arguments(kind),
-            inputs={"data": blueprint.parameters.data},
-            output=PREPARED,
-        ),
-        cache=blueprint.cache,
-        retries=job_retries(blueprint.workload.compute),
         description="One prepared data set, static shapes, digests",
+        image="training",
+        module="training.prepare",
+        code=blueprint.sources.training_code,
+        arguments=_arguments(kind),
+        inputs={"data": parameter(DATA)},
+        output=PREPARED,
+        cached=True,
     )
 
 

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-from sagemaker.core.workflow.conditions import ConditionEquals, ConditionIn, ConditionNot
-from sagemaker.core.workflow.execution_variables import ExecutionVariables
-from sagemaker.core.workflow.functions import Join, JsonGet
-from sagemaker.mlops.workflow.condition_step import ConditionStep
-from sagemaker.mlops.workflow.fail_step import FailStep
-from sagemaker.mlops.workflow.steps import Step, StepTypeEnum
-
+from compilegate.document.expressions import (
+    Expression,
+    execution_variable,
+    join,
+    json_get,
+    parameter,
+    step_property,
+)
+from compilegate.document.model import Branch, Step
+from compilegate.document.step_types import CONDITION, FAIL, REGISTER_MODEL
 from compilegate.pipelines.requests.images import image_of
 from compilegate.pipelines.requests.settings import NO_ARM
 from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.gate import STEP as GATE_STEP
 from compilegate.pipelines.steps.gate import VERDICT, Replicate, verdict_uri
-from compilegate.pipelines.steps.request_step import RequestStep
 from compilegate.pipelines.steps.training import model_uri
 from compilegate.workload import Succession, Workload
 from compilegate.workload.declaration import BASELINE
+from compilegate.workload.parameters import APPROVAL
 
 DECIDED_ARM = "decision.arm"
 """Where verdict.json names the arm whose model is registered."""
 
 
-def decide_steps(
-    blueprint: Blueprint, gate: RequestStep, trained: Mapping[Replicate, RequestStep]
-) -> list[Step]:
+def decide_steps(blueprint: Blueprint, gate: Step, trained: Mapping[Replicate, Step]) -> list[Step]:
     """A condition for each arm, and one that fails the execution where no arm was decided on.
 
     They stand side by side: the service takes no condition on the branch of another.
@@ -35,65 +38,62 @@ def decide_steps(
     # The first replicate's model: the choice is made before anything is measured.
     seed = blueprint.workload.seeds[0]
     arms = [*blueprint.workload.candidates, BASELINE]
+    nothing = fail_step(
+        "Fail-no-sound-arm",
+        "Neither a candidate nor the baseline is sound, so no model was registered;",
+        "the reasons are in",
+        verdict_uri(gate),
+    )
     deciding = [
-        decide_step(
+        step
+        for arm in arms
+        for step in decide_arm(
             arm, [register_step(blueprint, gate, trained[arm, seed], arm_name=arm, seed=seed)]
         )
-        for arm in arms
     ]
-    nothing = FailStep(
-        "Fail-no-sound-arm",
-        error_message=Join(
-            on=" ",
-            values=[
-                "Neither a candidate nor the baseline is sound, so no model was registered;",
-                "the reasons are in",
-                verdict_uri(gate),
-            ],
-        ),
-    )
-    return [*deciding, decide_none_step(arms, nothing)]
+    return [*deciding, *decide_none(arms, nothing)]
 
 
-def decide_step(arm: str, then: Sequence[Step]) -> ConditionStep:
-    """What is done where the verdict names this arm."""
-    return ConditionStep(
-        f"Decide-{arm}",
-        conditions=[ConditionEquals(left=_decided_arm(), right=arm)],
-        if_steps=list(then),
-        else_steps=[],
-    )
+def decide_arm(arm: str, then: Sequence[Step]) -> list[Step]:
+    """A condition, and what is done where the verdict names this arm."""
+    return _choice(arm, {"Type": "Equals", "LeftValue": _decided_arm(), "RightValue": arm}, then)
 
 
-def decide_none_step(arms: Sequence[str], nothing: FailStep) -> ConditionStep:
+def decide_none(arms: Sequence[str], nothing: Step) -> list[Step]:
     """Fails the execution where the verdict names none of these arms, whatever else it names."""
-    return ConditionStep(
-        f"Decide-{NO_ARM}",
-        conditions=[ConditionNot(ConditionIn(value=_decided_arm(), in_values=list(arms)))],
-        if_steps=[nothing],
-        else_steps=[],
-    )
+    named = {"Type": "In", "QueryValue": _decided_arm(), "Values": list(arms)}
+    return _choice(NO_ARM, {"Type": "Not", "Condition": named}, [nothing])
 
 
-def _decided_arm() -> JsonGet:
-    return JsonGet(step_name=GATE_STEP, property_file=VERDICT, json_path=DECIDED_ARM)
+def _choice(decided: str, condition: Mapping[str, Any], then: Sequence[Step]) -> list[Step]:
+    choice = Step(f"Decide-{decided}", CONDITION, {"Conditions": [condition]})
+    return [choice, *(replace(step, branch=Branch(choice.name, True)) for step in then)]
+
+
+def fail_step(name: str, *message: str | Expression) -> Step:
+    """Fails the execution with these words."""
+    return Step(name, FAIL, {"ErrorMessage": join(" ", message)})
+
+
+def _decided_arm() -> Expression:
+    return json_get(GATE_STEP, VERDICT.name, DECIDED_ARM)
 
 
 def register_step(
-    blueprint: Blueprint, gate: RequestStep, step: RequestStep, *, arm_name: str, seed: int
-) -> RequestStep:
+    blueprint: Blueprint, gate: Step, step: Step, *, arm_name: str, seed: int
+) -> Step:
     """Registers the model that a training step left."""
     workload = blueprint.workload
     declared = workload.trained_arms[arm_name]
-    return RequestStep(
+    return Step(
         f"Register-{arm_name}",
-        StepTypeEnum.REGISTER_MODEL,
+        REGISTER_MODEL,
         {
             "ModelPackageGroupName": blueprint.deployment.model_package_group(workload),
             "ModelPackageDescription": (
                 f"{workload.description.rstrip('.')}. {_in_words(workload, arm_name, seed)}"
             ),
-            "ModelApprovalStatus": blueprint.parameters.approval,
+            "ModelApprovalStatus": parameter(APPROVAL),
             "InferenceSpecification": {
                 "Containers": [
                     {
@@ -117,9 +117,9 @@ def register_step(
                 "arm": arm_name,
                 "compiler": declared.compiler,
                 "seed": str(seed),
-                "training_job": step.properties.TrainingJobName,
+                "training_job": step_property(step.name, "TrainingJobName"),
                 "verdict": verdict_uri(gate),
-                "execution": ExecutionVariables.PIPELINE_EXECUTION_ID,
+                "execution": execution_variable("PipelineExecutionId"),
             },
         },
     )

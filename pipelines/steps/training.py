@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sagemaker.core.workflow.functions import Join
-from sagemaker.mlops.workflow.steps import StepTypeEnum
-
+from compilegate.document.expressions import Expression, join, parameter, step_property
+from compilegate.document.model import Step
+from compilegate.document.step_types import TRAINING
 from compilegate.pipelines.requests.checkpoint_folder import (
     checkpoint_members,
     compile_cache_environment,
@@ -33,9 +33,9 @@ from compilegate.pipelines.requests.training_compiler import arm_hyperparameters
 from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.neuron import neuron_environment
 from compilegate.pipelines.steps.own_program import own_training_program
-from compilegate.pipelines.steps.request_step import RequestStep
 from compilegate.pipelines.steps.training_program import TrainingProgram
 from compilegate.workload import Arm, Succession, TextClassification, Workload
+from compilegate.workload.parameters import INSTANCE_TYPE, MAX_RUNTIME
 
 NUMBER = r"(-?(?:nan|inf)|[-+0-9.eE]+)"
 METRICS = (
@@ -55,17 +55,13 @@ def step_name(arm: str, seed: int) -> str:
     return f"Train-{arm}-{seed}"
 
 
-def training_step(blueprint: Blueprint, data: Uri, *, arm_name: str, seed: int) -> RequestStep:
+def training_step(blueprint: Blueprint, data: Uri, *, arm_name: str, seed: int) -> Step:
     """One arm with one seed, on the training data at that URI."""
-    workload, deployment, parameters = (
-        blueprint.workload,
-        blueprint.deployment,
-        blueprint.parameters,
-    )
+    workload, deployment = blueprint.workload, blueprint.deployment
     arm = workload.trained_arms[arm_name]
     program = _program(workload, arm_name, arm, seed)
     image = image_of(deployment, arm)
-    instance_type = arm.instance_type or parameters.instance_type
+    instance_type = arm.instance_type or parameter(INSTANCE_TYPE)
     request: dict[str, Any] = {
         "AlgorithmSpecification": {
             "TrainingImage": image,
@@ -109,7 +105,7 @@ def training_step(blueprint: Blueprint, data: Uri, *, arm_name: str, seed: int) 
         },
         "RoleArn": deployment.training_role_arn,
         "StoppingCondition": {
-            "MaxRuntimeInSeconds": parameters.max_runtime_seconds,
+            "MaxRuntimeInSeconds": parameter(MAX_RUNTIME),
             **spot_limits(workload, arm),
         },
         **spot_members(arm),
@@ -118,12 +114,12 @@ def training_step(blueprint: Blueprint, data: Uri, *, arm_name: str, seed: int) 
         **observation_members(deployment, workload, arm),
         "Tags": training_tags(workload, arm_name, arm),
     }
-    return RequestStep(
+    return Step(
         step_name(arm_name, seed),
-        StepTypeEnum.TRAINING,
+        TRAINING,
         request,
         cache=blueprint.cache,
-        retries=job_retries(workload.compute),
+        retry_policies=job_retries(workload.compute),
         description=_description(workload, arm_name, arm, seed),
     )
 
@@ -134,21 +130,15 @@ def data_channel(workload: Workload) -> str:
     return "data" if raw else "prepared"
 
 
-def model_uri(step: RequestStep) -> Uri:
-    return step.properties.ModelArtifacts.S3ModelArtifacts
+def model_uri(step: Step) -> Expression:
+    return step_property(step.name, "ModelArtifacts.S3ModelArtifacts")
 
 
-def evidence_uri(step: RequestStep) -> Join:
+def evidence_uri(step: Step) -> Expression:
     """The archive of SM_OUTPUT_DATA_DIR: no property of a training job holds its address."""
-    return Join(
-        on="/",
-        values=[
-            step.properties.OutputDataConfig.S3OutputPath,
-            step.properties.TrainingJobName,
-            "output",
-            "output.tar.gz",
-        ],
-    )
+    place = step_property(step.name, "OutputDataConfig.S3OutputPath")
+    job = step_property(step.name, "TrainingJobName")
+    return join("/", [place, job, "output", "output.tar.gz"])
 
 
 def _description(workload: Workload, name: str, arm: Arm, seed: int) -> str:

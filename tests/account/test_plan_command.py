@@ -34,7 +34,8 @@ def deployed_definition(project: Path) -> str:
     from compilegate.account.settings import Names, Settings  # noqa: PLC0415
     from compilegate.account.stacks import StackOutputs  # noqa: PLC0415
     from compilegate.datasets import raw_data  # noqa: PLC0415
-    from compilegate.pipelines.compilation import compact, compile_definition  # noqa: PLC0415
+    from compilegate.document.writing import compact  # noqa: PLC0415
+    from compilegate.pipelines.compilation import compile_definition  # noqa: PLC0415
     from compilegate.pipelines.staging import image_folders, plan_staging  # noqa: PLC0415
     from compilegate.workload import read_workload  # noqa: PLC0415
     from tests.account.deployed import WORKLOAD  # noqa: PLC0415

@@ -67,7 +67,8 @@ def test_its_code_is_uploaded_under_the_names_it_uses(assembly: Assembly) -> Non
 
 @pytest.mark.slow
 def test_it_is_what_the_client_compiles_from_the_stacks_outputs(assembly: Assembly) -> None:
-    from compilegate.pipelines.compilation import compact, compile_definition  # noqa: PLC0415
+    from compilegate.document.writing import compact  # noqa: PLC0415
+    from compilegate.pipelines.compilation import compile_definition  # noqa: PLC0415
     from compilegate.pipelines.deployment import Deployment, Sources  # noqa: PLC0415
     from compilegate.workload import read_workload  # noqa: PLC0415
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from compilegate.pipelines.compilation import compact, compile_definition
+from compilegate.document.writing import compact
+from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Deployment, Network, Sources, local_deployment
 from compilegate.pipelines.requests.checks import RequestError
 from compilegate.pipelines.requests.settings import has_local_disks

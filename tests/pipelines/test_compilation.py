@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from compilegate.document.model import Definition
+from compilegate.document.reading import read_definition
 from compilegate.gate.settings import ParitySettings
 from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Sources, local_deployment
@@ -48,6 +50,12 @@ def definition_of(declared: Workload) -> dict[str, Any]:
 def compiled(declared: str) -> str:
     """Compiling takes the better part of a second, and most tests ask about the same workload."""
     return compile_definition(Workload.model_validate_json(declared), DEPLOYMENT, SOURCES)
+
+
+def read(document: dict[str, Any]) -> Definition:
+    definition, faults = read_definition(json.dumps(document))
+    assert faults == []
+    return definition
 
 
 def steps_of(definition: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -161,7 +169,7 @@ def test_a_condition_on_the_branch_of_another_is_refused() -> None:
     *steps, inner, outer = definition["Steps"]
     outer["Arguments"]["IfSteps"] = [inner]
     with pytest.raises(RequestError) as caught:
-        check_requests({**definition, "Steps": [*steps, outer]})
+        check_requests(read({**definition, "Steps": [*steps, outer]}))
     assert str(caught.value) == (
         "Decide-baseline: found on a branch of Decide-none, allowed: Condition steps beside each "
         "other"
@@ -304,7 +312,7 @@ def test_a_request_that_the_service_would_refuse_is_named(break_it: Any, sentenc
     definition = json.loads(GOLDEN.read_text(encoding="utf-8"))
     break_it(definition["Steps"][1]["Arguments"])
     with pytest.raises(RequestError) as caught:
-        check_requests(definition)
+        check_requests(read(definition))
     assert str(caught.value).startswith("Train-baseline-7")
     assert sentence in str(caught.value)
 
@@ -315,7 +323,7 @@ def test_a_parameter_s_default_that_the_service_would_refuse_is_named_once() -> 
         if parameter["Name"] == "TrainingInstanceType":
             parameter["DefaultValue"] = "ml.g5.xlarg"
     with pytest.raises(RequestError) as caught:
-        check_requests(definition)
+        check_requests(read(definition))
     (problem,) = caught.value.problems
     assert problem.startswith("the parameter TrainingInstanceType: found 'ml.g5.xlarg', allowed: ")
 

@@ -25,6 +25,7 @@ from compilegate.cli.options.project import (
 )
 from compilegate.cli.terminal.refusal import refusing_os_errors
 from compilegate.datasets import raw_data
+from compilegate.document.writing import compact
 from compilegate.pipelines.staging import (
     image_folders,
     plan_staging,
@@ -141,6 +142,6 @@ def _target(
 
 
 def _compiled(workload: Workload, deployment: Deployment, sources: Sources) -> str:
-    from compilegate.pipelines.compilation import compact, compile_definition  # noqa: PLC0415  takes seconds to import
+    from compilegate.pipelines.compilation import compile_definition  # noqa: PLC0415  takes seconds to import
 
     return compact(compile_definition(workload, deployment, sources))
