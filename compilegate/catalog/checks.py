@@ -1,7 +1,7 @@
-"""What a compiler can be asked for, and what it cannot: refusals and warnings, each one sentence.
+"""Whether a compiler can do what an arm asks: refusals and warnings, one sentence each.
 
-Pure: plain values in, findings out; the day is an argument. The rules are in `rules.py`, the facts
-in `compilers.py`, `images.py`, `instances.py` and `landscape.py`.
+Pure: plain values in, findings out; today's date is an argument. The rules are in `rules.py`, the
+facts in `compilers.py`, `images.py`, `instances.py` and `landscape.py`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ from compilegate.catalog.rules import RULES, Case, no_graph
 
 
 def check(asked: Asked, today: datetime.date) -> tuple[Finding, ...]:
-    """Everything that the catalog has against it; refusals first. Empty when all is well."""
+    """Everything that speaks against it, refusals first; empty if nothing does."""
     compiler = compilers().get(asked.compiler)
     if compiler is None:
         known = ", ".join(compilers())
         return (
-            refusal(
-                "compiler", f"{asked.compiler!r} is no compiler of the catalog", f"allowed: {known}"
-            ),
+            refusal("compiler", f"{asked.compiler!r} is not in the catalog", f"allowed: {known}"),
         )
     case = Case(asked=asked, compiler=compiler, today=today)
     if graphless(asked.framework) is not None:

@@ -1,4 +1,4 @@
-"""What an arm asks of a compiler, and what there is to say about it. Pure."""
+"""What an arm asks of a compiler, and what the catalog finds wrong with it. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Asked:
     framework: str = "pytorch"
     """`pytorch`, `tensorflow`, `xgboost`, ..."""
     version: str | None = None
-    """Of the framework; None when the image decides and is not known here."""
+    """The framework's version; None if the image decides it and is not known here."""
     image: BaseImage | None = None
-    """AWS's image that the job runs in or that its own image extends, where the compiler has no
-    stacks to tell; None for any other image."""
+    """AWS's image that the job's image is or extends, if the compiler has no stacks that tell;
+    None for any other image."""
     transformers: str | None = None
-    """Of a Hugging Face image; None for one that brings none."""
+    """The version in a Hugging Face image; None in any other."""
     instance_type: str
     instance_count: int = 1
     heterogeneous: bool = False
@@ -31,26 +31,26 @@ class Asked:
     distribution: str | None = None
     """`torchrun`, `pytorchxla`, `smdistributed`, ...; None for one process."""
     launches_itself: bool = False
-    """Whether the script may start processes of its own, which no request tells."""
+    """Whether the script may start processes itself, which the request does not show."""
     processes: int = 1
-    """On each instance."""
+    """Processes on each instance."""
     extends_image: bool = False
-    """Whether the image is one's own, extending that of AWS."""
+    """Whether the image is the user's own and extends AWS's."""
     profiler: bool = False
     debugger: bool = False
     debug_mode: bool = False
-    """Of Training Compiler."""
+    """Training Compiler's debug mode."""
     local: bool = False
-    """Whether it runs on a machine of one's own."""
+    """Whether it runs on the user's machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that is wrong, or that its owner should know."""
+    """One thing that is wrong, or that the workload's owner should know."""
 
     severity: Literal["refusal", "warning"]
     about: str
-    """The field of `Asked`."""
+    """The field of `Asked` that it concerns."""
     reason: str
     remedy: str
 
@@ -60,10 +60,10 @@ class Finding:
 
 
 def refusal(about: str, reason: str, remedy: str) -> Finding:
-    """A finding because of which the job must not start."""
+    """A finding that keeps the job from starting."""
     return Finding(severity="refusal", about=about, reason=reason, remedy=remedy)
 
 
 def warning(about: str, reason: str, remedy: str) -> Finding:
-    """A finding that its owner should know."""
+    """A finding that the owner should know; the job may start."""
     return Finding(severity="warning", about=about, reason=reason, remedy=remedy)

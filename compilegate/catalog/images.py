@@ -1,4 +1,4 @@
-"""AWS's training images: which there are, under which URI in which region, patched until when.
+"""AWS's training images: their URIs in each region, and until when they are patched.
 
 Pure. `images.json` is an export of the SageMaker SDK's own table (`tools/export_base_images.py`);
 `documented_images.csv` has the few that AWS documents and the SDK does not know;
@@ -19,11 +19,11 @@ from importlib.resources import files
 from compilegate.errors import CompilegateError
 
 AMAZON_LINUX_2023_PYTHON = "3.12"
-"""Of the PyTorch images from 2.11 on, which the SDK does not say (aws/deep-learning-containers,
-docs/src/data/pytorch/*-sagemaker.yml, 2026-11)."""
+"""The Python of PyTorch images from 2.11 on, which the SDK does not give. Source: aws/
+deep-learning-containers, docs/src/data/pytorch/*-sagemaker.yml, 2026-11."""
 
 LIBRARIES = ("pytorch", "tensorflow")
-"""Which the names of several of AWS's images contain; any other image is called as its library."""
+"""Frameworks that go by several names in AWS's images; the others go by one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,30 +31,30 @@ class BaseImage:
     """One training image of AWS."""
 
     framework: str
-    """As in the catalog of compilers: `pytorch`, `pytorch-training-compiler`, ..."""
+    """AWS's name for it: `pytorch`, `pytorch-training-compiler`, ..."""
     version: str
-    """Of the framework."""
+    """The framework's version."""
     transformers: str | None
-    """Version of Hugging Face Transformers in a Hugging Face image."""
+    """The version in a Hugging Face image; None in any other."""
     python: str | None
     processor: str
     """`cpu`, `gpu` or `neuron`."""
     repository: str
     tag: str
     hosts: Mapping[str, str]
-    """Host of the registry by region."""
+    """The registry's host, by region."""
     date: str
     """When this was true."""
     source: str
 
     @property
     def name(self) -> str:
-        """Repository and tag: the image without its registry, the same in every region."""
+        """Repository and tag: the image without its registry; the same in every region."""
         return f"{self.repository}:{self.tag}"
 
     @property
     def library(self) -> str:
-        """The framework itself, as the catalog of compilers calls it: `pytorch`, `tensorflow`."""
+        """The framework that it contains, as a compiler names it: `pytorch`, `tensorflow`."""
         return next((each for each in LIBRARIES if each in self.framework), self.framework)
 
     @property
@@ -64,21 +64,19 @@ class BaseImage:
         return f"{self.framework} {self.version}{transformers} ({self.processor})"
 
     def uri(self, region: str) -> str:
-        """The image's URI in a region. Raises UnknownImageError where AWS has none."""
+        """The image's URI in a region. Raises UnknownImageError if AWS has none there."""
         if region not in self.hosts:
             regions = ", ".join(sorted(self.hosts))
-            raise UnknownImageError(
-                f"AWS has no image {self.label} in {region}; it is in {regions}"
-            )
+            raise UnknownImageError(f"AWS has no image {self.label} in {region}, only in {regions}")
         return f"{self.hosts[region]}/{self.name}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Patches:
-    """How long AWS patches an image. After that the image stays, and ages."""
+    """How long AWS patches an image; it stays available afterwards."""
 
     until: datetime.date | None
-    """The last day; None when patches ended on a day that AWS does not state."""
+    """The last day; None if patching has ended and AWS does not say when."""
     source: str
 
     def ended(self, today: datetime.date) -> bool:
@@ -87,7 +85,7 @@ class Patches:
 
 @dataclass(frozen=True, kw_only=True)
 class EcrRepository:
-    """A private repository in ECR: whoever pulls from it has to log in to its host."""
+    """A private repository in ECR: to pull from it, log in to its host first."""
 
     account: str
     region: str
@@ -108,13 +106,13 @@ def ecr_repository(uri: str) -> EcrRepository | None:
 
 
 class UnknownImageError(CompilegateError):
-    """The catalog has no such image; the message says which ones there are."""
+    """The catalog has no such image; the message says which ones it has."""
 
 
 def find_image(
     framework: str, version: str, *, transformers: str | None = None, processor: str = "gpu"
 ) -> BaseImage:
-    """The image of a framework's version. Raises UnknownImageError with what there is instead."""
+    """The image for a framework's version. Raises UnknownImageError, naming those there are."""
     of_framework = [image for image in base_images() if image.framework == framework]
     for image in of_framework:
         same = (image.version, image.processor) == (version, processor)
@@ -132,13 +130,13 @@ def find_image(
 
 
 def patches_of(image: BaseImage) -> Patches | None:
-    """How long an image is patched; None when the catalog does not know."""
+    """How long AWS patches an image; None if the catalog does not know."""
     return _patches().get((image.framework, image.version))
 
 
 @cache
 def base_images() -> tuple[BaseImage, ...]:
-    """Every image of the catalog: those of the SDK's table, then the documented ones."""
+    """Every image in the catalog: those in the SDK's table, then the documented ones."""
     table = json.loads(_text("images.json"))
     exported = tuple(
         BaseImage(

@@ -23,9 +23,9 @@ class Accelerator:
     name: str
     architecture: str
     bf16: bool
-    """Whether it calculates in bfloat16 itself, and not by emulation."""
+    """Whether it computes in bfloat16 itself instead of emulating it."""
     last_pytorch_image: str | None
-    """The newest PyTorch (`2.9`) whose AWS image has kernels for it; None while all have."""
+    """The newest PyTorch (`2.9`) whose AWS image has kernels for it; None if all have."""
     date: str
     source: str
 
@@ -38,17 +38,17 @@ class Instance:
     accelerator: Accelerator
     accelerators: int
     accelerator_memory_gib: int
-    """Of each one."""
+    """The memory of each accelerator."""
 
 
 def instance_class(instance_type: str) -> str:
-    """`ml.g5.xlarge` is of class `g5`; empty for what is no instance type."""
+    """`ml.g5.xlarge` is of class `g5`; empty for anything that is not an instance type."""
     found = re.fullmatch(r"ml\.([a-z0-9-]+)\.[a-z0-9-]+", instance_type)
     return found[1] if found else ""
 
 
 def processor_of(instance_type: str) -> Processor:
-    """What an instance computes with, by its class; also for types that are not listed."""
+    """What an instance computes with, by its class; works for unlisted types, too."""
     letters = re.match(r"[a-z]*", instance_class(instance_type))
     family = letters[0] if letters else ""
     if family in ("trn", "inf"):
@@ -57,12 +57,12 @@ def processor_of(instance_type: str) -> Processor:
 
 
 def instance_of(instance_type: str) -> Instance | None:
-    """The instance type; None when it has no accelerator or is not listed."""
+    """The instance type; None if it has no accelerator or is not listed."""
     return instances().get(instance_type)
 
 
 def accelerator_of(instance_type: str) -> Accelerator | None:
-    """The accelerator, also of a type that is not listed but whose class is."""
+    """The instance's accelerator; for an unlisted type, that of its class."""
     wanted = instance_class(instance_type)
     for known in instances().values():
         if instance_class(known.instance_type) == wanted:

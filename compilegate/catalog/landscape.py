@@ -1,4 +1,4 @@
-"""Other ways to train faster, newer instances, and frameworks that have no graph. Pure."""
+"""Other ways to train faster, newer instances, and frameworks without a graph. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Option:
     frameworks: str
     best_for: str
     minimum_minutes: int
-    """The shortest job that is likely to repay it; 0 where it costs nothing up front."""
+    """The shortest job that is likely to repay it; 0 if it costs nothing up front."""
     shapes: str
     precision: str
     with_training_compiler: str
@@ -40,20 +40,20 @@ class Graphless:
     framework: str
     why: str
     instead: str
-    """What makes it faster."""
+    """What makes it faster instead."""
     source: str
     date: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Upgrade:
-    """A newer instance, with what an hour of it costs."""
+    """A newer instance and its price per hour."""
 
     instance: Instance
     price: Price | UnknownPrice
 
     def times_dearer(self, than: Price | UnknownPrice) -> float | None:
-        """Price per hour as a multiple of another's; None when one of them is unknown."""
+        """Price per hour as a multiple of another; None if either is unknown."""
         if isinstance(self.price, UnknownPrice) or isinstance(than, UnknownPrice):
             return None
         return self.price.usd_per_hour / than.usd_per_hour
@@ -66,7 +66,7 @@ def options() -> tuple[Option, ...]:
 
 
 def graphless(framework: str) -> Graphless | None:
-    """Why a framework cannot be compiled; None when the catalog does not say so."""
+    """Why a framework cannot be compiled; None if the catalog knows no reason."""
     table = _table()
     for entry in table["graphless"]:
         if entry["framework"] == framework:
@@ -75,9 +75,9 @@ def graphless(framework: str) -> Graphless | None:
 
 
 def upgrades_from(instance_type: str, region: str | None = None) -> tuple[Upgrade, ...]:
-    """Newer instances than this one with their prices per hour, cheapest first, unknown last.
+    """Newer instances with their prices per hour: cheapest first, unknown prices last.
 
-    Empty for the newest, and for one whose class the catalog does not know.
+    Empty for the newest, and for a class that is not in the catalog.
     """
     wanted = instance_class(instance_type)
     if processor_of(instance_type) == "cpu":

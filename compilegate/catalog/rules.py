@@ -1,4 +1,4 @@
-"""The rules of `checks.py`: each looks at one side of what is asked. Pure."""
+"""The rules of `checks.py`: each checks one aspect of what an arm asks. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WITHOUT_DISTRIBUTION = "leave it out, and use tf.distribute.MirroredStrategy in 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What is asked, of which compiler, on which day."""
+    """What is asked of which compiler on which day."""
 
     asked: Asked
     compiler: Compiler
@@ -25,7 +25,7 @@ class Case:
 
     @property
     def stack(self) -> Stack | None:
-        """The versions that were asked for, where only listed ones will do."""
+        """The stack that was asked for, if the compiler has only certain stacks."""
         if self.asked.version is None:
             return None
         return self.compiler.stack(
@@ -34,12 +34,12 @@ class Case:
 
     @property
     def image(self) -> BaseImage | None:
-        """AWS's image that is asked for; None when there is none to speak of."""
+        """The AWS image that is asked for; None if there is none or it is not known."""
         return self.asked.image if self.stack is None else self.stack.image
 
     @property
     def distributions(self) -> tuple[str, ...]:
-        """What may spread the job over several accelerators, in the request."""
+        """How the request may distribute the job over several accelerators."""
         known = self.compiler.distributions
         if self.stack is None:
             return known
@@ -47,7 +47,7 @@ class Case:
 
     @property
     def accelerators(self) -> int:
-        """Of all instances together; 1 for an instance that is not listed."""
+        """How many accelerators all instances have together; 1 for an unlisted type."""
         instance = instance_of(self.asked.instance_type)
         return self.asked.instance_count * (instance.accelerators if instance else 1)
 
@@ -95,7 +95,7 @@ def _instance(case: Case) -> Iterator[Finding]:
 
 
 def _accelerator(case: Case) -> Iterator[Finding]:
-    """A GPU that is too old for the image, or for the precision."""
+    """The GPU may be too old for the image or for the precision."""
     asked, image = case.asked, case.image
     accelerator = accelerator_of(asked.instance_type)
     if accelerator is None:
@@ -117,7 +117,7 @@ def _accelerator(case: Case) -> Iterator[Finding]:
         yield warning(
             "precision",
             f"the {accelerator.name} of {asked.instance_type} only emulates bf16, which is slow",
-            "take fp16 or fp32 there, or an instance of class g5, g6 or p4d and newer",
+            "use fp16 or fp32 there, or an instance of class g5, g6, p4d or newer",
         )
 
 
@@ -140,7 +140,7 @@ def _versions(case: Case) -> Iterator[Finding]:
             stack.label for stack in compiler.stacks if stack.framework == asked.framework
         )
         yield refusal(
-            "version", f"{compiler.title} has no image of {wanted}", f"there are: {known}"
+            "version", f"{compiler.title} has no image with {wanted}", f"available: {known}"
         )
     elif compiler.oldest is not None and _numbers(asked.version) < _numbers(compiler.oldest):
         yield refusal(
@@ -180,11 +180,7 @@ def _distribution(case: Case) -> Iterator[Finding]:
         return
     if asked.distribution not in compiler.distributions:
         allowed = " or ".join(f'"{name}"' for name in case.distributions) or "none"
-        because = (
-            ": SageMaker's distributed libraries and it exclude each other"
-            if asked.distribution == "smdistributed"
-            else ""
-        )
+        because = ": the two exclude each other" if asked.distribution == "smdistributed" else ""
         yield refusal(
             "distribution",
             f"{compiler.title} does not work with the distribution {asked.distribution!r}{because}",
@@ -193,13 +189,13 @@ def _distribution(case: Case) -> Iterator[Finding]:
     elif stack is not None and stack.distribution != asked.distribution:
         yield refusal(
             "distribution",
-            f"the image of {stack.label} does not know the distribution {asked.distribution!r}",
+            f"the image of {stack.label} does not support the distribution {asked.distribution!r}",
             f'allowed: "{stack.distribution}"' if case.distributions else WITHOUT_DISTRIBUTION,
         )
 
 
 def _processes(case: Case) -> Iterator[Finding]:
-    """torchrun is told how many to start; other launchers count the accelerators themselves."""
+    """Check torchrun's number of processes; other launchers count the accelerators."""
     asked, instance = case.asked, instance_of(case.asked.instance_type)
     accelerators = 0 if instance is None else instance.accelerators
     if asked.distribution != "torchrun" or not accelerators or asked.processes == accelerators:
@@ -208,13 +204,13 @@ def _processes(case: Case) -> Iterator[Finding]:
     found = f"{asked.processes} on each {asked.instance_type}, which has {gpus}"
     if asked.processes > accelerators:
         remedy = f"allowed: {accelerators}, or an instance with more"
-        yield refusal("processes", f"{found}: each process needs one of its own", remedy)
+        yield refusal("processes", f"{found}: each process needs its own", remedy)
     else:
-        yield warning("processes", f"{found}: the others are idle", f"take {accelerators}")
+        yield warning("processes", f"{found}: the other GPUs stay idle", f"take {accelerators}")
 
 
 def _idle_accelerators(case: Case) -> Iterator[Finding]:
-    """Several accelerators are paid for, and one process uses one of them."""
+    """Warn if several accelerators are paid for and one process uses one of them."""
     asked, stack = case.asked, case.stack
     spread = asked.launches_itself or (stack is not None and stack.distribution == "in the script")
     if case.accelerators > 1 and asked.framework == "pytorch" and not spread:
@@ -233,8 +229,8 @@ def _precision(case: Case) -> Iterator[Finding]:
         yield warning(
             "precision",
             f"AWS tested {compiler.title} with {' and '.join(compiler.precisions)}, "
-            f"and never with {asked.precision}",
-            "take fp16, or let the gate judge it",
+            f"but not with {asked.precision}",
+            "use fp16, or rely on the gate",
         )
     elif asked.precision not in compiler.precisions:
         yield refusal(
@@ -245,7 +241,7 @@ def _precision(case: Case) -> Iterator[Finding]:
 
 
 def _overhead(case: Case) -> Iterator[Finding]:
-    """What slows steps down without being wrong; on one arm alone it makes a comparison unfair."""
+    """Warn of what slows steps down; on one arm alone it makes the comparison unfair."""
     asked, compiler = case.asked, case.compiler
     for switched_on, about, what in (
         (asked.profiler, "profiler", "the profiler"),
@@ -255,8 +251,8 @@ def _overhead(case: Case) -> Iterator[Finding]:
         if switched_on:
             yield warning(
                 about,
-                f"{what} makes steps slower",
-                "turn it off for every run whose speed counts",
+                f"{what} slows every step down",
+                "turn it off when speed is measured",
             )
     efa = compiler.efa_instances
     if efa and asked.instance_count > 1 and asked.instance_type not in efa:
@@ -264,7 +260,7 @@ def _overhead(case: Case) -> Iterator[Finding]:
             "instance_type",
             f"{asked.instance_count} x {asked.instance_type} exchange gradients without EFA, "
             "which is slow",
-            f"take one of {', '.join(efa)}, or one instance with more GPUs",
+            f"use {', '.join(efa)}, or one instance with more GPUs",
         )
 
 
@@ -276,27 +272,30 @@ def _image(case: Case) -> Iterator[Finding]:
     if stack is None and image.processor == "neuron" and not trainium:
         yield refusal(
             "image",
-            f"AWS's image {image.name} is for Trainium, and {case.asked.instance_type} has none",
+            f"AWS's image {image.name} is for Trainium, which {case.asked.instance_type} lacks",
             "take another image",
         )
     patches = patches_of(image)
     if patches is not None and patches.ended(case.today):
-        when = f" since {patches.until}" if patches.until else ""
-        # What AWS gives no day for is what it ended as a whole.
-        ended = patches.until is None
-        yield warning(
-            "version" if stack else "image",
-            f"AWS patches the image {image.name} no more{when}"
-            + (", and no newer one will come for SageMaker Training Compiler" if ended else ""),
-            "cut its jobs off the network ([network] isolation), and plan to move to "
-            'compiler = "inductor"'
-            if ended
-            else "take the image of a newer version",
-        )
+        about = "version" if stack else "image"
+        if patches.until is not None:
+            yield warning(
+                about,
+                f"AWS has not patched the image {image.name} since {patches.until}",
+                "use the image of a newer version",
+            )
+        else:  # AWS names no day where it has ended the whole product
+            yield warning(
+                about,
+                f"AWS no longer patches the image {image.name}, and will release no newer one for "
+                "SageMaker Training Compiler",
+                "isolate its jobs from the network ([network] isolation), and plan to move to "
+                'compiler = "inductor"',
+            )
     if case.asked.extends_image and stack is not None and not stack.extendable:
         yield warning(
             "extends_image",
-            f"AWS does not list the image of {stack.label} among those that may be extended",
+            f"AWS does not list the image of {stack.label} as one that may be extended",
             "add packages only, and leave its torch as it is",
         )
 
@@ -318,7 +317,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """`2.13.0` as (2, 13, 0); what is not a number ends it."""
+    """`2.13.0` as (2, 13, 0); stops at the first part that is not a number."""
     numbers: list[int] = []
     for part in version.split("."):
         if not part.isdigit():

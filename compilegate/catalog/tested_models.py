@@ -1,8 +1,8 @@
-"""The batch sizes that AWS fitted into memory, with and without Training Compiler. Pure.
+"""The largest batch sizes that fitted in AWS's tests, with and without Training Compiler. Pure.
 
 `tested_models.csv` has the 316 rows of AWS's tables of tested models. They say what fits, never how
-fast it is. AWS calls all of them batches of one GPU; four, of TensorFlow 2.9.1 on ml.p3.16xlarge,
-are about eight times their neighbours on the same GPU and are kept as batches of the instance.
+fast it is. AWS lists all of them per GPU. Four, for TensorFlow 2.9.1 on ml.p3.16xlarge, are about
+eight times their neighbours on the same GPU, so the catalog counts them per instance.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TestedModel:
     framework: str
     version: str
     transformers: str | None
-    """Version of the Hugging Face image; None for an image of the framework alone."""
+    """The version in a Hugging Face image; None in any other."""
     task: str
     """`language` or `vision`."""
     layout: str
@@ -39,14 +39,14 @@ class TestedModel:
     sequence_length: int | None
     """Tokens; None for images."""
     batch_native: int | None
-    """Without the compiler; None where AWS left it blank."""
+    """The batch size without the compiler; None where AWS left it blank."""
     batch_compiler: int
     batch_of: str
     """`GPU` or `instance`."""
     largest_tested: bool
-    """Whether AWS stopped there, so that a larger one may fit."""
+    """Whether AWS tried no larger one, so that a larger one may fit."""
     edition: str
-    """Month of the page that has the row."""
+    """The month of the page with this row."""
 
     @property
     def half_precision(self) -> bool:
@@ -66,30 +66,31 @@ class TestedModel:
 
 @dataclass(frozen=True, kw_only=True)
 class TestedBatch:
-    """A batch size of one accelerator, and why to believe it."""
+    """A batch size for one accelerator, and the test that supports it."""
 
     batch_size: int
     compiled: bool
     """Whether Training Compiler trained with it."""
     row: TestedModel
     differences: tuple[str, ...]
-    """In what the test differs from what was asked for; empty when it does not."""
+    """How the test differs from what was asked for; empty if it does not."""
 
     @property
     def sentence(self) -> str:
-        """Where the number is from, for whoever reads it."""
+        """Where the number comes from."""
         length = f", {self.row.sequence_length} tokens" if self.row.sequence_length else ""
         how = "with Training Compiler" if self.compiled else "without a compiler"
         tested = f"{self.row.instance_type}, {self.row.precision}{length}, {self.row.stack}, {how}"
         but = f"; but {', '.join(self.differences)}" if self.differences else ""
         return (
-            f"AWS fitted {self.batch_size} of {self.row.model} on {tested} ({self.row.source}){but}"
+            f"the largest batch that fitted in AWS's test of {self.row.model} on {tested} "
+            f"({self.row.source}){but}"
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class UntestedBatch:
-    """No tested batch size, and why, in one sentence without a full stop."""
+    """Why there is no tested batch size, as a sentence without a full stop."""
 
     reason: str
 
@@ -104,17 +105,17 @@ def default_batch_size(
     framework: str | None = None,
     version: str | None = None,
 ) -> TestedBatch | UntestedBatch:
-    """The batch of one accelerator that AWS fitted for a model.
+    """The batch size for one accelerator that fitted in AWS's test of a model.
 
-    `precision` is `fp32`, `fp16` or `bf16`; 16 bits are 16 bits for memory. `compiled` means with
-    Training Compiler: nothing follows from it for other compilers, which plan memory otherwise. A
-    test on another instance with the same accelerator counts, and so does one with longer
-    sequences, which needs more memory; both are said. The test of that version of the framework
-    wins, else the newest, of PyTorch when no framework is named.
+    `precision` is `fp32`, `fp16` or `bf16`; both 16-bit formats take the same memory. `compiled`
+    means with Training Compiler; other compilers plan memory differently, so it says nothing about
+    them. A test on another instance with the same accelerator counts, and so does one with longer
+    sequences, which needs more memory; both are mentioned. The test with the framework's version is
+    preferred, then the newest; PyTorch if no framework is named.
     """
     rows = [row for row in tested_models() if _same_model(row.model, model)]
     if not rows:
-        return UntestedBatch(reason=f"AWS tested no batch size of {model}")
+        return UntestedBatch(reason=f"AWS tested no batch size for {model}")
     half = precision != "fp32"
     instance = instance_of(instance_type)
     fitting = [
@@ -132,7 +133,7 @@ def default_batch_size(
         asked = f"{instance_type}, {precision}"
         if sequence_length is not None:
             asked += f", {sequence_length} tokens"
-        return UntestedBatch(reason=f"AWS tested {model} on {where}, and nothing that fits {asked}")
+        return UntestedBatch(reason=f"AWS tested {model} on {where}, but not on {asked}")
     row, batch = min(fitting, key=lambda found: _distance(found[0], instance_type, version))
     return TestedBatch(
         batch_size=batch,
@@ -143,7 +144,7 @@ def default_batch_size(
 
 
 def _same_model(tested: str, asked: str) -> bool:
-    """`bart-base` and `facebook/bart-base` are one model, `a/bart-base` and `b/bart-base` two."""
+    """`bart-base` and `facebook/bart-base` are one model; `a/bart-base`, `b/bart-base` are two."""
     tested, asked = tested.lower(), asked.lower()
     if "/" in tested and "/" in asked:
         return tested == asked
@@ -167,7 +168,7 @@ def _long_enough(tested: int | None, asked: int | None) -> bool:
 
 
 def _distance(row: TestedModel, instance_type: str, version: str | None) -> tuple[object, ...]:
-    """Smallest for the test that is closest: length, instance, framework, version, batch."""
+    """How far a test is from what was asked: length, instance, framework, version, batch."""
     newest_first = tuple(-int(number) for number in row.version.split("."))
     return (
         row.sequence_length or 0,
@@ -183,11 +184,11 @@ def _differences(
     row: TestedModel, instance_type: str, precision: str, sequence_length: int | None
 ) -> Iterator[str]:
     if row.instance_type != instance_type:
-        yield f"not on {instance_type}, which has the same accelerator"
+        yield f"on another instance than {instance_type}, with the same accelerator"
     if precision == "bf16":
         yield "in float16, which takes as much memory as bf16"
     if sequence_length is not None and row.sequence_length not in (None, sequence_length):
-        yield f"with {row.sequence_length} tokens where {sequence_length} were asked for"
+        yield f"with {row.sequence_length} tokens instead of {sequence_length}"
     if row.largest_tested:
         yield "AWS tried no larger one"
 

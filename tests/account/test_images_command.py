@@ -73,7 +73,7 @@ def test_what_is_missing_is_built_once_and_then_there(account: AwsServer, checko
     before = compilegate(account, checkout, "images")
     assert before.returncode == 0, before.stderr
     assert states(before.stdout) == dict.fromkeys(IMAGES, "missing")
-    assert "training-compiler: AWS patches its base no more" in before.stdout
+    assert "training-compiler: AWS no longer patches its base" in before.stdout
     assert account.calls("StartBuild") == []
 
     built = compilegate(account, checkout, "images", "--build", "--wait")

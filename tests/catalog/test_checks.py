@@ -77,8 +77,8 @@ def test_each_stack_is_allowed_where_aws_has_its_image_and_refused_elsewhere(sta
 def test_each_stack_is_said_to_get_no_patches(stack: Stack) -> None:
     sentences = [finding.sentence for finding in warnings(on("ml.g4dn.xlarge", stack))]
     assert sentences == [
-        f"AWS patches the image {stack.image.name} no more, and no newer one will come for "
-        "SageMaker Training Compiler; cut its jobs off the network ([network] isolation), "
+        f"AWS no longer patches the image {stack.image.name}, and will release no newer one for "
+        "SageMaker Training Compiler; isolate its jobs from the network ([network] isolation), "
         'and plan to move to compiler = "inductor"'
     ]
 
@@ -118,11 +118,11 @@ def test_torchrun_has_one_process_for_each_gpu_of_an_instance() -> None:
         )
     )
     assert [finding.sentence for finding in refusals(too_many)] == [
-        "8 on each ml.g5.12xlarge, which has 4 GPUs: each process needs one of its own; "
+        "8 on each ml.g5.12xlarge, which has 4 GPUs: each process needs its own; "
         "allowed: 4, or an instance with more"
     ]
     assert [finding.sentence for finding in warnings(idle)] == [
-        "2 on each ml.g5.12xlarge, which has 4 GPUs: the others are idle; take 4"
+        "2 on each ml.g5.12xlarge, which has 4 GPUs: the other GPUs stay idle; take 4"
     ]
     assert refusals(idle) == refusals(right) == warnings(right) == refusals(on_cpu) == []
 
@@ -145,7 +145,7 @@ def test_torchrun_has_one_process_for_each_gpu_of_an_instance() -> None:
         (
             {"distribution": "smdistributed"},
             "SageMaker Training Compiler does not work with the distribution 'smdistributed': "
-            "SageMaker's distributed libraries and it exclude each other; "
+            "the two exclude each other; "
             'allowed: "pytorchxla"',
         ),
         (
@@ -160,14 +160,14 @@ def test_torchrun_has_one_process_for_each_gpu_of_an_instance() -> None:
         ),
         (
             {"version": "2.0.1"},
-            "SageMaker Training Compiler has no image of pytorch 2.0.1; there are: pytorch 1.13.1, "
-            "pytorch 1.12.0, pytorch 1.11.0 with Transformers 4.21.1, "
+            "SageMaker Training Compiler has no image with pytorch 2.0.1; available: "
+            "pytorch 1.13.1, pytorch 1.12.0, pytorch 1.11.0 with Transformers 4.21.1, "
             "pytorch 1.10.2 with Transformers 4.17.0, pytorch 1.9.0 with Transformers 4.11.0",
         ),
         (
             {"transformers": "4.36"},
-            "SageMaker Training Compiler has no image of pytorch 1.13.1 with Transformers 4.36; "
-            "there are: pytorch 1.13.1, pytorch 1.12.0, pytorch 1.11.0 with Transformers 4.21.1, "
+            "SageMaker Training Compiler has no image with pytorch 1.13.1 with Transformers 4.36; "
+            "available: pytorch 1.13.1, pytorch 1.12.0, pytorch 1.11.0 with Transformers 4.21.1, "
             "pytorch 1.10.2 with Transformers 4.17.0, pytorch 1.9.0 with Transformers 4.11.0",
         ),
         (
@@ -214,8 +214,7 @@ def test_torchrun_has_one_process_for_each_gpu_of_an_instance() -> None:
         ),
         (
             {"compiler": "tvm"},
-            "'tvm' is no compiler of the catalog; "
-            "allowed: eager, inductor, xla, training-compiler, neuron",
+            "'tvm' is not in the catalog; allowed: eager, inductor, xla, training-compiler, neuron",
         ),
     ],
     ids=str,
@@ -232,26 +231,24 @@ def test_a_refusal_names_the_reason_and_what_to_do(
     [
         (
             {"profiler": True},
-            "the profiler makes steps slower; turn it off for every run whose speed counts",
+            "the profiler slows every step down; turn it off when speed is measured",
         ),
         (
             {"debugger": True},
-            "SageMaker Debugger's hook makes steps slower; "
-            "turn it off for every run whose speed counts",
+            "SageMaker Debugger's hook slows every step down; turn it off when speed is measured",
         ),
         (
             {"debug_mode": True},
-            "the compiler's debug mode makes steps slower; "
-            "turn it off for every run whose speed counts",
+            "the compiler's debug mode slows every step down; turn it off when speed is measured",
         ),
         (
             {"precision": "bf16"},
-            "AWS tested SageMaker Training Compiler with fp32 and fp16, and never with bf16; "
-            "take fp16, or let the gate judge it",
+            "AWS tested SageMaker Training Compiler with fp32 and fp16, but not with bf16; "
+            "use fp16, or rely on the gate",
         ),
         (
             {"extends_image": True},
-            "AWS does not list the image of pytorch 1.13.1 among those that may be extended; "
+            "AWS does not list the image of pytorch 1.13.1 as one that may be extended; "
             "add packages only, and leave its torch as it is",
         ),
         (
@@ -261,7 +258,7 @@ def test_a_refusal_names_the_reason_and_what_to_do(
         ),
         (
             {"instance_count": 2, "distribution": "pytorchxla"},
-            "2 x ml.g5.2xlarge exchange gradients without EFA, which is slow; take one of "
+            "2 x ml.g5.2xlarge exchange gradients without EFA, which is slow; use "
             "ml.g4dn.8xlarge, ml.g4dn.12xlarge, ml.g5.48xlarge, ml.p3dn.24xlarge, "
             "ml.p4d.24xlarge, or one instance with more GPUs",
         ),
@@ -291,8 +288,8 @@ def test_an_old_image_of_pytorch_is_warned_of_from_the_day_its_patches_end() -> 
     assert check(asked, datetime.date(2027, 7, 20)) == ()
     (finding,) = check(asked, datetime.date(2027, 7, 21))
     assert finding.sentence == (
-        "AWS patches the image pytorch:2.13-cu133-amzn2023-sagemaker no more since 2027-07-20; "
-        "take the image of a newer version"
+        "AWS has not patched the image pytorch:2.13-cu133-amzn2023-sagemaker since 2027-07-20; "
+        "use the image of a newer version"
     )
 
 
@@ -309,14 +306,14 @@ def test_an_image_of_training_compiler_is_warned_of_whatever_trains_in_it() -> N
     asked = Asked(compiler="eager", version="1.13.1", image=image, instance_type="ml.p3.2xlarge")
     (finding,) = check(asked, TODAY)
     assert (finding.severity, finding.about) == ("warning", "image")
-    assert finding.reason.endswith("and no newer one will come for SageMaker Training Compiler")
+    assert finding.reason.endswith("no newer one for SageMaker Training Compiler")
 
 
 def test_an_image_for_trainium_is_refused_on_a_gpu() -> None:
     image = find_image("pytorch-neuronx", "2.9.0", processor="neuron")
     asked = Asked(compiler="eager", version="2.9.0", image=image, instance_type="ml.g5.xlarge")
     assert [finding.sentence for finding in refusals(asked)] == [
-        f"AWS's image {image.name} is for Trainium, and ml.g5.xlarge has none; take another image"
+        f"AWS's image {image.name} is for Trainium, which ml.g5.xlarge lacks; take another image"
     ]
 
 

@@ -40,8 +40,8 @@ def test_a_region_without_the_image_is_refused_with_the_regions_that_have_it() -
     with pytest.raises(UnknownImageError) as refused:
         find_image("pytorch-training-compiler", "1.13.1").uri("cn-north-1")
     assert str(refused.value).startswith(
-        "AWS has no image pytorch-training-compiler 1.13.1 (gpu) in cn-north-1; "
-        "it is in af-south-1, ap-east-1, "
+        "AWS has no image pytorch-training-compiler 1.13.1 (gpu) in cn-north-1, "
+        "only in af-south-1, ap-east-1, "
     )
 
 

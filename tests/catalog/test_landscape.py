@@ -31,7 +31,7 @@ def test_the_options_are_those_of_the_landscape_and_each_has_a_source() -> None:
 @pytest.mark.parametrize("name", ["smddp", "smp"])
 def test_sagemaker_s_distributed_libraries_do_not_go_with_training_compiler(name: str) -> None:
     option = next(option for option in options() if option.name == name)
-    assert option.with_training_compiler.startswith("not with it: SageMaker refuses")
+    assert option.with_training_compiler.startswith("no: SageMaker refuses")
 
 
 def test_xgboost_has_no_graph_and_pytorch_has() -> None:

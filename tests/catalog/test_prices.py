@@ -27,14 +27,14 @@ def test_without_a_region_the_note_says_where_the_price_was_seen():
 
 def test_an_instance_that_the_catalog_lacks_has_a_reason_and_no_price():
     assert price_of("ml.z9.huge") == UnknownPrice(
-        "ml.z9.huge", "the catalog has no price of ml.z9.huge"
+        "ml.z9.huge", "the catalog has no price for ml.z9.huge"
     )
 
 
 def test_a_region_where_the_price_was_not_seen_has_no_price():
     assert price_of("ml.g5.8xlarge", "eu-central-1") == UnknownPrice(
         "ml.g5.8xlarge",
-        "the catalog has no price of ml.g5.8xlarge in eu-central-1, only in us-west-2",
+        "the catalog has no price for ml.g5.8xlarge in eu-central-1, only in us-west-2",
     )
 
 

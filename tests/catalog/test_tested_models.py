@@ -38,7 +38,8 @@ def test_an_exact_test_is_found_with_its_source() -> None:
     assert isinstance(found, table.TestedBatch)
     assert (found.batch_size, found.differences) == (288, ())
     assert found.sentence == (
-        "AWS fitted 288 of bert-base-uncased on ml.g5.4xlarge, float16, 128 tokens, "
+        "the largest batch that fitted in AWS's test of bert-base-uncased on ml.g5.4xlarge, "
+        "float16, 128 tokens, "
         "pytorch 1.13.1, with Training Compiler (SageMaker Developer Guide, "
         "training-compiler-support, tested models, 2026-11)"
     )
@@ -82,9 +83,9 @@ def test_longer_sequences_and_the_same_gpu_elsewhere_count_and_are_said() -> Non
     )
     assert isinstance(found, table.TestedBatch)
     assert found.differences == (
-        "not on ml.g5.xlarge, which has the same accelerator",
+        "on another instance than ml.g5.xlarge, with the same accelerator",
         "in float16, which takes as much memory as bf16",
-        "with 128 tokens where 96 were asked for",
+        "with 128 tokens instead of 96",
     )
 
 
@@ -93,7 +94,7 @@ def test_shorter_sequences_prove_nothing() -> None:
         "distilgpt2", instance_type="ml.g5.4xlarge", precision="fp16", sequence_length=1024
     )
     assert isinstance(found, table.UntestedBatch)
-    assert found.reason.endswith("and nothing that fits ml.g5.4xlarge, fp16, 1024 tokens")
+    assert found.reason.endswith("but not on ml.g5.4xlarge, fp16, 1024 tokens")
 
 
 def test_a_batch_of_a_whole_instance_is_not_taken_for_one_of_a_gpu() -> None:
@@ -105,7 +106,7 @@ def test_a_batch_of_a_whole_instance_is_not_taken_for_one_of_a_gpu() -> None:
 def test_an_untested_model_has_a_reason_and_no_number() -> None:
     assert table.default_batch_size(
         "my/model", instance_type="ml.g5.xlarge", precision="fp16"
-    ) == table.UntestedBatch(reason="AWS tested no batch size of my/model")
+    ) == table.UntestedBatch(reason="AWS tested no batch size for my/model")
 
 
 @pytest.mark.parametrize(

@@ -104,9 +104,9 @@ def sentences(declared: Workload) -> list[str]:
         (
             compiled_with(training_compiler=stack("2.0.1")),
             None,
-            "arms.compiled.training_compiler.version: SageMaker Training Compiler has no image of "
-            "pytorch 2.0.1; "
-            "there are: pytorch 1.13.1, pytorch 1.12.0, pytorch 1.11.0 with Transformers 4.21.1, "
+            "arms.compiled.training_compiler.version: SageMaker Training Compiler has no image "
+            "with pytorch 2.0.1; "
+            "available: pytorch 1.13.1, pytorch 1.12.0, pytorch 1.11.0 with Transformers 4.21.1, "
             "pytorch 1.10.2 with Transformers 4.17.0, pytorch 1.9.0 with Transformers 4.11.0",
         ),
         (
@@ -133,7 +133,7 @@ def sentences(declared: Workload) -> list[str]:
         (
             compiled_with(distribution="sm_dist"),
             None,
-            "arms.compiled.distribution: the image of pytorch 1.13.1 does not know the "
+            "arms.compiled.distribution: the image of pytorch 1.13.1 does not support the "
             "distribution 'sm_dist'; allowed: \"pytorchxla\"",
         ),
         (
@@ -169,15 +169,15 @@ def test_what_slows_the_compiler_or_gets_no_patches_is_said_and_not_refused() ->
     )
     check_feasible(slowed, region="us-east-1")
     assert [sentence.partition(";")[0] for sentence in sentences(slowed)] == [
-        "arms.compiled.profiler: the profiler makes steps slower",
-        "arms.compiled.debugger: SageMaker Debugger's hook makes steps slower",
-        "arms.compiled.training_compiler.debug: the compiler's debug mode makes steps slower",
+        "arms.compiled.profiler: the profiler slows every step down",
+        "arms.compiled.debugger: SageMaker Debugger's hook slows every step down",
+        "arms.compiled.training_compiler.debug: the compiler's debug mode slows every step down",
         "arms.compiled.instance_type: 2 x ml.p3.16xlarge exchange gradients without EFA, which "
         "is slow",
-        "arms.compiled.training_compiler.version: AWS patches the image "
-        "pytorch-trcomp-training:1.13.1-gpu-py39 no more, and no newer one will come for "
+        "arms.compiled.training_compiler.version: AWS no longer patches the image "
+        "pytorch-trcomp-training:1.13.1-gpu-py39, and will release no newer one for "
         "SageMaker Training Compiler",
-        "arms.compiled.image: AWS does not list the image of pytorch 1.13.1 among those that may "
+        "arms.compiled.image: AWS does not list the image of pytorch 1.13.1 as one that may "
         "be extended",
     ]
 
@@ -235,8 +235,8 @@ def test_an_image_that_gets_no_patches_is_said_of_any_arm() -> None:
     base = find_image("pytorch", "2.9.0")
     (found,) = findings(workload(image="own"), today=TODAY, bases={"own": base})
     assert found.sentence == (
-        f"arms.compiled.image: AWS patches the image {base.name} no more since 2026-10-15; "
-        "take the image of a newer version"
+        f"arms.compiled.image: AWS has not patched the image {base.name} since 2026-10-15; "
+        "use the image of a newer version"
     )
 
 

@@ -89,7 +89,7 @@ def test_the_gate_is_told_the_price_of_each_arm_s_instance_or_why_there_is_none(
     )
     assert "2026-08" in str(arms["baseline"].price_note)
     assert (arms["compiled"].instance_type, arms["compiled"].usd_per_hour) == ("ml.z9.huge", None)
-    assert arms["compiled"].price_note == "the catalog has no price of ml.z9.huge"
+    assert arms["compiled"].price_note == "the catalog has no price for ml.z9.huge"
 
 
 def test_the_gate_is_told_of_images_only_where_arms_have_different_ones() -> None:

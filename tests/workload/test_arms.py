@@ -134,7 +134,8 @@ def test_a_batch_size_that_is_left_out_is_what_aws_fitted_for_model_and_compiler
     assert arm.batch_size == batch_size
     (explanation,) = arm.explanations
     assert explanation.startswith(
-        f"batch_size {batch_size}: AWS fitted {batch_size} of bert-base-uncased on ml.g5.4xlarge"
+        f"batch_size {batch_size}: the largest batch that fitted in AWS's test of "
+        "bert-base-uncased on ml.g5.4xlarge"
     )
     assert how in explanation
     assert "tested models" in explanation
@@ -146,7 +147,7 @@ def test_no_batch_size_is_invented(read: Read) -> None:
         "tested have a batch size by default"
     )
     hub = '{ source = "hub", id = "somebody/their-own" }'
-    assert "since AWS tested no batch size of somebody/their-own" in problem(
+    assert "since AWS tested no batch size for somebody/their-own" in problem(
         read, inductor(RATE), model=hub
     )
 

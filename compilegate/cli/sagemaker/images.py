@@ -170,8 +170,8 @@ def _remarks(images: Sequence[ImageStatus]) -> list[str]:
             remarks.append(f"{image.name}: {_why(status.build)}")
         patches = patches_of(image.base) if isinstance(image.base, BaseImage) else None
         if patches is not None and patches.ended(today):
-            since = f" since {patches.until}" if patches.until else ""
-            remarks.append(f"{image.name}: AWS patches its base no more{since}")
+            since = f" (since {patches.until})" if patches.until else ""
+            remarks.append(f"{image.name}: AWS no longer patches its base{since}")
     return remarks
 
 
