@@ -1,4 +1,8 @@
-"""The built-in training program, `training/`: jobs run it, and nothing here imports it."""
+"""What comes with Compilegate and is no part of its code: the training program and the images.
+
+`training/` and `containers/` lie at the root of the repository and are linked here, so that they
+are installed below `compilegate` and beside no folder of a user's that has the same name.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,8 @@ from pathlib import Path
 
 PROGRAM_FOLDER = Path(__file__).parent
 """The folder that holds `training/`."""
+IMAGE_FOLDERS = PROGRAM_FOLDER / "containers"
+"""One folder for each image, for those who have no `containers/` of their own."""
 PACKAGE_FOLDER = PROGRAM_FOLDER.parents[1]
 """The folder that holds `compilegate/`."""
 

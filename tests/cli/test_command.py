@@ -142,10 +142,11 @@ def test_compile_prints_a_definition_or_writes_it(tmp_path: Path) -> None:
     assert f"--output: {path / 'below-a-file.json'} cannot be written: Not a dir" in refused.stderr
 
 
-def test_compile_outside_a_checkout_says_what_is_missing(tmp_path: Path) -> None:
-    done = compilegate("compile", PROJECT / "workloads" / "news-topics.toml", cwd=tmp_path)
+def test_a_folder_of_images_that_is_not_there_is_named(tmp_path: Path) -> None:
+    workload = PROJECT / "workloads" / "news-topics.toml"
+    done = compilegate("compile", workload, "--containers", "elsewhere", cwd=tmp_path)
     assert done.returncode == 2
-    assert "--containers: containers is not a folder; run this in a checkout" in done.stderr
+    assert "--containers: elsewhere is not a folder" in done.stderr
 
 
 def test_declared_files_that_are_absent_are_named(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from compilegate.account.settings import Settings, read_settings
+from compilegate.built_in import IMAGE_FOLDERS
 from compilegate.cli.terminal.refusal import RefusalError, found_in, refusing_os_errors
 from compilegate.datasets import raw_data
 from compilegate.pipelines.deployment import Deployment, local_deployment
@@ -56,10 +57,15 @@ def containers_option(command: Command) -> Command:
     return click.option(
         "--containers",
         type=click.Path(path_type=Path),
-        default="containers",
-        show_default=True,
-        help="Folder with one folder an image.",
+        default=_containers_here,
+        help="Folder with one folder for each image. By default containers/, or the images that "
+        "come with Compilegate where this folder has none.",
     )(command)
+
+
+def _containers_here() -> Path:
+    own = Path("containers")
+    return own if any(own.glob("*/requirements.txt")) else IMAGE_FOLDERS
 
 
 def project_options(command: Command) -> Command:
@@ -128,8 +134,8 @@ def plan_locally(
     """Where a local execution of the workload finds everything; nothing is fetched yet."""
     if not project.containers.is_dir():
         raise click.UsageError(
-            f"--containers: {project.containers} is not a folder; run this in a checkout, "
-            "or name the folder that holds one folder for each image"
+            f"--containers: {project.containers} is not a folder, allowed: "
+            "one that holds a folder for each image"
         )
     deployment = local_deployment(image_tags(project.containers))
     needed = {"training" if workload.program is None else workload.program.image, "gate"}
