@@ -1,8 +1,9 @@
-"""How long the command and the gate's job take to start, beside a Python that does nothing.
+"""What installing and starting Compilegate takes, beside a Python that does nothing.
 
     .venv/bin/python benchmarks/command_startup.py [--rounds N]
 
-They run in turn, so that a machine that changes its speed changes both.
+All run in turn, so that a machine that changes its speed changes all. Processor time stands beside
+the time that passed, because only it can be trusted on a machine that does other things too.
 """
 
 from __future__ import annotations
@@ -17,47 +18,66 @@ import time
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[1]
-COMMANDS = {
+COMPILEGATE = str(Path(sys.executable).parent / "compilegate")
+WORKLOAD = str(PROJECT / "workloads" / "news-topics.toml")
+PROGRAMS = "compilegate.pipelines.programs"
+STARTED = {
     "python -c pass": [sys.executable, "-c", "pass"],
-    "compilegate --help": [str(Path(sys.executable).parent / "compilegate"), "--help"],
-    "compilegate validate": [
-        str(Path(sys.executable).parent / "compilegate"),
-        "validate",
-        str(PROJECT / "workloads" / "news-topics.toml"),
-    ],
-    "the gate's job, --help": [
-        sys.executable,
-        "-m",
-        "compilegate.pipelines.programs.gate",
-        "--help",
-    ],
+    "compilegate --help": [COMPILEGATE, "--help"],
+    "compilegate validate": [COMPILEGATE, "validate", WORKLOAD],
+    "compilegate compile": [COMPILEGATE, "compile", WORKLOAD],
+    "import compilegate": [sys.executable, "-c", "import compilegate"],
+    "import compilegate.job": [sys.executable, "-c", "import compilegate.job"],
+    "import compilegate.gate.judge": [sys.executable, "-c", "import compilegate.gate.judge"],
+    "import compilegate.local": [sys.executable, "-c", "import compilegate.local"],
+    "the gate's job, --help": [sys.executable, "-m", f"{PROGRAMS}.gate", "--help"],
 }
 
 
-def seconds(command: list[str]) -> float:
+def seconds(command: list[str]) -> tuple[float, float]:
+    """How long a command took, and how much of it processors spent on it."""
+    before = os.times()
     began = time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=PROJECT)
-    return time.perf_counter() - began
+    passed = time.perf_counter() - began
+    after = os.times()
+    spent = after.children_user + after.children_system
+    return passed, spent - before.children_user - before.children_system
+
+
+def installed() -> tuple[int, int]:
+    """How many files the wheel installs, and their bytes, without what Python compiles of them."""
+    sizes = [
+        (Path(folder) / name).stat().st_size
+        for folder, _, names in os.walk(PROJECT / "compilegate", followlinks=True)
+        for name in names
+        if "__pycache__" not in folder
+    ]
+    return len(sizes), sum(sizes)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15, help="runs of each command")
     rounds = parser.parse_args().rounds
-    for command in COMMANDS.values():
+    for command in STARTED.values():
         seconds(command)
-    taken: dict[str, list[float]] = {name: [] for name in COMMANDS}
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in STARTED}
     for _ in range(rounds):
-        for name, command in COMMANDS.items():
+        for name, command in STARTED.items():
             taken[name].append(seconds(command))
+    files, size = installed()
+    print(f"the wheel installs {files} files, {size / 1e6:.1f} MB")
     print(
         f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs, "
         f"Python {platform.python_version()}, {rounds} rounds in turn, seconds"
     )
-    print(f"{'command':<24}{'min':>8}{'median':>8}{'max':>8}")
-    for name, values in taken.items():
-        low, middle, high = min(values), statistics.median(values), max(values)
-        print(f"{name:<24}{low:>8.3f}{middle:>8.3f}{high:>8.3f}")
+    print(f"{'':<32}{'fastest':>8}{'median':>8}{'slowest':>8}{'processor':>11}")
+    for name, runs in taken.items():
+        passed = sorted(each for each, _ in runs)
+        spent = statistics.median(each for _, each in runs)
+        times = f"{passed[0]:>8.3f}{statistics.median(passed):>8.3f}{passed[-1]:>8.3f}"
+        print(f"{name:<32}{times}{spent:>11.3f}")
 
 
 if __name__ == "__main__":
