@@ -1,0 +1,45 @@
+"""The architecture's picture: of the rules as they are, and one that every reader can open."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+from xml.etree import ElementTree
+
+from tests.imports.project import PROJECT
+from tools.draw_architecture import house, picture
+
+
+def declared() -> dict[str, Any]:
+    return tomllib.loads((PROJECT / "docs/architecture.toml").read_text(encoding="utf-8"))
+
+
+def test_the_picture_shows_the_rules_as_they_are() -> None:
+    kept = (PROJECT / "docs/architecture.svg").read_text(encoding="utf-8")
+    assert kept == picture(declared()), "stale: run tools/draw_architecture.py"
+
+
+def test_every_room_lies_above_all_that_it_imports() -> None:
+    home = house(declared())
+    assert [each for each in home.arrows if home.row(each.above) <= home.row(each.below)] == []
+
+
+def test_no_room_covers_another() -> None:
+    home = house(declared())
+    places = [(room["column"], home.row(name)) for name, room in home.rooms.items()]
+    assert sorted(set(places)) == sorted(places)
+
+
+def test_only_the_edge_and_what_holds_no_thought_of_its_own_has_no_place() -> None:
+    rules = declared()
+    hidden = {name for name, room in rules["rooms"].items() if "column" not in room}
+    others = {"compilegate", "compilegate.built_in", "compilegate.cli", "infra"}
+    wording = {"compilegate.errors", "compilegate.declaration_errors"}
+    assert hidden == others | wording
+
+
+def test_what_a_room_is_called_cannot_break_the_picture() -> None:
+    rules = declared()
+    rules["rooms"]["training"]["holds"] = '<script> & "more"'
+    drawn = ElementTree.fromstring(picture(rules))  # noqa: S314  drawn here, a line above
+    assert '<script> & "more"' in [each.text for each in drawn.iter() if each.text]

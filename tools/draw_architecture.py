@@ -1,0 +1,212 @@
+"""Draw `docs/architecture.svg` from `docs/architecture.toml`.
+
+    .venv/bin/python tools/draw_architecture.py
+
+The upper half has the rooms and what may import what, each room above all that it imports; the
+lower half has the data of one execution, in order. A test fails when the picture is not what the
+file says.
+"""
+
+from __future__ import annotations
+
+import textwrap
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+DOCS = Path(__file__).parents[1] / "docs"
+WIDTH, HEIGHT = 192, 66
+ACROSS, DOWN = 216, 96
+MARGIN = 28
+FLOW_DOWN = 122
+HEAD = 150
+"""Where the first row of rooms begins: below the title, the two rooms at the edge and the heads."""
+EDGE = ("compilegate.cli", "infra")
+"""Rooms that may import all others; an arrow to each would hide the rest."""
+
+STYLE = """
+svg { font-family: system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }
+.paper { fill: #ffffff; } .box { fill: #f4f6fa; stroke: #8a97ad; }
+.edge-box { fill: #e6edfb; stroke: #5b7fc7; } .data { fill: #eef6ef; stroke: #6f9f7a; }
+.name { fill: #14213d; font-weight: 600; font-size: 13px; }
+.says { fill: #46536b; font-size: 11px; }
+.head { fill: #46536b; font-size: 12px; font-style: italic; }
+.title { fill: #14213d; font-weight: 600; font-size: 16px; }
+.arrow { fill: none; stroke: #5b6b86; stroke-width: 1.4; } .tip { fill: #5b6b86; }
+.part { stroke-dasharray: 5 4; }
+@media (prefers-color-scheme: dark) {
+.paper { fill: #10151f; } .box { fill: #1b2333; stroke: #66748e; }
+.edge-box { fill: #1c2c4d; stroke: #7fa0e6; } .data { fill: #18291d; stroke: #7fb28b; }
+.name, .title { fill: #eef2fa; } .says, .head { fill: #b4c0d4; }
+.arrow { stroke: #a3b1c9; } .tip { fill: #a3b1c9; }
+}
+"""
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """One room may import another, or only `part` of it."""
+
+    above: str
+    below: str
+    part: bool
+
+
+@dataclass(frozen=True)
+class House:
+    """The rooms that are drawn, and which may import which."""
+
+    rooms: Mapping[str, Mapping[str, Any]]
+    arrows: tuple[Arrow, ...]
+
+    def row(self, name: str) -> int:
+        """How many rooms lie one below the other under this one, or where it was put."""
+        below = [self.row(each.below) for each in self.arrows if each.above == name]
+        return max(self.rooms[name].get("row", 0), 1 + max(below, default=-1))
+
+    def drawn(self) -> Iterator[Arrow]:
+        """The arrows, without those to where other arrows lead already."""
+        for each in self.arrows:
+            others = [other for other in self.arrows if other.above == each.above and other != each]
+            if not any(self._leads(other.below, each.below) for other in others):
+                yield each
+
+    def _leads(self, start: str, end: str) -> bool:
+        return any(
+            each.below == end or self._leads(each.below, end)
+            for each in self.arrows
+            if each.above == start
+        )
+
+
+def house(declared: Mapping[str, Any]) -> House:
+    """The rooms of the file, and its arrows between those that are drawn."""
+    rooms = {name: room for name, room in declared["rooms"].items() if "column" in room}
+    whole: dict[tuple[str, str], bool] = {}
+    for name, room in rooms.items():
+        for module in room["imports"]:
+            held = [each for each in rooms if module == each or module.startswith(f"{each}.")]
+            if held and (other := max(held, key=len)) != name:
+                whole[name, other] = whole.get((name, other), False) or module == other
+    return House(rooms, tuple(Arrow(*ends, part=not all_) for ends, all_ in whole.items()))
+
+
+def picture(declared: Mapping[str, Any]) -> str:
+    """The whole picture as SVG."""
+    home = house(declared)
+    lowest = HEAD + max(map(home.row, home.rooms)) * DOWN
+    places = {
+        name: (MARGIN + room["column"] * ACROSS, lowest - home.row(name) * DOWN)
+        for name, room in home.rooms.items()
+    }
+    width = 2 * MARGIN + 5 * ACROSS + WIDTH
+    flow = lowest + HEIGHT + 74
+    steps = declared["execution"]
+    height = flow + 2 * FLOW_DOWN + 8
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
+        'aria-labelledby="title description">',
+        '<title id="title">The rooms of Compilegate, and the data of one execution</title>',
+        '<desc id="description">Drawn by tools/draw_architecture.py from '
+        "docs/architecture.toml, which says the same in words.</desc>",
+        f"<style>{STYLE}</style>",
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
+        'markerHeight="7" orient="auto"><path class="tip" d="M0 0 L8 4 L0 8 z"/></marker></defs>',
+        f'<rect class="paper" width="{width}" height="{height}" rx="10"/>',
+        text(MARGIN, 32, "title", "The rooms: an arrow says what may import what"),
+        *_edge(declared["rooms"], width),
+        *(
+            text(MARGIN + column * ACROSS, HEAD - 16, "head", head)
+            for column, head in enumerate(declared["columns"])
+        ),
+        *(_arrow(each, places) for each in home.drawn()),
+        *(
+            line
+            for name, (left, top) in places.items()
+            for line in box(
+                "box", left, top, name=home.rooms[name]["folder"], says=home.rooms[name]["holds"]
+            )
+        ),
+        text(
+            MARGIN,
+            lowest + HEIGHT + 24,
+            "says",
+            "Dashed: one module of it. An arrow is left out where others lead already. What all "
+            "rooms may import (the root of errors, shared names) is not drawn.",
+        ),
+        text(MARGIN, flow, "title", "One execution: what is made, by which room"),
+        *_flow(steps, flow + 18),
+        "</svg>",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _edge(rooms: Mapping[str, Any], width: int) -> Iterator[str]:
+    wide = (width - 2 * MARGIN - 24) // 2
+    for number, name in enumerate(EDGE):
+        left = MARGIN + number * (wide + 24)
+        yield f'<rect class="edge-box" x="{left}" y="46" width="{wide}" height="52" rx="7"/>'
+        yield text(left + 12, 68, "name", rooms[name]["folder"])
+        says = f"{rooms[name]['holds']}; may import all below, and is imported by none"
+        yield text(left + 12, 86, "says", says)
+
+
+def _arrow(arrow: Arrow, places: Mapping[str, tuple[int, int]]) -> str:
+    (from_left, from_top), (to_left, to_top) = places[arrow.above], places[arrow.below]
+    aside = (to_left > from_left) - (to_left < from_left)
+    x, y = from_left + WIDTH // 2 + aside * 44, from_top + HEIGHT
+    end_x, end_y = to_left + WIDTH // 2 - aside * 44, to_top - 2
+    bend = min(60, (end_y - y) // 2)
+    kind = "arrow part" if arrow.part else "arrow"
+    path = f"M{x} {y} C{x} {y + bend} {end_x} {end_y - bend} {end_x} {end_y}"
+    return f'<path class="{kind}" d="{path}" marker-end="url(#tip)"/>'
+
+
+def _flow(steps: list[Mapping[str, str]], top: int) -> Iterator[str]:
+    """The steps in two lines, each read from the left, and an arrow to the next one."""
+    first = (len(steps) + 1) // 2
+    across = 5 * ACROSS // (first - 1)
+    middle = (HEIGHT + 20) // 2
+    for number, step in enumerate(steps):
+        line, place = divmod(number, first)
+        left, at = MARGIN + place * across, top + line * FLOW_DOWN
+        yield from box("data", left, at, name=step["what"], says=step["holds"], by=step["room"])
+        if number == first - 1:
+            between = at + (HEIGHT + 20 + FLOW_DOWN) // 2
+            path = f"M{left + WIDTH // 2} {at + HEIGHT + 20} V{between}"
+            path += f" H{MARGIN + WIDTH // 2} V{top + FLOW_DOWN - 2}"
+        elif number < len(steps) - 1:
+            path = f"M{left + WIDTH} {at + middle} H{left + across - 2}"
+        else:
+            return
+        yield f'<path class="arrow" d="{path}" marker-end="url(#tip)"/>'
+
+
+def box(kind: str, left: int, top: int, *, name: str, says: str, by: str = "") -> Iterator[str]:
+    """A room or a piece of data: its name, who makes it, and two short lines on it."""
+    height = HEIGHT + 20 if by else HEIGHT
+    yield (f'<rect class="{kind}" x="{left}" y="{top}" width="{WIDTH}" height="{height}" rx="7"/>')
+    yield text(left + 10, top + 20, "name", name)
+    lines = textwrap.wrap(says, 30)
+    if by:
+        yield text(left + 10, top + 36, "head", by)
+    for number, line in enumerate(lines):
+        yield text(left + 10, top + (54 if by else 38) + 15 * number, "says", line)
+
+
+def text(x: int, y: int, kind: str, words: str) -> str:
+    """Words in a class of the style, with everything escaped that XML would read."""
+    return f'<text class="{kind}" x="{x}" y="{y}">{escape(words)}</text>'
+
+
+def main() -> None:
+    """Write the picture beside its source."""
+    declared = tomllib.loads((DOCS / "architecture.toml").read_text(encoding="utf-8"))
+    (DOCS / "architecture.svg").write_text(picture(declared), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
