@@ -1,6 +1,8 @@
 """What all tests share."""
 
+import os
 import signal
+from pathlib import Path
 
 from hypothesis import settings
 
@@ -12,6 +14,11 @@ settings.load_profile("compilegate")
 # the tests that interrupt a command would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A g++ that keeps what it compiled: every job that compiles would else compile the same again.
+os.environ["PATH"] = os.pathsep.join(
+    [str(Path(__file__).parent / "compilers"), os.environ.get("PATH", os.defpath)]
+)
 
 # One server that stands in for AWS, for the tests of every room that speaks to it.
 pytest_plugins = ["tests.aws_server.fixtures"]

@@ -135,7 +135,7 @@ def test_inductor_proves_that_its_graphs_served_every_step(inductor: Any) -> Non
     assert compiler.proof["kernels"] > 0
     assert compiler.proof["cache"] == "fresh"
     assert (compiler.graphs, compiler.graph_breaks, compiler.recompilations) == (1, 0, 0)
-    assert compiler.compile_seconds > 1
+    assert compiler.compile_seconds > 0
 
 
 def test_inductor_and_eager_take_the_same_early_steps(inductor: Any, eager: Any) -> None:
