@@ -4,7 +4,7 @@
 
 Each row is one model under one compiler: the parity probe of a training job, from several initial
 weights. The figures are what the gate judges: the compiled errors as multiples of what eager's
-rounding explains; of each probe the largest of a single step, and the largest that lasts (that a
+rounding explains; of each probe the largest of a single step, and the largest that persists (that a
 tensor reaches in most of the steps). `--quick` takes one model and few seeds (two minutes);
 everything takes about a quarter of an hour of one core, most of it inductor's compilation.
 """
@@ -182,7 +182,7 @@ def main() -> None:
     options = parser.parse_args()
     transformers.utils.logging.set_verbosity_error()  # on token ids that no text here has
     lines = [
-        "| compiler | precision | probes | median ratio | largest in a step | largest that lasts |",
+        "| compiler | precision | probes | median ratio | largest in a step | largest that persists |",
         "|---|---|---|---|---|---|",
     ]
     print("\n".join(lines), flush=True)
