@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from compilegate.account.settings import Names, Settings, SettingsError, read_settings
+from compilegate.datasets import cache_folder
 from compilegate.pipelines.staging import ImageFolder, image_folders
 from compilegate.workload import Workload, find_workload, read_workload
 
@@ -35,8 +36,8 @@ class Project:
     """The folders that become images, by name."""
     folder: Path
     """The folder that holds `workloads/` and `containers/`."""
-    definitions: Path = ROOT / ".cache" / "definitions"
-    """Where compiled definitions are kept between one synth and the next."""
+    definitions: Path = field(default_factory=lambda: cache_folder() / "definitions")
+    """Where compiled definitions are kept, for synths and for the command line."""
 
     @cached_property
     def names(self) -> Names:

@@ -1,4 +1,4 @@
-"""Compile a workload to the JSON of a SageMaker pipeline."""
+"""Compile a workload to the definition of a SageMaker pipeline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ from compilegate.workload import HubModel, Succession, Workload
 
 
 def compile_definition(workload: Workload, deployment: Deployment, sources: Sources) -> str:
-    """The pipeline definition, as indented JSON that ends in a line feed.
+    """The definition of the workload's pipeline as it is written: see `compile_document`."""
+    return write_definition(compile_document(workload, deployment, sources))
+
+
+def compile_document(workload: Workload, deployment: Deployment, sources: Sources) -> Definition:
+    """The definition of the workload's pipeline. No AWS, no SageMaker SDK.
 
     Raises RequestError when a step's request is not one that the service would take, cannot work in
     the deployment's network, or names an image that the deployment does not have.
@@ -25,7 +30,7 @@ def compile_definition(workload: Workload, deployment: Deployment, sources: Sour
     blueprint = Blueprint(workload=workload, deployment=deployment, sources=sources)
     definition = Definition(parameters=blueprint.parameters, steps=tuple(_steps(blueprint)))
     check_requests(definition)
-    return write_definition(definition)
+    return definition
 
 
 def _check_reach(workload: Workload, deployment: Deployment) -> None:

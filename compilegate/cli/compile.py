@@ -8,6 +8,7 @@ import click
 
 from compilegate.cli.options.project import (
     Project,
+    compiled,
     image_bases,
     load_workload,
     plan_locally,
@@ -45,9 +46,7 @@ def command(workload: str, output: Path | None, workloads: Path, containers: Pat
     deployment, plan = plan_locally(
         declared, path, Project(workloads=workloads, containers=containers)
     )
-    from compilegate.pipelines.compilation import compile_definition  # noqa: PLC0415  takes seconds to import
-
-    definition = compile_definition(declared, deployment, plan.sources)
+    definition = compiled(declared, deployment, plan.sources)
     if output is None:
         click.echo(definition, nl=False)
         return

@@ -13,6 +13,7 @@ from compilegate.cli.options.parameters import name_value_pairs, parameter_optio
 from compilegate.cli.options.project import (
     Project,
     check_functions,
+    compiled,
     load_workload,
     plan_locally,
     project_options,
@@ -177,9 +178,7 @@ def _compiled(workload: str, project: Project, home: Path, arms: str | None) -> 
     check_functions(declared, path, project)
     with refusing_os_errors():
         plan.put(ObjectStore(home.resolve() / "s3"), cache_folder(), click.echo)
-    from compilegate.pipelines.compilation import compile_definition  # noqa: PLC0415  takes seconds to import
-
-    return _Pipeline(declared.name, compile_definition(declared, deployment, plan.sources))
+    return _Pipeline(declared.name, compiled(declared, deployment, plan.sources))
 
 
 def _refuse_what_cannot_run_here(workload: Workload, path: Path) -> None:

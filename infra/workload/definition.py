@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 from compilegate.account.settings.network import network_of
 from compilegate.datasets import raw_data
+from compilegate.document.writing import compact
+from compilegate.errors import CompilegateError
+from compilegate.pipelines.kept import definition_of
 from compilegate.pipelines.staging import StagingPlan, check_metric_functions, plan_staging
 from compilegate.pipelines.standin import standin_deployment, standin_sources
 from compilegate.workload.arm import AWS_IMAGE
 from compilegate.workload.feasibility import InfeasibleError, check_feasible
-from infra.project import ROOT, DeclaredWorkload, Project
-from infra.workload.compiled import Recipe, compiled_definition
+from infra.project import DeclaredWorkload, Project
 from infra.workload.substitution import check_size
 
 
@@ -31,7 +34,7 @@ def incomplete_definition(
     `region` decides which of AWS's images exist; without one this is not checked.
     Raises InfeasibleError when an arm cannot run, DatasetError when declared data files are not
     there, OwnCodeError when declared code is not, MetricFunctionsError when the gate could not load
-    a metric's function, CompilationError when the service would not take a step's request, and
+    a metric's function, RequestError when the service would not take a step's request, and
     DefinitionSizeError when it would not take the whole.
     """
     _check_arms(project, declared, region)
@@ -44,18 +47,23 @@ def incomplete_definition(
     )
     requirements = project.folder / "containers" / "gate" / "requirements.txt"
     check_metric_functions(declared.workload, plan.gate, requirements)
-    text = compiled_definition(
-        Recipe(
-            workload=declared.workload,
-            sources=standin_sources(plan.sources),
-            images=images,
-            region=region if _runs_in_images_of_aws(declared) else None,
-            network=network_of(project.settings),
-            name_prefix=project.names.pipeline(""),
-        ),
-        project=ROOT,
-        folder=project.definitions,
+    deployment = standin_deployment(
+        images=images,
+        registry_region=region if _runs_in_images_of_aws(declared) else None,
+        network=network_of(project.settings),
+        name_prefix=project.names.pipeline(""),
     )
+    try:
+        text = definition_of(
+            declared.workload,
+            deployment,
+            standin_sources(plan.sources),
+            folder=project.definitions,
+            told=lambda line: print(line, file=sys.stderr, flush=True),
+        )
+    except CompilegateError as error:
+        raise error.within(declared.path) from error
+    text = compact(text)
     check_size(declared.workload.name, text)
     return IncompleteDefinition(text=text, plan=plan)
 

@@ -11,7 +11,6 @@ MOST_LINES = 500
 
 CROWDED: dict[str, str] = {
     "compilegate/workload": "one object per kind",
-    "infra/workload": "not begun",
     "training": "what a script of anyone imports lies in compilegate/job",
 }
 """Folders that hold more files than they should, and what will end it; empty is the aim."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -190,49 +188,3 @@ def test_a_definition_that_is_known_costs_no_import_of_the_sdk(assembly: Assembl
     answer = json.loads(run.stdout)
     assert answer["sdk"] is False, "it was compiled again"
     assert '"Name":"Train-compiled-8"' in answer["text"]
-
-
-@pytest.mark.slow
-def test_another_workload_or_other_code_is_compiled_anew(tmp_path: Path) -> None:
-    from compilegate.pipelines.deployment import Sources  # noqa: PLC0415
-    from infra.project import read_project  # noqa: PLC0415
-    from infra.workload.compiled import Recipe, code_digest  # noqa: PLC0415
-
-    (declared,) = read_project(Path(__file__).parent / "project").workloads
-    sources = Sources(
-        training_archive="a", training_code="b", gate_code="c", experiment="d", data="e"
-    )
-
-    def digest(code: str = "code", **changed: Any) -> str:
-        parts = {
-            "workload": declared.workload,
-            "sources": sources,
-            "images": ["training", "gate"],
-            "region": "us-east-1",
-            "network": None,
-            "name_prefix": "compilegate-",
-            **changed,
-        }
-        return Recipe(**parts).digest(code)
-
-    longer = declared.workload.model_copy(update={"seeds": [7, 8, 9]})
-    others = [
-        digest(workload=longer),
-        digest(sources=replace(sources, gate_code="f")),
-        digest(images=["training"]),
-        digest(region="eu-west-3"),
-        digest(name_prefix="neighbour-"),
-        digest(code="other code"),
-    ]
-    assert len({digest(), *others}) == 7
-    assert digest() == digest()
-
-    room = tmp_path / "pipelines"
-    room.mkdir(parents=True)
-    (tmp_path / "compilegate" / "workload").mkdir(parents=True)
-    (tmp_path / "compilegate" / "gate").mkdir()
-    (tmp_path / "compilegate" / "gate" / "settings.py").write_text("")
-    before = code_digest(tmp_path)
-    (room / "steps.py").write_text("STEPS = 1\n")
-    code_digest.cache_clear()
-    assert code_digest(tmp_path) != before

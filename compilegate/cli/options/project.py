@@ -12,8 +12,9 @@ import click
 from compilegate.account.settings import Settings, read_settings
 from compilegate.built_in import IMAGE_FOLDERS
 from compilegate.cli.terminal.refusal import RefusalError, found_in, refusing_os_errors
-from compilegate.datasets import raw_data
-from compilegate.pipelines.deployment import Deployment, local_deployment
+from compilegate.datasets import cache_folder, raw_data
+from compilegate.pipelines.deployment import Deployment, Sources, local_deployment
+from compilegate.pipelines.kept import definition_of
 from compilegate.pipelines.requests.images import image_faults, processing_faults
 from compilegate.pipelines.staging import (
     StagingPlan,
@@ -148,6 +149,17 @@ def plan_locally(
     with refusing_os_errors():
         data = raw_data(workload.data, path.parent)
         return deployment, plan_staging(workload, deployment, data, path.parent)
+
+
+def compiled(workload: Workload, deployment: Deployment, sources: Sources) -> str:
+    """The definition in indented JSON, as it was kept or compiled now."""
+    return definition_of(
+        workload,
+        deployment,
+        sources,
+        folder=cache_folder() / "definitions",
+        told=lambda line: click.echo(line, err=True),
+    )
 
 
 def check_program(workload: Workload, path: Path) -> None:

@@ -18,6 +18,7 @@ from compilegate.account.stacks import read_outputs
 from compilegate.cli.options.account import Account, open_account, settings_option
 from compilegate.cli.options.parameters import parameter_option, parameter_pairs
 from compilegate.cli.options.project import (
+    compiled,
     image_bases,
     load_workload,
     project_options,
@@ -100,10 +101,10 @@ def command(  # noqa: PLR0917  one argument for each option
         bases=bases,
         instance_type=given.get(INSTANCE_TYPE),
     )
-    click.echo("compiling this checkout's definition", err=True)
+    click.echo(f"asking the account where {declared.name} is deployed", err=True)
     with refusing_os_errors():
         deployment, sources = _target(account, declared, path, containers)
-    definition = _compiled(declared, deployment, sources)
+    definition = compact(compiled(declared, deployment, sources))
     click.echo("reading the deployed one, its latest executions and the account's quotas", err=True)
     plan = make_plan(
         account.session,
@@ -139,9 +140,3 @@ def _target(
         # Nothing to compare with; where its code will lie makes no difference to the rest.
         return deployment, staged
     return deployment, target_sources(staged, stack)
-
-
-def _compiled(workload: Workload, deployment: Deployment, sources: Sources) -> str:
-    from compilegate.pipelines.compilation import compile_definition  # noqa: PLC0415  takes seconds to import
-
-    return compact(compile_definition(workload, deployment, sources))
