@@ -37,7 +37,7 @@ def parse_path(text: str) -> tuple[Segment, ...]:
 
     Raises ExpressionError for anything else, filters and wildcards included.
     """
-    body = text.removeprefix("$")
+    body = text[1:] if re.match(r"\$([.\[]|$)", text) else text
     segments: list[Segment] = []
     position = 0
     while position < len(body):
@@ -96,7 +96,7 @@ def format_path(path: Sequence[Segment]) -> str:
     for segment in path:
         if isinstance(segment, int):
             text += f"[{segment}]"
-        elif re.fullmatch(r"[^.\[\]'\"\s]+", segment):
+        elif re.fullmatch(r"[^$.\[\]'\"\s][^.\[\]'\"\s]*", segment):
             text += f".{segment}" if text else segment
         else:
             quote = '"' if "'" in segment else "'"
