@@ -1,11 +1,11 @@
-"""The first step of a training job: eager, compiled from nothing, compiled from the compile cache.
+"""The first step of a training job: eager, compiled cold, compiled from the compile cache.
 
     .venv/bin/python benchmarks/compile_cache.py [--workload NAME] [--arm ARM] [--rounds N]
 
-Each round runs three whole training jobs, as processes, one after the other on one core: the
-workload's baseline, the arm with an empty cache, and the arm with what the job before it left. The
-figures are those of the jobs' own evidence; the last column is what the system counted as time of
-the processor, which a machine that has other work too does not blur.
+Each round runs three whole training jobs as processes, one after the other on one core: the
+workload's baseline, the arm with an empty cache, and the arm with the cache that the job before
+left. The figures come from the jobs' own evidence; the last column is CPU time, which other load on
+the machine does not affect.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class Bench:
-    """A workload whose data are prepared, and the folder to run its jobs in."""
+    """A workload with prepared data, and the folder to run its jobs in."""
 
     workload: Workload
     prepared: Path
     work: Path
 
     def job(self, arm: str, archives: Path, steps: int) -> tuple[EvidenceRecord, float]:
-        """One training job of so many steps: its evidence, and seconds of the processor."""
+        """Run one training job of `steps` steps; its evidence and CPU seconds."""
         folder = Path(tempfile.mkdtemp(dir=self.work))
         (folder / "data").mkdir()
         declared, recipe, model = self.workload.arms[arm], self.workload.recipe, self.workload.model
@@ -73,13 +73,13 @@ class Bench:
 
 
 def processor_seconds() -> float:
-    """Of all processes that this one started and that have ended."""
+    """The CPU time of all finished child processes."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def run(arguments: list[str], places: dict[str, str]) -> None:
-    """Python with these arguments on one core of this machine, to its end."""
+    """Run Python with these arguments on one core of this machine."""
     core = min(os.sched_getaffinity(0))
     subprocess.run(
         [sys.executable, *arguments],
@@ -106,7 +106,7 @@ def prepare(workload: Workload, path: Path, work: Path) -> Path:
 
 
 def row(name: str, jobs: list[tuple[EvidenceRecord, float]]) -> str:
-    """The least of some jobs: what they took where the machine did nothing else."""
+    """The minimum over some jobs: what they take on an idle machine."""
     records = [record for record, _ in jobs]
     speeds = [record.evidence.speed for record in records]
     figures = (
@@ -121,7 +121,7 @@ def row(name: str, jobs: list[tuple[EvidenceRecord, float]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workload", default="news-topics", help="in workloads/")
-    parser.add_argument("--arm", default="compiler-only", help="one that compiles")
+    parser.add_argument("--arm", default="compiler-only", help="an arm that compiles")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=60, help="of each job")
     options = parser.parse_args()

@@ -1,13 +1,13 @@
-"""How often is the gate wrong? Simulated experiments with known truth, judged by it and by others.
+"""How often is the gate wrong? It and other rules judge simulated experiments with known truth.
 
     .venv/bin/python benchmarks/gate_calibration.py [--quick] [--write docs/gate-calibration.md]
 
-Prints four tables: verdicts by how much worse the candidate truly is, beside what other tools say
-of the same experiments; errors over a full crossing of metric, seeds, examples, seed noise and
-correlation; the scores that are hardest to judge; and the cells of the crossing in which the gate
-erred most. Rates are in per cent with 95% Wilson intervals. The full run takes about seven minutes
-of one core, `--quick` a quarter of a minute. Every table draws from streams of its own, so the same
-command prints the same rates again, as long as the gate and numpy's generators stay what they are.
+Prints four tables: verdicts by how much worse the candidate truly is, beside those of other tools
+on the same experiments; errors over a full crossing of metric, seeds, examples, seed noise and
+correlation; the scores that are hardest to judge; and the cells of the crossing with the most false
+passes. Rates are in per cent with 95% Wilson intervals. The full run takes about seven minutes on
+one core, `--quick` a quarter of a minute. Every table has its own random streams, so the same
+command prints the same rates again, as long as the gate and numpy's generators do not change.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from compilegate.gate.statistics.noninferiority import outcome_of
 CONFIDENCE = 0.95
 PROMISED = 1.0 - CONFIDENCE
 WORST = 8
-"""Cells that are shown, and drawn again."""
+"""How many cells are shown and repeated."""
 HARMS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
 
 
@@ -63,13 +63,13 @@ class Effort:
     """How many experiments of each kind."""
 
     per_row: int
-    """Of the table by true harm."""
+    """In each row of the table by true harm."""
     per_cell: int
-    """Of the crossing; a fifth of them where there are 50,000 examples."""
+    """In each cell of the crossing; a fifth of that with 50,000 examples."""
     per_hard_cell: int
-    """Of the scores that are hard to judge, and of the worst cells drawn again."""
+    """In each cell of scores that are hard to judge, and of the worst cells repeated."""
     examples: tuple[int, ...] = (200, 1000, 5000, 50_000)
-    """Of the crossing."""
+    """The numbers of examples in the crossing."""
 
     @property
     def crossing(self) -> dict[str, Sequence[Any]]:
@@ -92,17 +92,17 @@ BY_HARM = {
     "Macro F1, a class of 2%, 0.4 points between seeds": ("macro_f1", 0.004, 0.0, (3,)),
 }
 """By title: metric, standard deviation over seeds, share of its variance that the arms have in
-common at the same seed, numbers of seeds; examples as in Reuters R8. The recipes and the share are
-those that were measured there: 0.25 points between compiled and eager of one seed."""
+common at the same seed, numbers of seeds; as many examples as Reuters R8. The recipes and the share
+were measured there: 0.25 points between compiled and eager with the same seed."""
 CROSSING: dict[str, Sequence[Any]] = {
     "metric": ("accuracy", "balanced_accuracy", "macro_f1", "auroc", "log_loss"),
     "seeds": (1, 2, 3, 5, 10),
-    "examples": (),  # of the effort
+    "examples": (),  # as the effort says
     "seed noise in margins": (0.0, 0.4, 1.6),
     "shared by seed": (0.0, 0.8),
     "correlation": (0.3, 0.9),
 }
-"""Whether the arms share the seeds' noise is crossed where there is a little of it."""
+"""Shared noise is only crossed with the middle level of seed noise."""
 
 
 def main() -> None:
@@ -138,7 +138,7 @@ def report(effort: Effort) -> Iterator[str]:
     """The page, block by block, without its heading."""
     stream = itertools.count()
     yield "## Verdicts by how much worse the candidate truly is"
-    yield f"{effort.per_row} experiments a row, of 2,189 examples."
+    yield f"{effort.per_row} experiments per row, with 2,189 examples each."
     for title, (metric, seed_sd, paired, seed_counts) in BY_HARM.items():
         for seeds in seed_counts:
             design = Design(metric, seeds, 2189, seed_sd, paired=paired)
@@ -147,23 +147,22 @@ def report(effort: Effort) -> Iterator[str]:
     cells = dict(_crossing(effort, stream))
     yield "## Errors over the whole crossing"
     yield (
-        "At a true harm of one margin every pass is false; at none every fail is. Each line pools "
-        f"all cells that have its value; a cell is {effort.per_cell} experiments at each of these "
-        "two, a fifth of that where there are 50,000 examples."
+        "With a true harm of one margin every pass is false; with none every fail is. Each line "
+        f"pools all cells with its value. A cell has {effort.per_cell} experiments with each of "
+        "the two harms, and a fifth of that with 50,000 examples."
     )
     yield _marginal(cells, effort)
     yield "## Long tails, rare classes and few examples"
     yield (
-        "No noise between seeds, so that nothing but the examples decides; correlation 0.9, and 1 "
-        "where a candidate is wrong on some more examples and right on none that the baseline is "
-        "not. The "
-        "tail of a log loss is the standard deviation of its logarithm. Harm in 1 of 100: that "
-        "many examples carry all of it, 3 nats each; in 1 of 200, 6 nats each. `t alone` is the "
-        "crossed t bound without what the gate adds for tails and for the bias of the "
-        f"calibration error. {effort.per_hard_cell} experiments a cell and true harm."
+        "There is no noise between seeds, so only the examples decide. The correlation is 0.9, and "
+        "1 where a candidate gets more examples wrong and none right that the baseline gets wrong. "
+        "The tail of a log loss is the standard deviation of its logarithm. Harm in 1 of 100 means "
+        "that so many examples carry all of it, 3 nats each; in 1 of 200, 6 nats each. `t alone` "
+        "is the crossed t bound without the gate's allowances for tails and for the bias of the "
+        f"calibration error. {effort.per_hard_cell} experiments per cell and true harm."
     )
     yield hard_scores(effort.per_hard_cell, CONFIDENCE, stream)
-    yield "## Where the gate erred most in the crossing"
+    yield "## The cells of the crossing with the most false passes"
     yield _worst(cells, effort.per_hard_cell, stream)
 
 
@@ -222,7 +221,7 @@ def _marginal(cells: dict[Cell, dict[float, Tally]], effort: Effort) -> str:
         "gate: false pass",
         "gate: inconclusive at the margin",
         "gate: false fail",
-        "gate: right pass at no harm",
+        "gate: correct pass at no harm",
         *(f"{name}: false pass" for name in RULES),
         *(f"{name}: false fail" for name in RULES),
     )
@@ -249,7 +248,7 @@ def _pooled(factor: str, level: str, chosen: Iterable[dict[float, Tally]]) -> tu
 
 
 def _worst(cells: dict[Cell, dict[float, Tally]], again: int, stream: Iterator[int]) -> str:
-    """The cells that speak most against the promise, and what more experiments say of them."""
+    """The cells that contradict the promise most, and what more experiments show."""
     at_margin = {cell: tallies[1.0] for cell, tallies in cells.items()}
     ranked = sorted(at_margin, key=lambda cell: _chance(at_margin[cell]))
     above = sum(_chance(tally) < 0.01 for tally in at_margin.values())
@@ -264,16 +263,16 @@ def _worst(cells: dict[Cell, dict[float, Tally]], again: int, stream: Iterator[i
     ]
     told = (
         f"{above} of {len(cells)} cells have more false passes than {PROMISED:.0%} explains "
-        f"(binomial test at 1%); were every rate exactly {PROMISED:.0%}, chance alone would give "
-        f"about {0.01 * len(cells):.0f}. The worst of so many look worse than they are, so the "
-        f"{WORST} that speak most against the promise were drawn again, {again} experiments each."
+        f"(binomial test at 1%); if every rate were exactly {PROMISED:.0%}, chance alone would "
+        f"give about {0.01 * len(cells):.0f}. The worst of so many look worse than they are, so the "
+        f"worst {WORST} were repeated with {again} experiments each."
     )
-    header = (*CROSSING, "Experiments", "gate: false pass", "drawn again: false pass")
+    header = (*CROSSING, "Experiments", "gate: false pass", "repeated: false pass")
     return told + "\n\n" + table(header, rows)
 
 
 def _chance(tally: Tally) -> float:
-    """That as many false passes come about where the promise holds."""
+    """The probability of so many false passes if the promise holds."""
     return float(binom.sf(tally.gate[Outcome.PASS] - 1, tally.experiments, PROMISED))
 
 
@@ -289,10 +288,10 @@ def _heading(quick: bool, cpu_seconds: float) -> str:
     )
     return (
         "# How often the gate is wrong\n\n"
-        f"Made by `{command}` in {cpu_seconds / 60:.0f} minutes of one core of {machine}.\n"
-        "A false pass is a candidate declared no worse that truly is worse by the margin.\n"
-        "Rates in per cent with 95% Wilson intervals. What is simulated: "
-        "`benchmarks/gate_simulation.py`; the others' rules: `benchmarks/gate_other_rules.py`."
+        f"Made by `{command}` in {cpu_seconds / 60:.0f} minutes on one core of {machine}.\n"
+        "A false pass is a candidate declared no worse that is truly worse by the margin.\n"
+        "Rates are in per cent with 95% Wilson intervals. `benchmarks/gate_simulation.py` has the "
+        "simulation, `benchmarks/gate_other_rules.py` the other rules."
     )
 
 

@@ -1,7 +1,7 @@
-"""Where a bound on a mean is hardest: long tails, harm in few examples, rare classes, few examples.
+"""The hardest cases for a bound on a mean: long tails, harm in few examples, rare classes.
 
 A part of `gate_calibration.py`. Each experiment is judged by the gate, and by the same crossed t
-bound without what the gate adds for tails and bias: what that costs and what it is for.
+bound without the gate's allowances for tails and bias: what they cost and what they prevent.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ SCORES: dict[str, dict[str, Any]] = {
         "correlation": 1.0,
     },
 }
-"""Margins are wide enough that 200 examples are not hopeless from the start."""
+"""The margins are wide enough that 200 examples have a chance."""
 EXAMPLES = (200, 500, 2000)
 SEEDS = (3, 5, 10)
 NO_FLIP = 1e-12
-"""Too small to show in a bound, and larger than nothing: then no tail is counted."""
+"""Too small to affect a bound, but not zero, so that no tail is counted."""
 UNDEFINED = "undefined"
 
 
 def hard_scores(count: int, confidence: float, stream: Iterator[int]) -> str:
-    """The table, of `count` experiments a cell and true harm."""
+    """The table, with `count` experiments per cell and true harm."""
     rows = []
     for (name, scores), examples, seeds in itertools.product(SCORES.items(), EXAMPLES, SEEDS):
         usual = {"seeds": seeds, "examples": examples, "seed_sd": 0.0, "correlation": 0.9}
@@ -78,9 +78,9 @@ def hard_scores(count: int, confidence: float, stream: Iterator[int]) -> str:
         "gate: false pass",
         "gate: inconclusive at the margin",
         "gate: false fail",
-        "gate: right pass at no harm",
+        "gate: correct pass at no harm",
         "t alone: false pass",
-        "t alone: right pass at no harm",
+        "t alone: correct pass at no harm",
     )
     return table(header, rows)
 

@@ -1,8 +1,8 @@
-"""How others would judge the same experiment: from one run an arm, and without an interval.
+"""How other tools would judge the same experiment: from one run per arm, without an interval.
 
 MLflow's own function is called. TFMA's rule is restated: `GenericChangeThreshold` holds when the
 difference is no smaller than `absolute` (where higher is better) or no larger (where lower is), in
-`metrics_validator.py` of tensorflow/model-analysis, commit 03c863a; TFMA computes intervals, and
+`metrics_validator.py` of tensorflow/model-analysis, commit 03c863a; TFMA computes intervals but
 does not use them there. The article's rule is one run of each arm "within 0.1%".
 """
 
@@ -25,9 +25,9 @@ SMALLEST_CHANGE = 1e-10
 
 
 def mlflow_threshold(baseline: float, candidate: float, guard: MetricGuard) -> bool:
-    """MLflow with a threshold set at the baseline's value less the margin.
+    """MLflow with a threshold at the baseline's value minus the margin.
 
-    The only way to allow a margin: `min_absolute_change` must be positive.
+    There is no other way to allow a margin: `min_absolute_change` must be positive.
     """
     allowed = baseline - guard.margin if guard.direction == "higher" else baseline + guard.margin
     return _mlflow(baseline, candidate, guard, threshold=allowed)
@@ -47,7 +47,7 @@ def tfma_change(baseline: float, candidate: float, guard: MetricGuard) -> bool:
 
 
 def within_a_tenth_of_a_point(baseline: float, candidate: float, guard: MetricGuard) -> bool:
-    """The article's rule, one-sided: worse by a tenth of a point (or 0.001 nats) at most."""
+    """The article's rule, one-sided: at most a tenth of a point (or 0.001 nats) worse."""
     difference = candidate - baseline
     return difference >= -WITHIN if guard.direction == "higher" else difference <= WITHIN
 

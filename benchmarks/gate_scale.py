@@ -1,9 +1,9 @@
-"""How the gate's time and memory grow: examples, seeds and metrics, up to a million examples.
+"""How the gate's time and memory grow with examples, seeds and metrics, up to a million examples.
 
     .venv/bin/python benchmarks/gate_scale.py [--quick]
 
-Each row is one process of its own that reads evidence from disk, judges it and writes the verdict
-and its reports, as the gate's job does; making the evidence is not counted. Memory is the process's
+Each row is a separate process that reads evidence from disk, judges it and writes the verdict and
+its reports, like the gate's job; making the evidence is not counted. Memory is the process's
 largest resident set. The target for the last row is 10 s and 1 GB on two cores.
 """
 
@@ -67,7 +67,7 @@ class Cost:
 
     seconds: float
     cpu_seconds: float
-    """Of one core: what `seconds` would be on a machine that does nothing else."""
+    """CPU time: what `seconds` would be on one idle core."""
     gigabytes: float
     """Largest resident set."""
 
@@ -124,7 +124,7 @@ def _judge(folder: Path) -> Cost:
 
 
 def _check_everything_was_judged(folder: Path, size: Size) -> None:
-    """A gate that refuses the evidence is faster than one that judges it."""
+    """Fail if the gate refused the evidence, which is faster than judging it."""
     (candidate,) = Verdict.from_json((folder / "output" / "verdict.json").read_bytes()).candidates
     if len(candidate.metrics) != size.metrics:
         raise SystemExit(f"the gate judged nothing: {candidate.reasons[0].sentence}")

@@ -1,7 +1,7 @@
-"""Simulated experiments with known truth: what the gate's calibration is measured on.
+"""Simulated experiments with known truth, for the gate's calibration.
 
-A candidate is made worse than the baseline by exactly `harm` margins, in the population: over all
-seeds and all examples that might have been drawn. What one experiment then shows is left to chance.
+A candidate is worse than the baseline by exactly `harm` margins in the population: over all seeds
+and all examples that might have been drawn. What a single experiment shows is left to chance.
 
 Every replicate scores the same examples. A latent score decides what happens to an example:
 
@@ -10,12 +10,12 @@ Every replicate scores the same examples. A latent score decides what happens to
 `correlation` is the share of the examples' variance that is `shared`; `paired` is the share of the
 seed effect's variance that the two arms have in common at the same seed. A prediction is right when
 its latent score is positive; a loss is the exponential of its latent score, so that losses are
-skewed as real ones are (log-normal, standard deviation 1.5 on the logarithm unless the design says
-otherwise). For ranking, the latent score is what ranks, positives lie higher by the level, and a
-harmed candidate ranks a share of the positives as if they were negatives: a few examples carry all
-the harm. For the calibration error, confidences are the same in all replicates, the baseline is
+skewed as real ones are (log-normal, with a standard deviation of the logarithm of 1.5 unless the
+design says otherwise). For ranking, the latent score ranks, positives are higher by the level, and
+a harmed candidate ranks a share of the positives as if they were negatives: a few examples carry
+all the harm. For the calibration error, confidences are the same in all replicates, the baseline is
 right as often as it is confident, and a harmed candidate less often by the harm at every
-confidence: the sample's own bias then hides it best.
+confidence: that is where the sample's own bias hides it best.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ FloatArray = npt.NDArray[np.float64]
 
 LOSS_SPREAD = 1.5
 RARE_CLASSES = (0.70, 0.20, 0.08, 0.02)
-"""Shares of the classes; a harmed candidate is worse in the last one only."""
+"""The shares of the classes; a harmed candidate is worse in the last one only."""
 RECALL = 0.95
 LOSS = 0.20
 AREA = 0.90
 POSITIVES = 0.1
 CONFIDENCE_LEVEL = 1.0
-"""Latent: confidences are (1 + ndtr(this + a normal score)) / 2, so 0.88 on average."""
+"""A latent level: confidences are (1 + ndtr(level + a normal score)) / 2, 0.88 on average."""
 CLASS_AVERAGED = ("balanced_accuracy", "macro_f1")
 LOWER_IS_BETTER = ("log_loss", "calibration_error")
 MARGINS = {
@@ -67,18 +67,18 @@ class Design:
     seed_sd: float
     """Standard deviation of the metric over the seeds of one arm, in the metric's units."""
     correlation: float = 0.8
-    """Of the same example's latent scores in two replicates."""
+    """The correlation of the same example's latent scores in two replicates."""
     paired: float = 0.0
     harm: float = 0.0
     """How much worse the candidate truly is, in margins."""
     usual_margins: float = 1.0
-    """The margin, in those of MARGINS."""
+    """The margin, as a multiple of the one in MARGINS."""
     loss_spread: float = LOSS_SPREAD
     """Standard deviation of the logarithm of the losses: how long their tail is."""
     positives: float = POSITIVES
     """Share of the examples that AUROC counts as positive."""
     harmed_share: float | None = None
-    """Of the examples that carry all the harm to the log loss; None where all losses grow alike."""
+    """Share of the examples that carry all the harm to the log loss; None: all losses grow."""
 
     def __post_init__(self) -> None:
         if self.metric == "calibration_error" and self.seed_sd > 0.0:
@@ -138,7 +138,7 @@ def harmed(design: Design, harm: float) -> Design:
 
 
 def _noise(design: Design, shared: FloatArray, generator: np.random.Generator) -> FloatArray:
-    """(examples,) what is shared and what is the replicate's own."""
+    """(examples,) the shared part plus the replicate's own part."""
     own = generator.standard_normal(design.examples)
     return shared + math.sqrt(1.0 - design.correlation) * own
 
@@ -175,7 +175,7 @@ def _replicate(
 
 
 def _confidence(design: Design, generator: np.random.Generator) -> FloatArray:
-    """(examples,) of the predicted class, in every replicate; drawn for the calibration error."""
+    """(examples,) confidence in the predicted class, for the calibration error."""
     if design.metric != "calibration_error":
         return np.empty(0)
     sureness = generator.standard_normal(design.examples)
@@ -197,7 +197,7 @@ def _shares(design: Design) -> Sequence[float]:
 def _lost_share(design: Design, candidate: bool) -> float:
     """The share of the examples, or of the positives, that carry all the harm.
 
-    A positive that is ranked as a negative costs an area of what it had above one half.
+    A positive that is ranked as a negative loses the area that it had above one half.
     """
     if not candidate or design.harm == 0.0:
         return 0.0
@@ -207,7 +207,7 @@ def _lost_share(design: Design, candidate: bool) -> float:
 
 
 def _level(design: Design, candidate: bool) -> FloatArray:
-    """(classes,) latent levels that give the arm its true value."""
+    """(classes,) the latent levels that give the arm its true value."""
     by_level = candidate and design.harmed_share is None
     harm = design.harm * design.margin if by_level else 0.0
     return _solved_level(design.metric, harm, _seed_effect_sd(design))
@@ -227,7 +227,7 @@ def _solved_level(metric: str, harm: float, seed_effect_sd: float) -> FloatArray
     if harm == 0.0:
         return level
     target = _population(metric, level, seed_effect_sd) - harm
-    # Accuracy has every class alike; the class-averaged metrics are harmed in the rarest only.
+    # Accuracy is harmed in all classes alike, the class-averaged metrics in the rarest only.
     moved = slice(None) if metric == "accuracy" else slice(-1, None)
 
     def surplus(shift: float) -> float:

@@ -1,7 +1,7 @@
-"""Compilers that are wrong in one known way, to see what the parity probe makes of them.
+"""Compilers that are wrong in one known way, to see whether the parity probe notices.
 
-Each captures the forward pass as `torch.compile` does, changes the graph or what it is called with,
-and runs it. So the defects are those of a compiler: the model's own code stays right.
+Each captures the forward pass as `torch.compile` does, changes the graph or its arguments, and runs
+it. So the defects are those of a compiler: the model's own code stays correct.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from compilegate.job.compilers.immediate import ImmediateSteps
 
 Graph = torch.fx.GraphModule
 Edit = Callable[[Graph, list[Any]], Callable[..., Any]]
-"""The graph and example inputs in, what is called in the graph's place out."""
+"""The graph and example inputs in, the function to call instead of the graph out."""
 
 
 class Miscompiler(ImmediateSteps):
-    """Runs the captured graph after `edit` has spoilt it."""
+    """Runs the captured graph after `edit` has broken it."""
 
     shares_random_numbers = True
 
@@ -29,7 +29,7 @@ class Miscompiler(ImmediateSteps):
         self._graphs = 0
 
     def compile(self, model: Any) -> Callable[..., Any]:
-        """The forward pass, captured by dynamo when it is first called."""
+        """The forward pass, which dynamo captures on its first call."""
         torch.compiler.reset()
         return torch.compile(model, backend=self._backend, dynamic=False)
 
@@ -43,7 +43,7 @@ class Miscompiler(ImmediateSteps):
 
 
 class _ScaledGradient(torch.autograd.Function):
-    """The identity, whose gradient is off by a factor."""
+    """The identity, with a gradient that is off by a factor."""
 
     @staticmethod
     def forward(context: Any, tensor: torch.Tensor, factor: float) -> torch.Tensor:
@@ -56,7 +56,7 @@ class _ScaledGradient(torch.autograd.Function):
 
 
 def scaled_gradient(factor: float) -> Edit:
-    """The gradient of the largest weight that is not an embedding is off by a factor."""
+    """Scale the gradient of the largest weight that is not an embedding."""
 
     def edit(graph: Graph, inputs: list[Any]) -> Callable[..., Any]:
         weights = {
@@ -77,7 +77,7 @@ def scaled_gradient(factor: float) -> Edit:
 
 
 def detached_weight(graph: Graph, inputs: list[Any]) -> Callable[..., Any]:
-    """The last weight gets no gradient at all."""
+    """Give the last weight no gradient."""
     last = max(i for i, each in enumerate(inputs) if isinstance(each, torch.nn.Parameter))
 
     def run(*arguments: Any) -> Any:
@@ -87,7 +87,7 @@ def detached_weight(graph: Graph, inputs: list[Any]) -> Callable[..., Any]:
 
 
 def keyword_changed(target: Callable[..., Any], name: str, place: int, value: Any) -> Edit:
-    """Every call of `target` gets another value for one argument, known by name and by place."""
+    """Change one argument, given by name and position, in every call of `target`."""
 
     def edit(graph: Graph, inputs: list[Any]) -> Callable[..., Any]:
         found = 0
@@ -100,7 +100,9 @@ def keyword_changed(target: Callable[..., Any], name: str, place: int, value: An
             else:
                 node.args = (*node.args[:place], value, *node.args[place + 1 :])
         if not found:
-            raise ValueError(f"the graph calls {target.__name__} nowhere, so it stays right")
+            raise ValueError(
+                f"the graph never calls {target.__name__}, so there is nothing to break"
+            )
         graph.recompile()
         return graph
 
@@ -108,7 +110,7 @@ def keyword_changed(target: Callable[..., Any], name: str, place: int, value: An
 
 
 def lower_precision(graph: Graph, inputs: list[Any]) -> Callable[..., Any]:
-    """Matrix products in bfloat16, whatever was asked for."""
+    """Compute matrix products in bfloat16, whatever was asked for."""
 
     def run(*arguments: Any) -> Any:
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -118,7 +120,7 @@ def lower_precision(graph: Graph, inputs: list[Any]) -> Callable[..., Any]:
 
 
 def unchanged(graph: Graph, inputs: list[Any]) -> Callable[..., Any]:
-    """The graph as it was captured: what the others are compared with."""
+    """The graph as captured, for comparison with the others."""
     return graph
 
 

@@ -2,11 +2,11 @@
 
     OMP_NUM_THREADS=1 .venv/bin/python benchmarks/parity_ratios.py [--quick] [--write FILE]
 
-Each row is one model under one compiler: the parity probe of a training job, from several initial
+Each row is one model under one compiler: the parity probe of a training job, with several initial
 weights. The figures are what the gate judges: the compiled errors as multiples of what eager's
-rounding explains; of each probe the largest of a single step, and the largest that persists (that a
+rounding explains. Each probe has the largest in a single step and the largest that persists (that a
 tensor reaches in most of the steps). `--quick` takes one model and few seeds (two minutes);
-everything takes about a quarter of an hour of one core, most of it inductor's compilation.
+everything takes about a quarter of an hour on one core, most of it inductor's compilation.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ STEPS = 4
 
 @dataclass(frozen=True)
 class Model:
-    """A small classifier of one architecture, from scratch."""
+    """A small classifier with random weights."""
 
     architecture: str
     sizes: dict[str, Any]
 
     def build(self, seed: int, dropout: float) -> Any:
-        """The model at the initial weights of a seed."""
+        """The model with a seed's initial weights."""
         torch.manual_seed(seed)
         config = getattr(transformers, f"{self.architecture}Config")(
             vocab_size=VOCABULARY,
@@ -111,7 +111,7 @@ def documents() -> BatchSource:
 def probed(
     model: Model, compiler: Any, precision: str, dropout: float, seeds: int
 ) -> Iterator[ParityErrors]:
-    """Compile in a first step, then probe what was compiled, from the weights of several seeds."""
+    """Compile in a first step, then probe the result with the weights of several seeds."""
     source = documents()
     recipe = Recipe(batch_size=32, learning_rate=7e-4, precision=precision, epochs=1)
     built = model.build(0, dropout).train()
@@ -169,18 +169,18 @@ def cases(quick: bool) -> Iterator[tuple[str, Model, Callable[[], Any], str, flo
 
 
 def inductor() -> Any:
-    """Inductor, with nothing left of the graphs before."""
+    """Inductor, without any earlier graphs."""
     torch.compiler.reset()
     return load_compiler("inductor")
 
 
 def main() -> None:
-    """Measure, print, and write the table where it was asked for."""
+    """Measure, print, and write the table if asked to."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one model, few seeds")
     parser.add_argument("--write", type=Path, help="write the table to this file as well")
     options = parser.parse_args()
-    transformers.utils.logging.set_verbosity_error()  # on token ids that no text here has
+    transformers.utils.logging.set_verbosity_error()  # about token ids that no text here has
     lines = [
         "| compiler | precision | probes | median ratio | largest in a step | largest that persists |",
         "|---|---|---|---|---|---|",

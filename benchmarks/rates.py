@@ -17,7 +17,7 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
 
 
 def rate(successes: int, trials: int) -> str:
-    """In per cent, with the interval."""
+    """The rate in per cent, with its interval."""
     low, high = wilson(successes, trials)
     return f"{100 * successes / trials:.1f} ({100 * low:.1f} to {100 * high:.1f})"
 

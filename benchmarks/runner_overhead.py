@@ -1,9 +1,9 @@
-"""The local runner's own cost: a five-step definition of jobs that do nothing.
+"""The local runner's overhead: a five-step definition of jobs that do nothing.
 
     python benchmarks/runner_overhead.py [--rounds 10]
 
-Each round runs the definition, and then, in turn, the bare programs of its three jobs one after
-the other, so that a busy machine slows both. The overhead is the difference: checks, sandboxes,
+Each round runs the definition and then the bare programs of its three jobs one after the other, so
+that a busy machine slows both. The overhead is the difference: checks, sandboxes,
 launchers, state on disk, archives. The jobs are `python -I -S -c pass`.
 """
 
@@ -102,7 +102,7 @@ def run_pipeline(home: Path) -> None:
 
 
 def run_bare_jobs() -> None:
-    """The three jobs' programs, with nothing around them."""
+    """The bare programs of the three jobs."""
     for _ in range(3):
         subprocess.run([sys.executable, *JOB[1:]], check=True)
 

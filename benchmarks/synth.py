@@ -1,11 +1,11 @@
-"""How long a synth takes, and how near its stacks come to CloudFormation's limits.
+"""How long a synth takes, and how close its stacks come to CloudFormation's limits.
 
     python benchmarks/synth.py [--workloads 1 50] [--jobs 12 72]
 
-Makes the stacks of a project with so many workloads, in a process each, as `cdk synth` does without
-the CLI's own start: cold, with no definition compiled before, then warm, then warm with the CDK's
-validation, which `make deploy` and the tests have on and `make synth` and `make diff` do without.
-No two workloads have the same definition. `--jobs` is the training jobs of each.
+Makes the stacks of a project with so many workloads, each time in a new process, as `cdk synth`
+does without the CLI's own start: cold, with no compiled definitions; then warm; then warm with the
+CDK's validation, which `make deploy` and the tests include and `make synth` and `make diff` skip.
+All workloads have different definitions. `--jobs` is the number of training jobs of each.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ MEGABYTE = 1_048_576
 MOST_RESOURCES, MOST_OUTPUTS, LARGEST_TEMPLATE = 500, 200, MEGABYTE
 """CloudFormation's limits for one stack."""
 TARGETS = {1: 5.0, 50: 20.0}
-"""Seconds of a warm synth, by the number of workloads."""
+"""How many seconds a warm synth may take, by the number of workloads."""
 BASELINE_AND_CANDIDATES = 6
-"""Arms of each workload, where it has more jobs than one seed of two arms."""
+"""The number of arms of each workload with more than two jobs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Synth:
 
 
 def checkout(folder: Path, workloads: int, jobs: int) -> None:
-    """A project with so many workloads of so many jobs; the code is this checkout's."""
+    """A project with so many workloads of so many jobs, with this checkout's code."""
     (folder / "infra").mkdir(parents=True)
     (folder / "infra" / "settings.toml").write_text(
         'account = "123456789012"\nregion = "us-east-1"\n'
@@ -93,7 +93,7 @@ app.synth()
 
 
 def synth(folder: Path, out: Path, definitions: Path, *, validated: bool) -> Synth:
-    """Make the stacks in a process of its own."""
+    """Make the stacks in a new process."""
     shutil.rmtree(out, ignore_errors=True)
     start = time.perf_counter()
     subprocess.run(
@@ -119,7 +119,7 @@ def synth(folder: Path, out: Path, definitions: Path, *, validated: bool) -> Syn
 
 
 def measure(workloads: int, jobs: int) -> tuple[Synth, Synth, Synth]:
-    """Cold, warm, warm and validated."""
+    """Seconds cold, warm, and warm with validation."""
     with tempfile.TemporaryDirectory(prefix="compilegate-synth-") as work:
         folder, out, definitions = (Path(work) / name for name in ("project", "out", "definitions"))
         checkout(folder, workloads, jobs)

@@ -1,14 +1,14 @@
-"""A training step here, and in Hugging Face's Trainer: same model, data and precision.
+"""A training step here and in Hugging Face's Trainer, with the same model, data and precision.
 
     .venv/bin/python -m pip install -e '.[bench]'
     .venv/bin/python benchmarks/train_step.py [--rounds N] [--steps N] [--clock cpu] [--dropout P]
 
 A cell is a compiler and a precision. In each round every cell runs twice, once with this project's
-loop and once with Trainer, each in a process of its own on one core (or on the GPU that is there);
-which goes first alternates. A step is timed from one batch to the next, so that it holds all that
-the loop does; the median step of a process is its figure, and the ratio is taken round by round.
-Both have AdamW, clipped gradients and a linear schedule with warm-up. `--clock cpu` counts the
-process's own processor time, for a machine that has other things to do.
+loop and once with Trainer, each in a separate process on one core (or on the GPU if there is one);
+they take turns at going first. A step is timed from one batch to the next, so that it includes all
+that the loop does. A process's figure is its median step, and the ratio is taken round by round.
+Both use AdamW, clipped gradients and a linear schedule with warm-up. `--clock cpu` counts the
+process's CPU time, for busy machines.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from training.recipe import Recipe
 PROJECT = Path(__file__).parents[1]
 DOCUMENTS, SEQUENCE_LENGTH, VOCABULARY, LABELS = 2048, 64, 4096, 8
 WARM_UP = 10
-"""Steps of a process that do not count: compilation, allocations."""
+"""The first steps of a process, which do not count: compilation, allocations."""
 LOOPS = ("this project", "Trainer")
 CELLS = [
     (compiler, precision) for compiler in ("eager", "inductor") for precision in ("fp32", "bf16")
@@ -66,7 +66,7 @@ def main() -> None:
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=60, help="of each process, that count")
+    parser.add_argument("--steps", type=int, default=60, help="steps of each process that count")
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--layers", type=int, default=2)
@@ -102,7 +102,7 @@ def median_step(options: argparse.Namespace, cell: tuple[str, str, str], cache: 
             **os.environ,
             "PYTHONPATH": str(PROJECT),
             "OMP_NUM_THREADS": "1",
-            # Compiled once, by the first round: compile time is another benchmark's subject.
+            # Compiled once, in the first round: another benchmark measures compile time.
             "TORCHINDUCTOR_CACHE_DIR": str(cache / cell[2].replace(" ", "-")),
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
         },

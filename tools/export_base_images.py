@@ -1,10 +1,10 @@
-"""Write `compilegate/catalog/images.json` from the image table of the installed SageMaker SDK.
+"""Write `compilegate/catalog/facts/images.json` from the image table of the installed SageMaker SDK.
 
     .venv/bin/python tools/export_base_images.py
 
-The SDK takes seconds to import and its table changes with every release. The catalog therefore
-keeps what is needed of it as data, and a test holds that data against the SDK. Run this after the
-SDK was renewed, and read the difference.
+The SDK takes seconds to import, and its table changes with every release. The catalog therefore
+keeps what it needs as data, and a test compares that data with the SDK. Run this after updating the
+SDK, and read the difference.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from typing import Any
 
 TABLE = Path(__file__).parents[1] / "pipelines" / "catalog" / "images.json"
 REGISTRIES = {"763104351884": "deep-learning-containers", "683313688378": "algorithms"}
-"""By the account that a registry has in us-east-1."""
+"""The registries, by their account in us-east-1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lookup:
-    """One image of the catalog, and how the SDK is asked for it."""
+    """One image of the catalog, and how to ask the SDK for it."""
 
     framework: str
     version: str
-    """Of the framework itself, also where the SDK counts by the version of Transformers."""
+    """The framework's version, even where the SDK goes by the version of Transformers."""
     transformers: str | None = None
     python: str | None
-    """None where the SDK does not say."""
+    """None if the SDK does not say."""
     processor: str
     table: str
     """Which of the SDK's tables has the image."""
@@ -65,7 +65,7 @@ def lookups() -> Iterator[Lookup]:
             yield _plain("pytorch", number, python, processor, instance)
     for number, python in (("1.12.0", "py38"), ("1.13.1", "py39")):
         yield _plain("pytorch-training-compiler", number, python, "gpu", "ml.p3.2xlarge")
-    # 2.9.1 and 2.10.0, which AWS documents, are not in the SDK any more: documented_images.csv.
+    # 2.9.1 and 2.10.0, which AWS documents, are no longer in the SDK: documented_images.csv.
     yield _plain("tensorflow", "2.11.0", "py39", "gpu", "ml.p3.2xlarge")
     for base, number, transformers, python in (
         ("pytorch", "1.11.0", "4.21.1", "py38"),
@@ -132,7 +132,7 @@ def _dotted(python: str) -> str:
 
 
 def retrieve(lookup: Lookup, region: str) -> str:
-    """The image URI that the SDK gives for a region. Raises ValueError where there is none."""
+    """The image URI that the SDK gives for a region. Raises ValueError if there is none."""
     os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")  # the import asks for one
     from sagemaker.core import image_uris  # noqa: PLC0415  seconds, and needs the region above
     from sagemaker.core.training_compiler.config import TrainingCompilerConfig  # noqa: PLC0415

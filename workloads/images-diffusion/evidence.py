@@ -24,12 +24,12 @@ from compilegate.job.evidence import (
 )
 
 WARM_UP = 10
-"""Steps that are left out of the speed: the first compiles."""
+"""How many first steps do not count for the speed: the first one compiles."""
 
 
 @dataclass
 class Measured:
-    """Losses and seconds, step by step."""
+    """The loss and seconds of each step."""
 
     losses: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)

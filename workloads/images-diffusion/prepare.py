@@ -1,4 +1,4 @@
-"""Images of all sizes become crops of one: resized by their shorter side, then cut on a grid."""
+"""Cuts images of different sizes into crops of one: resized by the shorter side, cut on a grid."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from PIL import Image
 
 SHORTER_SIDE, CROP = 192, 32
 HELD_OUT = 4
-"""Every fourth crop is for validation; so each image is in both parts, and no crop is."""
+"""Every fourth crop is for validation, so each image is in both parts but no crop is."""
 
 
 def crops(path: Path) -> list[np.ndarray]:
