@@ -264,8 +264,8 @@ def _worst(cells: dict[Cell, dict[float, Tally]], again: int, stream: Iterator[i
     told = (
         f"{above} of {len(cells)} cells have more false passes than {PROMISED:.0%} explains "
         f"(binomial test at 1%); if every rate were exactly {PROMISED:.0%}, chance alone would "
-        f"give about {0.01 * len(cells):.0f}. The worst of so many look worse than they are, so the "
-        f"worst {WORST} were repeated with {again} experiments each."
+        f"give about {0.01 * len(cells):.0f}. The worst of so many look worse than they are, so "
+        f"the worst {WORST} were repeated with {again} experiments each."
     )
     header = (*CROSSING, "Experiments", "gate: false pass", "repeated: false pass")
     return told + "\n\n" + table(header, rows)

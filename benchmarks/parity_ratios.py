@@ -182,7 +182,8 @@ def main() -> None:
     options = parser.parse_args()
     transformers.utils.logging.set_verbosity_error()  # about token ids that no text here has
     lines = [
-        "| compiler | precision | probes | median ratio | largest in a step | largest that persists |",
+        "| compiler | precision | probes | median ratio | largest in a step "
+        "| largest that persists |",
         "|---|---|---|---|---|---|",
     ]
     print("\n".join(lines), flush=True)

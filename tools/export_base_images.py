@@ -1,4 +1,4 @@
-"""Write `compilegate/catalog/facts/images.json` from the image table of the installed SageMaker SDK.
+"""Write `compilegate/catalog/facts/images.json` from the installed SageMaker SDK's table.
 
     .venv/bin/python tools/export_base_images.py
 
