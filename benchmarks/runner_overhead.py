@@ -22,7 +22,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from compilegate.local import ExecutionStatus, ImageSources, run_definition
+from compilegate.execution.status import ExecutionStatus
+from compilegate.local import ImageSources, LocalExecutor
 
 JOB = ("python3", "-I", "-S", "-c", "pass")
 TARGET_SECONDS = 0.4
@@ -91,12 +92,12 @@ def _processing(name: str, depends_on: Sequence[str]) -> dict[str, Any]:
 
 def run_pipeline(home: Path) -> None:
     """One execution of the definition, from JSON text to its end."""
-    result = run_definition(
-        json.dumps(definition()),
+    executor = LocalExecutor(
+        definition=json.dumps(definition()),
         home=home,
-        pipeline_name="overhead",
         images=ImageSources(patterns=(("*", "here"),)),
     )
+    result = executor.follow(executor.start("overhead", {}))
     if result.status is not ExecutionStatus.SUCCEEDED:
         raise SystemExit(f"the execution ended {result.status}: {result.failure}")
 

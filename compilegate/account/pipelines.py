@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compilegate.account.errors import absent_is, asking
-from compilegate.account.executions.executions import no_pipeline
+from compilegate.account.executions.calls import no_pipeline
 from compilegate.account.session import AwsSession
 
 

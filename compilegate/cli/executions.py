@@ -11,12 +11,8 @@ import click
 
 from compilegate.cli.options.home import home_option
 from compilegate.cli.terminal.outcome import show_outcome
-from compilegate.local import (
-    ExecutionResult,
-    StepResult,
-    list_executions,
-    read_execution,
-)
+from compilegate.execution.result import ExecutionResult, StepResult
+from compilegate.local import LocalExecutor, list_executions
 
 COLUMNS = f"{'EXECUTION':<14}  {'PIPELINE':<24}  {'STARTED':<16}  {'SECONDS':>8}  STATUS"
 
@@ -41,7 +37,8 @@ def command(execution: str | None, as_json: bool, home: Path) -> None:
         else:
             _show_all(listed, home)
         return
-    result = read_execution(home, execution)
+    executor = LocalExecutor(home=home)
+    result = executor.read(execution)
     if as_json:
         steps = [_step_facts(step) for step in result.steps.values()]
         click.echo(json.dumps({**_facts(result), "steps": steps}, indent=2))
@@ -49,7 +46,7 @@ def command(execution: str | None, as_json: bool, home: Path) -> None:
     for step in result.steps.values():
         how = "from the cache" if step.cached else f"{step.seconds:.1f} s"
         click.echo(f"{step.name:<32}  {step.type:<14}  {step.status:<12}  {how}")
-    show_outcome(result, home)
+    show_outcome(executor, result)
 
 
 def _facts(result: ExecutionResult) -> dict[str, Any]:

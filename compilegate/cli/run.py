@@ -25,9 +25,9 @@ from compilegate.cli.terminal.refusal import RefusalError, refusing_os_errors
 from compilegate.datasets import cache_folder
 from compilegate.local import (
     ImageSources,
+    LocalExecutor,
     ObjectStore,
     latest_unfinished,
-    run_definition,
 )
 from compilegate.workload import Workload, select_arms
 from compilegate.workload.declaration import BASELINE
@@ -120,22 +120,25 @@ def command(  # noqa: PLR0917  one argument for each option
         execution_id = None
     with refusing_os_errors():
         home.mkdir(parents=True, exist_ok=True)
-    result = run_definition(
-        pipeline.definition,
+    executor = LocalExecutor(
         home=home,
-        pipeline_name=pipeline.name,
-        parameters=parameter_pairs(parameters),
         images=ImageSources(
             root=containers if containers.is_dir() else None,
             patterns=tuple(name_value_pairs("--image", images).items()),
         ),
-        resume=execution_id,
-        listener=ProgressLines(),
+        definition=pipeline.definition,
         use_cache=not no_cache,
         cores_per_job=cores_per_job,
         max_parallel_steps=max_parallel,
     )
-    raise SystemExit(show_outcome(result, home))
+    given = parameter_pairs(parameters)
+    reference = (
+        executor.start(pipeline.name, given)
+        if execution_id is None
+        else executor.resume(execution_id, given)
+    )
+    result = executor.follow(reference, ProgressLines())
+    raise SystemExit(show_outcome(executor, result))
 
 
 def _pipeline(

@@ -1,0 +1,11 @@
+"""What an execution is, wherever it runs.
+
+    target.py      where a workload can run: here, or on SageMaker
+    executor.py    what a target has to do for the command: the seam for another one
+    status.py      the words for where an execution and its steps are
+    events.py      what is told while it runs; looking.py: at a target that sends no events
+    result.py      what became of it and of each step; outcome.py: what that means for a script
+    exit_codes.py  the command's exit status
+
+`compilegate.local` and `compilegate.account` are the two targets.
+"""

@@ -6,12 +6,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from compilegate.account.executions.console import Job
-from compilegate.account.executions.state import ExecutionState, StepState
+from compilegate.account.executions.state import SageMakerExecution, SageMakerStep
 from compilegate.account.plan.cost import Total, execution_cost
 from compilegate.account.plan.history import PastExecution
 from compilegate.account.plan.jobs import job_faults, jobs_of
@@ -24,6 +25,7 @@ from compilegate.account.plan.quotas import (
 )
 from compilegate.document.model import Definition
 from compilegate.document.reading import read_definition
+from compilegate.execution.status import ExecutionStatus, StepStatus
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 PARAMETERS = {"Data": "s3://bucket/data", "Type": "ml.g5.xlarge", "Limit": 7200}
@@ -83,25 +85,34 @@ def executed(
     """An execution in which every step succeeded, each in 600 seconds."""
     start = NOW - timedelta(days=days_ago)
     states = [
-        StepState(
+        SageMakerStep(
             name=step["Name"],
-            type=f"{step['Type']}Job",
-            status="Succeeded",
-            started=start,
-            ended=start + timedelta(seconds=600),
-            attempt=1,
+            type=step["Type"],
+            status=StepStatus.SUCCEEDED,
+            started=start.timestamp(),
+            seconds=600,
+            attempts=1,
             job=Job(
                 f"arn:aws:sagemaker:us-east-1:1:{step['Type'].lower()}-job/"
                 f"{identifier}-{step['Name']}"
             ),
-            cached_from=None,
-            failure=None,
-            model_package=None,
         )
         for step in steps
     ]
     arn = f"arn:aws:sagemaker:us-east-1:1:pipeline/p/execution/{identifier}"
-    state = ExecutionState(arn, "Succeeded", start, start, None, tuple(states))
+    state = SageMakerExecution(
+        arn=arn,
+        execution_id=identifier,
+        pipeline_name="p",
+        status=ExecutionStatus.SUCCEEDED,
+        steps={each.name: each for each in states},
+        parameters={},
+        failed_by=None,
+        failure=None,
+        folder=Path(),
+        started=start.timestamp(),
+        ended=start.timestamp(),
+    )
     return PastExecution(state, defined(*steps), {**PARAMETERS, **parameters})
 
 
@@ -109,10 +120,8 @@ def served_from(past: PastExecution, step: str, source: PastExecution) -> PastEx
     """The same execution, had that step's result come from another one."""
     own = source.step(step)
     assert own is not None
-    steps = tuple(
-        replace(state, job=own.job, cached_from=source.state.arn) if state.name == step else state
-        for state in past.state.steps
-    )
+    taken = replace(past.state.steps[step], job=own.job, cached_from=source.state.arn)
+    steps = {**past.state.steps, step: taken}
     return replace(past, state=replace(past.state, steps=steps))
 
 

@@ -13,10 +13,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from compilegate.account.executions.events import Event, StillRunning
-from compilegate.account.executions.watching import follow
+from compilegate.account.executions.executor import SageMakerExecutor
 from compilegate.account.session import open_session
-from compilegate.cli.terminal.following import AwsProgressLines
+from compilegate.cli.terminal.progress import ProgressLines
+from compilegate.execution.events import Event, StillRunning
 from compilegate.gate.reasons import Outcome
 from tests.account import scripted
 from tests.account.command import COMMAND, compilegate, environment
@@ -141,7 +141,10 @@ def test_hours_without_news_are_not_silent(
     for name, value in deployed.server.environment.items():
         monkeypatch.setenv(name, value)
     told: list[Event] = []
-    follow(open_session(None), arn, told.append, poll_seconds=0, quiet_seconds=0)
+    executor = SageMakerExecutor(
+        session=open_session(None), home=project, poll_seconds=0, quiet_seconds=0
+    )
+    executor.follow(arn, told.append)
     quiet = [event for event in told if isinstance(event, StillRunning)]
     assert [event.steps for event in quiet] == [("Train-baseline-7",), ()]
     printed = CliRunner().invoke(telling(quiet)).output
@@ -153,7 +156,7 @@ def test_hours_without_news_are_not_silent(
 
 def telling(events: Sequence[Event]) -> click.Command:
     """A command that prints the progress lines of these events."""
-    return click.Command("tell", callback=lambda: [*map(AwsProgressLines(), events)] and None)
+    return click.Command("tell", callback=lambda: [*map(ProgressLines(), events)] and None)
 
 
 def test_ctrl_c_leaves_the_execution_to_itself(deployed: Deployed, project: Path) -> None:

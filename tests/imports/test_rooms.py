@@ -22,7 +22,6 @@ from tests.imports.project import (
 )
 
 OFFENDERS: dict[str, str] = {
-    "compilegate.execution -> compilegate.local": "an execution is one room for both targets",
     "compilegate.job -> training": "the job package stands alone",
     "compilegate.workload -> compilegate.pipelines": "one object per kind",
 }

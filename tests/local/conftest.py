@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
-from compilegate.local import Event, ExecutionResult, ImageSources, ObjectStore, run_definition
+from compilegate.execution.events import Event
+from compilegate.execution.result import ExecutionResult
+from compilegate.local import ImageSources, LocalExecutor, ObjectStore
 
 Json = dict[str, Any]
 
@@ -191,15 +193,20 @@ class Workbench:
         self, *steps: Json, parameters: Sequence[Json] = (), given: Any = None, **options: Any
     ) -> ExecutionResult:
         """Run a definition of these steps to its end."""
-        return run_definition(
-            self.definition(*steps, parameters=parameters),
+        listener = options.pop("listener", self.events.append)
+        name, resume = options.pop("pipeline_name", PIPELINE), options.pop("resume", None)
+        executor = LocalExecutor(
+            definition=self.definition(*steps, parameters=parameters),
             home=self.home,
-            pipeline_name=options.pop("pipeline_name", PIPELINE),
             images=options.pop("images", HERE),
-            parameters=given,
-            listener=options.pop("listener", self.events.append),
             **options,
         )
+        reference = (
+            executor.start(name, given or {})
+            if resume is None
+            else executor.resume(resume, given or {})
+        )
+        return executor.follow(reference, listener)
 
 
 @pytest.fixture

@@ -18,11 +18,12 @@ from compilegate.local.engine.cores import CorePool, available_cpus, physical_co
 RUNNER = """
 import sys
 from pathlib import Path
-from compilegate.local import ImageSources, run_definition
-result = run_definition(
-    Path(sys.argv[1]).read_bytes(), home=Path(sys.argv[2]), pipeline_name=sys.argv[3],
+from compilegate.local import ImageSources, LocalExecutor
+executor = LocalExecutor(
+    definition=Path(sys.argv[1]).read_bytes(), home=Path(sys.argv[2]),
     images=ImageSources(patterns=(("*", "here"),)), cores_per_job=1,
 )
+result = executor.follow(executor.start(sys.argv[3], {}))
 print(result.status)
 """
 

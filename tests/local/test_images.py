@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from compilegate.local import EnvironmentBuilding, ImageError, ImageSources
+from compilegate.execution.events import EnvironmentBuilding
+from compilegate.local import ImageError, ImageSources
 from compilegate.local.home.images import (
     Environment,
     UnbuiltEnvironment,

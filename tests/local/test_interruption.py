@@ -12,28 +12,27 @@ from typing import Any
 
 import pytest
 
+from compilegate.execution.events import StepOutput
+from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.local import (
     ExecutionError,
-    ExecutionStatus,
     ImageSources,
-    StepOutput,
-    StepStatus,
+    LocalExecutor,
     latest_unfinished,
     list_executions,
-    read_execution,
-    run_definition,
 )
 from compilegate.local.engine.cores import CorePool, available_cpus, physical_cores
 
 RUNNER = """
 import sys
 from pathlib import Path
-from compilegate.local import ImageSources, run_definition
+from compilegate.local import ImageSources, LocalExecutor
 definition, home, grace = sys.argv[1:]
-result = run_definition(
-    Path(definition).read_bytes(), home=Path(home), pipeline_name="tests",
+executor = LocalExecutor(
+    definition=Path(definition).read_bytes(), home=Path(home),
     images=ImageSources(patterns=(("*", "here"),)), grace_seconds=float(grace),
 )
+result = executor.follow(executor.start("tests", {}))
 print(result.status, result.failure)
 """
 
@@ -130,7 +129,7 @@ def test_a_killed_runner_leaves_no_process_and_a_resumable_execution(
     for pid in pids:
         await_end(pid)
 
-    left = read_execution(bench.home, running.execution_id)
+    left = LocalExecutor(home=bench.home).read(running.execution_id)
     assert left.status is ExecutionStatus.STOPPED
     assert latest_unfinished(bench.home, "tests") == left
 
@@ -144,7 +143,7 @@ def test_a_killed_runner_leaves_no_process_and_a_resumable_execution(
         "third": 1,
     }
     assert (interruption.folder / "first-ran").read_text() == "x"
-    assert read_execution(bench.home, running.execution_id) == result
+    assert LocalExecutor(home=bench.home).read(running.execution_id) == result
     assert latest_unfinished(bench.home, "tests") is None
 
 
@@ -209,13 +208,8 @@ def test_a_failed_execution_goes_on_with_its_own_definition_when_none_is_given(b
     failed = bench.run(bench.processing("kept"), bench.processing("work", code, DependsOn=["kept"]))
     assert latest_unfinished(bench.home, "tests") == failed
     ready.touch()
-    result = run_definition(
-        None,
-        home=bench.home,
-        pipeline_name="tests",
-        images=ImageSources(patterns=(("*", "here"),)),
-        resume=failed.execution_id,
-    )
+    executor = LocalExecutor(home=bench.home, images=ImageSources(patterns=(("*", "here"),)))
+    result = executor.follow(executor.resume(failed.execution_id, {}))
     assert result.status is ExecutionStatus.SUCCEEDED
     assert {name: step.attempts for name, step in result.steps.items()} == {"kept": 1, "work": 2}
     assert latest_unfinished(bench.home, "tests") is None
@@ -229,7 +223,7 @@ def test_an_execution_that_a_fail_step_ended_is_not_offered_for_resumption(bench
 
 def test_a_new_execution_needs_a_definition(bench: Any) -> None:
     with pytest.raises(ExecutionError, match="a new execution needs a definition"):
-        run_definition(None, home=bench.home, pipeline_name="tests", images=ImageSources())
+        LocalExecutor(home=bench.home).start("tests", {})
 
 
 def test_only_the_same_unfinished_execution_can_be_resumed(bench: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from compilegate.local import ExecutionStatus
+from compilegate.execution.status import ExecutionStatus
 from compilegate.local.jobs.toolkit import TrainingContainer, command_line, toolkit_environment
 
 SHOW = """

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from compilegate.execution.status import ExecutionStatus
 from compilegate.local import (
-    ExecutionStatus,
     RegistryError,
     describe_package,
     list_groups,

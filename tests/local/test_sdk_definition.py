@@ -7,14 +7,9 @@ from typing import Any
 
 import pytest
 
-from compilegate.local import (
-    ExecutionResult,
-    ExecutionStatus,
-    ImageSources,
-    StepStatus,
-    list_packages,
-    run_definition,
-)
+from compilegate.execution.result import ExecutionResult
+from compilegate.execution.status import ExecutionStatus, StepStatus
+from compilegate.local import ImageSources, LocalExecutor, list_packages
 
 DEFINITION = Path(__file__).parent / "definitions" / "sdk_pipeline.json"
 
@@ -64,14 +59,13 @@ def run(bench: Any) -> Any:
 
     def run_with(data: str, **parameters: Any) -> ExecutionResult:
         bench.put("s3://bucket/raw/raw.txt", data)
-        return run_definition(
-            DEFINITION.read_bytes(),
+        executor = LocalExecutor(
+            definition=DEFINITION.read_bytes(),
             home=bench.home,
-            pipeline_name="sdk-pipeline",
             images=ImageSources(patterns=(("*/example:*", "here"),)),
-            parameters=parameters,
             use_cache=False,
         )
+        return executor.follow(executor.start("sdk-pipeline", parameters))
 
     return run_with
 

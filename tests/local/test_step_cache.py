@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compilegate.document.step_types import STEP_TYPES
-from compilegate.local import ExecutionStatus
+from compilegate.execution.status import ExecutionStatus
 from compilegate.local.engine.step_cache import cache_slot
 
 CACHED = {"Enabled": True, "ExpireAfter": "P30D"}

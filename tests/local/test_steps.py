@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from compilegate.document.graph import StepGraph, build_graph
 from compilegate.document.model import TRIGGERS, Branch, Definition, Dependency, Step
-from compilegate.local import ExecutionStatus, StepEnded, StepRetried, StepStarted, StepStatus
+from compilegate.execution.events import StepEnded, StepRetried, StepStarted
+from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.local.engine.progress import Progress
 
 SUCCEEDED, FAILED, SKIPPED = StepStatus.SUCCEEDED, StepStatus.FAILED, StepStatus.NOT_EXECUTED

@@ -56,6 +56,12 @@ class Job:
         return f"{self._service('cloudwatch')}#logsV2:log-groups/log-group/{escaped}{stream}"
 
     @property
+    def pages(self) -> dict[str, str]:
+        """The pages that there are, by what they show."""
+        pages = {"job": self.page, "log": self.log}
+        return {name: page for name, page in pages.items() if page is not None}
+
+    @property
     def _resource(self) -> tuple[str, str, str]:
         return self.arn.split(":", 5)[5].partition("/")
 

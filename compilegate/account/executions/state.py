@@ -1,73 +1,40 @@
-"""An execution on SageMaker at one moment, as types. Pure."""
+"""An execution on SageMaker at one moment, read from the service's answers. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from compilegate.account.executions.console import Job
+from compilegate.execution.result import ExecutionResult, StepResult, explain_failure
+from compilegate.execution.status import ExecutionStatus, StepStatus
 
-ENDED = frozenset({"Succeeded", "Failed", "Stopped", "CompletedWithFailures"})
-"""Of an execution's statuses, those that stay."""
-STEP_ENDED = frozenset({"Succeeded", "Failed", "Stopped"})
 _EXECUTION_ARN = re.compile(
     r"arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:\d{12}:pipeline/[A-Za-z0-9-]+/execution/[A-Za-z0-9-]+"
 )
 
 
-@dataclass(frozen=True)
-class StepState:
-    """One step of an execution, as far as it has come."""
+@dataclass(frozen=True, kw_only=True)
+class SageMakerStep(StepResult):
+    """One step of an execution; `cached_from` is an ARN."""
 
-    name: str
-    type: str
-    """What its result is: `TrainingJob`, `Condition`, `Fail`, ...; empty before there is one."""
-    status: str
-    started: datetime | None
-    ended: datetime | None
-    attempt: int
-    job: Job | None
+    job: Job | None = None
     """What runs or ran; for a step from the cache, the job of the earlier execution."""
-    cached_from: str | None
-    """ARN of the execution that the result was taken from."""
-    failure: str | None
-    model_package: str | None
-    """ARN of what a RegisterModel step registered."""
-
-    @property
-    def seconds(self) -> float:
-        """From start to end; 0 before the end."""
-        if self.started is None or self.ended is None:
-            return 0.0
-        return max(0.0, (self.ended - self.started).total_seconds())
 
 
-@dataclass(frozen=True)
-class ExecutionState:
-    """One execution at one moment."""
+@dataclass(frozen=True, kw_only=True)
+class SageMakerExecution(ExecutionResult):
+    """One execution. The service names only steps that have started."""
 
+    steps: Mapping[str, SageMakerStep]
     arn: str
-    status: str
-    created: datetime
-    changed: datetime
-    failure: str | None
-    steps: tuple[StepState, ...]
-    """In the order in which they started."""
 
     @property
-    def execution_id(self) -> str:
-        return self.arn.rpartition("/")[2]
-
-    @property
-    def pipeline(self) -> str:
-        return pipeline_of(self.arn)
-
-    @property
-    def ended(self) -> bool:
-        return self.status in ENDED
+    def reference(self) -> str:
+        return self.arn
 
 
 def is_execution_arn(text: str) -> bool:
@@ -75,31 +42,57 @@ def is_execution_arn(text: str) -> bool:
     return _EXECUTION_ARN.fullmatch(text) is not None
 
 
-def pipeline_of(arn: str) -> str:
-    """The name of the pipeline whose execution this is."""
-    return arn.split("/")[1]
-
-
 def region_of(arn: str) -> str:
     return arn.split(":")[3]
 
 
-def step_state(answer: Mapping[str, Any]) -> StepState:
+def execution_state(
+    arn: str, described: Mapping[str, Any], listed: Sequence[Mapping[str, Any]], home: Path
+) -> SageMakerExecution:
+    """The execution, from DescribePipelineExecution and ListPipelineExecutionSteps.
+
+    Its files are fetched into `home`.
+    """
+    execution_id = arn.rpartition("/")[2]
+    status = ExecutionStatus(described["PipelineExecutionStatus"])
+    steps = {step.name: step for step in map(step_state, listed)}
+    failed_by, failure = explain_failure(steps, status)
+    return SageMakerExecution(
+        arn=arn,
+        execution_id=execution_id,
+        pipeline_name=arn.split("/")[1],
+        status=status,
+        steps=steps,
+        parameters={},
+        failed_by=failed_by,
+        failure=failure or described.get("FailureReason") or None,
+        folder=home / "aws" / execution_id,
+        started=described["CreationTime"].timestamp(),
+        ended=described["LastModifiedTime"].timestamp() if status.ended else None,
+    )
+
+
+def step_state(answer: Mapping[str, Any]) -> SageMakerStep:
     """One element of ListPipelineExecutionSteps."""
     metadata: Mapping[str, Any] = answer.get("Metadata", {})
-    kind = next(iter(metadata), "")
-    details = metadata.get(kind, {})
+    # The service says what a step has made, and nothing before there is something.
+    made = next(iter(metadata), "")
+    details = metadata.get(made, {})
     arn = details.get("Arn")
+    job = Job(arn) if arn is not None and made.endswith("Job") else None
+    started, ended = answer.get("StartTime"), answer.get("EndTime")
     failure = answer.get("FailureReason") or details.get("ErrorMessage")
-    return StepState(
+    return SageMakerStep(
         name=answer["StepName"],
-        type=kind,
-        status=answer["StepStatus"],
-        started=answer.get("StartTime"),
-        ended=answer.get("EndTime"),
-        attempt=answer.get("AttemptCount") or 1,
-        job=Job(arn) if arn is not None and kind.endswith("Job") else None,
+        type=made.removesuffix("Job"),
+        status=StepStatus(answer["StepStatus"]),
         cached_from=answer.get("CacheHitResult", {}).get("SourcePipelineExecutionArn"),
+        attempts=answer.get("AttemptCount") or 1,
+        job_name=None if job is None else job.name,
+        started=None if started is None else started.timestamp(),
+        seconds=max(0.0, (ended - started).total_seconds()) if started and ended else 0.0,
         failure=failure or None,
-        model_package=arn if kind == "RegisterModel" else None,
+        links={} if job is None else job.pages,
+        properties={"ModelPackageArn": arn} if made == "RegisterModel" else {},
+        job=job,
     )

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from compilegate.account.errors import asking
-from compilegate.account.executions.executions import latest_executions, read_execution
-from compilegate.account.executions.state import ExecutionState, StepState
+from compilegate.account.executions.calls import latest_executions, read_execution
+from compilegate.account.executions.state import SageMakerExecution, SageMakerStep
 from compilegate.account.session import AwsSession
 from compilegate.document.model import Definition, Scalar
 from compilegate.document.parameters import parameter_values
@@ -22,13 +22,13 @@ from compilegate.document.reading import read_definition
 class PastExecution:
     """An execution as it ended, or as far as it is."""
 
-    state: ExecutionState
+    state: SageMakerExecution
     definition: Definition
     parameters: Mapping[str, Scalar]
 
-    def step(self, name: str) -> StepState | None:
+    def step(self, name: str) -> SageMakerStep | None:
         """The step of that name, once it has started."""
-        return next((step for step in self.state.steps if step.name == name), None)
+        return self.state.steps.get(name)
 
 
 EXECUTIONS = 5

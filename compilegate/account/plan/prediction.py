@@ -118,7 +118,7 @@ class _Predictor:
             fields = ", ".join(change.path for change in changes[:MOST_FIELDS])
             more = f" and {len(changes) - MOST_FIELDS} more" if len(changes) > MOST_FIELDS else ""
             return Prediction(step.name, False, f"asks for something else: {fields}{more}")
-        age = self._now - (found.ended or past.state.created)
+        age = timedelta(seconds=self._now.timestamp() - (found.ended or past.state.started))
         limit = None if step.cache is None else step.cache.expire_after
         if limit is not None and age > limit:
             why = f"its result is {_length(age)} old, allowed: {_length(limit)}"
@@ -146,7 +146,9 @@ def _step_of(definition: Definition, name: str) -> Step | None:
 
 
 def _past_request(step: Step, past: PastExecution) -> Any:
-    results = {found.name: found.job.arn for found in past.state.steps if found.job is not None}
+    results = {
+        found.name: found.job.arn for found in past.state.steps.values() if found.job is not None
+    }
     try:
         return _resolved(_members(step), past.parameters, past.state.arn, results)
     except (ExpressionError, LookupError):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from compilegate.account.executions.executions import stop_execution
+from compilegate.account.executions.calls import stop_execution
 from compilegate.cli.options.account import settings_option
 from compilegate.cli.sagemaker.watch import find_execution
 

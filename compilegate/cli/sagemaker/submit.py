@@ -7,11 +7,8 @@ from pathlib import Path
 
 import click
 
-from compilegate.account.executions.executions import (
-    request_token,
-    running_execution,
-    start_execution,
-)
+from compilegate.account.executions.calls import running_execution
+from compilegate.account.executions.executor import SageMakerExecutor
 from compilegate.account.pipelines import DeployedPipeline, read_pipeline
 from compilegate.account.plan.jobs import job_faults, jobs_of
 from compilegate.account.stacks import StackOutputs, read_outputs
@@ -20,7 +17,7 @@ from compilegate.cli.options.home import home_option
 from compilegate.cli.options.parameters import parameter_option, parameter_pairs
 from compilegate.cli.options.project import load_workload, refuse_infeasible, workloads_option
 from compilegate.cli.sagemaker.stage import stage_data
-from compilegate.cli.terminal.following import poll_option, show_execution
+from compilegate.cli.sagemaker.watch import poll_option, watch_execution
 from compilegate.cli.terminal.refusal import RefusalError, refusing_os_errors
 from compilegate.document.parameters import parameter_values
 from compilegate.document.reading import read_definition
@@ -83,11 +80,12 @@ def command(  # noqa: PLR0917  one argument for each option
         if data != stack["DataUri"]:
             click.echo(f"the raw data is not what was deployed; {DATA}={data}", err=True)
             given[DATA] = data
-    arn = start_execution(
-        account.session, pipeline.name, given, request_token(pipeline.name, token)
+    executor = SageMakerExecutor(
+        session=account.session, home=home, token=token, poll_seconds=poll_seconds
     )
+    arn = executor.start(pipeline.name, given)
     if wait:
-        raise SystemExit(show_execution(account.session, arn, home, poll_seconds))
+        raise SystemExit(watch_execution(executor, arn))
     click.echo(arn)
     click.echo(f"started; watch it with: compilegate watch {arn}", err=True)
 

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
-from compilegate.account.executions.executions import latest_executions
+from compilegate.account.executions.calls import latest_executions
+from compilegate.account.executions.executor import SageMakerExecutor
 from compilegate.account.executions.state import is_execution_arn, region_of
 from compilegate.account.session import AwsSession, open_session
 from compilegate.cli.options.account import open_account, settings_option
 from compilegate.cli.options.home import home_option
-from compilegate.cli.terminal.following import poll_option, show_execution
+from compilegate.cli.terminal.outcome import show_outcome
+from compilegate.cli.terminal.progress import ProgressLines
+from compilegate.execution import exit_codes
+from compilegate.execution.looking import POLL_SECONDS
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def poll_option(command: Command) -> Command:
+    """Add the option of how often to look, which nobody needs but those in a hurry."""
+    return click.option(
+        "--poll-seconds",
+        type=click.FloatRange(min=0),
+        default=POLL_SECONDS,
+        envvar="COMPILEGATE_POLL_SECONDS",
+        hidden=True,
+    )(command)
 
 
 @click.command("watch")
@@ -30,7 +51,38 @@ def command(execution: str, poll_seconds: float, home: Path, settings: Path) -> 
     that of a local run. Ctrl-C leaves the execution to itself.
     """
     session, arn = find_execution(execution, settings)
-    raise SystemExit(show_execution(session, arn, home, poll_seconds))
+    executor = SageMakerExecutor(session=session, home=home, poll_seconds=poll_seconds)
+    raise SystemExit(watch_execution(executor, arn))
+
+
+def watch_execution(executor: SageMakerExecutor, arn: str) -> int:
+    """Print what happens until the execution ends, then what came out; returns the exit status.
+
+    Ctrl-C leaves the execution to itself.
+    """
+    try:
+        with _leaving_on_termination():
+            return show_outcome(executor, executor.follow(arn, ProgressLines()))
+    except KeyboardInterrupt:
+        click.echo(
+            f"\nno longer watching, which changes nothing for the execution\n"
+            f"  watch it again:  compilegate watch {arn}\n"
+            f"  stop it:         compilegate stop {arn}",
+            err=True,
+        )
+        return exit_codes.INTERRUPTED
+
+
+@contextmanager
+def _leaving_on_termination() -> Iterator[None]:
+    """Treat a termination signal like Ctrl-C, as when CI cancels the job that waits."""
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def find_execution(arn_or_workload: str, settings: Path) -> tuple[AwsSession, str]:

@@ -1,17 +1,13 @@
-"""An execution as it goes, in lines that read well in a terminal and in a CI log alike.
-
-The lines of an execution's progress, here and on SageMaker alike.
-"""
+"""An execution as it goes, in lines that read well in a terminal and in a CI log alike."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import assert_never
 
 import click
 
-from compilegate.local import (
+from compilegate.execution.events import (
     EnvironmentBuilding,
     Event,
     ExecutionEnded,
@@ -20,8 +16,15 @@ from compilegate.local import (
     StepOutput,
     StepRetried,
     StepStarted,
-    StepStatus,
+    StillRunning,
 )
+from compilegate.execution.status import StepStatus
+
+OUTPUT_EVERY_SECONDS = 10.0
+"""A job may print many lines a second; one in this time shows that it lives and how it does."""
+LONGEST_LINE = 100
+MOST_NAMES = 6
+"""Steps that are named in one line."""
 
 
 class StepLines:
@@ -37,71 +40,86 @@ class StepLines:
         click.echo(f"{minutes:4d}:{rest:02d}  {step:<{self._width}}  {text}")
 
 
-OUTPUT_EVERY_SECONDS = 10.0
-"""A job may print many lines a second; one in this time shows that it lives and how it does."""
-
-LONGEST_LINE = 100
-
-
 class ProgressLines:
     """A listener that prints one line for what starts and ends, and now and then what jobs say."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._began = clock()
-        self._shown: dict[str, float] = {}
+    def __init__(self) -> None:
         self._lines = StepLines()
+        self._began: float | None = None
+        self._shown: dict[str, float] = {}
 
     def __call__(self, event: Event) -> None:
+        self._began = event.at if self._began is None else self._began
         match event:
             case ExecutionStarted():
-                verb = "resumed" if event.resumed else "started"
-                click.echo(f"{event.pipeline_name}: execution {event.execution_id} {verb}")
+                _show_start(event)
             case EnvironmentBuilding():
-                self._line("", f"building the environment of {event.image}; log: {event.log}")
+                self._line(
+                    event, "", f"building the environment of {event.image}; log: {event.log}"
+                )
             case StepStarted():
                 self._started(event)
             case StepOutput():
                 self._output(event)
             case StepRetried():
                 self._line(
+                    event,
                     event.step,
                     f"attempt {event.attempt} failed ({event.reason}); "
                     f"trying again in {event.wait_seconds:.0f} s",
                 )
             case StepEnded():
                 self._ended(event)
+            case StillRunning():
+                self._line(event, "", _going(event.steps))
             case ExecutionEnded():
-                self._line("", f"execution {event.status.lower()}")
+                self._line(event, "", f"execution {event.status.lower()}")
             case _:
                 assert_never(event)
 
     def _started(self, event: StepStarted) -> None:
         if event.job_name is None:
             return
-        self._shown[event.step] = self._clock()
+        self._shown[event.step] = event.at
         cores = ", ".join(str(core) for core in event.cores)
         where = f" on core{'s' if len(event.cores) > 1 else ''} {cores}" if cores else ""
         again = f" (attempt {event.attempt})" if event.attempt > 1 else ""
-        self._line(event.step, f"started{where}{again}")
-
-    def _output(self, event: StepOutput) -> None:
-        now = self._clock()
-        line = event.line.strip()
-        if line and now - self._shown.get(event.step, now) >= OUTPUT_EVERY_SECONDS:
-            self._shown[event.step] = now
-            self._line(event.step, click.style(line[:LONGEST_LINE], dim=True))
+        page = f"  {event.links['job']}" if "job" in event.links else ""
+        self._line(event, event.step, f"started{where}{again}{page}")
+        if "log" in event.links:
+            self._line(event, event.step, f"log  {event.links['log']}")
 
     def _ended(self, event: StepEnded) -> None:
-        match event.status:
-            case StepStatus.SUCCEEDED if event.cached:
-                self._line(event.step, "taken from the cache")
-            case StepStatus.SUCCEEDED:
-                self._line(event.step, f"succeeded in {event.seconds:.1f} s")
-            case StepStatus.NOT_EXECUTED:
-                pass
-            case _:
-                self._line(event.step, click.style(event.status.lower(), fg="red"))
+        if event.status is not StepStatus.NOT_EXECUTED:
+            self._line(event, event.step, _ending(event))
 
-    def _line(self, step: str, text: str) -> None:
-        self._lines.show(self._clock() - self._began, step, text)
+    def _output(self, event: StepOutput) -> None:
+        line = event.line.strip()
+        if line and event.at - self._shown.get(event.step, event.at) >= OUTPUT_EVERY_SECONDS:
+            self._shown[event.step] = event.at
+            self._line(event, event.step, click.style(line[:LONGEST_LINE], dim=True))
+
+    def _line(self, event: Event, step: str, text: str) -> None:
+        began = event.at if self._began is None else self._began
+        self._lines.show(event.at - began, step, text)
+
+
+def _show_start(event: ExecutionStarted) -> None:
+    verb = "resumed" if event.resumed else "started"
+    click.echo(f"{event.pipeline_name}: execution {event.execution_id} {verb}")
+    if event.reference != event.execution_id:
+        click.echo(event.reference)
+
+
+def _ending(event: StepEnded) -> str:
+    if event.cached_from is not None:
+        return f"taken from the cache (execution {event.cached_from.rpartition('/')[2]})"
+    if event.status is StepStatus.SUCCEEDED:
+        return f"succeeded in {event.seconds:.1f} s"
+    return click.style(event.status.lower(), fg="red")
+
+
+def _going(steps: Sequence[str]) -> str:
+    shown, more = steps[:MOST_NAMES], len(steps) - MOST_NAMES
+    names = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    return f"still running: {names}" if names else "still executing, between two steps"

@@ -11,6 +11,7 @@ import click
 
 from compilegate.errors import CompilegateError
 from compilegate.execution import exit_codes
+from compilegate.execution.executor import LostError
 
 
 class RefusalError(CompilegateError):
@@ -45,11 +46,10 @@ def show_error(problem: str) -> None:
 class Shown(click.ClickException):
     """An error of this project, for click; any other is a defect and keeps its traceback."""
 
-    exit_code = exit_codes.REFUSED
-
     def __init__(self, error: CompilegateError) -> None:
         super().__init__(str(error))
         self.problems = error.problems
+        self.exit_code = exit_codes.LOST if isinstance(error, LostError) else exit_codes.REFUSED
 
     def show(self, file: IO[Any] | None = None) -> None:
         for problem in self.problems:

@@ -28,10 +28,11 @@ from compilegate.execution.events import (
     StepStarted,
 )
 from compilegate.execution.result import ExecutionResult, StepResult, explain_failure
+from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.local.engine.cores import CoreLease
 from compilegate.local.engine.inline_steps import INLINE_STEPS, run_inline_step
 from compilegate.local.engine.plan import ExecutionPlan
-from compilegate.local.engine.progress import ExecutionStatus, Progress, StepStatus
+from compilegate.local.engine.progress import Progress
 from compilegate.local.engine.retries import RetryHistory, retry_wait
 from compilegate.local.engine.scope import step_scope
 from compilegate.local.engine.step_cache import CachedResult, CacheSlot, cache_slot
@@ -40,7 +41,7 @@ from compilegate.local.errors import StepError
 from compilegate.local.home.images import Environment
 from compilegate.local.jobs.attempt import AttemptResult, JobSlot, run_attempt
 from compilegate.local.jobs.launcher import RunningJob
-from compilegate.local.jobs.of_step import (
+from compilegate.local.jobs.making import (
     JobStep,
     job_name_member,
     make_job,
@@ -135,14 +136,12 @@ class Execution:
 
     def _begin(self) -> None:
         plan = self._plan
-        plan.journal.write_execution(self._result(ExecutionStatus.EXECUTING))
         self._listener(
             ExecutionStarted(
                 plan.facts.execution_id,
                 plan.facts.pipeline_name,
-                len(self._steps),
+                plan.facts.execution_id,
                 plan.resumed,
-                plan.journal.folder,
             )
         )
 
@@ -216,7 +215,7 @@ class Execution:
 
     def _run_inline(self, name: str) -> None:
         step = self._plan.graph.steps[name]
-        self._listener(StepStarted(name, None, (), 1))
+        self._listener(StepStarted(name, None, 1))
         started = time.monotonic()
         result = run_inline_step(
             step, self._scope({}), self._plan.home, self._plan.store, self._plan.facts.execution_id
@@ -264,7 +263,7 @@ class Execution:
             replace(
                 self._steps[name],
                 status=StepStatus.SUCCEEDED,
-                cached=True,
+                cached_from=hit.execution_id,
                 job_name=hit.job_name,
                 properties=hit.properties,
             )
@@ -292,12 +291,13 @@ class Execution:
                 before,
                 status=StepStatus.EXECUTING,
                 attempts=before.attempts + 1,
+                started=before.started or time.time(),
                 job_name=job.name,
                 log=job.sandbox.log,
                 failure=None,
             )
         )
-        self._listener(StepStarted(name, job.name, lease.cpus, before.attempts + 1))
+        self._listener(StepStarted(name, job.name, before.attempts + 1, lease.cpus))
 
     def _work(
         self, name: str, prepared: _PreparedStep, lease: CoreLease, process: RunningJob
@@ -379,7 +379,9 @@ class Execution:
         if active is not None:
             step = replace(step, seconds=time.monotonic() - active.started)
         self._update(step)
-        self._listener(StepEnded(step.name, step.status, step.cached, step.seconds, step.failure))
+        self._listener(
+            StepEnded(step.name, step.status, step.cached_from, step.seconds, step.failure)
+        )
 
     def _update(self, step: StepResult) -> None:
         self._steps[step.name] = step

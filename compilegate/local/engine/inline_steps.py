@@ -13,7 +13,7 @@ from compilegate.document.expressions import Scope, resolve
 from compilegate.document.model import Step
 from compilegate.document.step_types import CONDITION, FAIL, REGISTER_MODEL
 from compilegate.execution.result import StepResult
-from compilegate.local.engine.progress import StepStatus
+from compilegate.execution.status import StepStatus
 from compilegate.local.errors import RequestError, StepError
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import PackageOrigin, create_package, read_package_request

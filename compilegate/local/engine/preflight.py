@@ -31,7 +31,7 @@ from compilegate.local.errors import ImageError, ObjectStoreError, StepError
 from compilegate.local.home.images import Environment, ImageSources, UnbuiltEnvironment, find_image
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import PackageRequest, read_package_request
-from compilegate.local.jobs.of_step import JOB_REQUESTS, JobRequest
+from compilegate.local.jobs.making import JOB_REQUESTS, JobRequest
 from compilegate.local.jobs.processing import ProcessingRequest
 from compilegate.local.jobs.request import RequestReader
 from compilegate.local.jobs.training import TrainingRequest

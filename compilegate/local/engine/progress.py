@@ -13,34 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from compilegate.document.graph import StepGraph
 from compilegate.document.model import Dependency
-
-
-class StepStatus(StrEnum):
-    """Where a step is. The last four are ends."""
-
-    WAITING = "Waiting"
-    EXECUTING = "Executing"
-    SUCCEEDED = "Succeeded"
-    FAILED = "Failed"
-    STOPPED = "Stopped"
-    NOT_EXECUTED = "NotExecuted"
-
-
-class ExecutionStatus(StrEnum):
-    """Where an execution is."""
-
-    EXECUTING = "Executing"
-    SUCCEEDED = "Succeeded"
-    COMPLETED_WITH_FAILURES = "CompletedWithFailures"
-    FAILED = "Failed"
-    STOPPED = "Stopped"
-
-
-UNSUCCESSFUL = frozenset({StepStatus.FAILED, StepStatus.STOPPED})
+from compilegate.execution.status import UNSUCCESSFUL, ExecutionStatus, StepStatus
 
 _OUTCOMES = {
     "Completed": frozenset({StepStatus.SUCCEEDED}),
@@ -48,7 +24,6 @@ _OUTCOMES = {
     "Stopped": frozenset({StepStatus.STOPPED}),
     "Any": frozenset({StepStatus.SUCCEEDED, StepStatus.FAILED, StepStatus.STOPPED}),
 }
-_UNENDED = frozenset({StepStatus.WAITING, StepStatus.EXECUTING})
 
 
 @dataclass(frozen=True)
@@ -111,7 +86,7 @@ class Progress:
     def _satisfied(self, dependency: Dependency) -> bool | None:
         """True or False once the upstream step has ended, None before."""
         status = self.statuses[dependency.step]
-        return None if status in _UNENDED else status in _OUTCOMES[dependency.trigger]
+        return status in _OUTCOMES[dependency.trigger] if status.ended else None
 
     def _branch_taken(self, name: str) -> bool | None:
         branch = self.graph.steps[name].branch
@@ -120,4 +95,4 @@ class Progress:
         status = self.statuses[branch.condition]
         if status is StepStatus.SUCCEEDED:
             return self.outcomes[branch.condition] is branch.taken_when
-        return None if status in _UNENDED else False
+        return False if status.ended else None

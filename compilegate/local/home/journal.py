@@ -13,16 +13,19 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import re
+import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import IO, Any
 
+from compilegate.document.model import Scalar
 from compilegate.execution.result import ExecutionResult, StepResult
+from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.job.files import write_bytes, write_json
-from compilegate.local.engine.progress import ExecutionStatus, StepStatus
 from compilegate.local.errors import ExecutionError
 
 SCHEMA_VERSION = 1
@@ -48,6 +51,29 @@ class Journal:
     def write_definition(self, text: bytes) -> None:
         """Keep the definition."""
         write_bytes(self.folder / "definition.json", text)
+
+    def begin(
+        self,
+        pipeline_name: str,
+        started: float,
+        steps: Mapping[str, StepResult],
+        parameters: Mapping[str, Scalar],
+    ) -> None:
+        """Note an execution that is to be carried out, or to be gone on with."""
+        self.write_execution(
+            ExecutionResult(
+                execution_id=self.folder.name,
+                pipeline_name=pipeline_name,
+                status=ExecutionStatus.EXECUTING,
+                steps=steps,
+                parameters=parameters,
+                failed_by=None,
+                failure=None,
+                folder=self.folder,
+                started=started,
+                ended=None,
+            )
+        )
 
     def write_execution(self, result: ExecutionResult) -> None:
         """Keep everything but the steps."""
@@ -110,7 +136,8 @@ class Journal:
         raw: dict[str, Any] = json.loads(path.read_bytes())
         raw["status"] = StepStatus(raw["status"])
         raw["log"] = None if raw["log"] is None else Path(raw["log"])
-        return StepResult(**raw)
+        known = {field.name for field in fields(StepResult)}  # not so what another version wrote
+        return StepResult(**{name: value for name, value in raw.items() if name in known})
 
     @contextmanager
     def alive(self) -> Iterator[None]:
@@ -122,6 +149,9 @@ class Journal:
                 raise ExecutionError(
                     f"execution {self.folder.name} is running in another process"
                 ) from None
+            file.truncate(0)
+            file.write(str(os.getpid()).encode())
+            file.flush()
             yield
 
     def is_alive(self) -> bool:
@@ -132,6 +162,12 @@ class Journal:
             except BlockingIOError:
                 return True
             return False
+
+    def stop(self) -> None:
+        """Interrupt the runner that works on the execution. Raises ExecutionError without one."""
+        if not self.is_alive():
+            raise ExecutionError(f"execution {self.folder.name} is not running")
+        os.kill(int((self.folder / "alive.lock").read_bytes()), signal.SIGTERM)
 
     def _lock_file(self) -> IO[bytes]:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -144,11 +180,6 @@ def journal_of(home: Path, execution_id: str) -> Journal:
     if not re.fullmatch(r"[a-z0-9]+", execution_id) or not (folder / "execution.json").is_file():
         raise ExecutionError(f"there is no execution {execution_id!r} in {home}")
     return Journal(folder)
-
-
-def read_execution(home: Path, execution_id: str) -> ExecutionResult:
-    """What became of an execution. Raises ExecutionError when there is none of that id."""
-    return journal_of(home, execution_id).read()
 
 
 def list_executions(home: Path) -> list[ExecutionResult]:

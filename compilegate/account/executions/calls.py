@@ -5,11 +5,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from compilegate.account.errors import NotDeployedError, VanishedError, absent_is, asking
-from compilegate.account.executions.state import ENDED, ExecutionState, step_state
+from compilegate.account.executions.state import SageMakerExecution, execution_state
 from compilegate.account.session import AwsSession
+from compilegate.execution.status import ExecutionStatus
 
 LARGEST_PAGE = 100
 """What the service lists at most in one answer."""
@@ -56,7 +58,7 @@ def latest_executions(session: AwsSession, pipeline: str, most: int) -> list[str
 def running_execution(session: AwsSession, pipeline: str) -> str | None:
     """The ARN of the latest execution that has not ended. Raises NotDeployedError, AwsError."""
     latest = _latest(session, pipeline, LARGEST_PAGE)
-    return next((arn for arn, status in latest if status not in ENDED), None)
+    return next((arn for arn, status in latest if not ExecutionStatus(status).ended), None)
 
 
 def _latest(session: AwsSession, pipeline: str, most: int) -> list[tuple[str, str]]:
@@ -70,7 +72,7 @@ def _latest(session: AwsSession, pipeline: str, most: int) -> list[tuple[str, st
     ]
 
 
-def read_execution(client: Any, arn: str) -> ExecutionState:
+def read_execution(client: Any, arn: str, home: Path = Path()) -> SageMakerExecution:
     """The execution as it is now. Raises VanishedError, AwsError.
 
     `client` is one of `sagemaker`, which whoever asks often keeps.
@@ -79,14 +81,7 @@ def read_execution(client: Any, arn: str) -> ExecutionState:
         # The status first: of an execution that has ended, the steps that follow are final.
         described = client.describe_pipeline_execution(PipelineExecutionArn=arn)
         listed = list(_list_steps(client, arn))
-    return ExecutionState(
-        arn=arn,
-        status=described["PipelineExecutionStatus"],
-        created=described["CreationTime"],
-        changed=described["LastModifiedTime"],
-        failure=described.get("FailureReason") or None,
-        steps=tuple(step_state(step) for step in listed),
-    )
+    return execution_state(arn, described, listed, home)
 
 
 def _list_steps(client: Any, arn: str) -> Iterator[dict[str, Any]]:

@@ -43,11 +43,6 @@ class JobStep:
     request: Mapping[str, Any]
 
 
-def new_execution_id() -> str:
-    """Twelve lower-case letters and digits, as SageMaker's execution ids."""
-    return "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(12))
-
-
 def job_name_member(step: Step) -> str:
     """The execution variable that holds a job's own name, and the member that asks for a prefix."""
     member = STEP_TYPES[step.type].job_name

@@ -1,0 +1,153 @@
+"""The target SageMaker: starts, follows and stops executions of deployed pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from compilegate.account.errors import AwsError, VanishedError, asking
+from compilegate.account.executions import calls
+from compilegate.account.executions.logs import last_lines
+from compilegate.account.executions.state import SageMakerExecution, SageMakerStep
+from compilegate.account.object_store import S3ObjectStore
+from compilegate.account.session import AwsSession
+from compilegate.document.model import Scalar
+from compilegate.execution.events import Event
+from compilegate.execution.executor import REPORT, REPORT_MARKDOWN, VERDICT, LostError
+from compilegate.execution.looking import POLL_SECONDS, QUIET_SECONDS, follow
+from compilegate.execution.outcome import NO_REASON
+from compilegate.execution.result import ExecutionResult
+from compilegate.execution.status import StepStatus
+
+
+@dataclass(frozen=True, kw_only=True)
+class SageMakerExecutor:
+    """Executes pipelines that are deployed. An execution is referred to by its ARN."""
+
+    session: AwsSession
+    home: Path
+    """Where what comes out of an execution is fetched to: HOME/aws/EXECUTION."""
+    token: str | None = None
+    """With the same token, two starts are one execution."""
+    poll_seconds: float = POLL_SECONDS
+    quiet_seconds: float = QUIET_SECONDS
+
+    def start(self, pipeline: str, parameters: Mapping[str, Scalar]) -> str:
+        """Start an execution. Raises NotDeployedError when there is no such pipeline."""
+        given = {name: str(value) for name, value in parameters.items()}
+        token = calls.request_token(pipeline, self.token)
+        return calls.start_execution(self.session, pipeline, given, token)
+
+    def follow(self, reference: str, listener: Callable[[Event], None]) -> ExecutionResult:
+        """Look at the execution until it ends; it goes on whether or not anybody looks."""
+        client = self.session.client("sagemaker")
+        try:
+            ended = follow(
+                lambda: calls.read_execution(client, reference, self.home),
+                listener,
+                self.poll_seconds,
+                self.quiet_seconds,
+            )
+        except VanishedError as error:
+            raise LostError(*error.problems) from error
+        except AwsError as error:
+            raise LostError(
+                f"{error}; the execution may go on, watch it again with: "
+                f"compilegate watch {reference}"
+            ) from error
+        return self._with_logs(ended)
+
+    def read(self, reference: str) -> ExecutionResult:
+        """The execution as it is now. Raises VanishedError."""
+        client = self.session.client("sagemaker")
+        return calls.read_execution(client, reference, self.home)
+
+    def stop(self, reference: str) -> None:
+        """Ask the service to stop it. Raises VanishedError."""
+        calls.stop_execution(self.session, reference)
+
+    def fetch_verdict(self, result: ExecutionResult) -> bool:
+        """Fetch the gate's files from where the execution has put them."""
+        store = S3ObjectStore(self.session.client("s3"))
+        with _losing(result):
+            for uri in self._processing_outputs(result):
+                if store.exists(f"{uri}/{VERDICT}"):
+                    for name in (VERDICT, REPORT, REPORT_MARKDOWN):
+                        if name == VERDICT or store.exists(f"{uri}/{name}"):
+                            store.download(f"{uri}/{name}", result.folder / name)
+                    return True
+        return False
+
+    def models(self, result: ExecutionResult) -> Sequence[str]:
+        """The model packages that it registered, with their approval status now."""
+        return [
+            self._model(step.properties["ModelPackageArn"])
+            for step in result.steps.values()
+            if "ModelPackageArn" in step.properties and step.status is StepStatus.SUCCEEDED
+        ]
+
+    def when_stopped(self, _result: ExecutionResult) -> str:
+        """Why it may have been stopped."""
+        return (
+            "stopped, by somebody or because an older one was running: executions do not overlap; "
+            "what had succeeded is in the cache of the next one"
+        )
+
+    def _model(self, arn: str) -> str:
+        name = "/".join(arn.split("/")[-2:])
+        try:
+            with asking(f"read the model package {name}"):
+                client = self.session.client("sagemaker")
+                package = client.describe_model_package(ModelPackageName=arn)
+        except AwsError as error:
+            # The verdict is known, and that a model was registered: its status changes neither.
+            return f"{name} ({error})"
+        return f"{name}, {package.get('ModelApprovalStatus', 'without an approval status')}"
+
+    def _processing_outputs(self, result: ExecutionResult) -> Iterator[str]:
+        """Where the processing steps of this execution have written, the last one's first: a gate
+        waits for everything else."""
+        client = self.session.client("sagemaker")
+        for step in reversed(result.steps.values()):
+            if step.type != "Processing" or step.status is not StepStatus.SUCCEEDED or step.cached:
+                continue
+            with asking(f"read the processing job {step.job_name}"):
+                job = client.describe_processing_job(ProcessingJobName=step.job_name)
+            for output in job.get("ProcessingOutputConfig", {}).get("Outputs", []):
+                if "S3Output" in output:
+                    yield output["S3Output"]["S3Uri"].rstrip("/")
+
+    def _with_logs(self, ended: SageMakerExecution) -> SageMakerExecution:
+        """The same, with the last lines of the log after the sentence of each step that failed."""
+        steps = {
+            name: replace(step, failure=self._failure(step))
+            if step.status is StepStatus.FAILED and step.job is not None
+            else step
+            for name, step in ended.steps.items()
+        }
+        return replace(ended, steps=steps)
+
+    def _failure(self, step: SageMakerStep) -> str:
+        lines = [step.failure or NO_REASON]
+        if step.job is not None:
+            if step.job.log is not None:
+                lines.append(f"log: {step.job.log}")
+            try:
+                lines += [f"  {line}" for line in last_lines(self.session, step.job)]
+            except AwsError as error:
+                # The failure is what matters; that its log is out of reach comes second.
+                lines.append(f"({error})")
+        return "\n".join(lines)
+
+
+@contextmanager
+def _losing(result: ExecutionResult) -> Iterator[None]:
+    try:
+        yield
+    except (AwsError, OSError) as error:
+        raise LostError(
+            f"the execution ended as {result.status}, and what came out of it is not known: "
+            f"{error}; ask again with: compilegate watch {result.reference}"
+        ) from error

@@ -1,0 +1,37 @@
+"""What an ended execution means for a script: an exit status, and why it is not 0. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compilegate.execution import exit_codes
+from compilegate.execution.result import ExecutionResult
+from compilegate.execution.status import UNSUCCESSFUL, ExecutionStatus
+
+NO_REASON = "it failed without a reason"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The exit status, and a text for each thing that went wrong."""
+
+    exit_status: int
+    problems: tuple[str, ...] = ()
+
+
+def outcome_of(result: ExecutionResult, when_stopped: str) -> Outcome:
+    """What the execution came to; `when_stopped` says why one is stopped and how to go on."""
+    match result.status:
+        case ExecutionStatus.SUCCEEDED | ExecutionStatus.COMPLETED_WITH_FAILURES:
+            return Outcome(exit_codes.DECIDED)
+        case ExecutionStatus.STOPPED:
+            return Outcome(exit_codes.INTERRUPTED, (when_stopped,))
+        case _ if result.failed_by == "fail-step":
+            return Outcome(exit_codes.GATE_FAILED, (result.failure or NO_REASON,))
+        case _:
+            failed = [
+                f"{step.name}: {step.failure or NO_REASON}"
+                for step in result.steps.values()
+                if step.status in UNSUCCESSFUL
+            ]
+            return Outcome(exit_codes.STEP_FAILED, tuple(failed) or (result.failure or NO_REASON,))

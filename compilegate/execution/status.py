@@ -1,0 +1,45 @@
+"""Where an execution and its steps are, in SageMaker's words, which all targets share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class StepStatus(StrEnum):
+    """Where a step is."""
+
+    WAITING = "Waiting"
+    STARTING = "Starting"
+    EXECUTING = "Executing"
+    STOPPING = "Stopping"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    STOPPED = "Stopped"
+    NOT_EXECUTED = "NotExecuted"
+
+    @property
+    def ended(self) -> bool:
+        """Whether it stays so."""
+        return self in _STEP_ENDS
+
+
+class ExecutionStatus(StrEnum):
+    """Where an execution is."""
+
+    EXECUTING = "Executing"
+    STOPPING = "Stopping"
+    SUCCEEDED = "Succeeded"
+    COMPLETED_WITH_FAILURES = "CompletedWithFailures"
+    FAILED = "Failed"
+    STOPPED = "Stopped"
+
+    @property
+    def ended(self) -> bool:
+        """Whether it stays so."""
+        return self not in {ExecutionStatus.EXECUTING, ExecutionStatus.STOPPING}
+
+
+_STEP_ENDS = frozenset(
+    {StepStatus.SUCCEEDED, StepStatus.FAILED, StepStatus.STOPPED, StepStatus.NOT_EXECUTED}
+)
+UNSUCCESSFUL = frozenset({StepStatus.FAILED, StepStatus.STOPPED})

@@ -1,0 +1,296 @@
+"""The target "here": starts, follows, resumes and stops executions on this machine."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import shutil
+import string
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from compilegate.document.graph import StepGraph, build_graph, most_in_parallel
+from compilegate.document.model import Definition, Scalar
+from compilegate.document.parameters import parameter_values
+from compilegate.document.reading import read_definition
+from compilegate.document.step_types import REGISTER_MODEL, TRAINING
+from compilegate.execution.events import EnvironmentBuilding, Event
+from compilegate.execution.executor import REPORT, REPORT_MARKDOWN, VERDICT
+from compilegate.execution.result import ExecutionResult, StepResult
+from compilegate.execution.status import ExecutionStatus
+from compilegate.job.files import whole_file
+from compilegate.local.engine.cores import CorePool, available_cpus, physical_cores
+from compilegate.local.engine.execution import Execution
+from compilegate.local.engine.plan import ExecutionPlan
+from compilegate.local.engine.preflight import Image, check_definition
+from compilegate.local.engine.scope import ExecutionFacts, preflight_scope
+from compilegate.local.errors import ExecutionError, RefusedDefinitionError
+from compilegate.local.home.images import Environment, ImageSources, build_environment
+from compilegate.local.home.journal import Journal, journal_of, resumable_steps
+from compilegate.local.home.object_store import ObjectStore
+from compilegate.local.home.registry import list_groups, list_packages
+
+DEFAULT_GRACE_SECONDS = 10.0
+_PIPELINE_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,255}")
+
+
+def ignore_events(_event: Event) -> None:
+    """The listener of whoever only wants the result."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalExecutor:
+    """Executes SageMaker pipeline definitions (JSON, version 2020-12-01) without AWS and Docker.
+
+    An execution is referred to by its id. A job that fails is no exception: it is in the result,
+    with the reason.
+    """
+
+    home: Path
+    """The folder of all state: executions, objects (`s3://`), registry, cache."""
+    images: ImageSources = field(default_factory=ImageSources)
+    """Which Python environments stand for the images."""
+    definition: bytes | str | None = None
+    """What `start` executes."""
+    cores: Collection[int] | None = None
+    """CPU ids to use; by default all that this process may use."""
+    cores_per_job: int | None = None
+    """Physical cores for each job; by default as many as let all Training steps that can run at
+    one moment do so, at least 1. All jobs get the same number, because they are compared."""
+    max_parallel_steps: int | None = None
+    """The most jobs at one moment, beside the definition's own limit."""
+    use_cache: bool = True
+    """Whether steps with a CacheConfig may take an earlier result."""
+    grace_seconds: float = DEFAULT_GRACE_SECONDS
+    """Between SIGTERM and SIGKILL when a job is stopped."""
+
+    def start(self, pipeline: str, parameters: Mapping[str, Scalar]) -> str:
+        """Check everything, and write down an execution that `follow` carries out.
+
+        Results are cached under the pipeline's name; text is read as the parameter's type. Raises
+        RefusedDefinitionError with every reason why the definition cannot run here.
+        """
+        if self.definition is None:
+            raise ExecutionError("a new execution needs a definition")
+        if not _PIPELINE_NAME.fullmatch(pipeline):
+            raise ExecutionError(
+                f"the pipeline's name is {pipeline!r}: 1 to 256 letters, digits and single '-'"
+            )
+        text = self.definition.encode() if isinstance(self.definition, str) else self.definition
+        facts = ExecutionFacts(_new_id(), pipeline, time.time())
+        checked = self._check(text, parameters, facts)
+        journal = Journal(self._home / "executions" / facts.execution_id)
+        steps = {step.name: StepResult(step.name, step.type) for step in checked.definition.steps}
+        journal.write_definition(text)
+        journal.begin(facts.pipeline_name, facts.started, steps, checked.parameters)
+        return facts.execution_id
+
+    def resume(self, reference: str, parameters: Mapping[str, Scalar]) -> str:
+        """Reopen a stopped or failed execution: what had succeeded is kept.
+
+        Raises ExecutionError when it does not exist, is running, has ended well, or was started
+        with another definition or other parameters than those that are given.
+        """
+        journal = journal_of(self._home, reference)
+        with journal.alive():
+            result, stored = journal.read_files(), journal.definition()
+            if self.definition is not None and not _same_json(self.definition, stored):
+                raise ExecutionError(
+                    f"the definition is not the one that execution {reference} started with: start "
+                    "a new execution, finished steps with a CacheConfig will be found in the cache"
+                )
+            declared, _ = read_definition(stored)
+            given, _ = parameter_values(declared.parameters, parameters or result.parameters)
+            if given != dict(result.parameters):
+                raise ExecutionError(
+                    f"the parameters are not those that execution {reference} started with: "
+                    f"{dict(result.parameters)}"
+                )
+            if result.status in {
+                ExecutionStatus.SUCCEEDED,
+                ExecutionStatus.COMPLETED_WITH_FAILURES,
+            }:
+                raise ExecutionError(
+                    f"execution {reference} has ended ({result.status}): nothing to resume"
+                )
+            steps = resumable_steps(result)
+            journal.begin(result.pipeline_name, result.started, steps, result.parameters)
+        return reference
+
+    def follow(
+        self, reference: str, listener: Callable[[Event], None] = ignore_events
+    ) -> ExecutionResult:
+        """Carry the execution out in this process, telling the listener on the calling thread.
+
+        Raises RefusedDefinitionError, ImageError when an environment cannot be built, and
+        ExecutionError when another process carries it out.
+        """
+        journal = journal_of(self._home, reference)
+        with journal.alive():
+            # Read where nobody else can change it.
+            result, text = journal.read_files(), journal.definition()
+            if result.status.ended:
+                return result
+            facts = ExecutionFacts(reference, result.pipeline_name, result.started)
+            checked = self._check(text, result.parameters, facts)
+            plan = ExecutionPlan(
+                facts=facts,
+                graph=checked.graph,
+                parameters=checked.parameters,
+                environments=_environments(checked.images, self._home, listener),
+                home=self._home,
+                journal=journal,
+                store=self._store,
+                cores=CorePool(checked.cores, self._home / "locks" / "cores"),
+                cores_per_job=checked.cores_per_job,
+                max_parallel_steps=checked.max_parallel_steps,
+                use_cache=self.use_cache,
+                grace_seconds=self.grace_seconds,
+                resumed=any(step.attempts for step in result.steps.values()),
+            )
+            return Execution(plan, resumable_steps(result), listener).run()
+
+    def read(self, reference: str) -> ExecutionResult:
+        """What became of an execution so far. Raises ExecutionError when there is none."""
+        return journal_of(self._home, reference).read()
+
+    def stop(self, reference: str) -> None:
+        """Ask the process that carries an execution out to stop, as Ctrl-C would."""
+        journal_of(self._home, reference).stop()
+
+    def fetch_verdict(self, result: ExecutionResult) -> bool:
+        """Copy the gate's files beside the execution's other files, where one looks first."""
+        for step in result.steps.values():
+            for output in step.properties.get("ProcessingOutputConfig", {}).get("Outputs", []):
+                uri = output.get("S3Output", {}).get("S3Uri")
+                if uri is not None and (self._store.path(uri) / VERDICT).is_file():
+                    for name in (VERDICT, REPORT, REPORT_MARKDOWN):
+                        _copy(self._store.path(uri) / name, result.folder / name)
+                    return True
+        return False
+
+    def models(self, result: ExecutionResult) -> Sequence[str]:
+        """The model packages that the execution registered."""
+        arns = {
+            step.properties.get("ModelPackageArn")
+            for step in result.steps.values()
+            if step.type == REGISTER_MODEL
+        }
+        return [
+            f"{package.group}/{package.version}, {package.approval_status}"
+            for group in list_groups(self._home)
+            for package in list_packages(self._home, group)
+            if package.arn in arns
+        ]
+
+    def when_stopped(self, result: ExecutionResult) -> str:
+        """How to go on."""
+        return f"stopped; go on with: --resume --execution {result.execution_id}"
+
+    @property
+    def _home(self) -> Path:
+        return self.home.resolve()
+
+    @property
+    def _store(self) -> ObjectStore:
+        return ObjectStore(self._home / "s3")
+
+    def _check(
+        self, text: bytes, parameters: Mapping[str, Scalar], facts: ExecutionFacts
+    ) -> _Checked:
+        definition, faults = read_definition(text)
+        values, parameter_faults = parameter_values(definition.parameters, parameters)
+        found = check_definition(
+            definition, preflight_scope(facts, values), self.images, self._store
+        )
+        # A parameter without a value makes every expression with it a fault too: tell the cause.
+        faults += parameter_faults or list(found.faults)
+        if faults:
+            raise RefusedDefinitionError(*faults)
+        graph = build_graph(definition)
+        cores = physical_cores(_usable_cpus(self.cores))
+        limits = [
+            limit
+            for limit in (self.max_parallel_steps, definition.max_parallel_steps)
+            if limit is not None
+        ]
+        limit = min(limits) if limits else None
+        return _Checked(
+            definition=definition,
+            graph=graph,
+            parameters=values,
+            images=found.images,
+            cores=cores,
+            cores_per_job=_cores_per_job(graph, len(cores), self.cores_per_job, limit),
+            max_parallel_steps=limit,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Checked:
+    """A definition that can run here, and with what."""
+
+    definition: Definition
+    graph: StepGraph
+    parameters: Mapping[str, Scalar]
+    images: Mapping[str, Image]
+    cores: Sequence[tuple[int, ...]]
+    cores_per_job: int
+    max_parallel_steps: int | None
+
+
+def _new_id() -> str:
+    """Twelve lower-case letters and digits, as SageMaker's execution ids."""
+    return "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(12))
+
+
+def _same_json(left: bytes | str, right: bytes | str) -> bool:
+    try:
+        return bool(json.loads(left) == json.loads(right))
+    except ValueError:
+        return False
+
+
+def _usable_cpus(wanted: Collection[int] | None) -> Collection[int]:
+    usable = available_cpus()
+    if wanted is None:
+        return usable
+    if not wanted or not usable.issuperset(wanted):
+        raise ExecutionError(
+            f"cores are {sorted(wanted)}: choose from the CPUs of this process, {sorted(usable)}"
+        )
+    return wanted
+
+
+def _cores_per_job(graph: StepGraph, available: int, wanted: int | None, limit: int | None) -> int:
+    if wanted is not None:
+        if not 1 <= wanted <= available:
+            raise ExecutionError(
+                f"{wanted} cores for each job: there are {available} physical cores here"
+            )
+        return wanted
+    training = [name for name, step in graph.steps.items() if step.type == TRAINING]
+    at_once = most_in_parallel(graph, training)
+    return max(1, available // max(1, at_once if limit is None else min(limit, at_once)))
+
+
+def _environments(
+    images: Mapping[str, Image], home: Path, listener: Callable[[Event], None]
+) -> dict[str, Environment]:
+    def ready(uri: str, image: Image) -> Environment:
+        if isinstance(image, Environment):
+            return image
+        return build_environment(
+            image, home, lambda log: listener(EnvironmentBuilding(uri, str(log)))
+        )
+
+    return {uri: ready(uri, image) for uri, image in images.items()}
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_file():
+        with whole_file(target) as part:
+            shutil.copyfile(source, part)
