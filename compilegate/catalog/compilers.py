@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from compilegate.catalog.images import BaseImage, find_image
 from compilegate.catalog.instances import Processor
+from compilegate.execution.target import Target
 
 Distribution = Literal["pytorchxla", "sm_dist", "in the script"]
 
@@ -73,8 +74,8 @@ class Compiler:
     """May work; its maker never tested them."""
     absent_in: tuple[str, ...]
     """Regions without it, though they may have the image."""
-    local: bool
-    """Whether it runs on a machine of one's own."""
+    targets: tuple[Target, ...]
+    """Where it runs."""
     instead: Mapping[Processor, str]
     """What to do on a processor that it does not compile for."""
     proof: tuple[str, ...]
@@ -116,7 +117,7 @@ def _compiler(name: str, entry: Mapping[str, Any], date: str) -> Compiler:
         precisions=tuple(entry["precisions"]),
         untested_precisions=tuple(entry.get("untested_precisions", ())),
         absent_in=tuple(entry.get("absent_in", ())),
-        local=entry["local"],
+        targets=tuple(Target(name) for name in entry["targets"]),
         instead=entry.get("instead", {}),
         proof=tuple(entry["proof"]),
         sources=tuple(entry["sources"]),

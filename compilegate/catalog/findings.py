@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from compilegate.catalog.images import BaseImage
+from compilegate.execution.target import Target
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +41,7 @@ class Asked:
     debugger: bool = False
     debug_mode: bool = False
     """Training Compiler's debug mode."""
-    local: bool = False
-    """Whether it runs on the user's machine."""
+    target: Target = Target.SAGEMAKER
 
 
 @dataclass(frozen=True, kw_only=True)

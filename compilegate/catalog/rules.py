@@ -63,9 +63,9 @@ def no_graph(case: Case) -> Iterator[Finding]:
 
 
 def _where(case: Case) -> Iterator[Finding]:
-    if case.asked.local and not case.compiler.local:
+    if case.asked.target not in case.compiler.targets:
         yield refusal(
-            "local",
+            "target",
             f"{case.compiler.title} runs in AWS's images on AWS's instances only",
             "submit the workload to SageMaker, or take another compiler for local runs",
         )

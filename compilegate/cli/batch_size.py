@@ -14,6 +14,7 @@ from compilegate.cli.options.home import home_option
 from compilegate.cli.options.project import load_workload, workloads_option
 from compilegate.cli.terminal.refusal import RefusalError, refusing_os_errors
 from compilegate.execution import exit_codes
+from compilegate.execution.target import Target
 from compilegate.pipelines.requests.hyperparameters import job_hyperparameters
 from compilegate.workload import Arm, RandomModel, TextClassification, Workload
 from compilegate.workload.feasibility import NO_DAY, findings
@@ -126,7 +127,7 @@ def _arm(declared: Workload, path: Path, name: str) -> Arm:
         )
     refused = [
         each.sentence
-        for each in findings(declared, today=NO_DAY, local=True)
+        for each in findings(declared, today=NO_DAY, target=Target.HERE)
         if each.refused and each.arm == name
     ]
     if refused:

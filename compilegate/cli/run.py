@@ -23,6 +23,7 @@ from compilegate.cli.terminal.outcome import show_outcome
 from compilegate.cli.terminal.progress import ProgressLines
 from compilegate.cli.terminal.refusal import RefusalError, refusing_os_errors
 from compilegate.datasets import cache_folder
+from compilegate.execution.target import Target
 from compilegate.local import (
     ImageSources,
     LocalExecutor,
@@ -187,9 +188,9 @@ def _compiled(workload: str, project: Project, home: Path, arms: str | None) -> 
 def _refuse_what_cannot_run_here(workload: Workload, path: Path) -> None:
     """Refuse by name, and say how to run the rest, where there is a rest."""
     try:
-        refuse_infeasible(workload, path, local=True)
+        refuse_infeasible(workload, path, target=Target.HERE)
     except InfeasibleError as error:
-        elsewhere = {each.arm for each in findings(workload, today=NO_DAY, local=True)}
+        elsewhere = {each.arm for each in findings(workload, today=NO_DAY, target=Target.HERE)}
         rest = [name for name in workload.arms if name not in elsewhere]
         if BASELINE not in rest or len(rest) == 1:
             raise

@@ -9,4 +9,4 @@ class Target(Enum):
     """What decides which compilers, images and instances there are."""
 
     SAGEMAKER = "SageMaker"
-    HERE = "this machine"
+    HERE = "here"

@@ -11,6 +11,7 @@ from compilegate.catalog import Asked, Finding, check
 from compilegate.catalog.findings import refusal
 from compilegate.catalog.images import BaseImage
 from compilegate.errors import CompilegateError
+from compilegate.execution.target import Target
 from compilegate.pipelines.requests.images import program_findings, stack_of
 from compilegate.workload import Arm, TextClassification, TrainingCompiler, Workload
 from compilegate.workload.arm import AWS_IMAGE
@@ -70,11 +71,11 @@ def check_feasible(
     workload: Workload,
     *,
     region: str | None = None,
-    local: bool = False,
+    target: Target = Target.SAGEMAKER,
     bases: Bases = NO_BASES,
     instance_type: str | None = None,
 ) -> None:
-    """Raises InfeasibleError with every refusal, on SageMaker in that region or on this machine.
+    """Raises InfeasibleError with every refusal at that target, and in that region.
 
     `instance_type` is what an execution is given for arms that name none.
     """
@@ -82,7 +83,7 @@ def check_feasible(
         workload,
         today=NO_DAY,
         region=region,
-        local=local,
+        target=target,
         bases=bases,
         instance_type=instance_type,
     )
@@ -96,15 +97,15 @@ def findings(
     *,
     today: datetime.date,
     region: str | None = None,
-    local: bool = False,
+    target: Target = Target.SAGEMAKER,
     bases: Bases = NO_BASES,
     instance_type: str | None = None,
 ) -> tuple[ArmFinding, ...]:
-    """What the catalog has to say about each arm, on SageMaker in that region or on this machine.
+    """What the catalog has to say about each arm at that target, and in that region.
 
-    Without a region it is not asked whether AWS has an image there. Of a local run only what is
-    refused there is told: instances and regions are not asked for. `instance_type` is what an
-    execution is given for arms that name none; what the schedule gives is looked at as well.
+    Without a region it is not asked whether AWS has an image there. Anywhere but on SageMaker,
+    instances and regions do not matter: only what the target refuses is told. `instance_type` is
+    what an execution is given for arms that name none; what the schedule gives is looked at too.
     """
     given = [instance_type] if instance_type else [None, *_scheduled_instance_types(workload)]
     found = (
@@ -116,7 +117,7 @@ def findings(
                 for each in given
                 for finding in check(
                     asked_of(
-                        workload, arm, region=region, local=local, bases=bases, instance_type=each
+                        workload, arm, region=region, target=target, bases=bases, instance_type=each
                     ),
                     today,
                 )
@@ -124,7 +125,7 @@ def findings(
             *_of_the_program(workload, arm),
             *_of_the_base(arm, bases.get(arm.image_folder)),
         )
-        if not local or finding.about == "local"
+        if target is Target.SAGEMAKER or finding.about == "target"
     )
     return tuple(dict.fromkeys(found))
 
@@ -165,7 +166,7 @@ def asked_of(
     arm: Arm,
     *,
     region: str | None = None,
-    local: bool = False,
+    target: Target = Target.SAGEMAKER,
     bases: Bases = NO_BASES,
     instance_type: str | None = None,
 ) -> Asked:
@@ -191,5 +192,5 @@ def asked_of(
         profiler=arm.profiler,
         debugger=arm.debugger,
         debug_mode=isinstance(stack, TrainingCompiler) and stack.debug,
-        local=local,
+        target=target,
     )

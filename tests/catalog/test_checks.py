@@ -14,6 +14,7 @@ from compilegate.catalog import Asked, Finding, check
 from compilegate.catalog.compilers import Compiler, Stack, compilers
 from compilegate.catalog.images import base_images, find_image
 from compilegate.catalog.instances import instance_class, instances, processor_of
+from compilegate.execution.target import Target
 from compilegate.workload.arm import Distribution
 
 TODAY = datetime.date(2026, 11, 20)
@@ -154,7 +155,7 @@ def test_torchrun_has_one_process_for_each_gpu_of_an_instance() -> None:
             "give all instances one type",
         ),
         (
-            {"local": True},
+            {"target": Target.HERE},
             "SageMaker Training Compiler runs in AWS's images on AWS's instances only; "
             "submit the workload to SageMaker, or take another compiler for local runs",
         ),
@@ -362,9 +363,9 @@ def test_neuron_is_refused_locally_and_allowed_on_trainium() -> None:
         compiler="neuron", version="2.9.0", instance_type="ml.trn1.2xlarge", precision="bf16"
     )
     assert check(asked, TODAY) == ()
-    assert [finding.about for finding in refusals(dataclasses.replace(asked, local=True))] == [
-        "local"
-    ]
+    assert [
+        finding.about for finding in refusals(dataclasses.replace(asked, target=Target.HERE))
+    ] == ["target"]
 
 
 ANYTHING = st.builds(
@@ -383,7 +384,7 @@ ANYTHING = st.builds(
     extends_image=st.booleans(),
     profiler=st.booleans(),
     debugger=st.booleans(),
-    local=st.booleans(),
+    target=st.sampled_from(Target),
 )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from compilegate.catalog.images import BaseImage, find_image
+from compilegate.execution.target import Target
 from compilegate.workload import Arm, Schedule, TrainingCompiler, Workload, read_workload
 from compilegate.workload.feasibility import (
     NO_BASES,
@@ -31,20 +32,20 @@ def refused(
     declared: Workload,
     *,
     region: str | None = None,
-    local: bool = False,
+    target: Target = Target.SAGEMAKER,
     bases: Bases = NO_BASES,
     instance_type: str | None = None,
 ) -> list[str]:
     with pytest.raises(InfeasibleError) as caught:
         check_feasible(
-            declared, region=region, local=local, bases=bases, instance_type=instance_type
+            declared, region=region, target=target, bases=bases, instance_type=instance_type
         )
     return list(caught.value.problems)
 
 
 def test_arms_of_eager_and_inductor_are_fine_everywhere() -> None:
     check_feasible(WORKLOAD, region="eu-west-3")
-    check_feasible(WORKLOAD, local=True)
+    check_feasible(WORKLOAD, target=Target.HERE)
     assert findings(WORKLOAD, today=TODAY, region="eu-west-3") == ()
 
 
@@ -55,7 +56,7 @@ def test_arms_of_eager_and_inductor_are_fine_everywhere() -> None:
 def test_what_runs_in_aws_s_images_only_is_refused_on_this_machine(
     compiler: str, title: str
 ) -> None:
-    assert refused(workload(compiler=compiler), local=True) == [
+    assert refused(workload(compiler=compiler), target=Target.HERE) == [
         f"arms.compiled.compiler: {title} runs in AWS's images on AWS's instances only; "
         "submit the workload to SageMaker, or take another compiler for local runs"
     ]

@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 
 from compilegate.catalog import Asked, check
+from compilegate.execution.target import Target
 from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Sources, local_deployment
 from compilegate.workload import Arm, read_workload
@@ -195,8 +196,8 @@ REFUSED = {
         for name in ANSWERS["refusals"]
         if name.startswith("instance ") and name != "instance groups"
     },
-    "local": replace(NATIVE, local=True),
-    "local_gpu": replace(NATIVE, local=True),
+    "local": replace(NATIVE, target=Target.HERE),
+    "local_gpu": replace(NATIVE, target=Target.HERE),
     "smdistributed": replace(
         NATIVE, instance_type="ml.p3dn.24xlarge", distribution="smdistributed"
     ),

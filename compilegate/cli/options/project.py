@@ -13,6 +13,7 @@ from compilegate.account.settings import Settings, read_settings
 from compilegate.built_in import IMAGE_FOLDERS
 from compilegate.cli.terminal.refusal import RefusalError, found_in, refusing_os_errors
 from compilegate.datasets import cache_folder, raw_data
+from compilegate.execution.target import Target
 from compilegate.pipelines.deployment import Deployment, Sources, local_deployment
 from compilegate.pipelines.kept import definition_of
 from compilegate.pipelines.requests.images import image_faults, processing_faults
@@ -90,14 +91,14 @@ def refuse_infeasible(
     path: Path,
     *,
     region: str | None = None,
-    local: bool = False,
+    target: Target = Target.SAGEMAKER,
     bases: Bases = NO_BASES,
     instance_type: str | None = None,
 ) -> None:
-    """Refuse arms that cannot run, on SageMaker or on this machine."""
+    """Refuse arms that cannot run, at the target."""
     with found_in(path):
         check_feasible(
-            workload, region=region, local=local, bases=bases, instance_type=instance_type
+            workload, region=region, target=target, bases=bases, instance_type=instance_type
         )
 
 
