@@ -111,17 +111,15 @@ def _imported(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def _files_of(module: str) -> Iterator[Path]:
+@cache
+def _files_of(module: str) -> tuple[Path, ...]:
     """The module's file and those of the packages that it is in, where it is one of ours."""
     first, *parts = module.split(".")
     if first != ROOT.name:
-        return
-    place = ROOT
-    for part in [None, *parts]:
-        place = place if part is None else place / part
-        for path in (place / "__init__.py", place.with_suffix(".py")):
-            if path.is_file():
-                yield path
+        return ()
+    places = [ROOT.joinpath(*parts[:depth]) for depth in range(len(parts) + 1)]
+    files = (path for at in places for path in (at / "__init__.py", at.with_suffix(".py")))
+    return tuple(path for path in files if path.is_file())
 
 
 def _data(folder: Path) -> Iterator[Path]:
