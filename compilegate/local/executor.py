@@ -22,7 +22,6 @@ from compilegate.execution.executor import REPORT, REPORT_MARKDOWN, VERDICT
 from compilegate.execution.result import ExecutionResult, StepResult
 from compilegate.execution.status import ExecutionStatus
 from compilegate.job.files import whole_file
-from compilegate.local.engine.cores import CorePool, available_cpus, physical_cores
 from compilegate.local.engine.execution import Execution
 from compilegate.local.engine.plan import ExecutionPlan
 from compilegate.local.engine.preflight import Image, check_definition
@@ -32,6 +31,7 @@ from compilegate.local.home.images import Environment, ImageSources, build_envir
 from compilegate.local.home.journal import Journal, journal_of, resumable_steps
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import list_groups, list_packages
+from compilegate.local.jobs.cores import CorePool, available_cpus, physical_cores
 
 DEFAULT_GRACE_SECONDS = 10.0
 _PIPELINE_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,255}")

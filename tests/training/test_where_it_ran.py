@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from compilegate.job.machine.environment import describe
-from compilegate.local.jobs.job import ACCOUNT
+from compilegate.local.requests import ACCOUNT
 
 
 def instance_type(monkeypatch: pytest.MonkeyPatch, arn: str | None) -> object:

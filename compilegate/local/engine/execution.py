@@ -7,16 +7,12 @@ running job has a thread of its own, which sends messages to it.
 from __future__ import annotations
 
 import queue
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from compilegate.document.errors import ExpressionError
-from compilegate.document.expressions import Scope, resolve
-from compilegate.document.model import Step
 from compilegate.document.step_types import TRAINING
 from compilegate.execution.events import (
     Event,
@@ -29,39 +25,20 @@ from compilegate.execution.events import (
 )
 from compilegate.execution.result import ExecutionResult, StepResult, explain_failure
 from compilegate.execution.status import ExecutionStatus, StepStatus
-from compilegate.local.engine.cores import CoreLease
+from compilegate.local.engine.attempts import AttemptEnded, Inbox, RunningAttempts, StopRequested
 from compilegate.local.engine.inline_steps import INLINE_STEPS, run_inline_step
-from compilegate.local.engine.plan import ExecutionPlan
+from compilegate.local.engine.plan import ExecutionPlan, PreparedStep
 from compilegate.local.engine.progress import Progress
 from compilegate.local.engine.retries import RetryHistory, retry_wait
-from compilegate.local.engine.scope import step_scope
-from compilegate.local.engine.step_cache import CachedResult, CacheSlot, cache_slot
+from compilegate.local.engine.step_cache import CachedResult
 from compilegate.local.engine.stop_signals import stop_signals
 from compilegate.local.errors import StepError
-from compilegate.local.home.images import Environment
-from compilegate.local.jobs.attempt import AttemptResult, JobSlot, run_attempt
-from compilegate.local.jobs.launcher import RunningJob
-from compilegate.local.jobs.making import (
-    JobStep,
-    job_name_member,
-    make_job,
-    new_job_name,
-)
+from compilegate.local.jobs.attempt import AttemptResult
 
 # How long to wait before asking again for cores that another execution holds: seldom while jobs
 # of our own are running, which are being measured, and whose ends are told by a message anyway.
 _CORES_POLL_SECONDS = 0.05
 _CORES_POLL_SECONDS_WHILE_RUNNING = 1.0
-
-
-@dataclass(frozen=True)
-class _PreparedStep:
-    """A job step whose request is resolved, waiting for cores."""
-
-    job_step: JobStep
-    environment: Environment
-    slot: CacheSlot | None
-    """None when the step has no CacheConfig."""
 
 
 @dataclass
@@ -72,35 +49,6 @@ class _ActiveStep:
     failures: Counter[str] = field(default_factory=Counter)
     retry_at: float | None = None
     """Monotonic time of the next attempt; None while one is running."""
-
-
-@dataclass(frozen=True)
-class _RunningAttempt:
-    prepared: _PreparedStep
-    lease: CoreLease
-    process: RunningJob
-    thread: threading.Thread
-
-
-@dataclass(frozen=True)
-class _AttemptEnded:
-    step: str
-    result: AttemptResult
-
-
-@dataclass(frozen=True)
-class _AttemptCrashed:
-    """A fault of this program, not of the job."""
-
-    error: BaseException
-
-
-@dataclass(frozen=True)
-class _StopRequested:
-    signal_name: str
-
-
-_Message = StepOutput | _AttemptEnded | _AttemptCrashed | _StopRequested
 
 
 class Execution:
@@ -115,23 +63,23 @@ class Execution:
         self._plan = plan
         self._steps = dict(steps)
         self._listener = listener
-        self._inbox: queue.SimpleQueue[_Message] = queue.SimpleQueue()
-        self._prepared: dict[str, _PreparedStep] = {}
+        self._inbox: Inbox = queue.SimpleQueue()
+        self._prepared: dict[str, PreparedStep] = {}
         self._active: dict[str, _ActiveStep] = {}
-        self._running: dict[str, _RunningAttempt] = {}
+        self._running = RunningAttempts(self._inbox, plan.grace_seconds)
         self._stopped_by: str | None = None
         self._lacks_cores = False
 
     def run(self) -> ExecutionResult:
         """Run to the end. Ctrl-C and SIGTERM stop the jobs and leave a resumable execution."""
         # A SimpleQueue may be put to from a signal handler; that is what it is for.
-        with stop_signals(lambda name: self._inbox.put(_StopRequested(name))):
+        with stop_signals(lambda name: self._inbox.put(StopRequested(name))):
             try:
                 self._begin()
                 while self._advance():
                     self._receive()
             finally:
-                self._halt()
+                self._running.halt()  # whatever made the loop end
         return self._finish()
 
     def _begin(self) -> None:
@@ -188,7 +136,7 @@ class Execution:
 
     def _has_room(self) -> bool:
         limit = self._plan.max_parallel_steps
-        return limit is None or len(self._running) < limit
+        return limit is None or len(self._running.steps) < limit
 
     def _due_retries(self) -> list[str]:
         now = time.monotonic()
@@ -202,61 +150,36 @@ class Execution:
 
     # Steps
 
-    def _scope(self, job_variables: Mapping[str, str]) -> Scope:
-        plan = self._plan
-        return step_scope(
-            plan.facts,
-            plan.parameters,
-            plan.graph,
-            self._steps,
-            plan.store,
-            job_variables=job_variables,
-        )
-
     def _run_inline(self, name: str) -> None:
         step = self._plan.graph.steps[name]
         self._listener(StepStarted(name, None, 1))
         started = time.monotonic()
         result = run_inline_step(
-            step, self._scope({}), self._plan.home, self._plan.store, self._plan.facts.execution_id
+            step,
+            self._plan.scope(self._steps, {}),
+            self._plan.home,
+            self._plan.store,
+            self._plan.facts.execution_id,
         )
         self._end_step(replace(result, seconds=time.monotonic() - started))
 
     def _prepare(self, name: str) -> bool:
         """Resolve a job step's request; False when that has ended the step (cached or failed)."""
-        plan, step = self._plan, self._plan.graph.steps[name]
-        job_name = new_job_name(plan.facts.execution_id, step)
+        step = self._plan.graph.steps[name]
         try:
-            scope = self._scope({job_name_member(step): job_name})
-            request = resolve(dict(step.arguments), scope)
-            job_step = make_job(step, job_name, request, plan.journal.jobs, plan.store)
+            prepared = self._plan.prepare(step, self._steps)
         except (ExpressionError, StepError) as error:
             failed = replace(self._steps[name], status=StepStatus.FAILED, failure=str(error))
             self._end_step(failed)
             return False
-        environment = plan.environments[job_step.image]
-        slot = None if step.cache is None else self._cache_slot(step, request, environment)
-        self._prepared[name] = _PreparedStep(job_step, environment, slot)
+        self._prepared[name] = prepared
         is_retry = name in self._active
-        if step.cache is None or slot is None or is_retry or not plan.use_cache:
+        if step.cache is None or prepared.slot is None or is_retry or not self._plan.use_cache:
             return True
-        hit = slot.find(step.cache)
+        hit = prepared.slot.find(step.cache)
         if hit is not None:
             self._end_from_cache(name, hit)
         return hit is None
-
-    def _cache_slot(
-        self, step: Step, request: Mapping[str, Any], environment: Environment
-    ) -> CacheSlot:
-        return cache_slot(
-            self._plan.home,
-            self._plan.store,
-            pipeline=self._plan.facts.pipeline_name,
-            step=step.name,
-            step_type=step.type,
-            request=request,
-            environment_identity=environment.identity,
-        )
 
     def _end_from_cache(self, name: str, hit: CachedResult) -> None:
         self._end_step(
@@ -281,11 +204,8 @@ class Execution:
         active = self._active.setdefault(name, _ActiveStep(time.monotonic()))
         active.retry_at = None
         job = prepared.job_step.job
-        process = RunningJob()
-        thread = threading.Thread(target=self._work, args=(name, prepared, lease, process))
-        self._running[name] = _RunningAttempt(prepared, lease, process, thread)
         before = self._steps[name]
-        thread.start()
+        self._running.start(name, prepared, lease)
         self._update(
             replace(
                 before,
@@ -299,18 +219,6 @@ class Execution:
         )
         self._listener(StepStarted(name, job.name, before.attempts + 1, lease.cpus))
 
-    def _work(
-        self, name: str, prepared: _PreparedStep, lease: CoreLease, process: RunningJob
-    ) -> None:
-        try:
-            slot = JobSlot(prepared.environment, lease, process, self._plan.grace_seconds)
-            result = run_attempt(
-                prepared.job_step.job, slot, lambda line: self._inbox.put(StepOutput(name, line))
-            )
-            self._inbox.put(_AttemptEnded(name, result))
-        except BaseException as error:  # noqa: BLE001 - raised again on the deciding thread
-            self._inbox.put(_AttemptCrashed(error))
-
     # Messages
 
     def _receive(self) -> None:
@@ -320,9 +228,9 @@ class Execution:
             return
         if isinstance(message, StepOutput):
             self._listener(message)
-        elif isinstance(message, _AttemptEnded):
+        elif isinstance(message, AttemptEnded):
             self._end_attempt(message.step, message.result)
-        elif isinstance(message, _StopRequested):
+        elif isinstance(message, StopRequested):
             self._stop(message.signal_name)
         else:
             raise message.error
@@ -332,17 +240,15 @@ class Execution:
         now = time.monotonic()
         waits = [a.retry_at - now for a in self._active.values() if a.retry_at is not None]
         if self._lacks_cores:
-            busy = bool(self._running)
+            busy = bool(self._running.steps)
             waits.append(_CORES_POLL_SECONDS_WHILE_RUNNING if busy else _CORES_POLL_SECONDS)
         return max(0.0, min(waits)) if waits else None
 
     def _end_attempt(self, name: str, result: AttemptResult) -> None:
-        attempt, active = self._running.pop(name), self._active[name]
-        attempt.thread.join()
-        attempt.lease.release()
+        prepared, active = self._running.collect(name), self._active[name]
         step = replace(self._steps[name], failure=result.failure, properties=result.properties)
         if result.status == "Completed":
-            self._record(attempt.prepared, result)
+            self._record(prepared, result)
             self._end_step(replace(step, status=StepStatus.SUCCEEDED))
         elif result.status == "Stopped":
             self._end_step(replace(step, status=StepStatus.STOPPED))
@@ -364,7 +270,7 @@ class Execution:
         history = RetryHistory(active.failures, time.monotonic() - active.started)
         return retry_wait(self._plan.graph.steps[name].retry_policies, exception_type, history)
 
-    def _record(self, prepared: _PreparedStep, result: AttemptResult) -> None:
+    def _record(self, prepared: PreparedStep, result: AttemptResult) -> None:
         if prepared.slot is None:
             return
         job = prepared.job_step.job
@@ -392,18 +298,9 @@ class Execution:
     def _stop(self, signal_name: str) -> None:
         self._stopped_by = signal_name
         self._lacks_cores = False
-        for attempt in self._running.values():
-            attempt.process.stop()
-        for name in set(self._active) - set(self._running):
+        self._running.stop()
+        for name in set(self._active) - set(self._running.steps):
             self._end_step(replace(self._steps[name], status=StepStatus.STOPPED))
-
-    def _halt(self) -> None:
-        """Leave no job and no thread behind, whatever made `run` end."""
-        for attempt in self._running.values():
-            attempt.process.stop()
-        for attempt in self._running.values():
-            attempt.thread.join()
-            attempt.lease.release()
 
     def _finish(self) -> ExecutionResult:
         status = self._progress().final_status()

@@ -1,4 +1,4 @@
-"""An execution that has passed all checks: what to run, with what, where."""
+"""An execution that has passed all checks: what to run, with what and where."""
 
 from __future__ import annotations
 
@@ -6,13 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from compilegate.document.expressions import Scope, resolve
 from compilegate.document.graph import StepGraph
-from compilegate.document.model import Scalar
-from compilegate.local.engine.cores import CorePool
-from compilegate.local.engine.scope import ExecutionFacts
+from compilegate.document.model import Scalar, Step
+from compilegate.execution.result import StepResult
+from compilegate.local.engine.scope import ExecutionFacts, step_scope
+from compilegate.local.engine.step_cache import CacheSlot, cache_slot
 from compilegate.local.home.images import Environment
 from compilegate.local.home.journal import Journal
 from compilegate.local.home.object_store import ObjectStore
+from compilegate.local.jobs.cores import CorePool
+from compilegate.local.jobs.making import JobStep, job_name_member, make_job, new_job_name
+
+
+@dataclass(frozen=True)
+class PreparedStep:
+    """A job step whose request is resolved, waiting for cores."""
+
+    job_step: JobStep
+    environment: Environment
+    slot: CacheSlot | None
+    """None when the step has no CacheConfig."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +43,38 @@ class ExecutionPlan:
     store: ObjectStore
     cores: CorePool
     cores_per_job: int
-    """Physical cores; of a Processing job, the most it gets."""
+    """Physical cores; a Processing job gets at most as many."""
     max_parallel_steps: int | None
     use_cache: bool
     grace_seconds: float
     resumed: bool
     """Whether an earlier run of this execution has left results."""
+
+    def scope(self, results: Mapping[str, StepResult], job_variables: Mapping[str, str]) -> Scope:
+        """What the expressions of a step see, whose upstream steps have these results."""
+        return step_scope(
+            self.facts,
+            self.parameters,
+            self.graph,
+            results,
+            self.store,
+            job_variables=job_variables,
+        )
+
+    def prepare(self, step: Step, results: Mapping[str, StepResult]) -> PreparedStep:
+        """Resolve a job step's request. Raises ExpressionError, StepError."""
+        job_name = new_job_name(self.facts.execution_id, step)
+        scope = self.scope(results, {job_name_member(step): job_name})
+        request = resolve(dict(step.arguments), scope)
+        job_step = make_job(step, job_name, request, self.journal.jobs, self.store)
+        environment = self.environments[job_step.image]
+        slot = cache_slot(
+            self.home,
+            self.store,
+            pipeline=self.facts.pipeline_name,
+            step=step.name,
+            step_type=step.type,
+            request=request,
+            environment_identity=environment.identity,
+        )
+        return PreparedStep(job_step, environment, None if step.cache is None else slot)

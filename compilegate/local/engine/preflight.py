@@ -33,8 +33,8 @@ from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import PackageRequest, read_package_request
 from compilegate.local.jobs.making import JOB_REQUESTS, JobRequest
 from compilegate.local.jobs.processing import ProcessingRequest
-from compilegate.local.jobs.request import RequestReader
 from compilegate.local.jobs.training import TrainingRequest
+from compilegate.local.requests import RequestReader
 
 _STEP_NAME = re.compile(r"[A-Za-z0-9\-_]{1,64}")
 _ACCELERATORS_ABSENT_HERE = re.compile(r"ml\.(trn|inf)\d")

@@ -1,15 +1,6 @@
 """Which failures of a job are tried again, and when. Pure.
 
-A local failure is named after the SageMaker exception it corresponds to:
-
-| what happened here                                   | exception type                |
-|------------------------------------------------------|-------------------------------|
-| the job's process could not be started               | Step.SERVICE_FAULT            |
-| killed by a signal that the runner did not send      | SageMaker.JOB_INTERNAL_ERROR  |
-| no disk space or memory left around the job          | SageMaker.CAPACITY_ERROR      |
-| the job's program ended with an exit code above zero | AlgorithmError                |
-| an input is missing, a request is wrong              | ClientError                   |
-
+A local failure has the name of the SageMaker exception that it corresponds to (jobs/attempt.py).
 Only what a step's RetryPolicies name is tried again; SageMaker's own silent retries of service
 faults and throttling have no local counterpart.
 """
@@ -20,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from compilegate.document.model import RetryPolicy
-
-SERVICE_FAULT = "Step.SERVICE_FAULT"
-INTERNAL_ERROR = "SageMaker.JOB_INTERNAL_ERROR"
-CAPACITY_ERROR = "SageMaker.CAPACITY_ERROR"
-ALGORITHM_ERROR = "AlgorithmError"
-CLIENT_ERROR = "ClientError"
+from compilegate.local.jobs.attempt import (
+    ALGORITHM_ERROR,
+    CAPACITY_ERROR,
+    CLIENT_ERROR,
+    INTERNAL_ERROR,
+    SERVICE_FAULT,
+)
 
 EXCEPTION_TYPES = (
     SERVICE_FAULT,

@@ -20,7 +20,7 @@ from compilegate.document.graph import StepGraph
 from compilegate.document.model import Scalar
 from compilegate.execution.result import StepResult
 from compilegate.local.home.object_store import ObjectStore
-from compilegate.local.jobs.job import ACCOUNT, iso_time
+from compilegate.local.requests import ACCOUNT, iso_time
 
 
 @dataclass(frozen=True)

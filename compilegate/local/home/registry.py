@@ -18,8 +18,7 @@ from typing import Any
 from compilegate.document.expressions import Unresolved
 from compilegate.job.files import write_json
 from compilegate.local.errors import RegistryError, RequestError
-from compilegate.local.jobs.job import ACCOUNT, iso_time
-from compilegate.local.jobs.request import RequestReader
+from compilegate.local.requests import ACCOUNT, RequestReader, iso_time
 
 APPROVAL_STATUSES = ("Approved", "Rejected", "PendingManualApproval")
 

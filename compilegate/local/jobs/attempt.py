@@ -10,20 +10,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from compilegate.local.engine.cores import CoreLease
-from compilegate.local.engine.retries import (
-    ALGORITHM_ERROR,
-    CAPACITY_ERROR,
-    CLIENT_ERROR,
-    INTERNAL_ERROR,
-    SERVICE_FAULT,
-)
 from compilegate.local.errors import CapacityError, StepError
 from compilegate.local.home.images import Environment
+from compilegate.local.jobs.cores import CoreLease
 from compilegate.local.jobs.environment import base_environment, temporary_folder
 from compilegate.local.jobs.job import Job, JobOutcome
 from compilegate.local.jobs.launcher import JobCommand, JobEnd, RunningJob
 from compilegate.local.jobs.metrics import MetricCatcher
+
+SERVICE_FAULT = "Step.SERVICE_FAULT"
+"""The job's process could not be started."""
+INTERNAL_ERROR = "SageMaker.JOB_INTERNAL_ERROR"
+"""It was killed by a signal that the runner did not send."""
+CAPACITY_ERROR = "SageMaker.CAPACITY_ERROR"
+"""No disk space or memory was left around it."""
+ALGORITHM_ERROR = "AlgorithmError"
+"""Its program ended with an exit code above zero."""
+CLIENT_ERROR = "ClientError"
+"""An input is missing, or the request is wrong."""
 
 AttemptStatus = Literal["Completed", "Failed", "Stopped"]
 
@@ -34,7 +38,7 @@ class AttemptResult:
 
     status: AttemptStatus
     exception_type: str | None
-    """Of a failed attempt, in SageMaker's words (see retries)."""
+    """The exception that the service would raise for a failed attempt."""
     failure: str | None
     """Why it did not complete: one sentence, then the job's last lines."""
     properties: Mapping[str, Any]

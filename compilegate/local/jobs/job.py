@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,8 +11,6 @@ from compilegate.local.home.images import Environment
 from compilegate.local.jobs.launcher import JobEnd
 from compilegate.local.jobs.metrics import MetricDefinition
 from compilegate.local.jobs.sandbox import Sandbox
-
-ACCOUNT = "arn:aws:sagemaker:local:000000000000"
 
 _PYTHON_NAMES = ("python", "python3")
 
@@ -78,8 +75,3 @@ def read_message(path: Path) -> str | None:
     except OSError:
         return None
     return text[:1024] or None
-
-
-def iso_time(timestamp: float) -> str:
-    """Seconds since the epoch as ISO 8601 in UTC."""
-    return datetime.fromtimestamp(timestamp, UTC).isoformat(timespec="milliseconds")

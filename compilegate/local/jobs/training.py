@@ -16,12 +16,12 @@ from compilegate.document.expressions import Unresolved
 from compilegate.local.errors import RequestError, StepError
 from compilegate.local.home.images import Environment
 from compilegate.local.home.object_store import ObjectStore
-from compilegate.local.jobs.job import ACCOUNT, JobOutcome, interpreter_for, iso_time, read_message
+from compilegate.local.jobs.job import JobOutcome, interpreter_for, read_message
 from compilegate.local.jobs.launcher import JobEnd
 from compilegate.local.jobs.metrics import MetricDefinition
-from compilegate.local.jobs.request import RequestReader
 from compilegate.local.jobs.sandbox import ML, Sandbox, pack_folder, unpack_source
 from compilegate.local.jobs.toolkit import TrainingContainer, command_line, toolkit_environment
+from compilegate.local.requests import ACCOUNT, RequestReader, iso_time
 
 DEFAULT_MAX_SECONDS = 86400
 

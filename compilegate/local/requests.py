@@ -1,16 +1,27 @@
-"""Typed access to an API request: the resolved Arguments of a step."""
+"""The service's API as it is spoken here: requests are read, answers have its forms."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from compilegate.document.expressions import Unresolved
 from compilegate.local.errors import RequestError
 
+ACCOUNT = "arn:aws:sagemaker:local:000000000000"
+"""How every ARN here begins."""
+
+
+def iso_time(timestamp: float) -> str:
+    """Seconds since the epoch as ISO 8601 in UTC."""
+    return datetime.fromtimestamp(timestamp, UTC).isoformat(timespec="milliseconds")
+
 
 class RequestReader:
-    """Reads members by name; every error names the member, what was found and what is expected.
+    """Reads the members of a request, which is a step's resolved Arguments.
+
+    Every error names the member, what was found and what is expected.
 
     Before an execution starts, some values are still Unresolved: they count as right.
     """

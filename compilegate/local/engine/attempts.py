@@ -1,0 +1,99 @@
+"""The attempts at jobs that run at this moment, each on a thread of its own.
+
+What the threads have to say goes into one inbox, which the thread that decides reads.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from compilegate.execution.events import StepOutput
+from compilegate.local.engine.plan import PreparedStep
+from compilegate.local.jobs.attempt import AttemptResult, JobSlot, run_attempt
+from compilegate.local.jobs.cores import CoreLease
+from compilegate.local.jobs.launcher import RunningJob
+
+
+@dataclass(frozen=True)
+class AttemptEnded:
+    """A job has ended, or could not be run."""
+
+    step: str
+    result: AttemptResult
+
+
+@dataclass(frozen=True)
+class AttemptCrashed:
+    """A fault of this program, not of the job."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True)
+class StopRequested:
+    """A signal asks for the execution's end."""
+
+    signal_name: str
+
+
+Inbox = queue.SimpleQueue[StepOutput | AttemptEnded | AttemptCrashed | StopRequested]
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    prepared: PreparedStep
+    lease: CoreLease
+    process: RunningJob
+    thread: threading.Thread
+
+
+class RunningAttempts:
+    """By step; each holds its cores until it is collected."""
+
+    def __init__(self, inbox: Inbox, grace_seconds: float) -> None:
+        self._inbox = inbox
+        self._grace_seconds = grace_seconds
+        self._attempts: dict[str, _Attempt] = {}
+
+    @property
+    def steps(self) -> Collection[str]:
+        """The steps that an attempt runs of."""
+        return self._attempts.keys()
+
+    def start(self, step: str, prepared: PreparedStep, lease: CoreLease) -> None:
+        """Run the job on these cores."""
+        process = RunningJob()
+        slot = JobSlot(prepared.environment, lease, process, self._grace_seconds)
+        thread = threading.Thread(target=self._work, args=(step, prepared, slot))
+        self._attempts[step] = _Attempt(prepared, lease, process, thread)
+        thread.start()
+
+    def collect(self, step: str) -> PreparedStep:
+        """Let go of an attempt that has ended; returns what it ran."""
+        attempt = self._attempts.pop(step)
+        attempt.thread.join()
+        attempt.lease.release()
+        return attempt.prepared
+
+    def stop(self) -> None:
+        """Ask every job to end."""
+        for attempt in self._attempts.values():
+            attempt.process.stop()
+
+    def halt(self) -> None:
+        """Leave no job and no thread behind."""
+        self.stop()
+        for step in list(self._attempts):
+            self.collect(step)
+
+    def _work(self, step: str, prepared: PreparedStep, slot: JobSlot) -> None:
+        try:
+            result = run_attempt(
+                prepared.job_step.job, slot, lambda line: self._inbox.put(StepOutput(step, line))
+            )
+            self._inbox.put(AttemptEnded(step, result))
+        except BaseException as error:  # noqa: BLE001 - raised again on the deciding thread
+            self._inbox.put(AttemptCrashed(error))
