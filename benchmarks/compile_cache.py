@@ -25,8 +25,8 @@ from typing import Any
 from compilegate.datasets import cache_folder, raw_data
 from compilegate.evidence import read_evidence
 from compilegate.job.evidence import EvidenceRecord
-from compilegate.workload import RandomModel, Workload, read_workload
-from compilegate.workload.declaration import BASELINE
+from compilegate.job.names import BASELINE_ARM
+from compilegate.workload import Workload, read_workload
 
 PROJECT = Path(__file__).parents[1]
 ENVIRONMENT = {
@@ -49,15 +49,12 @@ class Bench:
         """Run one training job of `steps` steps; its evidence and CPU seconds."""
         folder = Path(tempfile.mkdtemp(dir=self.work))
         (folder / "data").mkdir()
-        declared, recipe, model = self.workload.arms[arm], self.workload.recipe, self.workload.model
-        assert isinstance(model, RandomModel), "for models that start at random"  # noqa: S101
+        seed = self.workload.seeds[0]
+        program = self.workload.kind.training_program(self.workload, arm, seed)
         options: dict[str, Any] = {
-            **recipe.model_dump(),
-            **model.model_dump(exclude={"source"}),
-            **declared.model_dump(include={"compiler", "batch_size", "learning_rate", "precision"}),
-            "arm": arm,
-            "seed": self.workload.seeds[0],
+            **program.hyperparameters,
             "max_steps": steps,
+            "on_failure": "stop",
             "parity_steps": 0,
         }
         arguments = [part for name, value in options.items() for part in (f"--{name}", str(value))]
@@ -133,7 +130,7 @@ def main() -> None:
         for _ in range(options.rounds):
             archives = Path(tempfile.mkdtemp(dir=work))
             for name, jobs in found.items():
-                arm = BASELINE if name == "eager" else options.arm
+                arm = BASELINE_ARM if name == "eager" else options.arm
                 jobs.append(bench.job(arm, archives, options.steps))
     caches = {name: [job[0].evidence.compile_cache for job in jobs] for name, jobs in found.items()}
     states = {name: {each.state for each in of if each} for name, of in caches.items()}

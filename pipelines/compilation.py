@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from compilegate.document.model import Definition, Step
 from compilegate.document.writing import write_definition
 from compilegate.pipelines.deployment import Deployment, Sources
@@ -11,7 +13,14 @@ from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.champion import succession_steps
 from compilegate.pipelines.steps.comparison import comparison_steps
 from compilegate.pipelines.steps.neuron import isolation_faults
-from compilegate.workload import HubModel, Succession, Workload
+from compilegate.workload import Kind, OwnProgram, Succession, TextClassification, Workload
+
+STEPS: Mapping[type[Kind], Callable[[Blueprint], list[Step]]] = {
+    TextClassification: comparison_steps,
+    OwnProgram: comparison_steps,
+    Succession: succession_steps,
+}
+"""What makes the steps of each kind of workload."""
 
 
 def compile_definition(workload: Workload, deployment: Deployment, sources: Sources) -> str:
@@ -28,16 +37,17 @@ def compile_document(workload: Workload, deployment: Deployment, sources: Source
     _check_reach(workload, deployment)
     _check_images(workload, deployment)
     blueprint = Blueprint(workload=workload, deployment=deployment, sources=sources)
-    definition = Definition(parameters=blueprint.parameters, steps=tuple(_steps(blueprint)))
+    steps = STEPS[type(workload.kind)](blueprint)
+    definition = Definition(parameters=blueprint.parameters, steps=tuple(steps))
     check_requests(definition)
     return definition
 
 
 def _check_reach(workload: Workload, deployment: Deployment) -> None:
-    model = workload.model
-    if deployment.isolated and isinstance(model, HubModel) and not model.id.startswith("/"):
+    model = workload.kind.hub_model
+    if deployment.isolated and model is not None and not model.startswith("/"):
         raise RequestError(
-            f"model.id is {model.id!r}, which jobs in network isolation cannot fetch, allowed: "
+            f"model.id is {model!r}, which jobs in network isolation cannot fetch, allowed: "
             "the folder of a model in the image, or a network without isolation"
         )
 
@@ -45,15 +55,8 @@ def _check_reach(workload: Workload, deployment: Deployment) -> None:
 def _check_images(workload: Workload, deployment: Deployment) -> None:
     faults = [
         *image_faults(deployment, workload.arms),
-        *processing_faults(deployment, workload.program),
+        *processing_faults(deployment, workload.kind),
         *isolation_faults(deployment, workload.arms),
     ]
     if faults:
         raise RequestError(*faults)
-
-
-def _steps(blueprint: Blueprint) -> list[Step]:
-    kind = blueprint.workload.kind
-    if isinstance(kind, Succession):
-        return succession_steps(blueprint, kind)
-    return comparison_steps(blueprint, kind)

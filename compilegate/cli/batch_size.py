@@ -15,8 +15,7 @@ from compilegate.cli.options.project import load_workload, workloads_option
 from compilegate.cli.terminal.refusal import RefusalError, refusing_os_errors
 from compilegate.execution import exit_codes
 from compilegate.execution.target import Target
-from compilegate.pipelines.requests.hyperparameters import job_hyperparameters
-from compilegate.workload import Arm, RandomModel, TextClassification, Workload
+from compilegate.workload import Arm, DocumentShapes, Workload
 from compilegate.workload.feasibility import NO_DAY, findings
 
 STEPS = 3
@@ -78,9 +77,9 @@ def command(  # noqa: PLR0917  one argument for each option
     search goes on until the memory of this machine is full, which takes long: give --memory-limit.
     """
     declared, path = load_workload(workload, workloads)
-    kind = _kind(declared, path)
+    documents = _documents(declared, path)
     arm = _arm(declared, path, name)
-    shapes = _shapes(declared, kind, name, arm, memory_limit)
+    shapes = _shapes(declared, documents, name, memory_limit)
     kept = KeptTrials(home / "batch-size", shapes)
     try:
         bracket = largest_fitting(
@@ -135,27 +134,26 @@ def _arm(declared: Workload, path: Path, name: str) -> Arm:
     return declared.arms[name]
 
 
-def _kind(declared: Workload, path: Path) -> TextClassification:
-    if isinstance(declared.kind, TextClassification):
-        return declared.kind
-    raise RefusalError(
-        f"{path}: program: its steps are its own, allowed: a workload of the built-in training "
-        "program ([model] and [recipe])"
-    )
+def _documents(declared: Workload, path: Path) -> DocumentShapes:
+    shapes = declared.kind.document_shapes
+    if shapes is None:
+        raise RefusalError(
+            f"{path}: program: its steps are its own, allowed: a workload of the built-in training "
+            "program ([model] and [recipe])"
+        )
+    return shapes
 
 
 def _shapes(
-    declared: Workload, kind: TextClassification, name: str, arm: Arm, memory_limit: int | None
+    declared: Workload, documents: DocumentShapes, name: str, memory_limit: int | None
 ) -> Shapes:
-    hyperparameters = job_hyperparameters(declared, kind, name, arm, declared.seeds[0])
+    told = declared.kind.training_program(declared, name, declared.seeds[0]).hyperparameters
     return Shapes(
         hyperparameters={
-            key: value
-            for key, value in hyperparameters.items()
-            if key not in ("distribution", "processes")
+            key: value for key, value in told.items() if key not in ("distribution", "processes")
         },
-        sequence_length=kind.data.sequence_length,
-        vocabulary=(kind.data.vocabulary if isinstance(kind.model, RandomModel) else FEW_TOKENS),
+        sequence_length=documents.sequence_length,
+        vocabulary=documents.vocabulary or FEW_TOKENS,
         steps=STEPS,
         memory_limit=memory_limit,
     )

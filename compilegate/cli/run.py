@@ -24,15 +24,15 @@ from compilegate.cli.terminal.progress import ProgressLines
 from compilegate.cli.terminal.refusal import RefusalError, refusing_os_errors
 from compilegate.datasets import cache_folder
 from compilegate.execution.target import Target
+from compilegate.job.names import BASELINE_ARM
 from compilegate.local import (
     ImageSources,
     LocalExecutor,
     ObjectStore,
     latest_unfinished,
 )
-from compilegate.workload import Workload, select_arms
-from compilegate.workload.declaration import BASELINE
-from compilegate.workload.feasibility import NO_DAY, InfeasibleError, findings
+from compilegate.workload import InfeasibleError, Workload
+from compilegate.workload.feasibility import NO_DAY, findings
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ def _name(workload: str | None, definition: Path | None, project: Project) -> st
 def _compiled(workload: str, project: Project, home: Path, arms: str | None) -> _Pipeline:
     declared, path = load_workload(workload, project.workloads)
     if arms is not None:
-        declared = select_arms(declared, [name.strip() for name in arms.split(",")])
+        declared = declared.with_arms([name.strip() for name in arms.split(",")])
         if declared.left_out:
             click.echo(f"arms left out: {', '.join(declared.left_out)}")
     _refuse_what_cannot_run_here(declared, path)
@@ -192,7 +192,7 @@ def _refuse_what_cannot_run_here(workload: Workload, path: Path) -> None:
     except InfeasibleError as error:
         elsewhere = {each.arm for each in findings(workload, today=NO_DAY, target=Target.HERE)}
         rest = [name for name in workload.arms if name not in elsewhere]
-        if BASELINE not in rest or len(rest) == 1:
+        if BASELINE_ARM not in rest or len(rest) == 1:
             raise
         advice = f"to run the others here: --arms {','.join(rest)}"
         raise RefusalError(*error.problems, advice) from error

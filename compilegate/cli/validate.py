@@ -85,7 +85,7 @@ def schedule_sentence(schedule: Schedule, now: datetime) -> str:
 
 
 def _description(workload: Workload) -> str:
-    if workload.champion is not None:
+    if not workload.arms:
         return f"a new model against the registered one; {len(workload.seeds)} training jobs"
     arms = ", ".join(f"{name} ({arm.compiler})" for name, arm in workload.arms.items())
     jobs = len(workload.arms) * len(workload.seeds)

@@ -1,40 +1,51 @@
-"""The workload: one model that is trained again and again, declared in `workloads/NAME.toml`."""
+"""The workload: one model that is trained again and again, declared in `workloads/NAME.toml`.
 
-from compilegate.workload.arm import Arm, Neuron, TrainingCompiler
-from compilegate.workload.data import FilesData, HubData, ReutersData, WheelData
-from compilegate.workload.declaration import Compute, Registry, Workload
-from compilegate.workload.errors import WorkloadError
-from compilegate.workload.kind import Kind, TextClassification
-from compilegate.workload.program import Champion, OwnProgram, Program, Succession
+`declared/` holds the tables as people write them, `settling` turns them into a `Workload` in which
+every value is known, and `kinds/` says what each kind of workload needs.
+"""
+
+from compilegate.workload.arms import Arm, Setup
+from compilegate.workload.declared.arm import AWS_IMAGE, Neuron, TrainingCompiler
+from compilegate.workload.declared.data import FilesData, HubData, ReutersData, WheelData
+from compilegate.workload.declared.file import Compute, WorkloadFile
+from compilegate.workload.declared.starts import NewData, Schedule
+from compilegate.workload.errors import InfeasibleError, WorkloadError
+from compilegate.workload.kinds import (
+    KINDS,
+    DocumentShapes,
+    Kind,
+    OwnProgram,
+    Succession,
+    TextClassification,
+)
 from compilegate.workload.reading import find_workload, read_workload
-from compilegate.workload.recipe import HubModel, RandomModel, Recipe
-from compilegate.workload.starts import NewData, Schedule
-from compilegate.workload.subset import select_arms
+from compilegate.workload.settled import Workload
+from compilegate.workload.settling import settle
 
 __all__ = [
+    "AWS_IMAGE",
+    "KINDS",
     "Arm",
-    "Champion",
     "Compute",
+    "DocumentShapes",
     "FilesData",
     "HubData",
-    "HubModel",
+    "InfeasibleError",
     "Kind",
     "Neuron",
     "NewData",
     "OwnProgram",
-    "Program",
-    "RandomModel",
-    "Recipe",
-    "Registry",
     "ReutersData",
     "Schedule",
+    "Setup",
     "Succession",
     "TextClassification",
     "TrainingCompiler",
     "WheelData",
     "Workload",
     "WorkloadError",
+    "WorkloadFile",
     "find_workload",
     "read_workload",
-    "select_arms",
+    "settle",
 ]

@@ -1,4 +1,4 @@
-"""Whether each arm can run: what the catalog has against it. Pure, and without the SDK."""
+"""Whether each arm can run, by what the catalog knows. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from types import MappingProxyType
 from compilegate.catalog import Asked, Finding, check
 from compilegate.catalog.findings import refusal
 from compilegate.catalog.images import BaseImage
-from compilegate.errors import CompilegateError
 from compilegate.execution.target import Target
-from compilegate.pipelines.requests.images import program_findings, stack_of
-from compilegate.workload import Arm, TextClassification, TrainingCompiler, Workload
-from compilegate.workload.arm import AWS_IMAGE
+from compilegate.workload.arms import Arm
+from compilegate.workload.declared.arm import AWS_IMAGE, TrainingCompiler
+from compilegate.workload.errors import InfeasibleError
 from compilegate.workload.parameters import INSTANCE_TYPE
+from compilegate.workload.settled import Workload
 
 Bases = Mapping[str, BaseImage | str]
 """What each folder of containers/ extends: an image of the catalog, or the URI of any other, which
@@ -57,10 +57,6 @@ _KEYS = {
     "debug_mode": "training_compiler.debug",
 }
 """The arm's key by the field of what is asked; everything else is about its compiler."""
-
-
-class InfeasibleError(CompilegateError):
-    """An arm cannot run. The message has a line for each reason."""
 
 
 NO_DAY = datetime.date.min
@@ -122,8 +118,8 @@ def findings(
                     today,
                 )
             ),
-            *_of_the_program(workload, arm),
-            *_of_the_base(arm, bases.get(arm.image_folder)),
+            *_program_findings(workload, arm),
+            *_base_findings(arm, bases.get(arm.image_folder)),
         )
         if target is Target.SAGEMAKER or finding.about == "target"
     )
@@ -142,16 +138,16 @@ def _key(finding: Finding, arm: Arm) -> str:
     return _KEYS.get(finding.about, "compiler")
 
 
-def _of_the_program(workload: Workload, arm: Arm) -> Iterator[Finding]:
-    """Of the project's own one; what a workload's own program needs, nobody else knows."""
-    stack = stack_of(arm)
-    if stack is not None and isinstance(workload.kind, TextClassification):
-        yield from program_findings(stack, as_it_is=arm.image_folder == AWS_IMAGE)
+def _program_findings(workload: Workload, arm: Arm) -> Iterator[Finding]:
+    """What the training program has against the image of the arm's stack."""
+    stack = arm.known_stack
+    if stack is not None:
+        yield from workload.kind.stack_findings(stack, as_it_is=arm.image_folder == AWS_IMAGE)
 
 
-def _of_the_base(arm: Arm, base: BaseImage | str | None) -> Iterator[Finding]:
+def _base_findings(arm: Arm, base: BaseImage | str | None) -> Iterator[Finding]:
     """An arm's stack has to be the one that its image extends."""
-    stack = stack_of(arm)
+    stack = arm.known_stack
     if stack is not None and isinstance(base, BaseImage) and base.name != stack.image.name:
         yield refusal(
             "image",
@@ -186,7 +182,7 @@ def asked_of(
         precision=arm.precision,
         distribution=None if arm.distribution == "none" else arm.distribution,
         # Training Compiler's processes are started by the toolkit, or not at all.
-        launches_itself=workload.program is not None and arm.compiler != "training-compiler",
+        launches_itself=not workload.kind.calls_compiler and arm.compiler != "training-compiler",
         processes=arm.processes,
         extends_image=stack is not None and arm.image_folder != AWS_IMAGE,
         profiler=arm.profiler,

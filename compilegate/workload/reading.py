@@ -9,8 +9,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from compilegate.declaration_errors import sentences
-from compilegate.workload.declaration import Workload
+from compilegate.workload.declared.file import WorkloadFile
 from compilegate.workload.errors import WorkloadError
+from compilegate.workload.settled import Workload
+from compilegate.workload.settling import settle
 
 
 def find_workload(name_or_path: str, folder: Path) -> Path:
@@ -34,10 +36,23 @@ def find_workload(name_or_path: str, folder: Path) -> Path:
 
 
 def read_workload(path: Path) -> Workload:
-    """Read and check one workload file.
+    """The workload of one file, with every value settled.
 
-    Raises WorkloadError with one sentence for each thing that is wrong with it.
+    Raises WorkloadError with one sentence for each thing that is wrong with the file.
     """
+    file = _declared(path)
+    try:
+        workload = settle(file)
+    except WorkloadError as error:
+        raise error.within(path) from error
+    if workload.name != path.stem:
+        raise WorkloadError(
+            f"{path}: name: found {workload.name!r}, allowed: {path.stem!r}, as the file is called"
+        )
+    return workload
+
+
+def _declared(path: Path) -> WorkloadFile:
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -47,14 +62,9 @@ def read_workload(path: Path) -> Workload:
     except tomllib.TOMLDecodeError as error:
         raise WorkloadError(f"{path}: {_toml_sentence(str(error))}") from error
     try:
-        workload = Workload.model_validate(raw)
+        return WorkloadFile.model_validate(raw)
     except ValidationError as error:
-        raise WorkloadError(*sentences(path, error, Workload)) from error
-    if workload.name != path.stem:
-        raise WorkloadError(
-            f"{path}: name: found {workload.name!r}, allowed: {path.stem!r}, as the file is called"
-        )
-    return workload
+        raise WorkloadError(*sentences(path, error, WorkloadFile)) from error
 
 
 def _toml_sentence(message: str) -> str:

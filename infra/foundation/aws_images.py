@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from compilegate.catalog.images import EcrRepository, ecr_repository
-from compilegate.pipelines.requests.images import stack_of
-from compilegate.workload.arm import AWS_IMAGE
+from compilegate.workload import AWS_IMAGE
 from infra.project import DeclaredWorkload
 
 
@@ -19,6 +18,6 @@ def aws_repositories(workloads: Iterable[DeclaredWorkload], region: str) -> list
         ecr_repository(stack.image.uri(region))
         for declared in workloads
         for arm in declared.workload.arms.values()
-        if arm.image_folder == AWS_IMAGE and (stack := stack_of(arm)) is not None
+        if arm.image_folder == AWS_IMAGE and (stack := arm.known_stack) is not None
     }
     return sorted((each for each in found if each is not None), key=lambda each: each.name)

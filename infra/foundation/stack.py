@@ -134,7 +134,7 @@ class FoundationStack(cdk.Stack):
                 champions=[
                     declared.workload.name
                     for declared in project.workloads
-                    if declared.workload.champion is not None
+                    if not declared.workload.arms
                 ],
                 deliveries=[
                     declared.workload.new_data.prefix
@@ -196,9 +196,5 @@ def assets_bucket_name(stack: cdk.Stack) -> str:
 
 def processing_images(project: Project) -> list[str]:
     """The image folders that prepare jobs, the gate and users' own scripts run in."""
-    programs = {
-        declared.workload.program.image
-        for declared in project.workloads
-        if declared.workload.program is not None
-    }
+    programs = {declared.workload.kind.processing_image[1] for declared in project.workloads}
     return [PREPARE, GATE, *sorted((programs - {PREPARE, GATE}) & project.images.keys())]

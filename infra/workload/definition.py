@@ -12,8 +12,8 @@ from compilegate.errors import CompilegateError
 from compilegate.pipelines.kept import definition_of
 from compilegate.pipelines.staging import StagingPlan, check_metric_functions, plan_staging
 from compilegate.pipelines.standin import standin_deployment, standin_sources
-from compilegate.workload.arm import AWS_IMAGE
-from compilegate.workload.feasibility import InfeasibleError, check_feasible
+from compilegate.workload import AWS_IMAGE, InfeasibleError
+from compilegate.workload.feasibility import check_feasible
 from infra.project import DeclaredWorkload, Project
 from infra.workload.substitution import check_size
 

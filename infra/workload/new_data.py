@@ -5,7 +5,7 @@ from __future__ import annotations
 import aws_cdk as cdk
 from constructs import Construct
 
-from compilegate.workload.starts import NewData
+from compilegate.workload.declared.starts import NewData
 from infra.access import Arns
 from infra.foundation import FoundationStack
 from infra.project import ROOT, Project

@@ -6,7 +6,7 @@ import aws_cdk as cdk
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
-from compilegate.workload.starts import Schedule
+from compilegate.workload.declared.starts import Schedule
 from infra.access import Arns, scoped_role, service_principal
 from infra.project import Project
 from infra.workload.permissions import schedule_statements

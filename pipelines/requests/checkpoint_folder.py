@@ -14,8 +14,6 @@ while the others still write. So each job of a spot arm has a folder of its own.
 
 It ends in a slash: SageMaker takes the URI for the beginning of keys, and `.../seed-7` is one of
 `.../seed-70/` too.
-
-What a training job is told of the compile cache.
 """
 
 from __future__ import annotations
@@ -23,40 +21,25 @@ from __future__ import annotations
 from typing import Any
 
 from compilegate.pipelines.deployment import Deployment
-from compilegate.workload import Arm, Workload
+from compilegate.workload import Setup, Workload
 
 
-def compile_cache_environment(workload: Workload, arm: Arm) -> dict[str, str]:
+def compile_cache_environment(workload: Workload, arm: Setup) -> dict[str, str]:
     """Tells the training program where the archives are."""
-    return {"COMPILEGATE_COMPILE_CACHE": COMPILE_CACHE} if has_compile_cache(workload, arm) else {}
-
-
-def compile_cache_hyperparameters(workload: Workload, arm: Arm) -> dict[str, str]:
-    """Tells it how large they may get."""
-    if not has_compile_cache(workload, arm):
-        return {}
-    return {"compile_cache_megabytes": str(workload.compile_cache.max_megabytes)}
+    return {"COMPILEGATE_COMPILE_CACHE": COMPILE_CACHE} if workload.keeps_compiled(arm) else {}
 
 
 _FOLDER = "/opt/ml/checkpoints"
 COMPILE_CACHE = f"{_FOLDER}/compile-cache"
 CHECKPOINTS = f"{_FOLDER}/checkpoints"
 
-KEEPING = frozenset({"inductor"})
-"""Compilers whose output another process can use."""
-
 
 def checkpoint_members(
-    deployment: Deployment, workload: Workload, arm_name: str, arm: Arm, seed: int
+    deployment: Deployment, workload: Workload, arm_name: str, arm: Setup, seed: int
 ) -> dict[str, Any]:
     """What a CreateTrainingJob request adds for an arm that keeps anything; nothing for another."""
-    if not (arm.spot or has_compile_cache(workload, arm)):
+    if not (arm.spot or workload.keeps_compiled(arm)):
         return {}
     whose = f"seed-{seed}" if arm.spot else "shared"
     place = deployment.uri("workloads", workload.name, "checkpoints", arm_name, whose)
     return {"CheckpointConfig": {"S3Uri": f"{place}/", "LocalPath": _FOLDER}}
-
-
-def has_compile_cache(workload: Workload, arm: Arm) -> bool:
-    """Whether what the arm compiles is kept for the next job; by the built-in program alone."""
-    return workload.program is None and workload.compile_cache.enabled and arm.compiler in KEEPING

@@ -28,7 +28,6 @@ from compilegate.pipelines.requests.settings import (
 from compilegate.pipelines.steps.blueprint import Blueprint
 
 CHANNEL = "code"
-PROGRAM = "training/train.py"
 """The training program, by its path in the archive."""
 
 

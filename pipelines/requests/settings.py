@@ -13,8 +13,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from compilegate.job.names import NO_ARM
 from compilegate.pipelines.deployment import Deployment, Network
-from compilegate.workload import Arm, Workload
+from compilegate.workload import Setup, Workload
 
 # EC2's instance store documentation, read in November 2026. A `d` after the generation says that
 # there are local disks (m5d, p4d, g4dn); these families have them without saying so.
@@ -68,11 +69,9 @@ def _vpc(network: Network) -> dict[str, Any]:
 
 
 NO_COMPILER = "eager"
-NO_ARM = "none"
-"""No arm is called so: a workload that declares one is refused."""
 
 
-def training_tags(workload: Workload, arm_name: str, arm: Arm) -> list[dict[str, str]]:
+def training_tags(workload: Workload, arm_name: str, arm: Setup) -> list[dict[str, str]]:
     """Of a training job."""
     return _tags(workload, arm_name, arm.compiler, compiled=arm.compiler != NO_COMPILER)
 
@@ -92,7 +91,7 @@ def _tags(workload: Workload, arm: str, compiler: str, *, compiled: bool) -> lis
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
-def observation_members(deployment: Deployment, workload: Workload, arm: Arm) -> dict[str, Any]:
+def observation_members(deployment: Deployment, workload: Workload, arm: Setup) -> dict[str, Any]:
     """Both slow the very steps that are timed, so that what is not asked for is turned off, where
     the service would turn it on by itself."""
     output = deployment.uri("workloads", workload.name, "training")

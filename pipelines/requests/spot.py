@@ -12,20 +12,20 @@ from __future__ import annotations
 from typing import Any
 
 from compilegate.pipelines.requests.checkpoint_folder import CHECKPOINTS
-from compilegate.workload import Arm, Workload
+from compilegate.workload import Setup, Workload
 
 
-def spot_members(arm: Arm) -> dict[str, Any]:
+def spot_members(arm: Setup) -> dict[str, Any]:
     """What a CreateTrainingJob request adds for a spot arm; nothing for another."""
     return {"EnableManagedSpotTraining": True} if arm.spot else {}
 
 
-def spot_limits(workload: Workload, arm: Arm) -> dict[str, int]:
+def spot_limits(arm: Setup) -> dict[str, int]:
     """How long a spot job may take in all, the waiting for machines included."""
-    return {"MaxWaitTimeInSeconds": workload.max_wait_seconds(arm)} if arm.spot else {}
+    return {} if arm.max_wait_seconds is None else {"MaxWaitTimeInSeconds": arm.max_wait_seconds}
 
 
-def spot_environment(workload: Workload, arm: Arm) -> dict[str, str]:
+def spot_environment(workload: Workload, arm: Setup) -> dict[str, str]:
     """Tells the training program where to keep checkpoints, and how often."""
     if not arm.spot:
         return {}

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 
-from compilegate.workload import Arm, TrainingCompiler
-from compilegate.workload.arm import Distribution
+from compilegate.workload import Setup, TrainingCompiler
+from compilegate.workload.declared.arm import Distribution
 
 LAUNCHER = "compilegate/job/launch/sm_dist.py"
 """What starts a script on several GPUs in the images of PyTorch 1.10.2 and before."""
 
 
-def arm_hyperparameters(arm: Arm, program: str) -> dict[str, str]:
+def arm_hyperparameters(arm: Setup, program: str) -> dict[str, str]:
     """The compiler's switches, and what starts `program` on each GPU; empty for an arm of another
     compiler.
 

@@ -15,13 +15,13 @@ from compilegate.datasets import RawData
 from compilegate.datasets.raw_data import Announce
 from compilegate.gate.experiment import SuccessionExperiment
 from compilegate.gate.settings import ArmDeclaration, Experiment, GateSettings
+from compilegate.job.names import BASELINE_ARM
 from compilegate.pipelines.deployment import PREFIX, Deployment, Sources
 from compilegate.pipelines.staging.object_store import ObjectStore
 from compilegate.pipelines.staging.own_code import own_code
 from compilegate.pipelines.staging.program_tree import program_tree
-from compilegate.pipelines.staging.source_tree import SourceTree, gate_tree, training_tree
-from compilegate.workload import Arm, OwnProgram, Succession, TextClassification, Workload
-from compilegate.workload.declaration import BASELINE
+from compilegate.pipelines.staging.source_tree import SourceTree, gate_tree
+from compilegate.workload import Arm, Succession, Workload
 
 DIGEST_LENGTH = 32
 """Hexadecimal digits of a digest in a key: 128 bits, short enough to read."""
@@ -91,10 +91,7 @@ def training_code(workload: Workload, folder: Path) -> SourceTree:
 
     Raises OwnCodeError when a program of the workload's own cannot be taken.
     """
-    kind = workload.kind
-    if isinstance(kind, TextClassification):
-        return training_tree()
-    return program_tree(kind, folder)
+    return program_tree(workload.kind, folder)
 
 
 def raw_data_uri(workload: Workload, data: RawData, bucket: str, prefix: str = PREFIX) -> str:
@@ -119,11 +116,10 @@ def succession_of(workload: Workload) -> SuccessionExperiment:
 def experiment_of(workload: Workload) -> Experiment:
     """What the gate is told of a workload whose arms are compared."""
     images = {arm.image_folder for arm in workload.arms.values()}
-    kind = workload.kind
     return Experiment(
         workload=workload.name,
-        baseline=BASELINE,
-        evidence=kind.program.evidence if isinstance(kind, OwnProgram) else "written",
+        baseline=BASELINE_ARM,
+        evidence=workload.kind.evidence,
         arms={
             name: _declaration(
                 arm,

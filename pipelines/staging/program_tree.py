@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 
 from compilegate.pipelines.staging.own_code import OwnCodeError, files_below
-from compilegate.pipelines.staging.source_tree import SourceTree, files_beside_a_program
-from compilegate.workload import Kind, OwnProgram, Program, Succession
+from compilegate.pipelines.staging.source_tree import (
+    SourceTree,
+    files_beside_a_program,
+    training_tree,
+)
+from compilegate.workload import Kind
 
 MOST_BYTES = 20_000_000
 """A program is text; what is larger is data, or belongs into the image."""
@@ -19,46 +23,35 @@ _AT_HOME_ELSEWHERE = {
 """What the training toolkit would act upon, and where it belongs instead."""
 
 
-def program_tree(kind: OwnProgram | Succession, folder: Path) -> SourceTree:
+def program_tree(kind: Kind, folder: Path) -> SourceTree:
     """All files of the program's folder, which lies in `folder`, with compilegate.job beside.
 
     Raises OwnCodeError for a script that is not there, and for what cannot go along.
     """
-    program = kind.program
-    root = folder / PurePosixPath(program.folder)
+    if kind.source_folder is None:
+        return training_tree()
+    root = folder / PurePosixPath(kind.source_folder)
     if not root.is_dir():
         raise OwnCodeError(
             f"program.folder: {root} is not a folder, allowed: one with a path relative to the "
             "workload's own file"
         )
     files = {path.relative_to(root).as_posix(): path.read_bytes() for path in files_below(root)}
-    for key, script in _scripts(kind):
+    for key, script in kind.scripts.items():
         if script not in files:
             raise OwnCodeError(
                 f"{key}: {root} has no file {script!r}, allowed: one of its Python files"
             )
-    _check_nothing_hides(program, files)
+    _check_nothing_hides(kind, files)
     return SourceTree(files | files_beside_a_program())
 
 
-def _scripts(kind: Kind) -> list[tuple[str, str]]:
-    """Each script by the key that names it."""
-    scripts: list[tuple[str, str]] = []
-    if isinstance(kind, OwnProgram | Succession):
-        scripts.append(("program.entry", kind.program.entry))
-        if kind.program.prepare is not None:
-            scripts.append(("program.prepare", kind.program.prepare))
-    if isinstance(kind, Succession):
-        scripts.append(("champion.evaluate", kind.champion.evaluate))
-    return scripts
-
-
-def _check_nothing_hides(program: Program, files: dict[str, bytes]) -> None:
+def _check_nothing_hides(kind: Kind, files: dict[str, bytes]) -> None:
     for name, home in _AT_HOME_ELSEWHERE.items():
         if name in files:
             raise OwnCodeError(
                 f"program.folder holds a {name}, allowed: none; what it asks for belongs into "
-                + home.format(image=program.image)
+                + home.format(image=kind.processing_image[1])
             )
     if any(name.split("/")[0] in {"compilegate", "compilegate.py"} for name in files):
         raise OwnCodeError(

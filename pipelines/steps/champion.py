@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from compilegate.document.expressions import Expression, parameter
+from compilegate.document.expressions import Expression
 from compilegate.document.model import Dependency, Step
+from compilegate.job.names import CHALLENGER_ARM, CHAMPION_ARM
 from compilegate.pipelines.deployment import object_name
 from compilegate.pipelines.requests.processing import (
     INPUT,
@@ -31,7 +32,7 @@ from compilegate.pipelines.requests.processing import (
 )
 from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.gate import STEP, VERDICT, expected_job, verdict_uri
-from compilegate.pipelines.steps.own_program import module_name, prepare_step
+from compilegate.pipelines.steps.preparation import prepared_data
 from compilegate.pipelines.steps.registration import (
     decide_arm,
     decide_none,
@@ -39,28 +40,31 @@ from compilegate.pipelines.steps.registration import (
     register_step,
 )
 from compilegate.pipelines.steps.training import evidence_uri, model_uri, training_step
-from compilegate.workload import Succession
-from compilegate.workload.parameters import DATA
-from compilegate.workload.program import CHALLENGER, CHAMPION
+from compilegate.workload.kinds.own_program import module_name
 
 EVALUATED = "champion"
 NOTE = "note"
 KEPT = "model"
 
 
-def succession_steps(blueprint: Blueprint, kind: Succession) -> list[Step]:
+def succession_steps(blueprint: Blueprint) -> list[Step]:
     """Every step, in the order in which they can run."""
-    prepare = prepare_step(blueprint, kind.program)
-    data = parameter(DATA) if prepare is None else output_uri(prepare)
+    prepare, data = prepared_data(blueprint)
     trained = {
-        seed: training_step(blueprint, data, arm_name=CHALLENGER, seed=seed)
+        seed: training_step(blueprint, data, arm_name=CHALLENGER_ARM, seed=seed)
         for seed in blueprint.workload.seeds
     }
     note = _note_step(blueprint)
-    evaluate = replace(_evaluate_step(blueprint, kind, data), depends_on=(Dependency(note.name),))
+    evaluate = replace(_evaluate_step(blueprint, data), depends_on=(Dependency(note.name),))
     gate = _gate_step(blueprint, evaluate, trained)
-    before = [note] if prepare is None else [note, prepare]
-    return [*before, *trained.values(), evaluate, gate, *_decide_steps(blueprint, gate, trained)]
+    return [
+        note,
+        *prepare,
+        *trained.values(),
+        evaluate,
+        gate,
+        *_decide_steps(blueprint, gate, trained),
+    ]
 
 
 def registered_uri(blueprint: Blueprint, *parts: str) -> str:
@@ -85,17 +89,18 @@ def _note_step(blueprint: Blueprint) -> Step:
     )
 
 
-def _evaluate_step(blueprint: Blueprint, kind: Succession, data: Uri) -> Step:
+def _evaluate_step(blueprint: Blueprint, data: Uri) -> Step:
     """Never cached: what lies at the same place may be another model by then."""
+    kind = blueprint.workload.kind
     return processing_step(
         blueprint,
         "Evaluate-champion",
         description="The last registered model on today's validation data",
-        image=kind.program.image,
+        image=kind.processing_image[1],
         module="compilegate.job.launch.champion",
         code=blueprint.sources.training_code,
         arguments=[
-            module_name(kind.champion.evaluate),
+            module_name(kind.scripts["champion.evaluate"]),
             f"{INPUT}/registered",
             f"{INPUT}/data",
             f"{OUTPUT}/{EVALUATED}",
@@ -107,12 +112,14 @@ def _evaluate_step(blueprint: Blueprint, kind: Succession, data: Uri) -> Step:
 
 def _gate_step(blueprint: Blueprint, evaluate: Step, trained: Mapping[int, Step]) -> Step:
     experiment = object_name(blueprint.sources.experiment)
-    evidence = {f"evidence/{CHALLENGER}--{seed}": evidence_uri(it) for seed, it in trained.items()}
+    evidence = {
+        f"evidence/{CHALLENGER_ARM}--{seed}": evidence_uri(step) for seed, step in trained.items()
+    }
     arguments: list[str | Expression] = [
         *["judge", "--experiment", f"{INPUT}/experiment/{experiment}"],
         *["--evidence", f"{INPUT}/evidence", "--champion", f"{INPUT}/{EVALUATED}"],
         *["--output", f"{OUTPUT}/{VERDICT.output_name}"],
-        *[expected_job(CHALLENGER, seed, step) for seed, step in trained.items()],
+        *[expected_job(CHALLENGER_ARM, seed, step) for seed, step in trained.items()],
     ]
     return processing_step(
         blueprint,
@@ -136,7 +143,7 @@ def _decide_steps(blueprint: Blueprint, gate: Step, trained: Mapping[int, Step])
     """Side by side, since the service takes no condition on the branch of another. Where the
     champion was decided on, nothing is done: the registered model stands."""
     seed = blueprint.workload.seeds[0]
-    register = register_step(blueprint, gate, trained[seed], arm_name=CHALLENGER, seed=seed)
+    register = register_step(blueprint, gate, trained[seed], arm_name=CHALLENGER_ARM, seed=seed)
     keep = replace(_keep_step(blueprint, trained[seed]), depends_on=(Dependency(register.name),))
     nothing = fail_step(
         "Fail-no-sound-model",
@@ -145,8 +152,8 @@ def _decide_steps(blueprint: Blueprint, gate: Step, trained: Mapping[int, Step])
         verdict_uri(gate),
     )
     return [
-        *decide_arm(CHALLENGER, [register, keep]),
-        *decide_none([CHALLENGER, CHAMPION], nothing),
+        *decide_arm(CHALLENGER_ARM, [register, keep]),
+        *decide_none([CHALLENGER_ARM, CHAMPION_ARM], nothing),
     ]
 
 
@@ -154,7 +161,7 @@ def _keep_step(blueprint: Blueprint, trained: Step) -> Step:
     """Copies the model that was just registered to where the next execution looks for it."""
     return processing_step(
         blueprint,
-        f"Keep-{CHALLENGER}",
+        f"Keep-{CHALLENGER_ARM}",
         description="The registered model, for the next execution to be compared with",
         image="gate",
         module="compilegate.pipelines.programs.champion",

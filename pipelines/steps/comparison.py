@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from compilegate.document.expressions import parameter
 from compilegate.document.model import Step
-from compilegate.pipelines.requests.processing import Uri, output_uri
 from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.gate import gate_steps
 from compilegate.pipelines.steps.neuron import after_extraction, extraction_steps
-from compilegate.pipelines.steps.own_program import prepare_step as prepare_step_of_program
-from compilegate.pipelines.steps.preparation import prepare_step
+from compilegate.pipelines.steps.preparation import prepared_data
 from compilegate.pipelines.steps.printed_metrics import printed_gate_step
 from compilegate.pipelines.steps.registration import decide_steps
 from compilegate.pipelines.steps.training import training_step
-from compilegate.workload import OwnProgram, TextClassification
-from compilegate.workload.parameters import DATA
+from compilegate.workload import OwnProgram
 
 
-def comparison_steps(blueprint: Blueprint, kind: TextClassification | OwnProgram) -> list[Step]:
+def comparison_steps(blueprint: Blueprint) -> list[Step]:
     """Every step, in the order in which they can run."""
-    before, data = prepared_data(blueprint, kind)
+    kind = blueprint.workload.kind
+    before, data = prepared_data(blueprint)
     # Seed by seed, not arm by arm: where jobs run one after the other, a machine that slows down
     # over time then slows all arms alike.
     trained = {
@@ -34,17 +31,3 @@ def comparison_steps(blueprint: Blueprint, kind: TextClassification | OwnProgram
     decide = decide_steps(blueprint, gating[-1], trained)
     extraction = extraction_steps(blueprint, trained)
     return [*before, *extraction, *after_extraction(trained, extraction), *gating, *decide]
-
-
-def prepared_data(
-    blueprint: Blueprint, kind: TextClassification | OwnProgram
-) -> tuple[list[Step], Uri]:
-    """The steps that make the training data, and where it lies."""
-    prepare = (
-        prepare_step(blueprint, kind)
-        if isinstance(kind, TextClassification)
-        else prepare_step_of_program(blueprint, kind.program)
-    )
-    if prepare is None:
-        return [], parameter(DATA)
-    return [prepare], output_uri(prepare)

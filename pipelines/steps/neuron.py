@@ -24,7 +24,7 @@ from compilegate.pipelines.deployment import Deployment
 from compilegate.pipelines.requests.retries import job_retries
 from compilegate.pipelines.requests.spot import spot_environment
 from compilegate.pipelines.steps.blueprint import Blueprint
-from compilegate.workload import Arm, Neuron, Workload
+from compilegate.workload import Arm, Neuron, Setup, Workload
 
 EXTRACTION = "compilegate/job/launch/neuron_extraction.py"
 """What runs the training program under `neuron_parallel_compile`."""
@@ -37,7 +37,7 @@ def step_name(arm: str) -> str:
 
 
 def neuron_environment(
-    deployment: Deployment, workload: Workload, arm_name: str, arm: Arm
+    deployment: Deployment, workload: Workload, arm_name: str, arm: Setup
 ) -> dict[str, str]:
     """Where Neuron's cache is. Jobs in network isolation cannot reach it, and have none.
 

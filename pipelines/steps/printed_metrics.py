@@ -11,7 +11,7 @@ from compilegate.pipelines.deployment import object_name
 from compilegate.pipelines.requests.processing import INPUT, OUTPUT, processing_step
 from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.gate import STEP, VERDICT, Replicate
-from compilegate.workload import Program
+from compilegate.workload.declared.program import Program
 from compilegate.workload.printed import printed_batches, printed_head, reported_metrics
 
 

@@ -16,14 +16,12 @@ from compilegate.document.expressions import (
 )
 from compilegate.document.model import Branch, Step
 from compilegate.document.step_types import CONDITION, FAIL, REGISTER_MODEL
+from compilegate.job.names import BASELINE_ARM, NO_ARM
 from compilegate.pipelines.requests.images import image_of
-from compilegate.pipelines.requests.settings import NO_ARM
 from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.gate import STEP as GATE_STEP
 from compilegate.pipelines.steps.gate import VERDICT, Replicate, verdict_uri
 from compilegate.pipelines.steps.training import model_uri
-from compilegate.workload import Succession, Workload
-from compilegate.workload.declaration import BASELINE
 from compilegate.workload.parameters import APPROVAL
 
 DECIDED_ARM = "decision.arm"
@@ -37,7 +35,7 @@ def decide_steps(blueprint: Blueprint, gate: Step, trained: Mapping[Replicate, S
     """
     # The first replicate's model: the choice is made before anything is measured.
     seed = blueprint.workload.seeds[0]
-    arms = [*blueprint.workload.candidates, BASELINE]
+    arms = [*blueprint.workload.candidates, BASELINE_ARM]
     nothing = fail_step(
         "Fail-no-sound-arm",
         "Neither a candidate nor the baseline is sound, so no model was registered;",
@@ -84,15 +82,14 @@ def register_step(
 ) -> Step:
     """Registers the model that a training step left."""
     workload = blueprint.workload
-    declared = workload.trained_arms[arm_name]
+    declared = workload.trained[arm_name]
+    in_words = workload.kind.model_in_words(workload, arm_name, seed)
     return Step(
         f"Register-{arm_name}",
         REGISTER_MODEL,
         {
             "ModelPackageGroupName": blueprint.deployment.model_package_group(workload),
-            "ModelPackageDescription": (
-                f"{workload.description.rstrip('.')}. {_in_words(workload, arm_name, seed)}"
-            ),
+            "ModelPackageDescription": (f"{workload.description.rstrip('.')}. {in_words}"),
             "ModelApprovalStatus": parameter(APPROVAL),
             "InferenceSpecification": {
                 "Containers": [
@@ -123,10 +120,3 @@ def register_step(
             },
         },
     )
-
-
-def _in_words(workload: Workload, arm_name: str, seed: int) -> str:
-    if isinstance(workload.kind, Succession):
-        return f"Compared with the model registered before; seed {seed}."
-    arm = workload.arms[arm_name]
-    return f"Arm {arm_name}: {arm.compiler}, batch {arm.batch_size}, {arm.precision}, seed {seed}."

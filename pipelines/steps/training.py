@@ -11,10 +11,8 @@ from compilegate.pipelines.requests.checkpoint_folder import (
     checkpoint_members,
     compile_cache_environment,
 )
-from compilegate.pipelines.requests.hyperparameters import job_hyperparameters
 from compilegate.pipelines.requests.images import image_of
 from compilegate.pipelines.requests.processing import (
-    PROGRAM,
     Uri,
     channel,
     code_channels,
@@ -32,23 +30,7 @@ from compilegate.pipelines.requests.spot import spot_environment, spot_limits, s
 from compilegate.pipelines.requests.training_compiler import arm_hyperparameters
 from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.neuron import neuron_environment
-from compilegate.pipelines.steps.own_program import own_training_program
-from compilegate.pipelines.steps.training_program import TrainingProgram
-from compilegate.workload import Arm, Succession, TextClassification, Workload
 from compilegate.workload.parameters import INSTANCE_TYPE, MAX_RUNTIME
-
-NUMBER = r"(-?(?:nan|inf)|[-+0-9.eE]+)"
-METRICS = (
-    "train:loss",
-    "train:samples_per_second",
-    "train:steady_samples_per_second",
-    "train:compile_seconds",
-    "validation:accuracy",
-    "validation:balanced_accuracy",
-    "validation:macro_f1",
-    "validation:log_loss",
-)
-"""Metric lines that `training/train.py` prints as NAME=NUMBER."""
 
 
 def step_name(arm: str, seed: int) -> str:
@@ -58,8 +40,8 @@ def step_name(arm: str, seed: int) -> str:
 def training_step(blueprint: Blueprint, data: Uri, *, arm_name: str, seed: int) -> Step:
     """One arm with one seed, on the training data at that URI."""
     workload, deployment = blueprint.workload, blueprint.deployment
-    arm = workload.trained_arms[arm_name]
-    program = _program(workload, arm_name, arm, seed)
+    arm = workload.trained[arm_name]
+    program = workload.kind.training_program(workload, arm_name, seed)
     image = image_of(deployment, arm)
     instance_type = arm.instance_type or parameter(INSTANCE_TYPE)
     request: dict[str, Any] = {
@@ -88,7 +70,7 @@ def training_step(blueprint: Blueprint, data: Uri, *, arm_name: str, seed: int) 
             **neuron_environment(deployment, workload, arm_name, arm),
         },
         "InputDataConfig": [
-            channel(data_channel(workload), data),
+            channel(workload.kind.data_channel, data),
             *code_channels(deployment, blueprint.sources),
         ],
         "OutputDataConfig": {
@@ -106,7 +88,7 @@ def training_step(blueprint: Blueprint, data: Uri, *, arm_name: str, seed: int) 
         "RoleArn": deployment.training_role_arn,
         "StoppingCondition": {
             "MaxRuntimeInSeconds": parameter(MAX_RUNTIME),
-            **spot_limits(workload, arm),
+            **spot_limits(arm),
         },
         **spot_members(arm),
         **checkpoint_members(deployment, workload, arm_name, arm, seed),
@@ -120,14 +102,8 @@ def training_step(blueprint: Blueprint, data: Uri, *, arm_name: str, seed: int) 
         request,
         cache=blueprint.cache,
         retry_policies=job_retries(workload.compute),
-        description=_description(workload, arm_name, arm, seed),
+        description=workload.kind.job_in_words(workload, arm_name, seed),
     )
-
-
-def data_channel(workload: Workload) -> str:
-    """What the channel of the training data is called: `prepared`, or `data` where it is raw."""
-    raw = workload.program is not None and workload.program.prepare is None
-    return "data" if raw else "prepared"
 
 
 def model_uri(step: Step) -> Expression:
@@ -139,20 +115,3 @@ def evidence_uri(step: Step) -> Expression:
     place = step_property(step.name, "OutputDataConfig.S3OutputPath")
     job = step_property(step.name, "TrainingJobName")
     return join("/", [place, job, "output", "output.tar.gz"])
-
-
-def _description(workload: Workload, name: str, arm: Arm, seed: int) -> str:
-    if isinstance(workload.kind, Succession):
-        return f"The new model, seed {seed}"
-    return f"Arm {name} ({arm.compiler}, batch {arm.batch_size}), seed {seed}"
-
-
-def _program(workload: Workload, name: str, arm: Arm, seed: int) -> TrainingProgram:
-    kind = workload.kind
-    if not isinstance(kind, TextClassification):
-        return own_training_program(kind, name, arm, seed)
-    return TrainingProgram(
-        entry=PROGRAM,
-        hyperparameters=job_hyperparameters(workload, kind, name, arm, seed),
-        metrics={metric: f"{metric}={NUMBER}" for metric in METRICS},
-    )

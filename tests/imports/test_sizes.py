@@ -10,7 +10,6 @@ A_DOZEN = 12
 MOST_LINES = 500
 
 CROWDED: dict[str, str] = {
-    "compilegate/workload": "one object per kind",
     "training": "what a script of anyone imports lies in compilegate/job",
 }
 """Folders that hold more files than they should, and what will end it; empty is the aim."""

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from compilegate.workload.feasibility import InfeasibleError
+from compilegate.workload import InfeasibleError
 from infra.project import read_project
 from infra.workload.definition import incomplete_definition
+from tests.workload.settled import workload_with
 
 REPOSITORY = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -66,10 +67,7 @@ def test_bad_input_is_told_in_a_sentence(tmp_path: Path, settings: str, sentence
 def test_an_arm_that_its_image_cannot_train_is_told_with_the_workload_s_file() -> None:
     project = read_project(HERE / "project")
     (declared,) = project.workloads
-    arm = declared.workload.arms["baseline"].model_copy(update={"instance_type": "ml.p3.2xlarge"})
-    workload = declared.workload.model_copy(
-        update={"arms": {**declared.workload.arms, "baseline": arm}}
-    )
+    workload = workload_with(declared.path, arms__baseline={"instance_type": "ml.p3.2xlarge"})
     with pytest.raises(InfeasibleError) as caught:
         incomplete_definition(project, replace(declared, workload=workload), "us-east-1")
     assert str(caught.value).startswith(

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from compilegate.workload import Arm, read_workload
 from infra.foundation.aws_images import aws_repositories
 from infra.project import DeclaredWorkload
+from tests.workload.settled import settled_arm
 
 PATH = Path(__file__).parents[1] / "pipelines" / "topics.toml"
 
 
 def arm(version: str, image: str | None = "aws") -> Arm:
-    return Arm.model_validate(
-        {
+    return settled_arm(
+        **{
             "compiler": "training-compiler",
             "batch_size": 8,
             "learning_rate": 1e-3,
-            "image": image,
+            **({} if image is None else {"image": image}),
             "training_compiler": {"framework": "tensorflow", "version": version}
             if version.startswith("2")
             else {"version": version},
@@ -34,7 +36,7 @@ def test_each_repository_is_named_once_in_the_account_of_the_region() -> None:
         "other": arm("2.11.0"),
         "own": arm("1.13.1", image=None),
     }
-    declared = DeclaredWorkload(workload=workload.model_copy(update={"arms": arms}), path=PATH)
+    declared = DeclaredWorkload(workload=replace(workload, arms=arms), path=PATH)
     found = aws_repositories([declared, declared], "il-central-1")
     assert [(each.account, each.region, each.name) for each in found] == [
         ("780543022126", "il-central-1", "pytorch-trcomp-training"),

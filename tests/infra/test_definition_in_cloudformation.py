@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -158,7 +159,7 @@ def largest_definition() -> str:
     (declared,) = project.workloads
     arms = declared.workload.arms
     many = {"baseline": arms["baseline"]} | {f"arm-{n}": arms["compiled"] for n in range(1, 6)}
-    workload = declared.workload.model_copy(update={"arms": many, "seeds": list(range(1, 13))})
+    workload = replace(declared.workload, arms=many, seeds=tuple(range(1, 13)))
     return incomplete_definition(
         project, DeclaredWorkload(workload=workload, path=declared.path)
     ).text
@@ -166,6 +167,7 @@ def largest_definition() -> str:
 
 SYNTH = """
 import json, sys
+from dataclasses import replace
 from pathlib import Path
 from infra.project import read_project
 from infra.workload.definition import incomplete_definition

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,8 @@ from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Deployment, Network, Sources, local_deployment
 from compilegate.pipelines.requests.checks import RequestError
 from compilegate.pipelines.requests.settings import has_local_disks
-from compilegate.workload import HubModel, Workload, read_workload
+from compilegate.workload import Workload, WorkloadError
+from tests.workload.settled import workload_with
 
 WORKLOAD = Path(__file__).parent / "topics.toml"
 LOCAL = local_deployment({"training": "1111", "gate": "2222"})
@@ -51,20 +51,18 @@ TUNED = {
 
 
 def workload(**changes: Any) -> Workload:
-    """The topics workload with tables changed: `compute={...}`, `arms__compiled={...}`."""
-    declared = json.loads(read_workload(WORKLOAD).model_dump_json())
-    for place, values in changes.items():
-        table = declared
-        for part in place.split("__"):
-            table = table.setdefault(part, {})
-        table.update(values)
-    return Workload.model_validate_json(json.dumps(declared))
+    return workload_with(WORKLOAD, **changes)
 
 
-@cache
-def compiled(declared: str, guarded: bool) -> str:
-    deployment = GUARDED if guarded else LOCAL
-    return compile_definition(Workload.model_validate_json(declared), deployment, SOURCES)
+_COMPILED: dict[tuple[str, bool], str] = {}
+
+
+def compiled(declared: Workload, *, guarded: bool) -> str:
+    key = (repr(declared), guarded)
+    if key not in _COMPILED:
+        deployment = GUARDED if guarded else LOCAL
+        _COMPILED[key] = compile_definition(declared, deployment, SOURCES)
+    return _COMPILED[key]
 
 
 def steps_of(declared: Workload, *, guarded: bool = False) -> dict[str, dict[str, Any]]:
@@ -74,7 +72,7 @@ def steps_of(declared: Workload, *, guarded: bool = False) -> dict[str, dict[str
             if step["Type"] == "Condition":
                 yield from below([*step["Arguments"]["IfSteps"], *step["Arguments"]["ElseSteps"]])
 
-    definition = json.loads(compiled(declared.model_dump_json(), guarded))
+    definition = json.loads(compiled(declared, guarded=guarded))
     return {step["Name"]: step for step in below(definition["Steps"])}
 
 
@@ -142,10 +140,10 @@ def test_in_isolation_the_service_brings_the_training_code() -> None:
 
 @pytest.mark.slow
 def test_a_model_that_isolated_jobs_cannot_fetch_is_refused() -> None:
-    fetched = workload().model_copy(update={"model": HubModel(source="hub", id="bert-base")})
+    fetched = workload(model={"source": "hub", "id": "bert-base"})
     with pytest.raises(RequestError, match=r"model\.id is 'bert-base', which jobs in network"):
         compile_definition(fetched, GUARDED, SOURCES)
-    in_image = workload().model_copy(update={"model": HubModel(source="hub", id="/models/bert")})
+    in_image = workload(model={"source": "hub", "id": "/models/bert"})
     assert compile_definition(in_image, GUARDED, SOURCES)
 
 
@@ -249,7 +247,7 @@ def test_the_checkpoints_of_a_spot_arm_leave_the_step_cache_alone() -> None:
 
 def test_jobs_that_run_at_once_keep_their_checkpoints_apart() -> None:
     """SageMaker reads the URI as a prefix, stores what it fetched, and deletes what was deleted."""
-    declared = workload(**TUNED).model_copy(update={"seeds": [7, 70, 8]})
+    declared = workload(**TUNED, seeds=[7, 70, 8])
     places = checkpoint_places(declared)
     assert len(places) == 3
     for place in places:
@@ -276,12 +274,12 @@ def checkpoint_places(declared: Workload) -> list[Any]:
     ],
 )
 def test_a_wait_that_cannot_be_is_refused(changes: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(sentence)):
+    with pytest.raises(WorkloadError, match=re.escape(sentence)):
         workload(**changes)
 
 
 def test_the_compact_form_is_the_same_definition_and_smaller() -> None:
-    whole = compiled(workload().model_dump_json(), guarded=False)
+    whole = compiled(workload(), guarded=False)
     assert json.loads(compact(whole)) == json.loads(whole)
     assert len(compact(whole)) < 0.7 * len(whole)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from compilegate.pipelines.deployment import Sources, local_deployment
 from compilegate.pipelines.requests.checks import RequestError, check_requests
 from compilegate.pipelines.requests.processing import MOST_INPUTS
 from compilegate.workload import Workload, read_workload
-from compilegate.workload.declaration import LARGEST_EXPERIMENT
+from compilegate.workload.settling import LARGEST_EXPERIMENT
+from tests.workload.settled import workload_with
 
 HERE = Path(__file__).parent
 WORKLOAD = HERE / "topics.toml"
@@ -37,19 +38,23 @@ SOURCES = Sources(
 
 
 def workload(**changes: Any) -> Workload:
-    declared = read_workload(WORKLOAD)
-    return declared.model_copy(update=changes)
+    return dataclasses.replace(read_workload(WORKLOAD), **changes)
 
 
 def definition_of(declared: Workload) -> dict[str, Any]:
-    definition: dict[str, Any] = json.loads(compiled(declared.model_dump_json()))
+    definition: dict[str, Any] = json.loads(compiled(declared))
     return definition
 
 
-@cache
-def compiled(declared: str) -> str:
+_COMPILED: dict[str, str] = {}
+
+
+def compiled(declared: Workload) -> str:
     """Compiling takes the better part of a second, and most tests ask about the same workload."""
-    return compile_definition(Workload.model_validate_json(declared), DEPLOYMENT, SOURCES)
+    key = repr(declared)
+    if key not in _COMPILED:
+        _COMPILED[key] = compile_definition(declared, DEPLOYMENT, SOURCES)
+    return _COMPILED[key]
 
 
 def read(document: dict[str, Any]) -> Definition:
@@ -177,7 +182,7 @@ def test_a_condition_on_the_branch_of_another_is_refused() -> None:
 
 
 def test_the_model_of_the_first_declared_seed_is_the_one_that_is_registered() -> None:
-    step = steps_of(definition_of(workload(seeds=[8, 7])))["Register-compiled"]
+    step = steps_of(definition_of(workload(seeds=(8, 7))))["Register-compiled"]
     (container,) = step["Arguments"]["InferenceSpecification"]["Containers"]
     assert container["ModelDataUrl"] == {
         "Get": "Steps.Train-compiled-8.ModelArtifacts.S3ModelArtifacts"
@@ -209,7 +214,7 @@ def test_each_training_job_is_told_its_image_since_no_container_knows_its_own() 
 
 def test_more_evidence_than_one_job_can_take_is_gathered_first() -> None:
     """The service allows ten inputs for a processing job."""
-    steps = steps_of(definition_of(workload(seeds=list(range(11)))))
+    steps = steps_of(definition_of(workload(seeds=tuple(range(11)))))
     gathering = [name for name in steps if name.startswith("Gather-")]
     assert gathering == ["Gather-1", "Gather-2", "Gather-3"]
     assert all(steps[name]["CacheConfig"]["Enabled"] for name in gathering)
@@ -227,9 +232,9 @@ def test_more_evidence_than_one_job_can_take_is_gathered_first() -> None:
 @pytest.mark.slow
 def test_the_largest_experiment_fits_the_inputs_of_its_jobs() -> None:
     """check_requests counts the inputs; with eight pieces of evidence nothing is gathered."""
-    largest = steps_of(definition_of(workload(seeds=list(range(LARGEST_EXPERIMENT // 2)))))
+    largest = steps_of(definition_of(workload(seeds=tuple(range(LARGEST_EXPERIMENT // 2)))))
     assert len(largest["Gate"]["Arguments"]["ProcessingInputs"]) == MOST_INPUTS
-    small = steps_of(definition_of(workload(seeds=list(range(4)))))
+    small = steps_of(definition_of(workload(seeds=tuple(range(4)))))
     assert len(small["Gate"]["Arguments"]["ProcessingInputs"]) == MOST_INPUTS
     assert not any(name.startswith("Gather-") for name in small)
 
@@ -252,7 +257,7 @@ def test_the_instance_type_is_a_parameter_that_the_cache_can_see() -> None:
 
 def test_an_arm_may_have_an_instance_type_of_its_own() -> None:
     arms = dict(workload().arms)
-    arms["compiled"] = arms["compiled"].model_copy(update={"instance_type": "ml.p4d.24xlarge"})
+    arms["compiled"] = dataclasses.replace(arms["compiled"], **{"instance_type": "ml.p4d.24xlarge"})
     steps = steps_of(definition_of(workload(arms=arms)))
     compiled = steps["Train-compiled-7"]["Arguments"]["ResourceConfig"]
     assert compiled["InstanceType"] == "ml.p4d.24xlarge"
@@ -330,13 +335,12 @@ def test_a_parameter_s_default_that_the_service_would_refuse_is_named_once() -> 
 
 def test_an_arm_runs_in_its_compiler_s_image_or_in_the_one_it_names() -> None:
     deployment = local_deployment({"training": "1", "training-compiler": "3", "gate": "2"})
-    declared = workload()
-    arms = {
-        "baseline": declared.arms["baseline"].model_copy(update={"image": "training-compiler"}),
-        "compiled": declared.arms["compiled"],
-        "other": declared.arms["compiled"].model_copy(update={"compiler": "training-compiler"}),
-    }
-    text = compile_definition(declared.model_copy(update={"arms": arms}), deployment, SOURCES)
+    declared = workload_with(
+        WORKLOAD,
+        arms__baseline={"image": "training-compiler"},
+        arms__other={"compiler": "training-compiler", "batch_size": 12, "learning_rate": 1.5e-3},
+    )
+    text = compile_definition(declared, deployment, SOURCES)
     steps = steps_of(json.loads(text))
     for arm, folder in (
         ("baseline", "training-compiler"),
@@ -352,14 +356,9 @@ def test_an_arm_runs_in_its_compiler_s_image_or_in_the_one_it_names() -> None:
 
 
 def test_an_image_that_is_not_there_is_refused_by_the_arm_s_name() -> None:
-    declared = workload()
-    arm = declared.arms["compiled"].model_copy(update={"image": "mine"})
+    declared = workload_with(WORKLOAD, arms__compiled={"image": "mine"})
     with pytest.raises(RequestError) as caught:
-        compile_definition(
-            declared.model_copy(update={"arms": {**declared.arms, "compiled": arm}}),
-            DEPLOYMENT,
-            SOURCES,
-        )
+        compile_definition(declared, DEPLOYMENT, SOURCES)
     assert str(caught.value) == (
         "arms.compiled.image: the inductor arm runs in the image 'mine', which is no folder of "
         "containers/ that has one, allowed: gate, training"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from pathlib import Path
 
@@ -9,23 +10,28 @@ import pytest
 
 from compilegate.catalog.images import BaseImage, find_image
 from compilegate.execution.target import Target
-from compilegate.workload import Arm, Schedule, TrainingCompiler, Workload, read_workload
+from compilegate.workload import (
+    InfeasibleError,
+    Schedule,
+    TrainingCompiler,
+    Workload,
+    read_workload,
+)
 from compilegate.workload.feasibility import (
     NO_BASES,
     Bases,
-    InfeasibleError,
     check_feasible,
     findings,
 )
+from tests.workload.settled import TOPICS, settled_arm, workload_with
 
-WORKLOAD = read_workload(Path(__file__).parent / "topics.toml")
+WORKLOAD = read_workload(TOPICS)
 TODAY = datetime.date(2026, 11, 20)
 
 
 def workload(**changes: object) -> Workload:
     """The small workload with another candidate."""
-    arm = WORKLOAD.arms["compiled"].model_copy(update={"precision": "fp32", **changes})
-    return WORKLOAD.model_copy(update={"arms": {**WORKLOAD.arms, "compiled": arm}})
+    return workload_with(TOPICS, arms__compiled={"precision": "fp32", **changes})
 
 
 def refused(
@@ -79,9 +85,9 @@ def test_an_instance_that_an_execution_or_the_schedule_gives_is_looked_at() -> N
     scheduled = Schedule.model_validate(
         {"expression": "rate(7 days)", "parameters": {"TrainingInstanceType": "ml.p5.48xlarge"}}
     )
-    assert refused(declared.model_copy(update={"schedule": scheduled})) == [sentence]
+    assert refused(dataclasses.replace(declared, schedule=scheduled)) == [sentence]
     named = workload(compiler="training-compiler", instance_type="ml.p3.2xlarge")
-    check_feasible(named.model_copy(update={"schedule": scheduled}))
+    check_feasible(dataclasses.replace(named, schedule=scheduled))
     check_feasible(named, instance_type="ml.p5.48xlarge")
 
 
@@ -136,12 +142,6 @@ def sentences(declared: Workload) -> list[str]:
             None,
             "arms.compiled.distribution: the image of pytorch 1.13.1 does not support the "
             "distribution 'sm_dist'; allowed: \"pytorchxla\"",
-        ),
-        (
-            workload(distribution="pytorchxla"),
-            None,
-            "arms.compiled.distribution: torch.compile does not work with the distribution "
-            "'pytorchxla'; allowed: \"torchrun\"",
         ),
     ],
     ids=str,
@@ -251,8 +251,8 @@ def test_an_image_that_gets_no_patches_is_said_of_any_arm() -> None:
 )
 def test_a_program_of_one_s_own_may_run_in_any_stack_as_aws_made_it(stack: dict[str, str]) -> None:
     program = read_workload(Path(__file__).parent / "diffusion.toml")
-    arm = Arm.model_validate(
-        {
+    arm = settled_arm(
+        **{
             "compiler": "training-compiler",
             "batch_size": 8,
             "learning_rate": 1e-3,
@@ -261,7 +261,7 @@ def test_a_program_of_one_s_own_may_run_in_any_stack_as_aws_made_it(stack: dict[
             "training_compiler": stack,
         }
     )
-    declared = program.model_copy(update={"arms": {**program.arms, "compiled": arm}})
+    declared = dataclasses.replace(program, arms={**program.arms, "compiled": arm})
     assert not [
         each for each in findings(declared, today=TODAY, region="us-east-1") if each.refused
     ]

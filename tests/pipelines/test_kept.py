@@ -80,7 +80,7 @@ def test_another_workload_deployment_or_source_is_another_definition(tmp_path: P
     declared = read_workload(WORKLOAD)
     before, _ = kept(tmp_path)
     for changed in (
-        {"workload": declared.model_copy(update={"seeds": [7, 8, 9]})},
+        {"workload": replace(declared, seeds=(7, 8, 9))},
         {"deployment": replace(DEPLOYMENT, name_prefix="neighbour-", kms_key="arn:aws:kms:k")},
         {"sources": replace(SOURCES, gate_code=DEPLOYMENT.uri("source", "ffff.zip"))},
     ):

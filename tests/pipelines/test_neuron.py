@@ -13,7 +13,8 @@ import pytest
 from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Network, Sources, local_deployment
 from compilegate.pipelines.requests.checks import RequestError
-from compilegate.workload import Arm, Workload, read_workload
+from compilegate.workload import Workload
+from tests.workload.settled import workload_with
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden" / "neuron.json"
@@ -27,18 +28,16 @@ SOURCES = Sources(
 )
 
 
+NEURON = {
+    "compiler": "neuron",
+    "batch_size": 8,
+    "learning_rate": 1e-3,
+    "instance_type": "ml.trn1.2xlarge",
+}
+
+
 def workload(**neuron: Any) -> Workload:
-    declared = read_workload(HERE / "topics.toml")
-    arm = Arm.model_validate(
-        {
-            "compiler": "neuron",
-            "batch_size": 8,
-            "learning_rate": 1e-3,
-            "instance_type": "ml.trn1.2xlarge",
-            "neuron": neuron,
-        }
-    )
-    return declared.model_copy(update={"arms": {**declared.arms, "compiled": arm}})
+    return workload_with(HERE / "topics.toml", arms={"compiled": {**NEURON, "neuron": neuron}})
 
 
 def steps(declared: Workload) -> dict[str, Any]:
@@ -85,9 +84,7 @@ def test_an_arm_that_wants_no_extraction_has_none_and_still_a_cache() -> None:
 
 @pytest.mark.slow
 def test_an_extraction_on_a_spot_machine_goes_on_from_no_checkpoint() -> None:
-    declared = workload()
-    spot = declared.arms["compiled"].model_copy(update={"spot": True})
-    found = steps(declared.model_copy(update={"arms": {**declared.arms, "compiled": spot}}))
+    found = steps(workload_with(HERE / "topics.toml", arms={"compiled": {**NEURON, "spot": True}}))
     extraction, training = (
         found[name]["Arguments"] for name in ("Extract-compiled", "Train-compiled-7")
     )

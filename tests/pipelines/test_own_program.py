@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ import pytest
 from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Network, Sources, local_deployment
 from compilegate.pipelines.requests.checks import RequestError
-from compilegate.workload import Workload, read_workload
+from compilegate.workload import Workload
+from tests.workload.settled import workload_with
 
 pytestmark = pytest.mark.slow  # compiling takes the better part of a second each time
 
@@ -29,11 +30,8 @@ SOURCES = Sources(
 )
 
 
-def declared(name: str, **program: Any) -> Workload:
-    workload = read_workload(HERE / f"{name}.toml")
-    assert workload.program is not None
-    changed = workload.program.model_copy(update=program)
-    return workload.model_copy(update={"program": changed})
+def declared(name: str, program: Mapping[str, Any] | None = None, **tables: Any) -> Workload:
+    return workload_with(HERE / f"{name}.toml", program=dict(program or {}), **tables)
 
 
 @cache
@@ -84,10 +82,8 @@ def test_the_script_gets_its_arm_as_arguments_and_its_own_hyperparameters_beside
 
 
 def test_a_script_of_several_processes_is_started_by_torchrun_and_not_told_of_it() -> None:
-    workload = declared("diffusion")
     several = {"distribution": "torchrun", "processes": 4, "instance_count": 2, "spot": False}
-    arm = workload.arms["compiled"].model_copy(update=several)
-    launched = workload.model_copy(update={"arms": {**workload.arms, "compiled": arm}})
+    launched = declared("diffusion", arms__compiled=several)
     found = steps(compile_definition(launched, DEPLOYMENT, SOURCES))
     request, alone = (found[f"Train-{name}-7"]["Arguments"] for name in ("compiled", "baseline"))
     assert (
@@ -116,7 +112,7 @@ def test_the_failure_of_a_candidate_is_evidence_where_evidence_is_written() -> N
 
 
 def test_raw_data_goes_straight_to_the_script_where_nothing_prepares_it() -> None:
-    found = steps(compile_definition(declared("diffusion", prepare=None), DEPLOYMENT, SOURCES))
+    found = steps(compile_definition(declared("diffusion", {"prepare": None}), DEPLOYMENT, SOURCES))
     (channel,) = found["Train-baseline-7"]["Arguments"]["InputDataConfig"]
     assert channel["ChannelName"] == "data"
     assert channel["DataSource"]["S3DataSource"]["S3Uri"] == {"Get": "Parameters.Data"}
@@ -126,13 +122,14 @@ def test_raw_data_goes_straight_to_the_script_where_nothing_prepares_it() -> Non
 def test_printed_metrics_reach_the_gate_as_arguments_in_place_of_evidence() -> None:
     workload = declared(
         "diffusion",
-        evidence="printed",
-        metrics={"mse": "m ([0-9.]+)", "s": "s ([0-9.]+)"},
-        speed_metric="s",
+        {
+            "evidence": "printed",
+            "metrics": {"mse": "m ([0-9.]+)", "s": "s ([0-9.]+)"},
+            "speed_metric": "s",
+        },
+        gate__metrics__mse={"reported": True},
     )
-    guard = workload.gate.metrics["mse"].model_copy(update={"reported": True})
-    gate = workload.gate.model_copy(update={"metrics": {"mse": guard}})
-    definition = compile_definition(workload.model_copy(update={"gate": gate}), DEPLOYMENT, SOURCES)
+    definition = compile_definition(workload, DEPLOYMENT, SOURCES)
     request = steps(definition)["Gate"]["Arguments"]
     assert [each["InputName"] for each in request["ProcessingInputs"]] == ["code", "experiment"]
     assert request["AppSpecification"]["ContainerArguments"][-1]["Std:Join"] == {
@@ -152,11 +149,13 @@ def test_printed_metrics_that_one_argument_cannot_hold_take_several() -> None:
     """The service refuses one of more than 256 characters, when everything is trained already."""
     names = [f"error_of_{'x' * 40}_{number}" for number in range(6)]
     metrics = dict.fromkeys(names, "error ([0-9.]+)")
-    workload = declared("diffusion", evidence="printed", metrics=metrics)
-    guard = workload.gate.metrics["mse"].model_copy(update={"reported": True})
-    gate = workload.gate.model_copy(update={"metrics": dict.fromkeys(names, guard)})
-    changed = workload.model_copy(update={"gate": gate})
-    request = steps(compile_definition(changed, DEPLOYMENT, SOURCES))["Gate"]["Arguments"]
+    guard = {"direction": "lower", "margin": 0.01, "reported": True}
+    workload = declared(
+        "diffusion",
+        {"evidence": "printed", "metrics": metrics},
+        gate={"metrics": dict.fromkeys(names, guard)},
+    )
+    request = steps(compile_definition(workload, DEPLOYMENT, SOURCES))["Gate"]["Arguments"]
     arguments = request["AppSpecification"]["ContainerArguments"]
     printed = [each["Std:Join"]["Values"] for each in arguments if isinstance(each, dict)]
     assert len(printed) == len(workload.arms) * len(workload.seeds) * 3
@@ -199,7 +198,7 @@ def test_a_new_model_that_is_not_as_good_ends_the_execution_without_a_registrati
 def test_an_image_that_is_not_there_is_refused_by_name() -> None:
     without_gate = local_deployment({"training": "1111", "xgboost": "3333"})
     with pytest.raises(RequestError) as refused:
-        compile_definition(declared("trees", image="boost"), without_gate, SOURCES)
+        compile_definition(declared("trees", {"image": "boost"}), without_gate, SOURCES)
     assert list(refused.value.problems) == [
         "program.image runs in the image 'boost', which is no folder of containers/ with a "
         "Dockerfile, allowed: training, xgboost",

@@ -28,6 +28,7 @@ from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Sources, local_deployment
 from compilegate.workload import Arm, read_workload
 from tests.environments import BuildError, folder, make, pip_install
+from tests.workload.settled import settled_arm
 
 HERE = Path(__file__).parent
 SDK = "sagemaker==2.257.7"
@@ -67,8 +68,8 @@ def arm(label: str) -> Arm:
     several = kind == "several GPUs"
     framework, version, *rest = stack.split(" ")
     old = framework == "pytorch" and version in ("1.10.2", "1.9.0")
-    return Arm.model_validate(
-        {
+    return settled_arm(
+        **{
             "compiler": "training-compiler",
             "batch_size": 8,
             "learning_rate": 1e-3,
@@ -102,9 +103,7 @@ def requests() -> dict[str, dict[str, Any]]:
         data=deployment.uri("data", "topics", "cccc"),
     )
     definition = compile_definition(
-        workload.model_copy(
-            update={"seeds": [7], "arms": {"baseline": workload.arms["baseline"], **arms}}
-        ),
+        replace(workload, seeds=(7,), arms={"baseline": workload.arms["baseline"], **arms}),
         deployment,
         sources,
     )

@@ -8,7 +8,8 @@ import pytest
 
 from compilegate.pipelines.staging import OwnCodeError
 from compilegate.pipelines.staging.program_tree import program_tree
-from compilegate.workload import Champion, OwnProgram, Program, Succession
+from compilegate.workload import OwnProgram, Succession
+from compilegate.workload.declared.program import Champion, Program
 
 
 def folder_with(path: Path, *files: str) -> Path:

@@ -17,6 +17,7 @@ from compilegate.pipelines.deployment import local_deployment
 from compilegate.pipelines.staging import SourceTree, image_tags, plan_staging
 from compilegate.pipelines.staging.plan import experiment_of
 from compilegate.workload import read_workload
+from tests.workload.settled import workload_with
 
 WORKLOAD = Path(__file__).parents[1] / "pipelines" / "topics.toml"
 DEPLOYMENT = local_deployment({"training": "1", "gate": "2"})
@@ -50,10 +51,7 @@ def test_the_archive_is_the_same_bytes_each_time_and_holds_the_training_package(
 def test_a_changed_margin_moves_the_experiment_and_no_program() -> None:
     """Otherwise every margin that is tried would train everything again."""
     workload = read_workload(WORKLOAD)
-    guard = workload.gate.metrics["accuracy"].model_copy(update={"margin": 0.02})
-    changed = workload.model_copy(
-        update={"gate": workload.gate.model_copy(update={"metrics": {"accuracy": guard}})}
-    )
+    changed = workload_with(WORKLOAD, gate__metrics__accuracy={"margin": 0.02})
     before = plan_staging(workload, DEPLOYMENT, _NoData(), WORKLOAD.parent).sources
     after = plan_staging(changed, DEPLOYMENT, _NoData(), WORKLOAD.parent).sources
     assert after.experiment != before.experiment
@@ -74,13 +72,10 @@ def test_everything_is_put_where_the_sources_say(tmp_path: Path) -> None:
 
 
 def test_the_gate_is_told_the_price_of_each_arm_s_instance_or_why_there_is_none() -> None:
-    workload = read_workload(WORKLOAD)
-    elsewhere = workload.arms["compiled"].model_copy(update={"instance_type": "ml.z9.huge"})
-    changed = workload.model_copy(
-        update={
-            "arms": {**workload.arms, "compiled": elsewhere},
-            "compute": workload.compute.model_copy(update={"instance_type": "ml.g5.2xlarge"}),
-        }
+    changed = workload_with(
+        WORKLOAD,
+        arms__compiled={"instance_type": "ml.z9.huge"},
+        compute={"instance_type": "ml.g5.2xlarge"},
     )
     arms = experiment_of(changed).arms
     assert (arms["baseline"].instance_type, arms["baseline"].usd_per_hour) == (
@@ -95,8 +90,7 @@ def test_the_gate_is_told_the_price_of_each_arm_s_instance_or_why_there_is_none(
 def test_the_gate_is_told_of_images_only_where_arms_have_different_ones() -> None:
     workload = read_workload(WORKLOAD)
     assert {arm.image for arm in experiment_of(workload).arms.values()} == {None}
-    elsewhere = workload.arms["compiled"].model_copy(update={"compiler": "training-compiler"})
-    changed = workload.model_copy(update={"arms": {**workload.arms, "compiled": elsewhere}})
+    changed = workload_with(WORKLOAD, arms__compiled={"compiler": "training-compiler"})
     assert {name: arm.image for name, arm in experiment_of(changed).arms.items()} == {
         "baseline": "training",
         "compiled": "training-compiler",

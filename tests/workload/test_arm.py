@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from compilegate.workload import Arm, Neuron, TrainingCompiler
+from compilegate.workload import Neuron, TrainingCompiler
+from compilegate.workload.declared.arm import ArmTable
+from tests.workload.settled import settled_arm
 
 PLAIN = {"compiler": "training-compiler", "batch_size": 8, "learning_rate": 1e-3}
 
 
-def arm(**changes: object) -> Arm:
-    return Arm.model_validate({**PLAIN, **changes})
+def arm(**changes: object) -> ArmTable:
+    return ArmTable.model_validate({**PLAIN, **changes})
 
 
 def test_training_compiler_s_stack_is_its_newest_unless_another_is_declared() -> None:
@@ -23,7 +25,7 @@ def test_training_compiler_s_stack_is_its_newest_unless_another_is_declared() ->
 
 
 def test_torchrun_starts_the_processes_of_xla_too() -> None:
-    wide = arm(compiler="xla", distribution="torchrun", processes=2)
+    wide = settled_arm(**{**PLAIN, "compiler": "xla", "distribution": "torchrun", "processes": 2})
     assert (wide.world_size, wide.global_batch_size) == (2, 2 * wide.batch_size)
 
 

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compilegate.workload import Arm, Workload, WorkloadError, read_workload
-from compilegate.workload.scaling import ScaledRate, ScalingRule
+from compilegate.workload import Workload, WorkloadError, read_workload
+from compilegate.workload.arms import ScaledRate, ScalingRule
+from tests.workload.settled import settled_arm
 
 HEAD = """
 name = "topics"
@@ -169,7 +170,7 @@ def test_scaling_twice_is_scaling_once_by_the_whole(
 
 
 def test_the_defaults_of_an_arm_are_one_process_and_torch_s_own_mode() -> None:
-    arm = Arm(compiler="inductor", batch_size=8, learning_rate=1e-3)
+    arm = settled_arm(compiler="inductor", batch_size=8, learning_rate=1e-3)
     assert (arm.world_size, arm.torch_compile_keys, arm.explanations) == (1, {}, ())
 
 

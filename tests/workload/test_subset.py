@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from compilegate.pipelines.staging.plan import experiment_of
-from compilegate.workload import WorkloadError, read_workload, select_arms
+from compilegate.workload import WorkloadError, read_workload
 
 WORKLOAD = read_workload(Path(__file__).parents[2] / "workloads" / "news-topics.toml")
 
 
 def test_the_chosen_arms_stay_in_their_order_and_the_others_are_named() -> None:
-    chosen = select_arms(WORKLOAD, ["compiler-only", "baseline"])
+    chosen = WORKLOAD.with_arms(["compiler-only", "baseline"])
     assert list(chosen.arms) == ["baseline", "compiler-only"]
     assert chosen.left_out == ("larger-batch",)
     assert experiment_of(chosen).left_out == ["larger-batch"]
-    assert select_arms(WORKLOAD, list(WORKLOAD.arms)) == WORKLOAD
+    assert WORKLOAD.with_arms(list(WORKLOAD.arms)) == WORKLOAD
 
 
 @pytest.mark.parametrize(
@@ -39,11 +39,11 @@ def test_the_chosen_arms_stay_in_their_order_and_the_others_are_named() -> None:
 )
 def test_what_is_no_comparison_is_refused(names: list[str], sentence: str) -> None:
     with pytest.raises(WorkloadError) as caught:
-        select_arms(WORKLOAD, names)
+        WORKLOAD.with_arms(names)
     assert caught.value.problems == (sentence,)
 
 
 def test_a_workload_with_a_champion_has_no_arms_to_choose_from() -> None:
     champion = read_workload(Path(__file__).parents[2] / "workloads" / "tumours-xgboost.toml")
     with pytest.raises(WorkloadError, match="arms: there are none beside champion"):
-        select_arms(champion, ["baseline"])
+        champion.with_arms(["baseline"])

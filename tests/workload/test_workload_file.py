@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compilegate.workload import FilesData, HubModel, WorkloadError, find_workload, read_workload
+from compilegate.workload import FilesData, WorkloadError, find_workload, read_workload
 
 WORKLOADS = Path(__file__).parents[2] / "workloads"
 VALID = """
@@ -79,8 +79,8 @@ def test_a_valid_file_becomes_typed_values_with_the_documented_defaults(tmp_path
 
 def test_a_model_of_the_hub_takes_the_place_of_the_random_one(tmp_path: Path) -> None:
     text = changed('source = "random"', 'source = "hub"\nid = "google-bert/bert-base-uncased"')
-    model = read_workload(write(tmp_path, text)).model
-    assert model == HubModel(source="hub", id="google-bert/bert-base-uncased")
+    kind = read_workload(write(tmp_path, text)).kind
+    assert kind.hub_model == "google-bert/bert-base-uncased"
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def refuse_unknown_images(
     deployment = local_deployment(image_tags(containers, named))
     faults = [
         *image_faults(deployment, workload.arms),
-        *processing_faults(deployment, workload.program),
+        *processing_faults(deployment, workload.kind),
     ]
     if faults:
         raise RefusalError(*faults).within(path)
@@ -140,7 +140,7 @@ def plan_locally(
             "one that holds a folder for each image"
         )
     deployment = local_deployment(image_tags(project.containers))
-    needed = {"training" if workload.program is None else workload.program.image, "gate"}
+    needed = {workload.kind.processing_image[1], "gate"}
     missing = needed - deployment.images.keys()
     if missing:
         raise click.UsageError(

@@ -8,9 +8,13 @@ What the service does not document is refused here: a schedule that is refused a
 better than a deployment that fails, or a job that never starts.
 """
 
+from compilegate.workload.errors import ExpressionError
 from compilegate.workload.schedule.cron import Cron
-from compilegate.workload.schedule.errors import ExpressionError
-from compilegate.workload.schedule.expression import next_times, read_expression, read_time_zone
-from compilegate.workload.schedule.rate import Rate
+from compilegate.workload.schedule.expression import (
+    Rate,
+    next_times,
+    read_expression,
+    read_time_zone,
+)
 
 __all__ = ["Cron", "ExpressionError", "Rate", "next_times", "read_expression", "read_time_zone"]

@@ -1,23 +1,32 @@
-"""Time zones by their IANA names.
-
-Read an expression as EventBridge Scheduler writes it.
-
-When a schedule starts next.
-"""
+"""Schedule expressions as EventBridge Scheduler takes them, time zones, and the next starts."""
 
 from __future__ import annotations
 
 import difflib
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import islice
 from zoneinfo import ZoneInfo, available_timezones
 
+from compilegate.workload.errors import ExpressionError
 from compilegate.workload.schedule.cron import Cron, read_cron
-from compilegate.workload.schedule.errors import ExpressionError
-from compilegate.workload.schedule.rate import Rate, read_rate
+
+UNITS = {
+    "minute": timedelta(minutes=1),
+    "hour": timedelta(hours=1),
+    "day": timedelta(days=1),
+}
+LONGEST = timedelta(days=3650)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A fixed time between two starts; a day is 24 hours, also when clocks change."""
+
+    interval: timedelta
 
 
 def read_expression(text: str) -> Rate | Cron:
@@ -38,6 +47,26 @@ def read_expression(text: str) -> Rate | Cron:
             "to train once, start an execution by hand"
         )
     return read_rate(content) if kind == "rate" else read_cron(content)
+
+
+def read_rate(content: str) -> Rate:
+    """Read what stands between the parentheses. Raises ExpressionError."""
+    match = re.fullmatch(r"([0-9]+) ([a-z]+)", content)
+    unit = match and match[2].removesuffix("s")
+    if match is None or unit not in UNITS:
+        raise ExpressionError(
+            f"found rate({content}), allowed: rate(NUMBER UNIT), as in rate(1 day) or "
+            "rate(12 hours), with minutes, hours or days"
+        )
+    number, plural = int(match[1]), match[2].endswith("s")
+    if number < 1 or match[1].startswith("0"):
+        raise ExpressionError(f"found {match[1]} in rate({content}), allowed: 1 or more")
+    if plural == (number == 1):
+        right = unit if number == 1 else f"{unit}s"
+        raise ExpressionError(f"found rate({content}), allowed: rate({number} {right})")
+    if number > LONGEST // UNITS[str(unit)]:
+        raise ExpressionError(f"found rate({content}), allowed: {LONGEST.days} days at most")
+    return Rate(number * UNITS[str(unit)])
 
 
 def next_times(

@@ -1,47 +1,39 @@
-"""`[arms.NAME]`: one way to train the workload.
-
-What an arm may tell its compiler: `[arms.NAME.training_compiler]`, `[arms.NAME.neuron]`.
-
-The keys of `[arms.NAME]` that say in how many processes an arm's job trains.
-
-The keys of `[arms.NAME]` that say how torch.compile compiles.
-"""
+"""`[arms.NAME]`: one way to train the workload, and what it may tell its compiler."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, StringConstraints, field_validator, model_validator
+from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from compilegate.catalog.compilers import compilers
+from compilegate.workload.declared.table import Positive, Table
 from compilegate.workload.parameters import LONGEST_JOB_SECONDS, InstanceType
-from compilegate.workload.scaling import ScaledRate
-from compilegate.workload.table import Positive, Table
 
 Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+(?:\.\d+)*$", max_length=20)]
 
 
 class TrainingCompiler(Table):
-    """Of SageMaker Training Compiler: the stack, which is one of AWS's images, and debug mode.
+    """`[arms.NAME.training_compiler]`: the stack, which is one of AWS's images, and debug mode.
 
-    The defaults are its newest stack.
+    The defaults are the newest stack.
     """
 
     framework: Literal["pytorch", "tensorflow"] = "pytorch"
     version: Version = "1.13.1"
-    """Of the framework."""
+    """The framework's version."""
     transformers: Version | None = None
-    """Of a Hugging Face stack; none for a stack of the framework alone."""
+    """For a Hugging Face stack; None for a stack of the framework alone."""
     debug: bool = False
     """The compiler's debug mode: graphs and metrics go into the job's output, steps are slower."""
 
 
 class Neuron(Table):
-    """Of AWS Neuron."""
+    """`[arms.NAME.neuron]`: the stack of AWS Neuron, and how graphs are compiled."""
 
     framework: Literal["pytorch"] = "pytorch"
     version: Version = "2.9.0"
-    """Of PyTorch, in AWS's Neuron image."""
+    """The version of PyTorch in AWS's Neuron image."""
     transformers: None = None
     precompile: bool = True
     """Extract the graphs in a job of its own, and compile them side by side, before training."""
@@ -53,19 +45,14 @@ Distribution = Literal["none", "torchrun", "pytorchxla", "sm_dist"]
 
 
 class DistributionKeys(Table):
-    """One process on one instance, unless a distribution is named."""
+    """In how many processes a job trains: one on one instance, unless a distribution is named."""
 
     distribution: Distribution = "none"
-    """What starts the processes. `torchrun`: torch's own launcher, NCCL on GPUs and gloo on CPUs.
-    The others, of Training Compiler, start one for each accelerator."""
+    """What starts the processes. `torchrun` is torch's own launcher, with NCCL on GPUs and gloo on
+    CPUs. The others are Training Compiler's and start one process for each accelerator."""
     instance_count: int = Field(default=1, ge=1, le=100)
-    processes: int = Field(default=1, ge=1, le=64)
+    processes: int | None = Field(default=None, ge=1, le=64)
     """On each instance; by default one, and with Training Compiler's one for each accelerator."""
-
-    @property
-    def world_size(self) -> int:
-        """Processes that train together: each takes a batch of its own in every step."""
-        return self.instance_count * self.processes
 
     def check_processes(self) -> None:
         """Raises ValueError where the processes have no launcher, or the launcher no processes."""
@@ -74,12 +61,13 @@ class DistributionKeys(Table):
                 f"instance_count is {self.instance_count} and distribution is 'none', allowed: "
                 "a distribution, or one instance; without one each instance would train alone"
             )
-        if self.processes > 1 and self.distribution == "none":
+        processes = self.processes or 1
+        if processes > 1 and self.distribution == "none":
             raise ValueError(
-                f"processes is {self.processes} and distribution is 'none', allowed: 1, or "
+                f"processes is {processes} and distribution is 'none', allowed: 1, or "
                 "distribution = 'torchrun'"
             )
-        if self.distribution == "torchrun" and self.world_size == 1:
+        if self.distribution == "torchrun" and self.instance_count * processes == 1:
             raise ValueError(
                 "distribution is 'torchrun' for one process, allowed: processes or instance_count "
                 "above 1, or no distribution"
@@ -87,27 +75,28 @@ class DistributionKeys(Table):
 
 
 class TorchCompileKeys(Table):
-    """What an arm with compiler "inductor" may set; None is what is the default there."""
+    """What an arm with compiler "inductor" may set; None leaves torch.compile's default."""
 
     mode: (
         Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"] | None
     ) = None
     dynamic: bool | None = None
-    """Whether one graph may serve several shapes. Otherwise (the default) each shape is a graph of
-    its own, and too many of them stop the job with the guard that failed."""
+    """Whether one graph may serve several shapes. By default each shape gets a graph of its own,
+    and too many of them stop the job and name the guard that failed."""
     regional: bool | None = None
     """Compile the block that the model repeats, once, and not the model as a whole."""
     fallback_random: bool | None = None
-    """Draw eager's random numbers in compiled dropout: the default, since parity needs it."""
+    """Draw eager's random numbers in compiled dropout. The default, since parity needs it."""
 
     @property
     def torch_compile_keys(self) -> dict[str, str | bool]:
-        """Those that are set, by name."""
+        """The keys that are set, by name."""
         values = {name: getattr(self, name) for name in TorchCompileKeys.model_fields}
         return {name: value for name, value in values.items() if value is not None}
 
 
 CompilerName = Literal["eager", "inductor", "xla", "training-compiler", "neuron"]
+Precision = Literal["fp32", "bf16", "fp16"]
 ImageFolder = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(?:[._-][a-z0-9]+)*$")]
 
 IMAGES: dict[CompilerName, str] = {
@@ -122,23 +111,20 @@ IMAGES: dict[CompilerName, str] = {
 AWS_IMAGE = "aws"
 """As an arm's image: AWS's own image of the compiler's stack, with nothing added."""
 
-UNSETTLED = 0
-"""A batch size or a learning rate that is not given, until the workload is read as a whole."""
-
 TRACING_COMPILERS = ("xla", "training-compiler", "neuron")
 
 
-class Arm(TorchCompileKeys, DistributionKeys):
-    """One way to train the workload."""
+class ArmTable(TorchCompileKeys, DistributionKeys):
+    """`[arms.NAME]`."""
 
     compiler: CompilerName
-    batch_size: Annotated[int, Field(ge=1, le=1_000_000)] = UNSETTLED
+    batch_size: int | None = Field(default=None, ge=1, le=1_000_000)
     """Examples that each process takes in a step. Left out, it is what AWS fitted into memory for
     the same model, instance, precision and sequence length."""
-    learning_rate: Positive = UNSETTLED
+    learning_rate: Positive | None = None
     scale_learning_rate: Literal["none", "linear", "square-root"] = "none"
     """Instead of a learning rate: how it follows from the baseline's, by the examples of a step."""
-    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    precision: Precision = "fp32"
     image: ImageFolder | None = None
     """Folder in `containers/` whose image the jobs run in, by default that of the compiler; or
     `aws`."""
@@ -149,44 +135,14 @@ class Arm(TorchCompileKeys, DistributionKeys):
     debugger: bool = False
     """SageMaker Debugger's hook, of images that have it. It slows the steps as well."""
     spot: bool = False
-    """Train on managed spot capacity, which may be taken back and is gone on with later."""
+    """Train on managed spot capacity, which AWS may take back; the job then continues later."""
     max_wait_seconds: int | None = Field(default=None, ge=60, le=LONGEST_JOB_SECONDS)
-    """Of a spot arm: how long a job may take in all, waiting for machines included."""
+    """With spot: how long a job may take in all, waiting for machines included."""
     step_graphs: int | None = Field(default=None, ge=1, le=1000)
-    """Of compilers that trace steps: graphs that a training step may become; one more stops the
-    job."""
+    """With compilers that trace steps: how many graphs a training step may become. One more stops
+    the job."""
     training_compiler: TrainingCompiler | None = None
     neuron: Neuron | None = None
-
-    _scaled: ScaledRate | None = PrivateAttr(default=None)
-    _explanations: tuple[str, ...] = PrivateAttr(default=())
-
-    @property
-    def scaled_rate(self) -> ScaledRate | None:
-        """What the learning rate follows from; None where it was given."""
-        return self._scaled
-
-    @property
-    def explanations(self) -> tuple[str, ...]:
-        """A sentence for each value that the file leaves out: what it is, and why."""
-        return self._explanations
-
-    def with_processes(self, processes: int) -> Arm:
-        """The arm with as many processes as its instance has accelerators."""
-        return self.model_copy(update={"processes": processes})
-
-    def with_batch_size(self, batch_size: int, explanation: str) -> Arm:
-        """The arm with the batch size that its file leaves out."""
-        arm = self.model_copy(update={"batch_size": batch_size})
-        arm._explanations = (*self._explanations, explanation)
-        return arm
-
-    def with_rate(self, scaled: ScaledRate) -> Arm:
-        """The arm with the learning rate that its file leaves to a rule."""
-        arm = self.model_copy(update={"learning_rate": scaled.rate})
-        arm._scaled = scaled
-        arm._explanations = (*self._explanations, scaled.sentence)
-        return arm
 
     @property
     def image_folder(self) -> str:
@@ -250,14 +206,9 @@ class Arm(TorchCompileKeys, DistributionKeys):
             )
         return self
 
-    @property
-    def global_batch_size(self) -> int:
-        """Examples of one step, of all processes together."""
-        return self.batch_size * self.world_size
-
     @model_validator(mode="after")
     def _one_thing_decides_the_learning_rate(self) -> Self:
-        given = self.learning_rate != UNSETTLED
+        given = self.learning_rate is not None
         ruled = self.scale_learning_rate != "none"
         if given and ruled:
             raise ValueError(

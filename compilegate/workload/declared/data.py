@@ -1,7 +1,4 @@
-"""The `[data]` table: where the examples come from, and which of their columns mean what.
-
-`[data] source = "wheel"`: files that a package on the index ships.
-"""
+"""`[data]`: where the examples come from, and which of their columns mean what."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from compilegate.gate.settings import SliceColumn
-from compilegate.workload.table import Table, Text
+from compilegate.workload.declared.table import Table, Text
 
 Member = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$", max_length=250)
@@ -19,7 +16,7 @@ Member = Annotated[
 
 
 class WheelData(Table):
-    """Files in a wheel, which is fetched and not installed. For a program of one's own."""
+    """Files in a wheel, which is fetched and not installed. For a program of your own."""
 
     source: Literal["wheel"]
     wheel: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.]+-[^-/\s]+-[^/\s]+\.whl$")]
@@ -27,11 +24,6 @@ class WheelData(Table):
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     files: list[Member] = Field(min_length=1, max_length=1000)
     """Paths in the wheel; each file keeps its last name."""
-
-    @property
-    def slice_columns(self) -> tuple[str, ...]:
-        """None that anybody here knows: the program's own evidence may have some."""
-        return ()
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
@@ -49,6 +41,11 @@ class TextClassificationData(Table):
     """Size of the tokenizer that is trained; not used when the model brings its own."""
 
     @property
+    def columns(self) -> dict[str, str]:
+        """The columns by what they mean: `text`, `label` and, if there is one, `id`."""
+        return {"text": "text", "label": "label"}
+
+    @property
     def slice_columns(self) -> tuple[str, ...]:
         """The categorical columns that the validation data carries into the evidence."""
         return ()
@@ -61,6 +58,11 @@ class _ColumnData(TextClassificationData):
     """Column that identifies an example; without one the text itself does."""
     slices: list[SliceColumn] = Field(default=[], max_length=20)
     """Categorical columns of the validation data, for `[[gate.slices]]`."""
+
+    @property
+    def columns(self) -> dict[str, str]:
+        there = {"text": self.text, "label": self.label}
+        return there if self.id is None else {**there, "id": self.id}
 
     @property
     def slice_columns(self) -> tuple[str, ...]:

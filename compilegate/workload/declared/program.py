@@ -1,25 +1,16 @@
-"""`[program]` and `[champion]`: training with a program of one's own, not with the built-in one."""
+"""`[program]` and `[champion]`: training with your own program instead of the built-in one."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from compilegate.workload.arm import Arm, ImageFolder
+from compilegate.workload.declared.arm import ImageFolder
+from compilegate.workload.declared.table import Table
 from compilegate.workload.parameters import InstanceType
-from compilegate.workload.table import Table
-
-CHALLENGER = "challenger"
-"""What steps, evidence and verdict call the new model of a workload that has a champion."""
-CHAMPION = "champion"
-"""What they call the model that was registered last."""
-
-ARM_HYPERPARAMETERS = ("compiler", "batch_size", "learning_rate", "precision", "seed")
-"""What a program is told of its arm, as `--NAME VALUE`."""
 
 Script = Annotated[
     str, StringConstraints(pattern=r"^([A-Za-z_][A-Za-z0-9_]*/)*[A-Za-z_][A-Za-z0-9_]*\.py$")
@@ -35,7 +26,7 @@ PrintedName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_:./-]+$", m
 
 
 class Program(Table):
-    """A training program of one's own: a folder beside the workload's file."""
+    """`[program]`: a training program of your own, in a folder beside the workload's file."""
 
     folder: Annotated[str, StringConstraints(min_length=1, max_length=250)]
     """Relative to the workload's file. All that it holds goes with the program."""
@@ -54,7 +45,7 @@ class Program(Table):
     value."""
     evidence: Literal["written", "printed"] = "written"
     """`written`: the script calls compilegate.job.evidence.write_evidence. `printed`: it only
-    prints its     metrics, and the gate judges those over seeds."""
+    prints its metrics, and the gate judges those over seeds."""
     speed_metric: PrintedName | None = None
     """With `evidence = "printed"`: the metric that holds training samples per second."""
 
@@ -115,36 +106,10 @@ class Program(Table):
 
 
 class Champion(Table):
-    """The new model is compared with the model that was registered last, instead of arms with each
-    other: for what has no graph to compile."""
+    """`[champion]`: the new model is compared with the one that was registered last. For what has
+    no graph to compile, and so no arms."""
 
     evaluate: Script = "evaluate.py"
     """A script of the program that scores a registered model on today's validation data."""
     instance_type: InstanceType | None = None
-    """Of the training jobs; by default that of `[compute]`, or the execution's parameter."""
-
-    def challenger(self, program: Program) -> Arm:
-        """How the new model is trained, in the words of an arm without a compiler. Batch and rate
-        are the program's own affair: nobody is told these."""
-        return Arm(
-            compiler="eager",
-            batch_size=1,
-            learning_rate=1.0,
-            image=program.image,
-            instance_type=self.instance_type,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnProgram:
-    """The kind of workload whose arms train with a program of one's own."""
-
-    program: Program
-
-
-@dataclass(frozen=True, kw_only=True)
-class Succession:
-    """The kind of workload whose new model has to stand against the last registered one."""
-
-    program: Program
-    champion: Champion
+    """Where the training jobs run; by default as `[compute]` or the execution's parameter says."""

@@ -9,7 +9,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from compilegate.gate.settings import GateSettings
-from compilegate.workload.table import Text
+from compilegate.workload.declared.table import Text
 
 TAKEN_MODULES = frozenset(
     {"compilegate", "numpy", "scipy", "pydantic", "pydantic_core", "jinja2", "markupsafe"}

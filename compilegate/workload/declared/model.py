@@ -1,4 +1,4 @@
-"""The `[model]` and `[recipe]` tables: what the built-in program trains, and how."""
+"""`[model]` and `[recipe]`: what the built-in program trains, and how."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from compilegate.workload.table import Positive, Table, Text
+from compilegate.workload.declared.table import Positive, Table, Text
 
 Fraction = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 
@@ -20,6 +20,21 @@ class RandomModel(Table):
     attention_heads: int = Field(default=2, ge=1, le=256)
     intermediate_size: int = Field(default=512, ge=8, le=65536)
     dropout: Fraction = 0.1
+
+    @property
+    def hub_id(self) -> None:
+        """None: it is no model of the hub."""
+
+    @property
+    def hyperparameters(self) -> dict[str, str]:
+        """What the training program is told of the model."""
+        return {
+            "layers": str(self.layers),
+            "hidden_size": str(self.hidden_size),
+            "attention_heads": str(self.attention_heads),
+            "intermediate_size": str(self.intermediate_size),
+            "dropout": repr(self.dropout),
+        }
 
     @model_validator(mode="after")
     def _heads_divide_the_hidden_size(self) -> Self:
@@ -37,6 +52,16 @@ class HubModel(Table):
     source: Literal["hub"]
     id: Text
 
+    @property
+    def hub_id(self) -> str:
+        """The model's id, or the folder it lies in."""
+        return self.id
+
+    @property
+    def hyperparameters(self) -> dict[str, str]:
+        """What the training program is told of the model."""
+        return {"model_id": self.id}
+
 
 Model = Annotated[RandomModel | HubModel, Field(discriminator="source")]
 
@@ -52,3 +77,14 @@ class Recipe(Table):
     """Largest norm of the gradient of one step."""
     averaging: Fraction = 0.0
     """Decay of the moving average of the weights that is evaluated and saved; 0 turns it off."""
+
+    @property
+    def hyperparameters(self) -> dict[str, str]:
+        """What the training program is told of the recipe."""
+        return {
+            "epochs": str(self.epochs),
+            "warmup_fraction": repr(self.warmup_fraction),
+            "weight_decay": repr(self.weight_decay),
+            "gradient_clip": repr(self.gradient_clip),
+            "averaging": repr(self.averaging),
+        }

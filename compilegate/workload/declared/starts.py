@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StringConstraints
 
+from compilegate.workload.declared.table import Table
 from compilegate.workload.parameters import check_parameters
 from compilegate.workload.schedule import read_expression, read_time_zone
-from compilegate.workload.table import Table
 
 OWN_PREFIX = "compilegate/"
 """Of every key that executions and staging write."""

@@ -1,0 +1,117 @@
+"""A settled arm: every value that its jobs need is known. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from compilegate.catalog.compilers import Stack, compilers
+from compilegate.workload.declared.arm import (
+    CompilerName,
+    Distribution,
+    Neuron,
+    Precision,
+    TrainingCompiler,
+)
+
+ScalingRule = Literal["linear", "square-root"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaledRate:
+    """A learning rate that follows from the baseline's, by the examples of a step.
+
+    Linear scaling keeps the path of plain gradient descent when steps are fewer and larger (Goyal
+    et al., 2017). With Adam the square root keeps the noise of a step's update (Malladi et al.,
+    2022). The warm-up follows by itself: it is a share of the steps, so that it takes as many
+    examples as before.
+    """
+
+    rule: ScalingRule
+    base_rate: float
+    base_batch: int
+    """Examples of one of the baseline's steps, of all its processes together."""
+    batch: int
+    """Examples of one of this arm's steps."""
+
+    @property
+    def factor(self) -> float:
+        ratio = self.batch / self.base_batch
+        return ratio if self.rule == "linear" else ratio**0.5
+
+    @property
+    def rate(self) -> float:
+        # Twelve digits: a rate is not written as 0.0010500000000000002.
+        return float(f"{self.base_rate * self.factor:.12g}")
+
+    @property
+    def sentence(self) -> str:
+        """Says where the rate comes from."""
+        return (
+            f"learning_rate {self.rate:g} is the baseline's {self.base_rate:g} times "
+            f"{self.factor:.4g} ({self.rule}: {self.batch} examples a step for {self.base_batch})"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """Where and how training jobs run, whatever batch and rate they are told."""
+
+    compiler: CompilerName = "eager"
+    image_folder: str
+    """The folder in `containers/` whose image the jobs run in; or AWS_IMAGE."""
+    stack: TrainingCompiler | Neuron | None = None
+    """The versions that the compiler's image holds; None where the image alone decides."""
+    instance_type: str | None = None
+    """None: each execution's parameter decides."""
+    instance_count: int = 1
+    distribution: Distribution = "none"
+    processes: int = 1
+    """On each instance."""
+    spot: bool = False
+    max_wait_seconds: int | None = None
+    """How long a spot job may take in all, waiting for machines included; None without spot."""
+    profiler: bool = False
+    debugger: bool = False
+
+    @property
+    def world_size(self) -> int:
+        """Processes that train together: each takes a batch of its own in every step."""
+        return self.instance_count * self.processes
+
+    @property
+    def known_stack(self) -> Stack | None:
+        """What the catalog knows of the stack; None where there is none, or none such."""
+        stack = self.stack
+        if stack is None:
+            return None
+        return compilers()[self.compiler].stack(stack.framework, stack.version, stack.transformers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm(Setup):
+    """One way to train the workload, which is compared with others."""
+
+    batch_size: int
+    """Examples that each process takes in a step."""
+    learning_rate: float
+    precision: Precision = "fp32"
+    scaled_rate: ScaledRate | None = None
+    """What the learning rate follows from; None where the file gives it."""
+    torch_compile_keys: Mapping[str, str | bool] = field(default_factory=dict)
+    """What torch.compile is told, by key; what is left out is its default."""
+    step_graphs: int | None = None
+    """Graphs that a training step may become under a compiler that traces; None for its default."""
+    explanations: tuple[str, ...] = ()
+    """A sentence for each value that the file leaves out: what it is, and why."""
+
+    @property
+    def scale_learning_rate(self) -> Literal["none", "linear", "square-root"]:
+        """The rule by which the learning rate follows from the baseline's."""
+        return "none" if self.scaled_rate is None else self.scaled_rate.rule
+
+    @property
+    def global_batch_size(self) -> int:
+        """Examples of one step, of all processes together."""
+        return self.batch_size * self.world_size

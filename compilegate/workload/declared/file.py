@@ -1,0 +1,92 @@
+"""The whole file `workloads/NAME.toml`. What is not declared here is not accepted there."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from compilegate.gate.settings import Seed
+from compilegate.workload.declared.arm import ArmTable
+from compilegate.workload.declared.data import Data
+from compilegate.workload.declared.gate import Gate
+from compilegate.workload.declared.model import Model, Recipe
+from compilegate.workload.declared.program import Champion, Program
+from compilegate.workload.declared.starts import NewData, Schedule
+from compilegate.workload.declared.table import Table, Text
+from compilegate.workload.parameters import Approval, InstanceType, RuntimeSeconds
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z](?:-?[a-z0-9])*$", max_length=40)]
+
+
+class Compute(Table):
+    """`[compute]`: where jobs run on SageMaker. A local run uses this machine and records these."""
+
+    instance_type: InstanceType = "ml.g5.xlarge"
+    processing_instance_type: InstanceType = "ml.m5.xlarge"
+    volume_gb: int = Field(default=50, ge=1, le=16384)
+    max_runtime_seconds: RuntimeSeconds = 86400
+    """The limit of each training job; the service's own is 28 days."""
+    processing_max_runtime_seconds: int = Field(default=14400, ge=60, le=432_000)
+    """The limit of each processing job (prepare, gather, gate); the service's own is 5 days."""
+    max_parallel_steps: int | None = Field(default=None, ge=1, le=200)
+    """Steps that one execution runs at a time; without it the service's own default holds."""
+    retry_attempts: int = Field(default=5, ge=0, le=20)
+    """How often a throttled or failed call of the service is tried again; 0 leaves that to it."""
+    capacity_wait_minutes: int = Field(default=240, ge=0, le=14400)
+    """How long a job keeps asking for an instance that AWS has none of, or that the account's quota
+    forbids just now; 0 fails at once."""
+    checkpoint_seconds: int = Field(default=300, ge=10, le=86400)
+    """Between two checkpoints of a spot arm: at most so much training is lost with a machine."""
+
+
+class Registry(Table):
+    """`[registry]`: how the winner is registered."""
+
+    group: (
+        Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,62}$")] | None
+    ) = None
+    """Model package group; the workload's name when it is not given."""
+    approval: Approval = "PendingManualApproval"
+
+
+class Cache(Table):
+    """`[cache]`: how long a finished step may stand in for the same step of a later execution."""
+
+    enabled: bool = True
+    expire_after: Annotated[
+        str, StringConstraints(pattern=r"^P(\d+[YMWD](T\d+[HM])?|T\d+[HM])$")
+    ] = "P30D"
+    """An ISO 8601 duration such as P30D, P1DT12H or PT6H."""
+
+
+class CompileCache(Table):
+    """`[compile_cache]`: whether a job starts from what an earlier one of its arm compiled."""
+
+    enabled: bool = True
+    max_megabytes: int = Field(default=1024, ge=1, le=100_000)
+    """The limit for an arm's archives together; a larger one is neither kept nor loaded."""
+
+
+class WorkloadFile(Table):
+    """One file `workloads/NAME.toml`, as it is written."""
+
+    name: Name
+    description: Text
+    seeds: list[Seed] = Field(min_length=1)
+    """The replicates of every arm. The first is the one whose model is released."""
+    data: Data
+    model: Model | None = None
+    recipe: Recipe | None = None
+    program: Program | None = None
+    """Without one the built-in program trains, and needs `[model]` and `[recipe]`."""
+    arms: dict[Name, ArmTable] = Field(default={})
+    champion: Champion | None = None
+    """Takes the place of arms: the new model is compared with the last registered one."""
+    gate: Gate
+    compute: Compute = Compute()
+    registry: Registry = Registry()
+    cache: Cache = Cache()
+    compile_cache: CompileCache = CompileCache()
+    schedule: Schedule | None = None
+    new_data: NewData | None = None

@@ -1,0 +1,286 @@
+"""Kinds of workload that train with a program of their own: its arms are compared, or the new model
+with the one that was registered last."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from compilegate.job import names
+from compilegate.workload.arms import Arm, Setup
+from compilegate.workload.declared.arm import Neuron
+from compilegate.workload.declared.file import WorkloadFile
+from compilegate.workload.declared.program import Champion, Program
+from compilegate.workload.errors import WorkloadError
+from compilegate.workload.kinds.kind import Kind, Preparation, TrainingProgram
+from compilegate.workload.printed import (
+    MOST_ARGUMENTS,
+    OTHER_ARGUMENTS,
+    printed_batches,
+    reported_metrics,
+)
+
+if TYPE_CHECKING:
+    from compilegate.workload.settled import Workload
+
+MOST_CHALLENGERS = 7
+"""Of the ten inputs of the gate's job, three are its program, the experiment and the champion."""
+
+ARM_HYPERPARAMETERS = (
+    names.COMPILER,
+    names.BATCH_SIZE,
+    names.LEARNING_RATE,
+    names.PRECISION,
+    names.SEED,
+)
+"""What a program is told of its arm, as `--NAME VALUE`."""
+LAUNCHER = "compilegate/job/launch/own_script.py"
+"""What starts a script in several processes, and makes a candidate's failure evidence: the job's
+program then, in place of the script."""
+
+_OF_TEXTS = ("id", "label", "sequence_length", "slices", "text", "vocabulary")
+"""Keys of `[data]` that only the built-in program has a use for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Scripts(Kind):
+    """What both kinds with a `[program]` have in common."""
+
+    program: Program
+
+    @property
+    def source_folder(self) -> str:
+        return self.program.folder
+
+    @property
+    def scripts(self) -> Mapping[str, str]:
+        prepare = self.program.prepare
+        return {
+            "program.entry": self.program.entry,
+            **({} if prepare is None else {"program.prepare": prepare}),
+        }
+
+    @property
+    def preparation(self) -> Preparation | None:
+        script = self.program.prepare
+        if script is None:
+            return None
+        return Preparation(
+            image=self.program.image,
+            module=module_name(script),
+            description=f"One data set for all jobs, by {script}",
+        )
+
+    @property
+    def processing_image(self) -> tuple[str, str]:
+        return "program.image", self.program.image
+
+    @abstractmethod
+    def told(self, workload: Workload, arm_name: str, seed: int) -> Mapping[str, str]:
+        """The hyperparameters of a job that the file does not declare."""
+
+    def on_failure(self, arm_name: str) -> Mapping[str, str]:
+        """What the launcher is told of a failure; empty where the job just fails."""
+        return {}
+
+    def training_program(self, workload: Workload, arm_name: str, seed: int) -> TrainingProgram:
+        """The training script, or the launcher that starts it."""
+        launch = self._launch(workload.trained[arm_name], arm_name)
+        declared = self.program.hyperparameters
+        return TrainingProgram(
+            entry=LAUNCHER if launch else self.program.entry,
+            hyperparameters={
+                **self.told(workload, arm_name, seed),
+                **{name: _text(value) for name, value in declared.items()},
+            },
+            metrics=self.program.metrics,
+            environment={names.ARM_VARIABLE: arm_name, **launch},
+        )
+
+    def _launch(self, setup: Setup, arm_name: str) -> dict[str, str]:
+        """What the launcher is told; empty where nothing but the script has to be started. No
+        arguments: those are the script's."""
+        told = dict(self.on_failure(arm_name))
+        if setup.distribution == "torchrun":
+            told = {names.PROCESSES_VARIABLE: str(setup.processes), **told}
+        elif setup.distribution != "none":
+            return {}  # the toolkit's launchers import the script itself
+        return {names.SCRIPT_VARIABLE: self.program.entry, **told} if told else {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnProgram(_Scripts):
+    """Arms of a program of your own are compared: `[program]`, `[arms]`."""
+
+    @classmethod
+    def of(cls, file: WorkloadFile, program: Program) -> OwnProgram:
+        """The kind with its tables. Raises WorkloadError where the file has others."""
+        _check(_what_only_the_built_in_program_reads(file))
+        _check(_taken_hyperparameters(program, ARM_HYPERPARAMETERS))
+        _check(_unreported(file, program))
+        _check(
+            f"arms.{name}.neuron.precompile is true beside program, allowed: false, since only the "
+            "built-in training program can be run for a few steps"
+            for name, arm in file.arms.items()
+            if isinstance(arm.stack, Neuron) and arm.stack.precompile
+        )
+        return cls(program=program)
+
+    @property
+    def evidence(self) -> Literal["written", "printed"]:
+        return self.program.evidence
+
+    def told(self, workload: Workload, arm_name: str, seed: int) -> Mapping[str, str]:
+        arm = workload.arms[arm_name]
+        return {
+            names.COMPILER: arm.compiler,
+            names.BATCH_SIZE: str(arm.batch_size),
+            names.LEARNING_RATE: repr(arm.learning_rate),
+            names.PRECISION: arm.precision,
+            names.SEED: str(seed),
+        }
+
+    def on_failure(self, arm_name: str) -> Mapping[str, str]:
+        recorded = self.program.evidence == "written" and arm_name != names.BASELINE_ARM
+        return {names.ON_FAILURE_VARIABLE: "record"} if recorded else {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Succession(_Scripts):
+    """A new model against the one that was registered last: `[program]`, `[champion]`."""
+
+    champion: Champion
+
+    @classmethod
+    def of(cls, file: WorkloadFile, program: Program, champion: Champion) -> Succession:
+        """The kind with its tables. Raises WorkloadError where the file has others."""
+        _check(_what_only_the_built_in_program_reads(file))
+        _check(_taken_hyperparameters(program, (names.SEED,)))
+        _check(_unchallengeable(file, program))
+        return cls(program=program, champion=champion)
+
+    @property
+    def scripts(self) -> Mapping[str, str]:
+        return {**super().scripts, "champion.evaluate": self.champion.evaluate}
+
+    def trained(self, arms: Mapping[str, Arm]) -> Mapping[str, Setup]:
+        """The challenger alone. Batch and rate are its program's own affair."""
+        return {
+            names.CHALLENGER_ARM: Setup(
+                image_folder=self.program.image, instance_type=self.champion.instance_type
+            )
+        }
+
+    def told(self, workload: Workload, arm_name: str, seed: int) -> Mapping[str, str]:
+        return {names.SEED: str(seed)}
+
+    def job_in_words(self, workload: Workload, arm_name: str, seed: int) -> str:
+        return f"The new model, seed {seed}"
+
+    def model_in_words(self, workload: Workload, arm_name: str, seed: int) -> str:
+        return f"Compared with the model registered before; seed {seed}."
+
+
+def module_name(script: str) -> str:
+    """How Python imports a script from the program's zip."""
+    return script.removesuffix(".py").replace("/", ".")
+
+
+def _text(value: object) -> str:
+    """As the toolkit hands it to the script: true and false in small letters."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _check(problems: Iterator[str]) -> None:
+    """Raises WorkloadError for the first problem: the next may follow from it."""
+    for problem in problems:
+        raise WorkloadError(problem)
+
+
+def _what_only_the_built_in_program_reads(file: WorkloadFile) -> Iterator[str]:
+    for key, table in (("model", file.model), ("recipe", file.recipe)):
+        if table is not None:
+            yield (
+                f"{key} is given beside program, allowed: one of them; what the program needs to "
+                "know goes into [program.hyperparameters]"
+            )
+    fields = type(file.data).model_fields
+    for key in _OF_TEXTS:
+        if key in fields and getattr(file.data, key) != fields[key].default:
+            yield (
+                f"data.{key} is given beside program, allowed: without it, since only the "
+                "built-in training program reads it"
+            )
+    if file.new_data is not None and file.data.source == "wheel":
+        yield (
+            "new_data is given with data.source 'wheel', allowed: with a source of one training "
+            "and one validation file, which is what a delivery consists of"
+        )
+
+
+def _taken_hyperparameters(program: Program, taken: tuple[str, ...]) -> Iterator[str]:
+    for name in sorted(program.hyperparameters.keys() & set(taken)):
+        yield (
+            f"program.hyperparameters.{name} is given twice, allowed: other names than "
+            f"{', '.join(taken)}, which the program is passed anyway"
+        )
+
+
+def _unchallengeable(file: WorkloadFile, program: Program) -> Iterator[str]:
+    if program.evidence != "written":
+        yield (
+            "program.evidence is 'printed' beside champion, allowed: 'written', since the two "
+            "models are compared example by example"
+        )
+    for name, guard in file.gate.metrics.items():
+        if guard.reported:
+            yield (
+                f"gate.metrics.{name}.reported is true beside champion, allowed: metrics that "
+                "are computed from examples, since a registered model reports nothing"
+            )
+    if not 2 <= len(file.seeds) <= MOST_CHALLENGERS:
+        yield (
+            f"seeds holds {len(file.seeds)} beside champion, allowed: 2 to {MOST_CHALLENGERS}: "
+            "with one, chance cannot be told apart, and more do not fit one job of the gate"
+        )
+    if file.arms:
+        yield (
+            f"arms holds {', '.join(file.arms)} beside champion, allowed: one of them: arms are "
+            "compared with each other, a champion with the new model"
+        )
+
+
+def _unreported(file: WorkloadFile, program: Program) -> Iterator[str]:
+    """A printed metric must be caught; metrics from examples need examples."""
+    if program.evidence == "written":
+        return
+    guards = file.gate.metrics
+    for name, guard in guards.items():
+        if not guard.reported:
+            yield (
+                f"gate.metrics.{name} is computed from examples, and program.evidence is "
+                "'printed', allowed: metrics with reported = true"
+            )
+    for name in guards:
+        if name not in program.metrics:
+            yield (
+                f"gate.metrics.{name} is reported, but program.metrics has no expression for it, "
+                "allowed: one of the same name"
+            )
+    told = reported_metrics(guards, program.speed_metric)
+    arguments = OTHER_ARGUMENTS + sum(
+        len(printed_batches(arm, seed, told)) for arm in file.arms for seed in file.seeds
+    )
+    if arguments > MOST_ARGUMENTS:
+        yield (
+            f"gate.metrics: {len(guards)} printed metrics of {len(file.arms)} arms and "
+            f"{len(file.seeds)} seeds take {arguments} arguments of the gate's job, allowed: "
+            f"{MOST_ARGUMENTS}, so fewer of any"
+        )
+    if len(file.seeds) < 2:
+        yield (
+            "seeds holds one seed and program.evidence is 'printed', allowed: two seeds or more, "
+            "since printed metrics are judged by their spread over seeds alone"
+        )

@@ -1,0 +1,86 @@
+"""A settled workload: everything that executions need is known. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from compilegate.job.names import BASELINE_ARM
+from compilegate.workload.arms import Arm, Setup
+from compilegate.workload.declared.data import Data
+from compilegate.workload.declared.file import Cache, CompileCache, Compute, Registry
+from compilegate.workload.declared.gate import Gate
+from compilegate.workload.declared.starts import NewData, Schedule
+from compilegate.workload.errors import WorkloadError
+from compilegate.workload.kinds import OwnProgram, Succession, TextClassification
+
+COMPILERS_WITH_A_CACHE = frozenset({"inductor"})
+"""Compilers whose output another process can use."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """One model that is trained again and again."""
+
+    name: str
+    description: str
+    seeds: tuple[int, ...]
+    """The replicates of every arm. The first is the one whose model is released."""
+    data: Data
+    kind: TextClassification | OwnProgram | Succession
+    arms: Mapping[str, Arm]
+    """The arms that are compared; none where a new model is compared with a champion."""
+    left_out: tuple[str, ...] = ()
+    """Arms that the file declares and this workload goes without."""
+    gate: Gate
+    compute: Compute
+    registry: Registry
+    cache: Cache
+    compile_cache: CompileCache
+    schedule: Schedule | None
+    new_data: NewData | None
+
+    @property
+    def trained(self) -> Mapping[str, Setup]:
+        """What is trained: the arms, or the model that challenges the champion."""
+        return self.kind.trained(self.arms)
+
+    @property
+    def candidates(self) -> dict[str, Arm]:
+        """The arms that are compared with the baseline, in the order they were declared."""
+        return {name: arm for name, arm in self.arms.items() if name != BASELINE_ARM}
+
+    @property
+    def model_package_group(self) -> str:
+        return self.registry.group or self.name
+
+    def keeps_compiled(self, setup: Setup) -> bool:
+        """Whether what an arm's jobs compile is kept for the next one."""
+        return (
+            self.kind.calls_compiler
+            and self.compile_cache.enabled
+            and setup.compiler in COMPILERS_WITH_A_CACHE
+        )
+
+    def with_arms(self, names: Sequence[str]) -> Workload:
+        """The workload with these arms only, in the order that it declares them.
+
+        It knows which arms it leaves out, so that nobody takes the rest for the whole. Raises
+        WorkloadError for an arm that is not declared, and when there is nothing left to compare.
+        """
+        if not self.arms:
+            raise WorkloadError("arms: there are none beside champion, allowed: to run the whole")
+        unknown = [name for name in names if name not in self.arms]
+        if unknown:
+            raise WorkloadError(
+                f"arms: {unknown[0]!r} is not declared, allowed: {', '.join(self.arms)}"
+            )
+        kept = {name: arm for name, arm in self.arms.items() if name in names}
+        if BASELINE_ARM not in kept or len(kept) == 1:
+            raise WorkloadError(
+                f"arms: found {', '.join(kept) or 'none'}, "
+                f"allowed: {BASELINE_ARM} and one or more candidates beside it"
+            )
+        return replace(
+            self, arms=kept, left_out=tuple(name for name in self.arms if name not in kept)
+        )

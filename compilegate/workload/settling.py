@@ -1,0 +1,252 @@
+"""From the tables that people write to a workload in which every value is known. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compilegate.catalog.instances import instance_of
+from compilegate.catalog.tested_models import TestedBatch, default_batch_size
+from compilegate.job.names import BASELINE_ARM, NO_ARM
+from compilegate.workload.arms import Arm, ScaledRate
+from compilegate.workload.declared.arm import ArmTable
+from compilegate.workload.declared.file import WorkloadFile
+from compilegate.workload.errors import WorkloadError
+from compilegate.workload.kinds import Kind, kind_of
+from compilegate.workload.parameters import LONGEST_JOB_SECONDS, MAX_RUNTIME
+from compilegate.workload.settled import Workload
+
+LARGEST_EXPERIMENT = 72
+"""Training jobs of one execution: evidence travels through inputs of a processing job, of which
+the service allows ten. The gate takes eight (the others are its program and the experiment), each
+gathered from nine."""
+
+
+def settle(file: WorkloadFile) -> Workload:
+    """The workload that a file declares, with what it leaves out filled in.
+
+    Raises WorkloadError where its tables do not fit together, or a value follows from nothing.
+    """
+    kind = kind_of(file)
+    for problem in _problems(file, kind):
+        raise WorkloadError(problem)
+    return Workload(
+        name=file.name,
+        description=file.description,
+        seeds=tuple(file.seeds),
+        data=file.data,
+        kind=kind,
+        arms=_arms(file, kind),
+        gate=file.gate,
+        compute=file.compute,
+        registry=file.registry,
+        cache=file.cache,
+        compile_cache=file.compile_cache,
+        schedule=file.schedule,
+        new_data=file.new_data,
+    )
+
+
+def _problems(file: WorkloadFile, kind: Kind) -> Iterator[str]:
+    """What does not go together; a problem may follow from the one before it."""
+    yield from _wrong_waits(file)
+    repeated = sorted({seed for seed in file.seeds if file.seeds.count(seed) > 1})
+    if repeated:
+        yield f"seeds holds {repeated[0]} more than once, allowed: distinct seeds"
+    if file.champion is None:
+        yield from _incomparable(file)
+    yield from _unknown_slices(file, kind)
+    trained = len(file.arms) or 1
+    jobs = trained * len(file.seeds)
+    if jobs > LARGEST_EXPERIMENT:
+        yield (
+            f"arms x seeds is {trained} x {len(file.seeds)} = {jobs} training jobs, "
+            f"allowed: {LARGEST_EXPERIMENT} at most in one execution"
+        )
+    for name, arm in file.arms.items():
+        yield from _unfit(name, arm, kind)
+
+
+def _wrong_waits(file: WorkloadFile) -> Iterator[str]:
+    runtime = file.compute.max_runtime_seconds
+    scheduled = file.schedule.parameters.get(MAX_RUNTIME) if file.schedule else None
+    for name, arm in file.arms.items():
+        wait = _wait(file, arm)
+        if wait is not None and isinstance(scheduled, int) and scheduled > wait:
+            yield (
+                f"schedule.parameters.{MAX_RUNTIME} is {scheduled}, allowed: the wait of the "
+                f"spot arm {name} ({wait}) or less"
+            )
+        if arm.max_wait_seconds is None:
+            continue
+        key = f"arms.{name}.max_wait_seconds"
+        if not arm.spot:
+            yield f"{key} is {arm.max_wait_seconds}, allowed: only with spot = true"
+        if arm.max_wait_seconds < runtime:
+            yield (
+                f"{key} is {arm.max_wait_seconds}, allowed: compute.max_runtime_seconds "
+                f"({runtime}) or more, since the wait includes the run"
+            )
+
+
+def _wait(file: WorkloadFile, arm: ArmTable) -> int | None:
+    """How long a job of a spot arm may take in all: twice its runtime, if nothing is said."""
+    if not arm.spot:
+        return None
+    return arm.max_wait_seconds or min(2 * file.compute.max_runtime_seconds, LONGEST_JOB_SECONDS)
+
+
+def _incomparable(file: WorkloadFile) -> Iterator[str]:
+    names = ", ".join(file.arms) or "no arm at all"
+    if BASELINE_ARM not in file.arms:
+        yield (
+            f"arms holds {names}, allowed: a table [arms.{BASELINE_ARM}] and one or more "
+            "candidates beside it"
+        )
+    elif file.arms[BASELINE_ARM].compiler != "eager":
+        yield (
+            f"arms.{BASELINE_ARM}.compiler is {file.arms[BASELINE_ARM].compiler!r}, allowed: "
+            "'eager', since candidates are compared with training without a compiler"
+        )
+    elif len(file.arms) == 1:
+        yield f"arms holds only {BASELINE_ARM}, allowed: one or more candidates beside it"
+    if NO_ARM in file.arms:
+        yield (
+            f"arms.{NO_ARM} is not allowed: {NO_ARM!r} is how a verdict says that no arm is sound"
+        )
+
+
+def _unknown_slices(file: WorkloadFile, kind: Kind) -> Iterator[str]:
+    carried = kind.slice_columns
+    if carried is None:
+        return
+    for index, part in enumerate(file.gate.slices):
+        if part.column not in carried:
+            there = ", ".join(repr(name) for name in carried) or "none"
+            yield (
+                f"gate.slices[{index}].column is {part.column!r}, allowed: a column that "
+                f"data.slices names (now: {there}), since only those reach the evidence"
+            )
+
+
+def _unfit(name: str, arm: ArmTable, kind: Kind) -> Iterator[str]:
+    if kind.calls_compiler:
+        if arm.spot and arm.distribution != "none":
+            yield (
+                f"arms.{name}.spot is true with distribution {arm.distribution!r}, allowed: one of "
+                "them, since a checkpoint holds the state of one process"
+            )
+        return
+    keys = [*arm.torch_compile_keys, *(["step_graphs"] if arm.step_graphs is not None else [])]
+    if keys:
+        yield (
+            f"arms.{name}.{keys[0]} is given with a program of one's own, allowed: only with the "
+            "built-in program, since the script decides it; give it a hyperparameter"
+        )
+
+
+def _arms(file: WorkloadFile, kind: Kind) -> dict[str, Arm]:
+    """The arms with every batch size, learning rate and number of processes in place."""
+    if not file.arms:
+        return {}
+    batches = {name: _Batch(file, kind, name, arm) for name, arm in file.arms.items()}
+    baseline = batches[BASELINE_ARM]
+    return {name: batch.arm(baseline) for name, batch in batches.items()}
+
+
+class _Batch:
+    """An arm's processes and batch, which the rates of all arms are scaled by."""
+
+    def __init__(self, file: WorkloadFile, kind: Kind, name: str, table: ArmTable) -> None:
+        self.file, self.name, self.table = file, name, table
+        where = table.instance_type or file.compute.instance_type
+        self.processes = _processes(name, table, where)
+        self.explanations: tuple[str, ...] = ()
+        if table.batch_size is None:
+            tested = _tested_batch(kind, name, table, where)
+            self.size = tested.batch_size
+            self.explanations = (f"batch_size {tested.batch_size}: {tested.sentence}",)
+        else:
+            self.size = table.batch_size
+
+    @property
+    def examples(self) -> int:
+        """Examples of one step, of all processes together."""
+        return self.size * self.processes * self.table.instance_count
+
+    def arm(self, baseline: _Batch) -> Arm:
+        """The settled arm."""
+        table = self.table
+        rate, scaled = table.learning_rate, None
+        if rate is None:
+            scaled = self._scaled(baseline)
+            rate = scaled.rate
+        return Arm(
+            compiler=table.compiler,
+            image_folder=table.image_folder,
+            stack=table.stack,
+            instance_type=table.instance_type,
+            instance_count=table.instance_count,
+            distribution=table.distribution,
+            processes=self.processes,
+            spot=table.spot,
+            max_wait_seconds=_wait(self.file, table),
+            profiler=table.profiler,
+            debugger=table.debugger,
+            batch_size=self.size,
+            learning_rate=rate,
+            precision=table.precision,
+            scaled_rate=scaled,
+            torch_compile_keys=table.torch_compile_keys,
+            step_graphs=table.step_graphs,
+            explanations=(*self.explanations, *([scaled.sentence] if scaled else [])),
+        )
+
+    def _scaled(self, baseline: _Batch) -> ScaledRate:
+        rule = self.table.scale_learning_rate
+        if baseline.table.learning_rate is None or rule == "none":
+            raise WorkloadError(
+                f"arms.{self.name}.scale_learning_rate is {rule!r}, but the baseline has no "
+                "learning_rate of its own, allowed: one there, from which others are scaled"
+            )
+        return ScaledRate(
+            rule=rule,
+            base_rate=baseline.table.learning_rate,
+            base_batch=baseline.examples,
+            batch=self.examples,
+        )
+
+
+def _processes(name: str, arm: ArmTable, instance_type: str) -> int:
+    """What starts one process for each accelerator starts as many as the instance has."""
+    instance = instance_of(instance_type)
+    if arm.distribution in ("none", "torchrun") or instance is None:
+        return arm.processes or 1
+    if arm.processes not in (None, instance.accelerators):
+        raise WorkloadError(
+            f"arms.{name}.processes is {arm.processes} with distribution {arm.distribution!r}, "
+            f"which starts one for each of the {instance.accelerators} accelerators of "
+            f"{instance_type}, allowed: {instance.accelerators}, or to leave it out"
+        )
+    return instance.accelerators
+
+
+def _tested_batch(kind: Kind, name: str, arm: ArmTable, instance_type: str) -> TestedBatch:
+    missing = f"arms.{name}.batch_size is missing, allowed: a number"
+    if kind.hub_model is None:
+        raise WorkloadError(
+            f"{missing}; only models of the hub that AWS has tested have a batch size by default"
+        )
+    stack, shapes = arm.stack, kind.document_shapes
+    tested = default_batch_size(
+        kind.hub_model,
+        instance_type=instance_type,
+        precision=arm.precision,
+        sequence_length=None if shapes is None else shapes.sequence_length,
+        # What fits under that compiler says nothing of the others; what fits without one, does.
+        compiled=arm.compiler == "training-compiler",
+        framework="pytorch" if stack is None else stack.framework,
+        version=None if stack is None else stack.version,
+    )
+    if not isinstance(tested, TestedBatch):
+        raise WorkloadError(f"{missing}; there is none by default, since {tested.reason}")
+    return tested
