@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from compilegate.document.errors import ExpressionError
-from compilegate.document.expressions import Unresolved
+from compilegate.document.evaluation import Unresolved
 
 _ORDERINGS: Mapping[str, Callable[[Any, Any], bool]] = {
     "GreaterThan": operator.gt,

@@ -1,116 +1,16 @@
-"""What the variables of a definition stand for: Get, Std:Join and Std:JsonGet. Pure but for reads
-of property files, which go through the scope.
+"""The variables and functions of a definition, as its JSON writes them: Get, Std:Join, Std:JsonGet.
 
-Paths into JSON documents: `ProcessingOutputConfig.Outputs['gate'].S3Output.S3Uri`, `a[0].b`.
-
-Pipelines use one notation twice, with one difference: a property path (Get) may pick a list's
-member by its name, a JsonGet path may not.
+The local runner gives them their values in `evaluation.py`. Pure.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from compilegate.document.errors import ExpressionError
-from compilegate.document.model import Scalar
-
-Segment = str | int
-
-_TOKEN = re.compile(
-    r"""(?P<dot>\.)?(?P<name>[^.\[\]'"\s]+)
-      | \[(?P<index>\d+)\]
-      | \['(?P<single>[^']*)'\]
-      | \["(?P<double>[^"]*)"\]""",
-    re.VERBOSE,
-)
-
-# The member that names an element, in each list of a Describe* response that can be picked by name.
-_NAMING_MEMBERS = ("OutputName", "InputName", "MetricName", "ChannelName", "Name")
-
-
-def parse_path(text: str) -> tuple[Segment, ...]:
-    """The segments of a dotted and bracketed path; a leading `$` is allowed.
-
-    Raises ExpressionError for anything else, filters and wildcards included.
-    """
-    body = text[1:] if re.match(r"\$([.\[]|$)", text) else text
-    segments: list[Segment] = []
-    position = 0
-    while position < len(body):
-        match = _TOKEN.match(body, position)
-        # A name follows a dot, except at the very start: `a.b`, `$.a`, but not `a['b']c`.
-        if match is None or (match["name"] and not match["dot"] and position > 0):
-            raise ExpressionError(f"path {text!r} is malformed at character {position + 1}")
-        segments.append(_segment(match))
-        position = match.end()
-    if not segments:
-        raise ExpressionError(f"path {text!r} is empty")
-    return tuple(segments)
-
-
-def _segment(match: re.Match[str]) -> Segment:
-    if match["index"] is not None:
-        return int(match["index"])
-    name = match["name"] or match["single"] or match["double"]
-    return name or ""
-
-
-def lookup(document: Any, path: Sequence[Segment], *, by_name: bool = False) -> Any:
-    """The value at `path` in `document`.
-
-    With `by_name`, a text segment picks the list element whose naming member equals it.
-    Raises ExpressionError that says how far the path led and what is there.
-    """
-    value = document
-    for position, segment in enumerate(path):
-        try:
-            value = _step_into(value, segment, by_name)
-        except LookupError:
-            walked = format_path(path[:position]) or "the document"
-            raise ExpressionError(
-                f"{format_path(path)}: {walked} has no {segment!r}; it has {_content(value)}"
-            ) from None
-    return value
-
-
-def _step_into(value: Any, segment: Segment, by_name: bool) -> Any:
-    if isinstance(value, Mapping) and isinstance(segment, str):
-        return value[segment]
-    if isinstance(value, list) and isinstance(segment, int):
-        return value[segment]
-    if isinstance(value, list) and by_name:
-        for element in value:
-            names = [element.get(key) for key in _NAMING_MEMBERS if isinstance(element, Mapping)]
-            if segment in names:
-                return element
-    raise LookupError
-
-
-def format_path(path: Sequence[Segment]) -> str:
-    """The path as text, in the notation that `parse_path` reads."""
-    text = ""
-    for segment in path:
-        if isinstance(segment, int):
-            text += f"[{segment}]"
-        elif re.fullmatch(r"[^$.\[\]'\"\s][^.\[\]'\"\s]*", segment):
-            text += f".{segment}" if text else segment
-        else:
-            quote = '"' if "'" in segment else "'"
-            text += f"[{quote}{segment}{quote}]"
-    return text
-
-
-def _content(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(sorted(map(str, value))[:20]) or "no members"
-    if isinstance(value, list):
-        return f"a list of {len(value)}"
-    return f"the {type(value).__name__} {value!r}"[:200]
-
+from compilegate.document.paths import Segment, format_path, parse_path
 
 FUNCTIONS = ("Get", "Std:Join", "Std:JsonGet")
 
@@ -156,38 +56,12 @@ def json_get(step: str, property_file: str, path: str) -> Expression:
     return {"Std:JsonGet": {"PropertyFile": file, "Path": path}}
 
 
-class Unresolved(str):
-    """Stands for a value that is only known when the step runs; its text says which one."""
-
-    __slots__ = ()
-
-
 @dataclass(frozen=True)
 class StepReference:
     """`Steps.NAME.PATH`: a step's property, or (`PropertyFiles.X`) one of its property files."""
 
     step: str
     path: tuple[Segment, ...]
-
-
-PropertyReader = Callable[[StepReference], Any]
-ObjectReader = Callable[[str], bytes]
-
-
-@dataclass(frozen=True)
-class Scope:
-    """Where the variables of one step get their values."""
-
-    parameters: Mapping[str, Scalar]
-    execution: Mapping[str, str]
-    """Execution variables by name."""
-    read_property: PropertyReader
-    """A finished step's property; raises ExpressionError when there is none."""
-    property_file_uri: PropertyReader
-    """The s3:// URI of a step's property file; raises ExpressionError when there is none."""
-    read_object: ObjectReader | None
-    """The bytes of an object of the store; raises ObjectStoreError. None before the execution,
-    when what a JsonGet reads has yet to be written."""
 
 
 def is_expression(value: Any) -> bool:
@@ -198,44 +72,6 @@ def is_expression(value: Any) -> bool:
     return key == "Get" or (isinstance(key, str) and key.startswith("Std:"))
 
 
-def resolve(value: Any, scope: Scope) -> Any:
-    """`value` with every expression in it replaced by what it stands for.
-
-    Raises ExpressionError that quotes the expression which has no value.
-    """
-    if is_expression(value):
-        ((function, argument),) = value.items()
-        return _evaluate(function, argument, scope)
-    if isinstance(value, dict):
-        return {key: resolve(item, scope) for key, item in value.items()}
-    if isinstance(value, list):
-        return [resolve(item, scope) for item in value]
-    return value
-
-
-def _evaluate(function: str, argument: Any, scope: Scope) -> Any:
-    if function == "Get":
-        return _get(argument, scope)
-    if function == "Std:Join":
-        return _join(argument, scope)
-    if function == "Std:JsonGet":
-        return _json_get(argument, scope)
-    raise ExpressionError(f"function {function} is unknown, allowed are {', '.join(FUNCTIONS)}")
-
-
-def _get(name: Any, scope: Scope) -> Any:
-    if not isinstance(name, str):
-        raise ExpressionError(f"Get needs a name, found {name!r:.80}")
-    root, _, rest = name.partition(".")
-    if root == "Parameters" and rest in scope.parameters:
-        return scope.parameters[rest]
-    if root == "Execution" and rest in scope.execution:
-        return scope.execution[rest]
-    if root == "Steps":
-        return scope.read_property(step_reference(name))
-    raise ExpressionError(f"Get {name!r} names nothing")
-
-
 def step_reference(name: str) -> StepReference:
     """The step and the path in `Steps.NAME.PATH`. Raises ExpressionError."""
     _, _, rest = name.partition(".")
@@ -243,61 +79,6 @@ def step_reference(name: str) -> StepReference:
     if not step or not path:
         raise ExpressionError(f"Get {name!r} needs the form Steps.NAME.PROPERTY")
     return StepReference(step, parse_path(path))
-
-
-def _join(argument: Any, scope: Scope) -> str:
-    if not isinstance(argument, dict) or not isinstance(argument.get("Values"), list):
-        raise ExpressionError(f"Std:Join needs On and Values, found {argument!r:.80}")
-    separator = argument.get("On", "")
-    parts = [resolve(value, scope) for value in argument["Values"]]
-    if any(isinstance(part, Unresolved) for part in parts):
-        return Unresolved(separator.join(_text(part) for part in parts))
-    return str(separator.join(_text(part) for part in parts))
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str | int | float):
-        return str(value)
-    raise ExpressionError(f"Std:Join takes strings, numbers and booleans, found {value!r:.80}")
-
-
-def _json_get(argument: Any, scope: Scope) -> Any:
-    if not isinstance(argument, dict) or not isinstance(argument.get("Path"), str):
-        raise ExpressionError(f"Std:JsonGet needs a Path, found {argument!r:.80}")
-    path = parse_path(argument["Path"])
-    if "PropertyFile" in argument:
-        uri = scope.property_file_uri(_property_file_reference(argument["PropertyFile"]))
-    else:
-        uri = resolve(argument.get("S3Uri"), scope)
-    if scope.read_object is None:
-        return Unresolved(f"{uri}: {argument['Path']}")
-    if not isinstance(uri, str):
-        raise ExpressionError(f"Std:JsonGet needs a PropertyFile or S3Uri, found {argument!r:.80}")
-    document = _parse_json(uri, scope.read_object(uri))
-    try:
-        return lookup(document, path)
-    except ExpressionError as error:
-        raise ExpressionError(f"{uri}: {error}") from None
-
-
-def _property_file_reference(argument: Any) -> StepReference:
-    name = argument.get("Get") if isinstance(argument, dict) else argument
-    if not isinstance(name, str):
-        raise ExpressionError(f"PropertyFile needs a Get, found {argument!r:.80}")
-    return step_reference(name)
-
-
-def _parse_json(uri: str, content: bytes) -> Any:
-    def refuse(constant: str) -> NoReturn:
-        # Python would read NaN, and a comparison with NaN is silently false.
-        raise ValueError(f"{constant} is not a JSON number")
-
-    try:
-        return json.loads(content, parse_constant=refuse)
-    except (ValueError, RecursionError) as error:
-        raise ExpressionError(f"{uri} is not valid JSON: {error}") from error
 
 
 def step_references(value: Any) -> Iterator[StepReference]:

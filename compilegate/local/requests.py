@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from compilegate.document.expressions import Unresolved
+from compilegate.document.evaluation import Unresolved
 from compilegate.local.errors import RequestError
 
 ACCOUNT = "arn:aws:sagemaker:local:000000000000"

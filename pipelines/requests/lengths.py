@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compilegate.document.errors import ExpressionError
-from compilegate.document.expressions import lookup, parse_path
+from compilegate.document.paths import lookup, parse_path
 from compilegate.workload.printed import JOB_NAME, NUMBER
 
 _EXECUTION = {"Execution.PipelineExecutionId": 12}

@@ -9,12 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from compilegate.document.expressions import (
-    Expression,
-    execution_variable,
-    join,
-    step_property,
-)
+from compilegate.document.expressions import Expression, execution_variable, join, step_property
 from compilegate.document.model import PropertyFile, Step
 from compilegate.document.step_types import PROCESSING
 from compilegate.pipelines.deployment import Deployment, Sources, object_name

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import botocore.session
 import pytest
-from compilegate.local.jobs.of_step import JOB_REQUESTS
 
 from compilegate.document.step_types import STEP_TYPES
 from compilegate.local.engine.inline_steps import INLINE_STEPS
+from compilegate.local.jobs.making import JOB_REQUESTS
 
 SERVICE = botocore.session.get_session().get_service_model("sagemaker")
 CALLING = [name for name, known in STEP_TYPES.items() if known.operation is not None]

@@ -16,12 +16,11 @@ from typing import Any
 from compilegate.account.plan.changes import compare_values
 from compilegate.account.plan.history import PastExecution
 from compilegate.document.errors import ExpressionError
+from compilegate.document.evaluation import Scope, resolve
 from compilegate.document.expressions import (
     EXECUTION_VARIABLES,
-    Scope,
     StepReference,
     describe_reference,
-    resolve,
     step_references,
 )
 from compilegate.document.model import Definition, Scalar, Step

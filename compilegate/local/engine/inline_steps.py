@@ -9,7 +9,7 @@ from typing import Any
 
 from compilegate.document.conditions import evaluate_all
 from compilegate.document.errors import ExpressionError
-from compilegate.document.expressions import Scope, resolve
+from compilegate.document.evaluation import Scope, resolve
 from compilegate.document.model import Step
 from compilegate.document.step_types import CONDITION, FAIL, REGISTER_MODEL
 from compilegate.execution.result import StepResult

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from compilegate.document.expressions import Scope, resolve
+from compilegate.document.evaluation import Scope, resolve
 from compilegate.document.graph import StepGraph
 from compilegate.document.model import Scalar, Step
 from compilegate.execution.result import StepResult

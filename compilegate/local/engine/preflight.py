@@ -13,18 +13,16 @@ from typing import Any
 
 from compilegate.document.conditions import condition_faults
 from compilegate.document.errors import ExpressionError
+from compilegate.document.evaluation import Scope, Unresolved, resolve
 from compilegate.document.expressions import (
-    Scope,
     StepReference,
-    Unresolved,
     describe_reference,
     is_expression,
-    lookup,
-    resolve,
     step_references,
 )
 from compilegate.document.graph import build_graph, find_cycle
 from compilegate.document.model import Definition, Step
+from compilegate.document.paths import lookup
 from compilegate.document.step_types import CONDITION, FAIL, REGISTER_MODEL, STEP_TYPES
 from compilegate.local.engine.retries import EXCEPTION_TYPES
 from compilegate.local.errors import ImageError, ObjectStoreError, StepError

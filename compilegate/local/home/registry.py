@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compilegate.document.expressions import Unresolved
+from compilegate.document.evaluation import Unresolved
 from compilegate.job.files import write_json
 from compilegate.local.errors import RegistryError, RequestError
 from compilegate.local.requests import ACCOUNT, RequestReader, iso_time

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compilegate.document.expressions import Unresolved
+from compilegate.document.evaluation import Unresolved
 from compilegate.local.errors import RequestError
 from compilegate.local.home.images import Environment
 from compilegate.local.home.object_store import ObjectStore

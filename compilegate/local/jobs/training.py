@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compilegate.document.expressions import Unresolved
+from compilegate.document.evaluation import Unresolved
 from compilegate.local.errors import RequestError, StepError
 from compilegate.local.home.images import Environment
 from compilegate.local.home.object_store import ObjectStore
