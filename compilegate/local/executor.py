@@ -26,7 +26,7 @@ from compilegate.local.engine.execution import Execution
 from compilegate.local.engine.plan import ExecutionPlan
 from compilegate.local.engine.preflight import Image, check_definition
 from compilegate.local.engine.scope import ExecutionFacts, preflight_scope
-from compilegate.local.errors import ExecutionError, RefusedDefinitionError
+from compilegate.local.errors import ExecutionError, ImageError, RefusedDefinitionError
 from compilegate.local.home.images import Environment, ImageSources, build_environment
 from compilegate.local.home.journal import Journal, journal_of, resumable_steps
 from compilegate.local.home.object_store import ObjectStore
@@ -136,11 +136,20 @@ class LocalExecutor:
                 return result
             facts = ExecutionFacts(reference, result.pipeline_name, result.started)
             checked = self._check(text, result.parameters, facts)
+            resumed = any(step.attempts for step in result.steps.values())
+            try:
+                environments = _environments(checked.images, self._home, listener)
+            except ImageError:
+                if not resumed:
+                    shutil.rmtree(
+                        journal.folder
+                    )  # nothing has started, so there is nothing to tell
+                raise
             plan = ExecutionPlan(
                 facts=facts,
                 graph=checked.graph,
                 parameters=checked.parameters,
-                environments=_environments(checked.images, self._home, listener),
+                environments=environments,
                 home=self._home,
                 journal=journal,
                 store=self._store,
@@ -149,7 +158,7 @@ class LocalExecutor:
                 max_parallel_steps=checked.max_parallel_steps,
                 use_cache=self.use_cache,
                 grace_seconds=self.grace_seconds,
-                resumed=any(step.attempts for step in result.steps.values()),
+                resumed=resumed,
             )
             return Execution(plan, resumable_steps(result), listener).run()
 
