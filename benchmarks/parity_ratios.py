@@ -25,13 +25,13 @@ import transformers
 from miscompilers import EDITS, Miscompiler
 
 from compilegate.gate.parity.parity import EPSILON, error_ratios, lasting
-from compilegate.job.compilers import load_compiler
-from compilegate.job.evidence import ParityErrors
-from compilegate.job.probes.parity import keep_weights, probe
+from compilegate.job import ParityErrors, keep_weights, load_compiler, probe_parity
 from compilegate.job.steps.precision import autocast
-from training.data.batches import BatchSource, plan_run
+from training.data.batches import BatchSource, batches_of_run
 from training.data.prepared import PreparedSplit
-from training.recipe import Recipe
+from training.hyperparameters import Hyperparameters
+from training.schedule import run_length
+from training.update import WeightUpdate
 
 VOCABULARY, SEQUENCE_LENGTH, CLASSES, DOCUMENTS = 4096, 48, 8, 320
 STEPS = 4
@@ -113,21 +113,22 @@ def probed(
 ) -> Iterator[ParityErrors]:
     """Compile in a first step, then probe the result with the weights of several seeds."""
     source = documents()
-    recipe = Recipe(batch_size=32, learning_rate=7e-4, precision=precision, epochs=1)
+    recipe = Hyperparameters(batch_size=32, learning_rate=7e-4, precision=precision, epochs=1)
     built = model.build(0, dropout).train()
     forward = compiler.compile(built)
     with autocast(precision, torch.device("cpu")):
         loss = forward(**next(source.training(0, 0, recipe.batch_size))).loss
     loss.backward()
+    length = run_length(recipe, DOCUMENTS)
     for seed in range(seeds):
-        record, errors = probe(
+        record, errors = probe_parity(
             built,
             forward,
             compiler=compiler,
             initial=keep_weights(model.build(seed, dropout)),
-            source=source,
-            recipe=recipe,
-            plan=plan_run(recipe, DOCUMENTS),
+            batches=batches_of_run(source, recipe, length, seed),
+            begin_updates=lambda: WeightUpdate(built, recipe, length, scaled=False).apply,
+            precision=precision,
             seed=seed,
             steps=STEPS,
         )

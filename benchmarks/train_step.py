@@ -30,14 +30,13 @@ import numpy as np
 import torch
 import transformers
 
-from compilegate.job.compilers import load_compiler
-from compilegate.job.compilers.options import CompilerOptions
-from compilegate.job.machine.host_memory import keep_freed_memory
-from training.data.batches import Batch, BatchSource, plan_run
+from compilegate.job import Batch, keep_freed_memory, load_compiler
+from training.data.batches import BatchSource
 from training.data.prepared import Manifest, PreparedSplit
+from training.hyperparameters import Hyperparameters
 from training.loop import train
 from training.model import build_model
-from training.recipe import Recipe
+from training.schedule import run_length
 
 PROJECT = Path(__file__).parents[1]
 DOCUMENTS, SEQUENCE_LENGTH, VOCABULARY, LABELS = 2048, 64, 4096, 8
@@ -122,10 +121,10 @@ def one_process(options: argparse.Namespace) -> list[float]:
     return np.diff(times).tolist()
 
 
-def model_and_recipe(options: argparse.Namespace, precision: str) -> tuple[Any, Recipe]:
+def model_and_recipe(options: argparse.Namespace, precision: str) -> tuple[Any, Hyperparameters]:
 
     transformers.set_seed(1)
-    recipe = Recipe(
+    recipe = Hyperparameters(
         batch_size=options.batch_size,
         precision=precision,
         layers=options.layers,
@@ -177,10 +176,10 @@ def this_project(
     model, recipe = model_and_recipe(options, precision)
     train(
         model.to(device),
-        compiler=load_compiler(compiler, CompilerOptions()),
+        compiler=load_compiler(compiler),
         source=Timed(documents(), device),
-        recipe=recipe,
-        plan=plan_run(recipe, DOCUMENTS),
+        hyperparameters=recipe,
+        length=run_length(recipe, DOCUMENTS),
         seed=1,
     )
     return times

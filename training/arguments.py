@@ -1,7 +1,7 @@
 """The arguments of a training job: hyperparameters by name, and SageMaker's folders.
 
 SageMaker hands every hyperparameter over as text, ``--name value``. The names are those a
-workload declares; `Recipe` is what they mean.
+workload declares; `Hyperparameters` is what they mean.
 """
 
 from __future__ import annotations
@@ -13,26 +13,36 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, NoReturn, Optional, Sequence
 
-from compilegate.job.compilers import COMPILERS
-from compilegate.job.compilers.options import DEFAULT_STEP_GRAPHS, MODES, CompilerOptions
-from compilegate.job.errors import InputError
-from compilegate.job.evidence import Scalar
-from training.recipe import SEED_LIMIT, Recipe
+from compilegate.job import (
+    SEED_LIMIT,
+    CompilerRecord,
+    Evidence,
+    InputError,
+    Option,
+    Scalar,
+    compiler_options,
+    declarations,
+    file_digest,
+    settings_digest,
+)
+from compilegate.job.names import (
+    CHECKPOINT_SECONDS_VARIABLE,
+    CHECKPOINTS_VARIABLE,
+    COMPILE_CACHE_VARIABLE,
+    ON_FAILURE,
+)
+from training.data.prepared import MANIFEST
+from training.hyperparameters import Hyperparameters
 
-ON_FAILURE = ("stop", "record")
 DISTRIBUTIONS = ("none", "torchrun")
 RULES = ("none", "linear", "square-root")
 MOST_PROCESSES = 64
-MOST_STEP_GRAPHS = 1000
 DEFAULT_PARITY_STEPS = 4
 DEFAULT_COMPILE_CACHE_MEGABYTES = 1024
 MOST_PARITY_STEPS = 1000
 MOST_COMPILE_CACHE_MEGABYTES = 100_000
 
-CHECKPOINTS_VARIABLE = "COMPILEGATE_CHECKPOINTS"
-CHECKPOINT_SECONDS_VARIABLE = "COMPILEGATE_CHECKPOINT_SECONDS"
 DEFAULT_CHECKPOINT_SECONDS = 300.0
-COMPILE_CACHE_VARIABLE = "COMPILEGATE_COMPILE_CACHE"
 _FOLDER_VARIABLES = ("SM_CHANNEL_PREPARED", "SM_MODEL_DIR", "SM_OUTPUT_DATA_DIR")
 
 
@@ -91,8 +101,8 @@ class Folders:
 
 
 @dataclass(frozen=True)
-class Job:
-    """One training job: one arm, one seed."""
+class JobArguments:
+    """All that a training job is told: one arm, one seed."""
 
     name: str
     arm: str
@@ -105,9 +115,10 @@ class Job:
     """Of all archives of the compile cache together; zero turns it off."""
     checkpoint_seconds: float
     """Between two checkpoints, where the job keeps any."""
-    recipe: Recipe
+    hyperparameters: Hyperparameters
     folders: Folders
-    compiler_options: CompilerOptions = field(default_factory=CompilerOptions)
+    compiler_settings: Mapping[str, Scalar] = field(default_factory=dict)
+    """A value for each option of the compiler, by name."""
     distribution: str = "none"
     """Who starts the processes: `torchrun`, or nobody but the job itself."""
     processes: int = 1
@@ -124,34 +135,63 @@ class Job:
     def declared_recipe(self) -> Dict[str, Scalar]:
         """How the job was told to train, as the evidence's recipe records it."""
         return {
-            **dataclasses.asdict(self.recipe),
-            **self.scaling.declared(self.recipe.learning_rate),
+            **dataclasses.asdict(self.hyperparameters),
+            **self.scaling.declared(self.hyperparameters.learning_rate),
         }
-
-    def declared_options(self) -> Dict[str, Scalar]:
-        """How its compiler was set, as the evidence's compiler record has it."""
-        return self.compiler_options.declared(self.compiler)
 
     def declared(self) -> Dict[str, Scalar]:
         """Everything that decides the result of the job, for its digests."""
-        return {"compiler": self.compiler, **self.declared_options(), **self.declared_recipe()}
+        return {
+            "compiler": self.compiler,
+            **self.compiler_settings,
+            **self.declared_recipe(),
+        }
 
 
-def read_job(arguments: Sequence[str], environment: Mapping[str, str]) -> Job:
+def read_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> JobArguments:
     """Understand the command line and the environment. Raises InputError."""
-    options = vars(_parser().parse_args(arguments))
-    recipe, compiling, scaling = (
-        {each.name: options.pop(each.name) for each in dataclasses.fields(kind)}
-        for kind in (Recipe, CompilerOptions, RateScaling)
+    told = vars(_parser().parse_args(arguments))
+    training, scaling = (
+        {each.name: told.pop(each.name) for each in dataclasses.fields(kind)}
+        for kind in (Hyperparameters, RateScaling)
     )
-    return Job(
-        name=environment.get("TRAINING_JOB_NAME") or f"{options['arm']}-seed-{options['seed']}",
+    compiling = {name: told.pop(name) for name in compiler_options()}
+    compiler = declarations()[told["compiler"]]
+    return JobArguments(
+        name=environment.get("TRAINING_JOB_NAME") or f"{told['arm']}-seed-{told['seed']}",
         checkpoint_seconds=_checkpoint_seconds(environment),
-        recipe=Recipe(**recipe),
-        compiler_options=CompilerOptions(**compiling),
+        hyperparameters=Hyperparameters(**training),
+        # Options of other compilers say nothing to this one.
+        compiler_settings={each.name: compiling[each.name] for each in compiler.options},
         scaling=RateScaling(**scaling),
         folders=Folders.from_environment(environment),
-        **options,
+        **told,
+    )
+
+
+def unfinished(
+    job: JobArguments,
+    reason: str,
+    *,
+    compiler: Optional[CompilerRecord] = None,
+    environment: Optional[Mapping[str, Scalar]] = None,
+) -> Evidence:
+    """The evidence of an arm that could not be trained, and why. Needs no torch: it may be why."""
+    digests = {"config": settings_digest(job.declared())}
+    manifest = job.folders.prepared / MANIFEST
+    if manifest.is_file():
+        digests["data"] = file_digest(manifest)
+    return Evidence(
+        job=job.name,
+        arm=job.arm,
+        seed=job.seed,
+        recipe=job.declared_recipe(),
+        compiler=compiler
+        or CompilerRecord(name=job.compiler, ran=False, options=job.compiler_settings),
+        speed=None,
+        environment=environment or {},
+        digests=digests,
+        failure=reason,
     )
 
 
@@ -182,9 +222,14 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--arm", required=True, help="name of the arm, for the evidence")
-    parser.add_argument("--seed", type=_seed, required=True, help="of weights, order and dropout")
     parser.add_argument(
-        "--compiler", choices=sorted(COMPILERS), default="eager", help="default: eager"
+        "--seed",
+        type=_whole_number(0, SEED_LIMIT - 1),
+        required=True,
+        help="of weights, order and dropout",
+    )
+    parser.add_argument(
+        "--compiler", choices=list(declarations()), default="eager", help="default: eager"
     )
     _add_compiler_options(parser)
     _add_distribution(parser)
@@ -198,20 +243,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--parity_steps",
-        type=_parity_steps,
+        type=_whole_number(0, MOST_PARITY_STEPS),
         default=DEFAULT_PARITY_STEPS,
         help="steps in which compiled and eager arithmetic are compared after training; 0 is "
         f"off; default: {DEFAULT_PARITY_STEPS}",
     )
     parser.add_argument(
         "--compile_cache_megabytes",
-        type=_megabytes,
+        type=_whole_number(0, MOST_COMPILE_CACHE_MEGABYTES),
         default=DEFAULT_COMPILE_CACHE_MEGABYTES,
         help=f"largest size of the archives in the folder that {COMPILE_CACHE_VARIABLE} names; 0 "
         f"is off; default: {DEFAULT_COMPILE_CACHE_MEGABYTES}",
     )
     kinds: Dict[str, Callable[[str], Any]] = {"int": int, "float": float, "str": str}
-    for each in dataclasses.fields(Recipe):
+    for each in dataclasses.fields(Hyperparameters):
         parser.add_argument(
             f"--{each.name}",
             type=kinds[str(each.type)],
@@ -223,31 +268,26 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_compiler_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--compile_mode",
-        choices=MODES,
-        default="default",
-        help="of torch.compile; default: 'default'",
-    )
-    for name, default, description in (
-        ("dynamic_shapes", False, "one compiled graph may serve several shapes"),
-        ("regional", False, "compile the block that the model repeats, once"),
-        ("fallback_random", True, "compiled dropout draws eager's random numbers"),
-    ):
+    for name, option in compiler_options().items():
+        truth = isinstance(option.default, bool)
+        default = str(option.default).lower() if truth else option.default
         parser.add_argument(
             f"--{name}",
-            type=_truth,
-            default=default,
-            metavar="{true,false}",
-            help=f"{description}; default: {str(default).lower()}",
+            type=_parsing(option),
+            default=option.default,
+            metavar="{true,false}" if truth else None,
+            help=f"{option.description}; default: {default}",
         )
-    parser.add_argument(
-        "--step_graphs",
-        type=_step_graphs,
-        default=DEFAULT_STEP_GRAPHS,
-        help="graphs that XLA may compile for the training steps; one more stops the job; "
-        f"default: {DEFAULT_STEP_GRAPHS}",
-    )
+
+
+def _parsing(option: Option) -> Callable[[str], Any]:
+    def parsed(text: str) -> Any:
+        try:
+            return option.parsed(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return parsed
 
 
 def _add_distribution(parser: argparse.ArgumentParser) -> None:
@@ -260,7 +300,7 @@ def _add_distribution(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--processes",
-        type=_processes,
+        type=_whole_number(1, MOST_PROCESSES),
         default=1,
         help="of torchrun, on each machine; default: 1",
     )
@@ -280,43 +320,11 @@ def _add_rate_scaling(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _processes(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= MOST_PROCESSES:
-        raise argparse.ArgumentTypeError(f"{value} is not from 1 to {MOST_PROCESSES}")
-    return value
+def _whole_number(least: int, most: int) -> Callable[[str], int]:
+    def whole_number(text: str) -> int:
+        value = int(text)
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{value} is not from {least} to {most}")
+        return value
 
-
-def _step_graphs(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= MOST_STEP_GRAPHS:
-        raise argparse.ArgumentTypeError(f"{value} is not from 1 to {MOST_STEP_GRAPHS}")
-    return value
-
-
-def _truth(text: str) -> bool:
-    """SageMaker's toolkit decodes `true` and writes it back as Python does."""
-    if text.lower() not in ("true", "false"):
-        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
-    return text.lower() == "true"
-
-
-def _seed(text: str) -> int:
-    value = int(text)
-    if not 0 <= value < SEED_LIMIT:
-        raise argparse.ArgumentTypeError(f"{value} is not from 0 to {SEED_LIMIT - 1}")
-    return value
-
-
-def _parity_steps(text: str) -> int:
-    value = int(text)
-    if not 0 <= value <= MOST_PARITY_STEPS:
-        raise argparse.ArgumentTypeError(f"{value} is not from 0 to {MOST_PARITY_STEPS}")
-    return value
-
-
-def _megabytes(text: str) -> int:
-    value = int(text)
-    if not 0 <= value <= MOST_COMPILE_CACHE_MEGABYTES:
-        raise argparse.ArgumentTypeError(f"{value} is not from 0 to {MOST_COMPILE_CACHE_MEGABYTES}")
-    return value
+    return whole_number

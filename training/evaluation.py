@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from compilegate.job.evidence import Examples
+from compilegate.job import Examples
 from training.data.batches import BatchSource
 from training.data.prepared import PreparedSplit
 

@@ -24,15 +24,20 @@ import numpy as np
 import torch
 import transformers
 
-from compilegate.job.compilers import load_compiler
-from compilegate.job.errors import ArmError, InputError, one_sentence
-from compilegate.job.machine import environment
-from compilegate.job.steps.precision import check_precision
-from training.arguments import Job, read_job
-from training.data.batches import BatchSource, plan_run
+from compilegate.job import (
+    ArmError,
+    InputError,
+    check_precision,
+    load_compiler,
+    one_sentence,
+    peak_memory_bytes,
+)
+from training.arguments import JobArguments, read_arguments
+from training.data.batches import BatchSource
 from training.data.prepared import Manifest, PreparedSplit
 from training.loop import train
 from training.model import build_model
+from training.schedule import run_length
 
 FITS = "fits"
 OUT_OF_MEMORY = "out of memory"
@@ -59,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
     began = time.perf_counter()
     result: Dict[str, Any] = {"outcome": FITS, "reason": None}
     try:
-        job = read_job(options.hyperparameters, _NO_FOLDERS)
+        job = read_arguments(options.hyperparameters, _NO_FOLDERS)
         _volunteer()
         _limit_memory(options.memory_limit, device)
         _take_steps(job, options, device)
@@ -68,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
             said in str(error) for said in _SAID_OF_MEMORY
         )
         result = {"outcome": OUT_OF_MEMORY if ran_out else FAILED, "reason": one_sentence(error)}
-    result["peak_memory_bytes"] = environment.peak_memory_bytes(device)
+    result["peak_memory_bytes"] = peak_memory_bytes(device)
     result["seconds"] = time.perf_counter() - began
     result["device"] = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
     options.result.write_text(json.dumps(result), encoding="utf-8")
@@ -115,10 +120,10 @@ def _limit_memory(limit: int, device: torch.device) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
-def _take_steps(job: Job, options: argparse.Namespace, device: torch.device) -> None:
-    check_precision(job.recipe.precision, device.type)
-    documents = job.recipe.batch_size
-    recipe = dataclasses.replace(job.recipe, epochs=options.steps, max_steps=0)
+def _take_steps(job: JobArguments, options: argparse.Namespace, device: torch.device) -> None:
+    check_precision(job.hyperparameters.precision, device.type)
+    documents = job.hyperparameters.batch_size
+    hyperparameters = dataclasses.replace(job.hyperparameters, epochs=options.steps, max_steps=0)
     manifest = Manifest(
         labels=tuple(str(number) for number in range(LABELS)),
         counts={"train": documents},
@@ -128,14 +133,14 @@ def _take_steps(job: Job, options: argparse.Namespace, device: torch.device) -> 
         digests={},
     )
     transformers.set_seed(job.seed)
-    compiler = load_compiler(job.compiler, job.compiler_options)
+    compiler = load_compiler(job.compiler, job.compiler_settings)
     host = torch.device("cpu") if compiler.compiles_whole_steps else device
     train(
-        build_model(recipe, manifest).to(host),
+        build_model(hyperparameters, manifest).to(host),
         compiler=compiler,
         source=BatchSource(_made_up(documents, manifest), host),
-        recipe=recipe,
-        plan=plan_run(recipe, documents),
+        hyperparameters=hyperparameters,
+        length=run_length(hyperparameters, documents),
         seed=job.seed,
     )
 

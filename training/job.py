@@ -10,58 +10,80 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import os
 import sys
 import time
 import traceback
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
 
 import torch
 import transformers
 
-from compilegate.job.cache import ColdFigures, CompileCache
-from compilegate.job.cache.this_job import key_of
-from compilegate.job.compilers import Compiler, load_compiler
-from compilegate.job.digests import file_digest, settings_digest
-from compilegate.job.errors import ArmError, InputError, one_sentence, report_failure
-from compilegate.job.evidence import (
+from compilegate.job import (
+    REPORTED_FAILURE,
+    ArmError,
     CheckpointRecord,
+    ColdFigures,
+    CompileCache,
     CompileCacheRecord,
+    Compiler,
     Evidence,
     Examples,
+    FailureNote,
+    InputError,
     ParityErrors,
     ParityRecord,
     Resumption,
     Scalar,
     SpeedRecord,
+    Weights,
+    World,
+    check_precision,
+    compile_seconds,
+    describe_machine,
+    file_digest,
+    joined,
+    keep_freed_memory,
+    keep_weights,
+    key_here,
+    leave_note,
+    load_compiler,
+    lost_peer,
+    one_sentence,
+    peak_memory_bytes,
+    probe_parity,
+    recompilations,
+    record_failure,
+    report_failure,
+    samples_per_second,
+    seconds_since_start,
+    settings_digest,
+    steady_starts,
     steady_steps,
+    world_of,
     write_evidence,
 )
-from compilegate.job.launch.failure_note import FailureNote, leave_note
-from compilegate.job.launch.supervisor import REPORTED_FAILURE, seconds_since_start
-from compilegate.job.machine import environment
-from compilegate.job.machine.host_memory import keep_freed_memory
-from compilegate.job.machine.world import World, world_of
-from compilegate.job.probes.parity import Weights, keep_weights, probe
-from compilegate.job.steps import speed
-from compilegate.job.steps.distribution import joined, lost_peer
-from compilegate.job.steps.precision import check_precision
-from training.arguments import Job, read_job
+from training.arguments import JobArguments, read_arguments, unfinished
 from training.checkpoints import Checkpoints, Identity
-from training.data.batches import BatchSource, Plan, order_digest, plan_run
+from training.data.batches import BatchSource, batches_of_run, order_digest
 from training.data.prepared import PreparedData, read_prepared
 from training.evaluation import evaluate, metrics
 from training.loop import TrainingRun, train
 from training.model import WEIGHTS, build_model, load_model, save_model
-from training.unfinished import record_failure
+from training.schedule import RunLength, run_length
+from training.update import WeightUpdate
+
+PROGRAM = Path(__file__).resolve().parent
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the job; returns the exit status."""
     transformers.utils.logging.disable_progress_bar()
     try:
-        run(read_job(arguments, os.environ))
+        run(read_arguments(arguments, os.environ))
     except (InputError, ArmError) as error:
         return _fail(error)
     except Exception as error:  # noqa: BLE001 - whatever it is, SageMaker must show the reason
@@ -83,9 +105,9 @@ def _fail(error: Exception) -> int:
 class Setting:
     """What a job works with."""
 
-    job: Job
+    job: JobArguments
     data: PreparedData
-    plan: Plan
+    length: RunLength
     device: torch.device
     """Where the model is built, and evaluated in the end."""
     accelerator: str
@@ -96,7 +118,7 @@ class Setting:
     """Those that train together."""
 
 
-def run(job: Job) -> None:
+def run(job: JobArguments) -> None:
     """Do the job and write its evidence.
 
     Raises InputError for a request or data that cannot be used, and whatever the training
@@ -107,12 +129,12 @@ def run(job: Job) -> None:
     device = _device(world)
     compiler: Optional[Compiler] = None
     try:
-        compiler = load_compiler(job.compiler, job.compiler_options)
+        compiler = load_compiler(job.compiler, job.compiler_settings)
         world = compiler.world(launched)
         setting = Setting(
             job=job,
             data=data,
-            plan=plan_run(job.recipe, data.manifest.counts["train"], world.size),
+            length=run_length(job.hyperparameters, data.manifest.counts["train"], world.size),
             # What traces whole steps keeps the accelerator for itself.
             device=torch.device("cpu") if compiler.compiles_whole_steps else device,
             accelerator=device.type,
@@ -136,12 +158,13 @@ def run(job: Job) -> None:
             return
         if not isinstance(error, ArmError):
             traceback.print_exc()
-        record_failure(
+        evidence = unfinished(
             job,
             one_sentence(error),
             compiler=None if compiler is None else compiler.record(0.0, 0),
-            environment=environment.describe(device),
+            environment=describe_machine(device),
         )
+        record_failure(job.folders.output_data, evidence)
         return
     evidence = _evidence(setting, compiler, trained, examples)
     parity, errors = _compare_arithmetic(setting, compiler, trained)
@@ -186,9 +209,9 @@ def _train(setting: Setting, compiler: Compiler) -> _Trained:
     job, data = setting.job, setting.data
     if setting.device.type == "cpu":
         keep_freed_memory()
-    check_precision(job.recipe.precision, setting.accelerator)
+    check_precision(job.hyperparameters.precision, setting.accelerator)
     transformers.set_seed(job.seed)
-    model = build_model(job.recipe, data.manifest).to(setting.device)
+    model = build_model(job.hyperparameters, data.manifest).to(setting.device)
     probed = job.parity_steps > 0 and job.compiler != "eager"
     initial = keep_weights(model) if probed else None
     cache = _loaded_cache(setting, compiler, model)
@@ -198,8 +221,8 @@ def _train(setting: Setting, compiler: Compiler) -> _Trained:
             model,
             compiler=compiler,
             source=BatchSource(data.train, setting.device),
-            recipe=job.recipe,
-            plan=setting.plan,
+            hyperparameters=job.hyperparameters,
+            length=setting.length,
             seed=job.seed,
             checkpoints=checkpoints,
             world=setting.world,
@@ -234,16 +257,24 @@ def _loaded_cache(setting: Setting, compiler: Compiler, model: Any) -> Optional[
     folder = compiler.cache_folder()
     if folder is None:
         return None
-    key = key_of(
-        job,
-        model,
-        sequence_length=setting.data.manifest.sequence_length,
-        device=setting.device,
-    )
+    graph = compiled_graph(job, model, setting.data.manifest.sequence_length)
+    key = key_here(graph, device=setting.device, code=[PROGRAM])
     most_bytes = job.compile_cache_megabytes * 1_000_000
     cache = CompileCache(job.folders.compile_cache, most_bytes, key, folder)
     cache.load()
     return cache
+
+
+def compiled_graph(job: JobArguments, model: Any, sequence_length: int) -> Dict[str, Scalar]:
+    """What decides the graph that is compiled, for the compile cache's key."""
+    return {
+        "compiler": job.compiler,
+        **job.compiler_settings,
+        "batch_size": job.hyperparameters.batch_size,
+        "sequence_length": sequence_length,
+        "precision": job.hyperparameters.precision,
+        "model": hashlib.sha256(model.config.to_json_string().encode()).hexdigest(),
+    }
 
 
 @contextlib.contextmanager
@@ -273,7 +304,7 @@ def _keep_compiled(
 def _evaluate_saved(setting: Setting) -> Examples:
     """Evaluate the files that will be released, not the model that is still in memory."""
     model = load_model(setting.job.folders.model).to(setting.device)
-    batch_size = setting.job.recipe.eval_batch_size
+    batch_size = setting.job.hyperparameters.eval_batch_size
     return evaluate(model, setting.data.validation, setting.device, batch_size)
 
 
@@ -283,15 +314,18 @@ def _compare_arithmetic(
     """The parity probe of a job that compiled; nothing of one that did not, or has it off."""
     if trained.initial is None:
         return None, None
-    job = setting.job
-    return probe(
+    job, length = setting.job, setting.length
+    source = BatchSource(setting.data.train, setting.device)
+    return probe_parity(
         trained.model,
         trained.run.forward,
         compiler=compiler,
         initial=trained.initial,
-        source=BatchSource(setting.data.train, setting.device),
-        recipe=job.recipe,
-        plan=setting.plan,
+        batches=batches_of_run(source, job.hyperparameters, length, job.seed),
+        begin_updates=lambda: (
+            WeightUpdate(trained.model, job.hyperparameters, length, scaled=False).apply
+        ),
+        precision=job.hyperparameters.precision,
         seed=job.seed,
         steps=job.parity_steps,
     )
@@ -311,18 +345,18 @@ def _evidence(
         seed=job.seed,
         recipe={**job.declared_recipe(), **_performed(setting)},
         compiler=compiler.record(
-            speed.compile_seconds(seconds[:first], steady) + loading,
-            speed.recompilations(run.graphs),
+            compile_seconds(seconds[:first], steady) + loading,
+            recompilations(run.graphs),
         ),
         speed=SpeedRecord(
-            samples_per_second=speed.samples_per_second(steady, _global_batch_size(setting)),
+            samples_per_second=samples_per_second(steady, _global_batch_size(setting)),
             steady_from=first,
             train_seconds=run.seconds,
             total_seconds=_total_seconds(trained),
         ),
         metrics=metrics(examples),
-        peak_memory_bytes=environment.peak_memory_bytes(setting.device),
-        environment=environment.describe(setting.device),
+        peak_memory_bytes=peak_memory_bytes(setting.device),
+        environment=describe_machine(setting.device),
         digests={
             "data": setting.data.digest,
             "config": settings_digest(job.declared()),
@@ -334,7 +368,7 @@ def _evidence(
 
 def _warm_ups(run: TrainingRun) -> Tuple[int, Tuple[Resumption, ...]]:
     """The first steady step of the run, and its resumptions with theirs."""
-    first, *starts = speed.steady_starts(run.graphs)
+    first, *starts = steady_starts(run.graphs)
     seconds = run.steps.seconds
     resumed = tuple(
         Resumption(each.step, start, each.lost_seconds) for each, start in zip(run.returns, starts)
@@ -344,7 +378,7 @@ def _warm_ups(run: TrainingRun) -> Tuple[int, Tuple[Resumption, ...]]:
         dataclasses.replace(
             each,
             lost_seconds=each.lost_seconds
-            + speed.compile_seconds(seconds[each.step : each.steady_from], steady),
+            + compile_seconds(seconds[each.step : each.steady_from], steady),
         )
         for each in resumed
     )
@@ -370,25 +404,25 @@ def _checkpoint_record(
 
 
 def _performed(setting: Setting) -> Dict[str, Scalar]:
-    """What followed from the declared recipe on these data and this machine."""
-    manifest, plan, job = setting.data.manifest, setting.plan, setting.job
+    """What followed from the hyperparameters on these data and this machine."""
+    manifest, length, job = setting.data.manifest, setting.length, setting.job
     return {
-        "world_size": plan.world_size,
+        "world_size": length.world_size,
         "global_batch_size": _global_batch_size(setting),
-        "steps": plan.steps,
-        "warmup_steps": plan.warmup,
+        "steps": length.steps,
+        "warmup_steps": length.warmup,
         "device": setting.accelerator,
         "sequence_length": manifest.sequence_length,
         "vocabulary": manifest.vocabulary_size,
         "data_order": order_digest(
-            manifest.counts["train"], job.seed, _global_batch_size(setting), plan.steps
+            manifest.counts["train"], job.seed, _global_batch_size(setting), length.steps
         ),
     }
 
 
 def _global_batch_size(setting: Setting) -> int:
     """Documents of one step, of all processes together."""
-    return setting.job.recipe.batch_size * setting.plan.world_size
+    return setting.job.hyperparameters.batch_size * setting.length.world_size
 
 
 def _print_metrics(evidence: Evidence) -> None:

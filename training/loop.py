@@ -8,15 +8,12 @@ from typing import Any, Callable, List, Optional
 
 import numpy as np
 
-from compilegate.job.compilers import Compiler
-from compilegate.job.evidence import Steps
-from compilegate.job.machine.world import ALONE, World
-from compilegate.job.steps.step import StepParts
-from training.averaging import WeightAverage
+from compilegate.job import ALONE, Compiler, StepParts, Steps, World
 from training.checkpoints import Checkpoints, Course, Return, RunState
-from training.data.batches import BatchSource, Plan, planned_batches
-from training.recipe import Recipe
-from training.update import WeightUpdate
+from training.data.batches import BatchSource, batches_of_run
+from training.hyperparameters import Hyperparameters
+from training.schedule import RunLength
+from training.update import WeightAverage, WeightUpdate
 
 REPORT_SECONDS = 1.0  # SageMaker keeps one value of a metric a minute; people want a live log
 
@@ -42,8 +39,8 @@ def train(
     *,
     compiler: Compiler,
     source: BatchSource,
-    recipe: Recipe,
-    plan: Plan,
+    hyperparameters: Hyperparameters,
+    length: RunLength,
     seed: int,
     checkpoints: Optional[Checkpoints] = None,
     world: World = ALONE,
@@ -59,11 +56,11 @@ def train(
     host = next(model.parameters()).device
     compiler.seed(seed, world)
     model.to(compiler.device(host))
-    update = WeightUpdate(model, recipe, plan)
-    average = WeightAverage(model, recipe.averaging)
+    average = WeightAverage(model, hyperparameters.averaging)
+    update = WeightUpdate(model, hyperparameters, length, average=average)
     state = RunState(model, update, average)
     course = Course() if checkpoints is None else checkpoints.resume(state)
-    progress = _Progress(plan, recipe.batch_size * world.size, course.steps)
+    progress = _Progress(length, hyperparameters.batch_size * world.size, course.steps)
     model.train()
     began = clock = time.perf_counter()
     forward = compiler.compile(model)
@@ -71,18 +68,18 @@ def train(
         model=model,
         forward=forward,
         update=update,
-        average=average,
-        precision=recipe.precision,
+        precision=hyperparameters.precision,
         device=compiler.device(host),
-        plan=plan,
     )
     take_step = compiler.stepping(parts, world)
-    batches = planned_batches(source, recipe, plan, seed, first=course.steps, rank=world.rank)
+    batches = batches_of_run(
+        source, hyperparameters, length, seed, first=course.steps, rank=world.rank
+    )
     for step, batch in enumerate(compiler.batches(batches), start=course.steps):
         value = take_step(step, batch)
         now = time.perf_counter()
         course.add(value, now - clock, compiler.graphs())
-        if checkpoints is not None and course.steps < plan.steps and checkpoints.due():
+        if checkpoints is not None and course.steps < length.steps and checkpoints.due():
             checkpoints.save(state, course)
             # No step's time holds it: it is the price of spot capacity, not of a compiler.
             now = time.perf_counter()
@@ -104,8 +101,8 @@ def train(
 class _Progress:
     """Prints a line of metrics about once a second, in the form the job's metric regexes read."""
 
-    def __init__(self, plan: Plan, batch_size: int, taken: int) -> None:
-        self._plan = plan
+    def __init__(self, length: RunLength, batch_size: int, taken: int) -> None:
+        self._length = length
         self._batch_size = batch_size
         self._printed_at = time.perf_counter()
         self._printed_steps = taken
@@ -113,12 +110,12 @@ class _Progress:
     def report(self, step: int, loss: float, seconds: List[float]) -> None:
         now = time.perf_counter()
         done = step + 1
-        if now - self._printed_at < REPORT_SECONDS and done != self._plan.steps:
+        if now - self._printed_at < REPORT_SECONDS and done != self._length.steps:
             return
         recent = seconds[self._printed_steps :]
         rate = len(recent) * self._batch_size / sum(recent)
         print(
-            f"step={done}/{self._plan.steps} epoch={step // self._plan.steps_per_epoch + 1} "
+            f"step={done}/{self._length.steps} epoch={step // self._length.steps_per_epoch + 1} "
             f"train:loss={loss:.4f} train:samples_per_second={rate:.1f}",
             flush=True,
         )

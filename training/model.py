@@ -12,32 +12,32 @@ from transformers import (
     BertForSequenceClassification,
 )
 
-from compilegate.job.errors import InputError, first_line
+from compilegate.job import InputError, first_line
 from training.data.prepared import Manifest, PreparedData
-from training.recipe import Recipe
+from training.hyperparameters import Hyperparameters
 
 WEIGHTS = "model.safetensors"
 
 
-def build_model(recipe: Recipe, manifest: Manifest) -> Any:
+def build_model(hyperparameters: Hyperparameters, manifest: Manifest) -> Any:
     """A sequence classifier in float32, for the data set's labels and vocabulary.
 
     Raises InputError when `model_id` cannot be loaded or has a smaller vocabulary than the data.
     """
-    if recipe.model_id:
-        return _pretrained(recipe, manifest)
+    if hyperparameters.model_id:
+        return _pretrained(hyperparameters, manifest)
     config = BertConfig(
         # BERT's own 0.02 is for width 768. Kept at a small width it makes the signals of a layer
         # vanish beside the residual ones, and training slow and uneven.
-        initializer_range=0.02 * (768 / recipe.hidden_size) ** 0.5,
+        initializer_range=0.02 * (768 / hyperparameters.hidden_size) ** 0.5,
         vocab_size=manifest.vocabulary_size,
-        hidden_size=recipe.hidden_size,
-        num_hidden_layers=recipe.layers,
-        num_attention_heads=recipe.attention_heads,
-        intermediate_size=recipe.intermediate_size,
+        hidden_size=hyperparameters.hidden_size,
+        num_hidden_layers=hyperparameters.layers,
+        num_attention_heads=hyperparameters.attention_heads,
+        intermediate_size=hyperparameters.intermediate_size,
         max_position_embeddings=manifest.sequence_length,
-        hidden_dropout_prob=recipe.dropout,
-        attention_probs_dropout_prob=recipe.dropout,
+        hidden_dropout_prob=hyperparameters.dropout,
+        attention_probs_dropout_prob=hyperparameters.dropout,
         pad_token_id=manifest.pad_token_id,
         **_classification(manifest),
     )
@@ -57,23 +57,24 @@ def load_model(folder: Path) -> Any:
     return AutoModelForSequenceClassification.from_pretrained(str(folder)).float()
 
 
-def _pretrained(recipe: Recipe, manifest: Manifest) -> Any:
+def _pretrained(hyperparameters: Hyperparameters, manifest: Manifest) -> Any:
     try:
         model = AutoModelForSequenceClassification.from_pretrained(
-            recipe.model_id,
+            hyperparameters.model_id,
             # A classification head for other labels is replaced, which is what fine-tuning means.
             ignore_mismatched_sizes=True,
             **_classification(manifest),
         )
     except (OSError, ValueError) as error:
         raise InputError(
-            f"--model_id {recipe.model_id!r} cannot be loaded: {first_line(error)}"
+            f"--model_id {hyperparameters.model_id!r} cannot be loaded: {first_line(error)}"
         ) from error
     if model.config.vocab_size < manifest.vocabulary_size:
         raise InputError(
-            f"--model_id {recipe.model_id!r} has a vocabulary of {model.config.vocab_size}, but "
-            f"the data were prepared with {manifest.vocabulary_size} tokens; prepare them with "
-            f"--model-id {recipe.model_id}"
+            f"--model_id {hyperparameters.model_id!r} has a vocabulary of "
+            f"{model.config.vocab_size}, but the data were prepared with "
+            f"{manifest.vocabulary_size} tokens; prepare them with "
+            f"--model-id {hyperparameters.model_id}"
         )
     # Kept keys and values are for generating text. Here they are memory for nothing, and a state of
     # each layer that a compiled block would be guarded on, layer by layer.

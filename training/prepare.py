@@ -23,7 +23,7 @@ from typing import Callable, Dict, List, Mapping, NoReturn, Optional, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from compilegate.job.errors import InputError, report_failure
+from compilegate.job import InputError, report_failure
 from training.data.prepared import (
     SPLITS,
     TOKENIZER,

@@ -16,19 +16,38 @@ import sys
 import time
 from typing import Sequence
 
-from compilegate.job.errors import InputError, report_failure
-from compilegate.job.launch.supervisor import STARTED_VARIABLE, supervise
-from training.arguments import read_job
+from compilegate.job import (
+    InputError,
+    Launch,
+    record_failure,
+    report_failure,
+    supervise,
+)
+from compilegate.job.names import JOB_STARTED_VARIABLE
+from training.arguments import read_arguments, unfinished
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the job; returns the exit status."""
     try:
-        job = read_job(arguments, os.environ)
+        job = read_arguments(arguments, os.environ)
     except InputError as error:
         report_failure(str(error), os.environ)
         return 1
-    return supervise(job, "training.job", arguments)
+
+    def record(reason: str) -> None:
+        record_failure(job.folders.output_data, unfinished(job, reason))
+
+    return supervise(
+        Launch(
+            module="training.job",
+            arguments=arguments,
+            output_data=job.folders.output_data,
+            processes=job.processes if job.distribution == "torchrun" else None,
+            compile_cache=job.folders.compile_cache,
+            record=record if job.on_failure == "record" else None,
+        )
+    )
 
 
 def _mp_fn(_index: int) -> None:
@@ -38,7 +57,7 @@ def _mp_fn(_index: int) -> None:
     """
     from training import job  # noqa: PLC0415 - imports torch, which the supervisor does without
 
-    os.environ.setdefault(STARTED_VARIABLE, str(time.monotonic()))
+    os.environ.setdefault(JOB_STARTED_VARIABLE, str(time.monotonic()))
     status = job.main(sys.argv[1:])
     if status:
         sys.exit(status)

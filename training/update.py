@@ -1,38 +1,110 @@
-"""What becomes of the gradients of a step: clipped, and AdamW's update at the schedule's rate."""
+"""What becomes of a step's gradients: clipped, AdamW's update at the schedule's rate, and the
+moving average of the weights."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import torch
 
-from compilegate.job.steps.precision import loss_scaler
-from training.changing_number import changing_number
-from training.data.batches import Plan
-from training.recipe import Recipe, rate_factor
+from compilegate.job import adamw, changing_number, loss_scaler
+from training.hyperparameters import Hyperparameters
+from training.schedule import RunLength, rate_factor
 
-_FUSED = {"cuda": (2, 0), "cpu": (2, 4)}
-"""The torch release that fused AdamW, by device."""
+
+class WeightAverage:
+    """A moving average of the weights: the model that is evaluated and saved.
+
+    The average forgets the noise of the last few batches. Which examples near the decision
+    boundary a seed gets right is then less a matter of chance, and fewer seeds are needed to
+    compare arms.
+    """
+
+    def __init__(self, model: torch.nn.Module, decay: float) -> None:
+        """`decay` is between 0, which is no averaging, and below 1."""
+        self._model = model
+        self._decay = decay
+        self._updates = 0
+        self._average: List[torch.Tensor] = []
+        if decay > 0:
+            self._average = [parameter.detach().clone() for parameter in model.parameters()]
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Take the weights of the model as they are now into the average."""
+        if not self._average:
+            return
+        # A short run would otherwise be dominated by the random weights it started from.
+        decay = min(self._decay, (1 + self._updates) / (10 + self._updates))
+        self._updates += 1
+        current = [parameter.detach() for parameter in self._model.parameters()]
+        if current[0].device.type == "xla":
+            self._update_traced(current, decay)
+            return
+        torch._foreach_mul_(self._average, decay)
+        torch._foreach_add_(self._average, current, alpha=1 - decay)
+
+    def _update_traced(self, current: Sequence[torch.Tensor], decay: float) -> None:
+        kept = changing_number(decay, current[0].device)
+        taken = changing_number(1 - decay, current[0].device)
+        for own, now in zip(self._average, current):
+            own.mul_(kept).add_(now * taken)
+
+    @property
+    def updates(self) -> int:
+        """How often weights were taken in."""
+        return self._updates
+
+    def tensors(self) -> List[torch.Tensor]:
+        """The average of each parameter; none without averaging."""
+        return list(self._average)
+
+    @torch.no_grad()
+    def restore(self, tensors: Sequence[torch.Tensor], updates: int) -> None:
+        """Set it to what `tensors` and `updates` were."""
+        for own, kept in zip(self._average, tensors):
+            own.copy_(kept)
+        self._updates = updates
+
+    @torch.no_grad()
+    def apply(self) -> None:
+        """Replace the model's weights by their average, at the end of training."""
+        for parameter, average in zip(self._model.parameters(), self._average):
+            parameter.copy_(average)
 
 
 class WeightUpdate:
-    """Updates a model's weights from their gradients, step by step of a plan."""
+    """Updates a model's weights from their gradients, step by step of a run."""
 
-    def __init__(self, model: Any, recipe: Recipe, plan: Plan, *, scaled: bool = True) -> None:
-        """Without `scaled`, the gradients are taken as they are, in fp16 too."""
+    def __init__(
+        self,
+        model: Any,
+        hyperparameters: Hyperparameters,
+        length: RunLength,
+        *,
+        average: Optional[WeightAverage] = None,
+        scaled: bool = True,
+    ) -> None:
+        """`average` takes in the weights of each step. Without `scaled`, the gradients are taken as
+        they are, in fp16 too."""
         self._model = model
-        self._recipe = recipe
-        self._plan = plan
+        self._hyperparameters = hyperparameters
+        self._length = length
+        self._average = average
         self._device = device = next(model.parameters()).device
-        self._optimizer = _adamw(
-            _parameter_groups(model, recipe.weight_decay), recipe.learning_rate, device
-        )
-        self._scaler = loss_scaler(recipe.precision, device) if scaled else None
+        groups = _parameter_groups(model, hyperparameters.weight_decay)
+        self._optimizer = adamw(groups, hyperparameters.learning_rate, device)
+        self._scaler = loss_scaler(hyperparameters.precision, device) if scaled else None
 
     def rate(self, step: int) -> float:
         """The learning rate of a step, counted from 0."""
-        plan = self._plan
-        return self._recipe.learning_rate * rate_factor(step, plan.steps, plan.warmup)
+        length = self._length
+        return self._hyperparameters.learning_rate * rate_factor(step, length.steps, length.warmup)
+
+    def describe(self, step: int) -> str:
+        """The step in words, for an error."""
+        epoch = step // self._length.steps_per_epoch + 1
+        return f"step {step} (epoch {epoch}) at learning rate {self.rate(step):.3g}"
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
@@ -64,21 +136,25 @@ class WeightUpdate:
         (loss if self._scaler is None else self._scaler.scale(loss)).backward()
 
     def apply(self, step: int) -> None:
-        """Update the weights, and drop the gradients."""
+        """Update the weights, then their average, and drop the gradients."""
         for group in self._optimizer.param_groups:
             rate = self.rate(step)
             # Without `capturable` the optimizer computes with numbers on the host.
             group["lr"] = changing_number(rate, self._device) if group["capturable"] else rate
         if self._scaler is not None:
             self._scaler.unscale_(self._optimizer)
-        if self._recipe.gradient_clip:
-            torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._recipe.gradient_clip)
+        if self._hyperparameters.gradient_clip:
+            torch.nn.utils.clip_grad_norm_(
+                self._model.parameters(), self._hyperparameters.gradient_clip
+            )
         if self._scaler is None:
             self._optimizer.step()
         else:  # leaves out an update whose gradients overflowed, and scales less from then on
             self._scaler.step(self._optimizer)
             self._scaler.update()
         self._optimizer.zero_grad(set_to_none=True)
+        if self._average is not None:
+            self._average.update()
 
     def tensors(self) -> Dict[str, torch.Tensor]:
         """The optimizer's moments and counters, as PARAMETER.NAME, parameters by number; and how
@@ -114,24 +190,6 @@ class WeightUpdate:
             )
         groups = self._optimizer.state_dict()["param_groups"]
         self._optimizer.load_state_dict({"state": state, "param_groups": groups})
-
-
-def _adamw(
-    groups: List[Dict[str, Any]], learning_rate: float, device: torch.device
-) -> torch.optim.Optimizer:
-    """AdamW in one pass over each parameter where torch has it for the device; elsewhere the ten
-    small operations by which it is written, which are a tenth of a small model's step."""
-    if device.type == "xla":
-        from compilegate.job.xla import runtime  # noqa: PLC0415 - torch_xla is in few environments
-
-        return runtime.adamw(groups, learning_rate)
-    if device.type in _FUSED and _release() >= _FUSED[device.type]:
-        return torch.optim.AdamW(groups, lr=learning_rate, fused=True)
-    return torch.optim.AdamW(groups, lr=learning_rate)
-
-
-def _release() -> Tuple[int, ...]:
-    return tuple(int(part) for part in str(torch.__version__).split(".")[:2])
 
 
 def _parameter_groups(model: Any, weight_decay: float) -> List[Dict[str, Any]]:

@@ -1,4 +1,8 @@
-"""The compilers: what may be asked of each, in `compilers.toml`. Pure."""
+"""The compilers: what may be asked of each, from the `facts.toml` of its folder. Pure.
+
+An empty or absent list restricts nothing, but for `distributions`: what is not listed there cannot
+be asked of this project.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from typing import Any, Literal
 from compilegate.catalog.images import BaseImage, find_image
 from compilegate.catalog.instances import Processor
 from compilegate.execution.target import Target
+from compilegate.job.compilers import declarations, package_of
 
 Distribution = Literal["pytorchxla", "sm_dist", "in the script"]
 
@@ -78,8 +83,6 @@ class Compiler:
     """Where it runs."""
     instead: Mapping[Processor, str]
     """What to do on a processor that it does not compile for."""
-    proof: tuple[str, ...]
-    """What shows in a job's evidence that it ran."""
     sources: tuple[str, ...]
     date: str
 
@@ -95,15 +98,15 @@ class Compiler:
 @cache
 def compilers() -> dict[str, Compiler]:
     """Every compiler, by name."""
-    text = (
-        files("compilegate.catalog").joinpath("facts", "compilers.toml").read_text(encoding="utf-8")
-    )
-    table = tomllib.loads(text)
-    date = table.pop("date")
-    return {name: _compiler(name, entry, date) for name, entry in table.items()}
+    return {name: _compiler(name, _facts(name)) for name in declarations()}
 
 
-def _compiler(name: str, entry: Mapping[str, Any], date: str) -> Compiler:
+def _facts(name: str) -> dict[str, Any]:
+    text = files(package_of(name)).joinpath("facts.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def _compiler(name: str, entry: Mapping[str, Any]) -> Compiler:
     return Compiler(
         name=name,
         title=entry["title"],
@@ -119,9 +122,8 @@ def _compiler(name: str, entry: Mapping[str, Any], date: str) -> Compiler:
         absent_in=tuple(entry.get("absent_in", ())),
         targets=tuple(Target(name) for name in entry["targets"]),
         instead=entry.get("instead", {}),
-        proof=tuple(entry["proof"]),
         sources=tuple(entry["sources"]),
-        date=date,
+        date=entry["date"],
     )
 
 

@@ -215,7 +215,7 @@ def test_torchrun_has_one_process_for_each_gpu_of_an_instance() -> None:
         ),
         (
             {"compiler": "tvm"},
-            "'tvm' is not in the catalog; allowed: eager, inductor, xla, training-compiler, neuron",
+            "'tvm' is not in the catalog; allowed: eager, inductor, neuron, training-compiler, xla",
         ),
     ],
     ids=str,

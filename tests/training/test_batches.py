@@ -8,8 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.data.batches import BatchSource, epoch_order, order_digest, steps_per_epoch
+from training.data.batches import BatchSource, epoch_order, order_digest
 from training.data.prepared import PreparedSplit
+from training.schedule import steps_per_epoch
 
 DOCUMENTS = 10
 CPU = torch.device("cpu")

@@ -13,7 +13,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.averaging import WeightAverage
 from training.checkpoints import (
     Checkpoint,
     CheckpointError,
@@ -23,12 +22,12 @@ from training.checkpoints import (
     RunState,
 )
 from training.checkpoints.file import read_checkpoint, write_checkpoint
-from training.data.batches import Plan
-from training.recipe import Recipe
-from training.update import WeightUpdate
+from training.hyperparameters import Hyperparameters
+from training.schedule import RunLength
+from training.update import WeightAverage, WeightUpdate
 
 IDENTITY = Identity(job="job-1", config="c" * 64, data="d" * 64, torch="2.13.0")
-PLAN = Plan(steps=20, warmup=2, steps_per_epoch=5)
+LENGTH = RunLength(steps=20, warmup=2, steps_per_epoch=5)
 
 
 @dataclasses.dataclass
@@ -53,7 +52,7 @@ def new_run(seed: int = 1, checkpoints: Checkpoints | None = None) -> Run:
     np.random.seed(seed)
     torch.manual_seed(seed)
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
-    update = WeightUpdate(model, Recipe(batch_size=8, learning_rate=0.1), PLAN)
+    update = WeightUpdate(model, Hyperparameters(batch_size=8, learning_rate=0.1), LENGTH)
     state = RunState(model, update, WeightAverage(model, 0.9))
     return Run(model, state, Course() if checkpoints is None else checkpoints.resume(state))
 

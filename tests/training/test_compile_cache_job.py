@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from compilegate.job.cache import CacheKey
-from compilegate.job.cache.this_job import hardware_of
+from compilegate.job.cache.here import hardware_of
 from compilegate.job.digests import settings_digest
 
 pytestmark = pytest.mark.slow

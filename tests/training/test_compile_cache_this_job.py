@@ -10,9 +10,10 @@ import torch
 from transformers import BertConfig
 
 from compilegate.job.cache import CacheKey
-from compilegate.job.cache.this_job import key_of
-from training.arguments import Folders, Job
-from training.recipe import Recipe
+from compilegate.job.cache.here import key_here
+from training.arguments import Folders, JobArguments
+from training.hyperparameters import Hyperparameters
+from training.job import compiled_graph
 
 CPU = torch.device("cpu")
 
@@ -20,7 +21,7 @@ CPU = torch.device("cpu")
 def key(
     *, width: int = 32, sequence_length: int = 16, seed: int = 1, arm: str = "a", **recipe: Any
 ) -> CacheKey:
-    job = Job(
+    job = JobArguments(
         name=f"{arm}-{seed}",
         arm=arm,
         seed=seed,
@@ -29,14 +30,14 @@ def key(
         parity_steps=0,
         compile_cache_megabytes=1,
         checkpoint_seconds=300.0,
-        recipe=Recipe(hidden_size=width, **recipe),
+        hyperparameters=Hyperparameters(hidden_size=width, **recipe),
         folders=Folders(Path("data"), Path("model"), Path("output")),
     )
 
     class Model:
         config = BertConfig(hidden_size=width, intermediate_size=64)
 
-    return key_of(job, Model(), sequence_length=sequence_length, device=CPU)
+    return key_here(compiled_graph(job, Model(), sequence_length), device=CPU)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compilegate.job.launch.failure_note import FailureNote, leave_note, read_note
+from compilegate.job.launch.failure import FailureNote, leave_note, read_note
 
 OWN = FailureNote("out of memory", by_input=False)
 LATER = FailureNote("the data are damaged", by_input=True)

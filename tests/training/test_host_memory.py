@@ -10,7 +10,7 @@ PROJECT = Path(__file__).parents[2]
 
 STEPS = """
 import resource, sys
-from compilegate.job.machine.host_memory import keep_freed_memory
+from compilegate.job.machine.memory import keep_freed_memory
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

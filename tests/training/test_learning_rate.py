@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.arguments import Recipe
-from training.data.batches import plan_run
-from training.recipe import rate_factor, warmup_steps
+from training.hyperparameters import Hyperparameters
+from training.schedule import rate_factor, run_length, warmup_steps
 
 RUNS = st.integers(min_value=1, max_value=500).flatmap(
     lambda steps: st.tuples(st.just(steps), st.floats(min_value=0, max_value=0.999))
@@ -49,8 +48,8 @@ def test_a_scaled_batch_warms_up_over_as_many_examples_in_fewer_steps(
     documents: int, batch_size: int, factor: int, epochs: int, fraction: float
 ) -> None:
     def warmed_up(size: int, world_size: int = 1) -> int:
-        recipe = Recipe(batch_size=size, epochs=epochs, warmup_fraction=fraction)
-        return plan_run(recipe, documents, world_size).warmup * size * world_size
+        recipe = Hyperparameters(batch_size=size, epochs=epochs, warmup_fraction=fraction)
+        return run_length(recipe, documents, world_size).warmup * size * world_size
 
     larger = factor * batch_size
     assert warmed_up(batch_size, world_size=factor) == warmed_up(larger)

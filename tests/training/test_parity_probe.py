@@ -17,13 +17,15 @@ from compilegate.gate.parity.parity import error_ratios, lasting
 from compilegate.gate.settings import ParitySettings
 from compilegate.job.compilers.immediate import ImmediateSteps
 from compilegate.job.evidence import ParityErrors, ParityRecord
-from compilegate.job.probes.parity import keep_weights, probe
-from training.data.batches import BatchSource, plan_run
+from compilegate.job.probes.parity import keep_weights, probe_parity
+from training.data.batches import BatchSource, batches_of_run
 from training.data.prepared import PreparedSplit
-from training.recipe import Recipe
+from training.hyperparameters import Hyperparameters
+from training.schedule import run_length
+from training.update import WeightUpdate
 
 DOCUMENTS, SEQUENCE_LENGTH, VOCABULARY, CLASSES = 64, 12, 50, 3
-RECIPE = Recipe(batch_size=8, epochs=1, learning_rate=1e-2)
+RECIPE = Hyperparameters(batch_size=8, epochs=1, learning_rate=1e-2)
 EPSILON = 2.0**-23
 WRONG = sorted(EDITS)
 
@@ -108,7 +110,7 @@ def probed(
     model: Any,
     compiler: Any,
     *,
-    recipe: Recipe = RECIPE,
+    recipe: Hyperparameters = RECIPE,
     steps: int = 3,
 ) -> tuple[ParityRecord, ParityErrors | None]:
     """What the probe says; the compiled function has served one step before, as after training."""
@@ -116,14 +118,15 @@ def probed(
     forward = compiler.compile(model)
     model.train()
     forward(**next(source.training(0, 0, recipe.batch_size)))
-    return probe(
+    length = run_length(recipe, len(source))
+    return probe_parity(
         model,
         forward,
         compiler=compiler,
         initial=initial,
-        source=source,
-        recipe=recipe,
-        plan=plan_run(recipe, len(source)),
+        batches=batches_of_run(source, recipe, length, 0),
+        begin_updates=lambda: WeightUpdate(model, recipe, length, scaled=False).apply,
+        precision=recipe.precision,
         seed=0,
         steps=steps,
     )
@@ -192,14 +195,15 @@ def test_the_model_and_the_random_numbers_are_left_as_they_were(source: BatchSou
     expected = torch.rand(1)
     torch.manual_seed(5)
     compiler = PlainCall(model)
-    probe(
+    length = run_length(RECIPE, DOCUMENTS)
+    probe_parity(
         model,
         model,
         compiler=compiler,
         initial=other,
-        source=source,
-        recipe=RECIPE,
-        plan=plan_run(RECIPE, DOCUMENTS),
+        batches=batches_of_run(source, RECIPE, length, 0),
+        begin_updates=lambda: WeightUpdate(model, RECIPE, length, scaled=False).apply,
+        precision="fp32",
         seed=0,
         steps=2,
     )

@@ -7,8 +7,8 @@ import torch
 
 from compilegate.job.errors import ArmError
 from compilegate.job.steps.precision import check_precision, loss_scaler
-from training.data.batches import Plan
-from training.recipe import Recipe
+from training.hyperparameters import Hyperparameters
+from training.schedule import RunLength
 from training.update import WeightUpdate
 
 CPU = torch.device("cpu")
@@ -60,5 +60,5 @@ def trained(precision: str) -> torch.Tensor:
 def model_and_update(precision: str) -> tuple[torch.nn.Linear, WeightUpdate]:
     torch.manual_seed(1)
     model = torch.nn.Linear(3, 2)
-    recipe = Recipe(precision=precision, learning_rate=0.1)
-    return model, WeightUpdate(model, recipe, Plan(steps=3, warmup=0, steps_per_epoch=3))
+    recipe = Hyperparameters(precision=precision, learning_rate=0.1)
+    return model, WeightUpdate(model, recipe, RunLength(steps=3, warmup=0, steps_per_epoch=3))

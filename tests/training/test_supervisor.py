@@ -19,10 +19,29 @@ ROOT = Path(__file__).resolve().parents[2]
 
 PARENT = """
 import os, sys
-from training.arguments import read_job
-from compilegate.job.launch.supervisor import supervise
-job = read_job(["--arm", "a", "--seed", "1", "--on_failure", sys.argv[1]], os.environ)
-sys.exit(supervise(job, "child", ["argument"]))
+from pathlib import Path
+from compilegate.job import CompilerRecord, Evidence, Launch, record_failure, supervise
+output = Path(os.environ["SM_OUTPUT_DATA_DIR"])
+cache = os.environ.get("COMPILEGATE_COMPILE_CACHE")
+
+def record(reason):
+    compiler = CompilerRecord(name="inductor", ran=False)
+    evidence = Evidence(
+        job="a-1", arm="a", seed=1, recipe={}, compiler=compiler, speed=None, failure=reason
+    )
+    record_failure(output, evidence)
+
+sys.exit(
+    supervise(
+        Launch(
+            module="child",
+            arguments=["argument"],
+            output_data=output,
+            compile_cache=Path(cache) if cache else None,
+            record=record if sys.argv[1] == "record" else None,
+        )
+    )
+)
 """
 
 

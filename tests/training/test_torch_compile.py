@@ -13,7 +13,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2ForSequenceClassification
 
-from compilegate.job.compilers.inductor import CompiledRegions, repeated_blocks
+from compilegate.job.compilers.inductor.regions import CompiledRegions, repeated_blocks
 from compilegate.job.errors import CompilerError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,12 +21,10 @@ TrainJob = Callable[..., Any]
 
 SHAPES = """
 import json, torch
-from compilegate.job.compilers import load_compiler
-from compilegate.job.compilers.options import CompilerOptions
-from compilegate.job.errors import CompilerError
+from compilegate.job import CompilerError, load_compiler
 
 def graphs(dynamic):
-    compiler = load_compiler("inductor", CompilerOptions(dynamic_shapes=dynamic))
+    compiler = load_compiler("inductor", {"dynamic_shapes": dynamic})
     forward = compiler.compile(torch.nn.Linear(4, 4))
     try:
         for rows in (2, 3, 5, 7):

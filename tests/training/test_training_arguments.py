@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from compilegate.job.errors import InputError
-from training.arguments import read_job
-from training.recipe import Recipe
+from training.arguments import read_arguments
+from training.hyperparameters import Hyperparameters
 
 REQUIRED = ["--arm", "compiler-only", "--seed", "3"]
 ENVIRONMENT = {
@@ -22,21 +22,23 @@ ENVIRONMENT = {
 
 def test_text_becomes_a_typed_recipe() -> None:
     options = ["--batch_size", "48", "--learning_rate", "1.5e-3", "--precision", "bf16"]
-    job = read_job([*REQUIRED, *options, "--compiler", "inductor"], ENVIRONMENT)
+    job = read_arguments([*REQUIRED, *options, "--compiler", "inductor"], ENVIRONMENT)
     assert (job.name, job.arm, job.seed, job.compiler) == (
         "compiler-only-3",
         "compiler-only",
         3,
         "inductor",
     )
-    assert job.recipe == Recipe(batch_size=48, learning_rate=0.0015, precision="bf16")
+    assert job.hyperparameters == Hyperparameters(
+        batch_size=48, learning_rate=0.0015, precision="bf16"
+    )
     assert job.folders.model == Path("/out/model")
 
 
 def test_how_the_compiler_is_set_is_no_part_of_the_recipe() -> None:
-    job = read_job([*REQUIRED, "--compiler", "inductor", "--regional", "true"], ENVIRONMENT)
-    assert job.declared_recipe() == dataclasses.asdict(Recipe())
-    assert job.declared_options() == {
+    job = read_arguments([*REQUIRED, "--compiler", "inductor", "--regional", "true"], ENVIRONMENT)
+    assert job.declared_recipe() == dataclasses.asdict(Hyperparameters())
+    assert job.compiler_settings == {
         "compile_mode": "default",
         "dynamic_shapes": False,
         "regional": True,
@@ -44,26 +46,26 @@ def test_how_the_compiler_is_set_is_no_part_of_the_recipe() -> None:
     }
     declared = job.declared()
     assert declared["compiler"] == "inductor"
-    assert declared.items() > {**job.declared_recipe(), **job.declared_options()}.items()
+    assert declared.items() > {**job.declared_recipe(), **job.compiler_settings}.items()
 
 
 def test_a_failure_stops_the_job_unless_told_otherwise() -> None:
-    assert read_job(REQUIRED, ENVIRONMENT).on_failure == "stop"
-    assert read_job([*REQUIRED, "--on_failure", "record"], ENVIRONMENT).on_failure == "record"
+    assert read_arguments(REQUIRED, ENVIRONMENT).on_failure == "stop"
+    assert read_arguments([*REQUIRED, "--on_failure", "record"], ENVIRONMENT).on_failure == "record"
 
 
 def test_the_parity_probe_is_short_unless_told_otherwise() -> None:
-    assert read_job(REQUIRED, ENVIRONMENT).parity_steps == 4
-    assert read_job([*REQUIRED, "--parity_steps", "0"], ENVIRONMENT).parity_steps == 0
+    assert read_arguments(REQUIRED, ENVIRONMENT).parity_steps == 4
+    assert read_arguments([*REQUIRED, "--parity_steps", "0"], ENVIRONMENT).parity_steps == 0
 
 
 def test_the_parity_probe_is_no_part_of_the_recipe() -> None:
-    assert "parity_steps" not in read_job(REQUIRED, ENVIRONMENT).declared()
+    assert "parity_steps" not in read_arguments(REQUIRED, ENVIRONMENT).declared()
 
 
 def test_a_job_without_a_name_is_named_by_its_arm_and_seed() -> None:
     unnamed = {name: value for name, value in ENVIRONMENT.items() if name != "TRAINING_JOB_NAME"}
-    assert read_job(REQUIRED, unnamed).name == "compiler-only-seed-3"
+    assert read_arguments(REQUIRED, unnamed).name == "compiler-only-seed-3"
 
 
 @pytest.mark.parametrize(
@@ -85,36 +87,36 @@ def test_a_job_without_a_name_is_named_by_its_arm_and_seed() -> None:
 )
 def test_a_value_that_is_not_allowed_is_named(option: str, value: str, message: str) -> None:
     with pytest.raises(InputError) as caught:
-        read_job([*REQUIRED, f"--{option}", value], ENVIRONMENT)
+        read_arguments([*REQUIRED, f"--{option}", value], ENVIRONMENT)
     assert message in str(caught.value)
 
 
 def test_a_missing_folder_variable_is_named() -> None:
     with pytest.raises(InputError, match="SM_MODEL_DIR must name a folder"):
-        read_job(REQUIRED, {**ENVIRONMENT, "SM_MODEL_DIR": ""})
+        read_arguments(REQUIRED, {**ENVIRONMENT, "SM_MODEL_DIR": ""})
 
 
 def test_a_scaled_learning_rate_is_recorded_with_what_it_follows_from() -> None:
     options = ["--learning_rate", "2e-3", "--learning_rate_rule", "linear"]
     base = ["--base_learning_rate", "1e-3", "--base_global_batch_size", "32"]
-    declared = read_job([*REQUIRED, *options, *base], ENVIRONMENT).declared()
+    declared = read_arguments([*REQUIRED, *options, *base], ENVIRONMENT).declared()
     assert declared["learning_rate_factor"] == 2.0
     assert (declared["base_learning_rate"], declared["base_global_batch_size"]) == (1e-3, 32)
     with pytest.raises(InputError, match="expected the rate that it was scaled from"):
-        read_job([*REQUIRED, *options], ENVIRONMENT)
+        read_arguments([*REQUIRED, *options], ENVIRONMENT)
 
 
 def test_the_compiler_s_settings_are_recorded_of_the_compiler_that_has_them() -> None:
     options = ["--regional", "True", "--fallback_random", "false"]  # as the toolkit writes them
-    job = read_job([*REQUIRED, "--compiler", "inductor", *options], ENVIRONMENT)
+    job = read_arguments([*REQUIRED, "--compiler", "inductor", *options], ENVIRONMENT)
     assert job.declared()["regional"] is True
     assert job.declared()["fallback_random"] is False
-    assert "regional" not in read_job([*REQUIRED, *options], ENVIRONMENT).declared()
+    assert "regional" not in read_arguments([*REQUIRED, *options], ENVIRONMENT).declared()
 
 
 def test_checkpoints_of_several_processes_are_refused() -> None:
     with pytest.raises(InputError, match="checkpoints hold the state of one process"):
-        read_job(
+        read_arguments(
             [*REQUIRED, "--distribution", "torchrun", "--processes", "2"],
             {**ENVIRONMENT, "COMPILEGATE_CHECKPOINTS": "/checkpoints"},
         )

@@ -14,7 +14,11 @@ from typing import Any
 
 import pytest
 
-from compilegate.job.compilers.training_compiler import debug_mode, overhear, require_configured
+from compilegate.job.compilers.training_compiler.running import (
+    debug_mode,
+    overhear,
+    require_configured,
+)
 from compilegate.job.errors import CompilerError
 
 TrainJob = Callable[..., Any]

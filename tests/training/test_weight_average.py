@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from training.averaging import WeightAverage
+from training.update import WeightAverage
 
 
 def one_weight(value: float) -> torch.nn.Linear:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from compilegate.job.compilers.xla.processes import Processes, joined_processes
 from compilegate.job.errors import CompilerError
 from compilegate.job.machine.world import ALONE, World
-from compilegate.job.xla.processes import Processes, joined_processes
 
 
 def test_the_processes_of_torchrun_meet_in_host_memory_on_a_cpu_alone() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from compilegate.job.xla.compilations import causes, cut_by
+from compilegate.job.compilers.xla.compilations import causes, cut_by
 
 RULE = "=" * 80
 COMPILATION = f"""

@@ -1,4 +1,4 @@
-"""What of a run has to come back for it to go on as if nothing had been.
+"""What has to come back for an interrupted run to continue as if it had not been.
 
 The weights, the optimizer's moments, the average, and every random generator's state. The data
 order needs nothing: it follows from the seed and the number of the step.
@@ -6,17 +6,17 @@ order needs nothing: it follows from the seed and the number of the step.
 
 from __future__ import annotations
 
+import random
 import time
 from dataclasses import dataclass
 from typing import Any, Dict, Mapping
 
+import numpy as np
 import torch
 
-from training.averaging import WeightAverage
-from training.checkpoints import random_generators
 from training.checkpoints.course import Course
 from training.checkpoints.file import Checkpoint
-from training.update import WeightUpdate
+from training.update import WeightAverage, WeightUpdate
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class RunState:
             "model": self._model_tensors(),
             "optimizer": self.update.tensors(),
             "average": {str(number): each for number, each in enumerate(self.average.tensors())},
-            "random": random_generators.tensors(),
+            "random": _generator_tensors(),
             "course": course.tensors(),
         }
         tensors = {
@@ -45,13 +45,13 @@ class RunState:
             "written": time.time(),
             "course": course.facts(),
             "average_updates": self.average.updates,
-            "random": random_generators.facts(),
+            "random": _generator_facts(),
         }
         return Checkpoint(tensors, facts)
 
     @torch.no_grad()
     def restore(self, checkpoint: Checkpoint) -> Course:
-        """Bring everything back, in place. Returns the course so far, to be gone on with."""
+        """Bring everything back, in place. Returns the course so far."""
         parts = _by_part(checkpoint.tensors)
         facts = checkpoint.facts
         for name, own in self._model_tensors().items():
@@ -61,7 +61,7 @@ class RunState:
         self.average.restore(
             [kept[str(number)] for number in range(len(kept))], int(facts["average_updates"])
         )
-        random_generators.restore(parts["random"], facts["random"])
+        _restore_generators(parts["random"], facts["random"])
         course = Course.restored(parts["course"], facts["course"])
         course.resume(lost_seconds=max(time.time() - float(facts["written"]), 0.0))
         return course
@@ -79,3 +79,43 @@ def _by_part(tensors: Mapping[str, torch.Tensor]) -> Dict[str, Dict[str, torch.T
         part, _, rest = name.partition(".")
         parts.setdefault(part, {})[rest] = each
     return parts
+
+
+def _generator_tensors() -> Dict[str, torch.Tensor]:
+    """The states of every random generator that a step may draw from, as columns of numbers."""
+    states = {
+        "python": torch.tensor(random.getstate()[1], dtype=torch.int64),
+        "numpy": torch.from_numpy(_numpy_state()[1].astype(np.int64)),
+        "torch": torch.get_rng_state(),
+    }
+    if torch.cuda.is_available():
+        for number, state in enumerate(torch.cuda.get_rng_state_all()):
+            states[f"cuda{number}"] = state
+    return states
+
+
+def _generator_facts() -> Dict[str, Any]:
+    """The rest of them, as JSON."""
+    version, _, next_gauss = random.getstate()
+    _, _, position, has_gauss, cached_gauss = _numpy_state()
+    return {
+        "python": [version, next_gauss],
+        "numpy": [int(position), int(has_gauss), float(cached_gauss)],
+    }
+
+
+def _restore_generators(states: Mapping[str, torch.Tensor], rest: Mapping[str, Any]) -> None:
+    """Set every generator to what `_generator_tensors` and `_generator_facts` gave."""
+    version, next_gauss = rest["python"]
+    random.setstate((version, tuple(states["python"].tolist()), next_gauss))
+    position, has_gauss, cached_gauss = rest["numpy"]
+    keys = states["numpy"].numpy().astype(np.uint32)
+    np.random.set_state(("MT19937", keys, position, has_gauss, cached_gauss))
+    torch.set_rng_state(states["torch"])
+    if torch.cuda.is_available():
+        devices = range(torch.cuda.device_count())
+        torch.cuda.set_rng_state_all([states[f"cuda{number}"] for number in devices])
+
+
+def _numpy_state() -> Any:
+    return np.random.get_state(legacy=True)

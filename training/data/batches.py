@@ -1,23 +1,18 @@
-"""The plan of a run: how many steps it takes, and which batches, in which order.
-
-Batches of one fixed shape, in an order that the seed alone decides.
-"""
+"""The batches of a run: of one fixed shape, in an order that the seed alone decides."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
-from typing import Dict, Iterator, Tuple
+from typing import Iterator, Tuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from compilegate.job.errors import InputError
+from compilegate.job import Batch
 from training.data.prepared import PreparedSplit
-from training.recipe import Recipe, warmup_steps
-
-Batch = Dict[str, torch.Tensor]
+from training.hyperparameters import Hyperparameters
+from training.schedule import RunLength, steps_per_epoch
 
 
 def epoch_order(documents: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
@@ -26,11 +21,6 @@ def epoch_order(documents: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
     It does not use torch's generator, so neither the compiler nor the model can shift it.
     """
     return np.random.default_rng([seed, epoch]).permutation(documents)
-
-
-def steps_per_epoch(documents: int, batch_size: int) -> int:
-    """Full batches in an epoch; the ragged rest is left out, as its shape would be another."""
-    return documents // batch_size
 
 
 def order_digest(documents: int, seed: int, batch_size: int, steps: int) -> str:
@@ -87,44 +77,24 @@ class BatchSource:
         }
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How many steps a run takes."""
-
-    steps: int
-    warmup: int
-    steps_per_epoch: int
-    world_size: int = 1
-    """Processes that train together, each with a batch of the recipe's size in every step."""
-
-
-def plan_run(recipe: Recipe, documents: int, world_size: int = 1) -> Plan:
-    """Raises InputError when the data do not fill one batch."""
-    per_epoch = steps_per_epoch(documents, recipe.batch_size * world_size)
-    if per_epoch == 0:
-        together = "" if world_size == 1 else f" in each of {world_size} processes"
-        raise InputError(
-            f"--batch_size is {recipe.batch_size}{together}, but the train split has "
-            f"{documents} documents"
-        )
-    steps = recipe.epochs * per_epoch
-    if recipe.max_steps:
-        steps = min(steps, recipe.max_steps)
-    return Plan(steps, warmup_steps(steps, recipe.warmup_fraction), per_epoch, world_size)
-
-
-def planned_batches(
-    source: BatchSource, recipe: Recipe, plan: Plan, seed: int, *, first: int = 0, rank: int = 0
+def batches_of_run(
+    source: BatchSource,
+    hyperparameters: Hyperparameters,
+    length: RunLength,
+    seed: int,
+    *,
+    first: int = 0,
+    rank: int = 0,
 ) -> Iterator[Batch]:
     """The batch that process number `rank` takes in each step of the run, from step `first` on."""
     taken = first
-    begun, skipped = divmod(first, plan.steps_per_epoch)
-    for epoch in range(begun, recipe.epochs):
+    begun, skipped = divmod(first, length.steps_per_epoch)
+    for epoch in range(begun, hyperparameters.epochs):
         start = skipped if epoch == begun else 0
         for batch in source.training(
-            seed, epoch, recipe.batch_size, start, share=(rank, plan.world_size)
+            seed, epoch, hyperparameters.batch_size, start, share=(rank, length.world_size)
         ):
-            if taken == plan.steps:
+            if taken == length.steps:
                 return
             taken += 1
             yield batch

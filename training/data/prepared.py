@@ -22,9 +22,7 @@ from typing import Any, Dict, Mapping, Tuple
 import numpy as np
 import numpy.typing as npt
 
-from compilegate.job.digests import file_digest
-from compilegate.job.errors import InputError
-from compilegate.job.files import write_text
+from compilegate.job import InputError, file_digest, write_text
 
 SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
-from compilegate.job.errors import InputError
+from compilegate.job import InputError
 
 Records = Iterator[Tuple[str, Mapping[str, Any]]]
 

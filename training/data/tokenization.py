@@ -24,7 +24,7 @@ from tokenizers import (
     trainers,
 )
 
-from compilegate.job.errors import InputError, first_line
+from compilegate.job import InputError, first_line
 
 SPECIAL_TOKENS = {
     "pad_token": "[PAD]",

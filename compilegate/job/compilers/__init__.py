@@ -1,86 +1,71 @@
-"""The compilers an arm can name: one file each, all behind one small interface.
+"""The compilers that an arm can name: one folder each, all behind one small interface.
 
-Nothing here imports torch at the top, so that the names can be read without it.
+A folder holds all that there is to say of its compiler, and no list names it anywhere else:
+
+* `__init__.py`: its `Declaration`, with its name, image, options and proof. Needs no torch.
+* `facts.toml`: dated facts about it for `compilegate.catalog`. It does not travel with a job, so
+  that another fact trains nothing again.
+* `running.py`: how it runs. `create(settings)` makes the `Compiler` of one job.
+
+A new option needs its line in the declaration alone: workloads may set it, jobs are told, and the
+evidence has it. `tests/job/test_each_compiler.py` walks all compilers through every table.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, Optional, Protocol
+import pkgutil
+from types import MappingProxyType
+from typing import Any, Dict, List, Mapping, Tuple
 
-from compilegate.job.cache import CacheFolder, Lookups
-from compilegate.job.compilers.options import CompilerOptions
-from compilegate.job.evidence import CompilerRecord
-from compilegate.job.machine.world import World
+from compilegate.job.compilers.compiler import Compiler
+from compilegate.job.compilers.declaration import Declaration, Option, Setting, Settings
 
-if TYPE_CHECKING:
-    import torch
-
-    from compilegate.job.steps.step import StepParts, TakeStep
-    from training.data.batches import Batch
-
-COMPILERS: Dict[str, str] = {
-    "eager": "compilegate.job.compilers.eager",
-    "inductor": "compilegate.job.compilers.inductor",
-    "xla": "compilegate.job.compilers.xla",
-    "training-compiler": "compilegate.job.compilers.training_compiler",
-    "neuron": "compilegate.job.compilers.neuron",
-}
-"""The module of each compiler, by the name a workload declares."""
+__all__ = [
+    "Compiler",
+    "Declaration",
+    "Option",
+    "Setting",
+    "Settings",
+    "compiler_options",
+    "declarations",
+    "load_compiler",
+    "with_option",
+]
 
 
-class Compiler(Protocol):
-    """What the training loop needs of a compiler."""
-
-    shares_random_numbers: bool
-    """Whether a compiled step draws the random numbers that the eager one draws at that seed."""
-    compiles_whole_steps: bool
-    """Whether a graph holds the update as well, so that gradients alone are another graph."""
-
-    def world(self, launched: World) -> World:
-        """The processes that train together, where a launcher started those.
-
-        Raises CompilerError when the compiler's own processes are others.
-        """
-
-    def device(self, host: torch.device) -> torch.device:
-        """Where the steps of a model compute that was built on `host`."""
-
-    def seed(self, seed: int, world: World) -> None:
-        """Seed what a step draws from, beyond what every process was seeded with."""
-
-    def batches(self, batches: Iterator[Batch]) -> Iterable[Batch]:
-        """The batches, on their way to where the steps compute."""
-
-    def stepping(self, parts: StepParts, world: World) -> TakeStep:
-        """What takes the steps of a run."""
-
-    def cache_folder(self) -> Optional[CacheFolder]:
-        """An empty folder in which this compiler will keep what it compiles, to be filled first.
-
-        None when it keeps nothing that another process could use. Asked before `compile`, and only
-        where a compile cache is declared.
-        """
-
-    def cache_lookups(self) -> Lookups:
-        """What the compiler found in that folder so far."""
-
-    def compile(self, model: Any) -> Callable[..., Any]:
-        """The function to call for a training step's forward pass, on the model's own weights.
-
-        The model itself stays as it was: it is what evaluation calls and what is saved. Raises
-        CompilerError when the compiler is not available here.
-        """
-
-    def graphs(self) -> int:
-        """How many graphs were compiled so far. Asked after every step, so it must be cheap."""
-
-    def record(self, compile_seconds: float, recompilations: int) -> CompilerRecord:
-        """What the compiler did, with the observations that prove it."""
+@functools.lru_cache(maxsize=None)
+def declarations() -> Mapping[str, Declaration]:
+    """Every compiler by its name, in the order of the names."""
+    found: List[Declaration] = [
+        importlib.import_module(f"{__name__}.{module.name}").DECLARATION
+        for module in pkgutil.iter_modules(__path__)
+        if module.ispkg
+    ]
+    return MappingProxyType({each.name: each for each in sorted(found, key=lambda one: one.name)})
 
 
-def load_compiler(name: str, options: CompilerOptions) -> Compiler:
-    """The compiler of that name, set as told; `name` must be a key of `COMPILERS`."""
-    module = importlib.import_module(COMPILERS[name])
-    compiler: Compiler = module.create(options)
+def package_of(name: str) -> str:
+    """The package that holds all of this compiler."""
+    return f"{__name__}.{name.replace('-', '_')}"
+
+
+def load_compiler(name: str, given: Mapping[str, Any] = MappingProxyType({})) -> Compiler:
+    """The compiler of that name, set as told; what is left out has its default.
+
+    Raises InputError for an option that it lacks, and CompilerError where it cannot run.
+    """
+    settings = declarations()[name].settings(given)
+    compiler: Compiler = importlib.import_module(f"{package_of(name)}.running").create(settings)
     return compiler
+
+
+def compiler_options() -> Dict[str, Option]:
+    """The options of all compilers by name; one that several have is the same for all."""
+    return {option.name: option for each in declarations().values() for option in each.options}
+
+
+def with_option(option: Option) -> Tuple[str, ...]:
+    """The compilers that have this option, by name."""
+    return tuple(name for name, each in declarations().items() if option in each.options)

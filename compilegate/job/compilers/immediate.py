@@ -8,8 +8,7 @@ import torch
 
 from compilegate.job.machine.world import World
 from compilegate.job.steps.distribution import seed_dropout
-from compilegate.job.steps.step import ImmediateStep, StepParts, TakeStep
-from training.data.batches import Batch
+from compilegate.job.steps.step import Batch, ImmediateStep, StepParts, TakeStep
 
 
 class ImmediateSteps:

@@ -10,22 +10,25 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Dict, List, Mapping, Optional, Sequence
+from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
 from compilegate.job.cache import discard
 from compilegate.job.errors import killed_by, report_failure
-from compilegate.job.evidence import FOLDER
-from compilegate.job.launch.failure_note import launch_command, launch_environment, read_note
+from compilegate.job.launch.failure import read_note
+from compilegate.job.launch.torchrun import torchrun_command
 from compilegate.job.machine.world import host_rank
-from training.arguments import Job
-from training.unfinished import record_failure
-
-STARTED_VARIABLE = "COMPILEGATE_JOB_STARTED"
-"""Tells the child when its parent started, on the system's monotonic clock."""
+from compilegate.job.names import (
+    EVIDENCE_FILE,
+    EVIDENCE_FOLDER,
+    FAILURE_NOTE_VARIABLE,
+    JOB_STARTED_VARIABLE,
+)
 
 REPORTED_FAILURE = 3
 """Exit status of a child that said itself why it failed."""
@@ -37,16 +40,31 @@ library, which found its heap damaged."""
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def supervise(job: Job, module: str, arguments: Sequence[str]) -> int:
+@dataclass(frozen=True)
+class Launch:
+    """What is started, and what to make of its failure."""
+
+    module: str
+    arguments: Sequence[str]
+    output_data: Path
+    """Where it writes its evidence."""
+    processes: Optional[int] = None
+    """Started by torchrun on each machine; None for one process without it."""
+    compile_cache: Optional[Path] = None
+    """Where archives of compiled code lie, which may be why a process died."""
+    record: Optional[Callable[[str], None]] = None
+    """Makes the reason for a failure evidence; without it the failure ends the job."""
+
+
+def supervise(launch: Launch) -> int:
     """Run ``python -m MODULE ARGUMENTS`` to its end; returns the exit status for this process."""
     with tempfile.TemporaryDirectory(prefix="training-") as folder:
-        return _supervise(job, module, arguments, note=Path(folder) / "failure.json")
+        return _supervise(launch, note=Path(folder) / "failure.json")
 
 
-def _supervise(job: Job, module: str, arguments: Sequence[str], note: Path) -> int:
+def _supervise(launch: Launch, note: Path) -> int:
     child = subprocess.Popen(
-        launch_command(job, module, arguments),
-        env={**_environment(), **launch_environment(job, note)},
+        _command(launch), env={**_environment(), **_environment_of_several(launch, note)}
     )
     stopped = _forward_stop_signals(child)
     status = child.wait()
@@ -59,26 +77,49 @@ def _supervise(job: Job, module: str, arguments: Sequence[str], note: Path) -> i
     if noted is not None and noted.by_input:
         report_failure(noted.reason, os.environ)
         return 1
-    reason = _unexplained_end(status, job) if noted is None else noted.reason
+    reason = _unexplained_end(status, launch) if noted is None else noted.reason
     if reason is None:
         return 0
     died_of = -status if noted is None else noted.signal
     if died_of in _BAD_CODE:
-        _distrust_compile_cache(job)
-    if job.on_failure == "record":
-        if host_rank(os.environ) == 0:
-            record_failure(job, reason)
-        return 0
-    report_failure(reason, os.environ)
-    return 1
+        _distrust_compile_cache(launch)
+    if launch.record is None:
+        report_failure(reason, os.environ)
+        return 1
+    if host_rank(os.environ) == 0:
+        launch.record(reason)
+    return 0
 
 
 def seconds_since_start(environment: Mapping[str, str]) -> float:
     """In the child: wall-clock seconds since its parent started it, all imports included."""
-    return time.monotonic() - float(environment[STARTED_VARIABLE])
+    return time.monotonic() - float(environment[JOB_STARTED_VARIABLE])
 
 
-def _unexplained_end(status: int, job: Job) -> Optional[str]:
+def _command(launch: Launch) -> List[str]:
+    if launch.processes is None:
+        return [sys.executable, "-m", launch.module, *launch.arguments]
+    return torchrun_command(
+        launch.processes,
+        ["--module", launch.module, *launch.arguments],
+        os.environ,
+        torchrun="compilegate.job.launch.watched_torchrun",
+    )
+
+
+def _environment_of_several(launch: Launch, note: Path) -> Dict[str, str]:
+    """Variables of torchrun's processes; `note` is where one of them tells why it failed."""
+    if launch.processes is None:
+        return {}
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        FAILURE_NOTE_VARIABLE: str(note),
+        # Each process would otherwise have a thread on every core.
+        "OMP_NUM_THREADS": str(max(1, (cores or 1) // launch.processes)),
+    }
+
+
+def _unexplained_end(status: int, launch: Launch) -> Optional[str]:
     """Why a child's end counts as a failure although it reported none; None when it does not."""
     if status < 0:
         return f"the training process was {killed_by(-status)}"
@@ -86,15 +127,15 @@ def _unexplained_end(status: int, job: Job) -> Optional[str]:
         return f"the training process ended with exit status {status}; its log says more"
     if host_rank(os.environ) > 0:
         return None  # the first machine writes the evidence
-    if not (job.folders.output_data / FOLDER / "evidence.json").is_file():
+    if not (launch.output_data / EVIDENCE_FOLDER / EVIDENCE_FILE).is_file():
         return "the training process ended without writing its evidence"
     return None
 
 
-def _distrust_compile_cache(job: Job) -> None:
+def _distrust_compile_cache(launch: Launch) -> None:
     """Remove what the child may have loaded, so that the next job compiles anew."""
-    if job.folders.compile_cache is not None:
-        for archive in discard(job.folders.compile_cache):
+    if launch.compile_cache is not None:
+        for archive in discard(launch.compile_cache):
             print(f"compile cache: {archive} was removed: its code may be why", flush=True)
 
 
@@ -112,8 +153,8 @@ def _forward_stop_signals(child: subprocess.Popen[bytes]) -> List[int]:
 
 
 def _environment() -> Dict[str, str]:
-    """The child's environment: this one's, the `training` package's place, and the time."""
+    """The child's environment: this one's, the time, and where the job's own packages lie."""
     root = str(Path(__file__).resolve().parents[3])
     inherited = os.environ.get("PYTHONPATH")
     path = root if not inherited else root + os.pathsep + inherited
-    return {**os.environ, "PYTHONPATH": path, STARTED_VARIABLE: str(time.monotonic())}
+    return {**os.environ, "PYTHONPATH": path, JOB_STARTED_VARIABLE: str(time.monotonic())}

@@ -18,7 +18,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.run import main as torchrun
 
 from compilegate.job.errors import killed_by
-from compilegate.job.launch.failure_note import FailureNote, leave_note
+from compilegate.job.launch.failure import FailureNote, leave_note
 
 
 def main(arguments: Sequence[str]) -> int:

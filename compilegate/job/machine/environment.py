@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import platform
-import resource
-import sys
 from typing import Dict, List, Mapping, Optional
 
 import numpy as np
 import torch
-import transformers
 
 from compilegate.job.evidence import Scalar
+from compilegate.job.names import IMAGE_VARIABLE
 
-IMAGE_VARIABLE = "COMPILEGATE_IMAGE"
 
-
-def describe(device: torch.device) -> Dict[str, Scalar]:
+def describe_machine(device: torch.device) -> Dict[str, Scalar]:
     """Versions of what decides the arithmetic, and the hardware it ran on."""
     return {
         "python": platform.python_version(),
         "torch": str(torch.__version__),
-        "transformers": transformers.__version__,
+        "transformers": version_of("transformers"),
         "numpy": np.__version__,
         "platform": platform.platform(),
         "cpu": cpu_model(),
@@ -34,20 +31,20 @@ def describe(device: torch.device) -> Dict[str, Scalar]:
     }
 
 
+def version_of(package: str) -> Optional[str]:
+    """The release of an installed package; None where it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
 def image(variables: Mapping[str, str]) -> Optional[str]:
     """The URI of the image that this runs in; None where nobody told.
 
     No container knows its own, so whoever requests the job says it once more, to the job.
     """
     return variables.get(IMAGE_VARIABLE) or None
-
-
-def peak_memory_bytes(device: torch.device) -> int:
-    """The most memory the job held: the device's where there is one, else the process's."""
-    if device.type == "cuda":
-        return int(torch.cuda.max_memory_allocated(device))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return int(peak) * (1 if sys.platform == "darwin" else 1024)  # Linux counts in KiB
 
 
 def _instance_type(variables: Mapping[str, str]) -> Optional[str]:

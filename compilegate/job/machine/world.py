@@ -6,6 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import List, Mapping
 
+SEED_LIMIT = 2**31
+"""A job's seed is below it, so that the seeds of its processes are all different."""
+
 
 @dataclass(frozen=True)
 class World:

@@ -9,8 +9,8 @@ rounding would grow from step to step, and the distance would tell how chaotic t
 how exact the arithmetic. The gate judges what is recorded.
 
     initial = keep_weights(model)
-    run = train(model, ...)
-    record, errors = probe(model, run.forward, initial=initial, ...)
+    ...                                                     # train
+    record, errors = probe_parity(model, forward, initial=initial, batches=batches, ...)
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ from compilegate.job.compilers import Compiler
 from compilegate.job.errors import one_sentence
 from compilegate.job.evidence import ParityErrors, ParityRecord
 from compilegate.job.steps.precision import autocast
-from training.data.batches import Batch, BatchSource, Plan, planned_batches
-from training.recipe import Recipe
-from training.update import WeightUpdate
+from compilegate.job.steps.step import Batch
 
 SMALLEST_SHARE = 1e-3
 """A gradient's error is relative to the gradient's norm, or to this share of the norm of all
@@ -51,19 +49,23 @@ def keep_weights(model: Any) -> Weights:
     return {name: each.detach().to("cpu", copy=True) for name, each in model.state_dict().items()}
 
 
-def probe(
+def probe_parity(
     model: Any,
     forward: Callable[..., Any],
     *,
     compiler: Compiler,
     initial: Weights,
-    source: BatchSource,
-    recipe: Recipe,
-    plan: Plan,
+    batches: Iterator[Batch],
+    begin_updates: Callable[[], Callable[[int], None]],
+    precision: str,
     seed: int,
     steps: int,
 ) -> Tuple[ParityRecord, Optional[ParityErrors]]:
     """Compare `forward`, which `compiler` made of the model, with the model over `steps` steps.
+
+    `batches` are those of the training order; fewer of them than `steps` are fewer steps.
+    `begin_updates` starts the training anew: what it returns updates the model from its gradients,
+    without scaling them, in the step of that number.
 
     The model's weights are afterwards what they were before. Where there is nothing to compare,
     the record says why and there are no errors. Nothing is raised: a trained model must not be
@@ -72,7 +74,7 @@ def probe(
     began = time.perf_counter()
     obstacle: Optional[str] = None
     errors: Optional[ParityErrors] = None
-    variants = _Variants(model, forward, recipe.precision, compiler)
+    variants = _Variants(model, forward, precision, compiler)
     try:
         # A graph of whole steps has no gradients to show: the probe's graph is another, of the same
         # operations, without the update.
@@ -82,10 +84,10 @@ def probe(
         with _starting_from(model, initial), same_code:
             measured = _measure(
                 variants,
-                batches=planned_batches(source, recipe, plan, seed),
-                update=WeightUpdate(model, recipe, plan, scaled=False),
+                batches=batches,
+                update=begin_updates(),
                 seed=seed,
-                steps=min(steps, plan.steps),
+                steps=steps,
             )
         errors = measured  # only now: leaving the contexts may still find an obstacle
     except _ObstacleError as error:
@@ -94,7 +96,7 @@ def probe(
         traceback.print_exc()
         obstacle = f"the probe broke off: {one_sentence(error)}"
     record = ParityRecord(
-        precision=recipe.precision,
+        precision=precision,
         steps=0 if errors is None else len(errors.compiled),
         seconds=time.perf_counter() - began,
         obstacle=obstacle,
@@ -130,7 +132,12 @@ def _no_new_graphs(compiler: Compiler) -> Iterator[None]:
 
 
 def _measure(
-    variants: _Variants, *, batches: Iterator[Batch], update: WeightUpdate, seed: int, steps: int
+    variants: _Variants,
+    *,
+    batches: Iterator[Batch],
+    update: Callable[[int], None],
+    seed: int,
+    steps: int,
 ) -> ParityErrors:
     rows: Dict[str, List[List[float]]] = {"eager": [], "repeated": [], "compiled": []}
     names: List[str] = []
@@ -143,7 +150,7 @@ def _measure(
         rows["eager"].append(_distances(eager, exact, scales))
         rows["repeated"].append(_distances(repeated, eager, scales))
         rows["compiled"].append(_distances(compiled, exact, scales))
-        update.apply(step)
+        update(step)
     return ParityErrors(
         tensors=np.array(names), **{name: np.array(errors) for name, errors in rows.items()}
     )

@@ -13,8 +13,7 @@ from typing import Any, Callable, Iterable, Iterator
 import torch
 import torch.distributed
 
-from compilegate.job.machine.world import World
-from training.recipe import SEED_LIMIT
+from compilegate.job.machine.world import SEED_LIMIT, World
 
 Forward = Callable[..., Any]
 

@@ -46,6 +46,6 @@ def loss_scaler(precision: str, device: torch.device) -> Optional[Any]:
 
 
 def _xla() -> Any:
-    from compilegate.job.xla import runtime  # noqa: PLC0415 - torch_xla is in few environments
+    from compilegate.job.compilers.xla import runtime  # noqa: PLC0415 - torch_xla is in few environments
 
     return runtime

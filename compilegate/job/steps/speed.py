@@ -10,7 +10,7 @@ import numpy.typing as npt
 Seconds = npt.NDArray[np.float64]
 """(steps,) wall-clock seconds of each."""
 
-SETTLING_STEPS = 5
+WARM_UP_STEPS = 5
 """Steps after the last early compilation that still fill caches and allocator pools."""
 
 
@@ -18,7 +18,7 @@ def steady_starts(graphs: Sequence[Sequence[int]]) -> List[int]:
     """For each process of a run, the index of its first steady step among all steps of the run.
 
     `graphs` tells, by process, how many graphs it had compiled by the end of each of its steps. A
-    steady step lies `SETTLING_STEPS` after the last step of the process's first half that compiled
+    steady step lies `WARM_UP_STEPS` after the last step of the process's first half that compiled
     anything. A first step is never steady, eager or not: the optimizer allocates its state in it. A
     compilation in the second half does not move the start: it is a recompilation, to be seen as
     such. A process that was interrupted early may have no steady step at all; its start is then its
@@ -26,7 +26,7 @@ def steady_starts(graphs: Sequence[Sequence[int]]) -> List[int]:
     """
     starts, taken = [], 0
     for each in graphs:
-        starts.append(taken + min(_warm_up(each), len(each)))
+        starts.append(taken + min(_steps_until_steady(each), len(each)))
         taken += len(each)
     starts[-1] = min(starts[-1], taken - 1)
     return starts
@@ -55,9 +55,9 @@ def compile_seconds(early: Seconds, steady: Seconds) -> float:
     return float(max(early.sum() - len(early) * np.median(steady), 0.0))
 
 
-def _warm_up(graphs: Sequence[int]) -> int:
+def _steps_until_steady(graphs: Sequence[int]) -> int:
     early = [step for step in _compiling_steps(graphs) if step < len(graphs) / 2]
-    return max([0, *early]) + 1 + SETTLING_STEPS
+    return max([0, *early]) + 1 + WARM_UP_STEPS
 
 
 def _compiling_steps(graphs: Sequence[int]) -> List[int]:

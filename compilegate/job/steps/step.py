@@ -1,14 +1,14 @@
 """A training step: its parts, and the order in which they are taken where operations run at once.
 
-`compilegate.job.xla.step` has the other order, of devices that trace a step and execute it
-at its end.
+`compilegate.job.compilers.xla.step` has the other order, of devices that trace a step and execute
+it at its end.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Callable
+from typing import Any, Callable, Dict, Protocol
 
 import torch
 
@@ -16,13 +16,33 @@ from compilegate.job.errors import NonFiniteLossError
 from compilegate.job.machine.world import World
 from compilegate.job.steps.distribution import averaging_gradients, mean_loss
 from compilegate.job.steps.precision import autocast
-from training.averaging import WeightAverage
-from training.data.batches import Batch, Plan
-from training.update import WeightUpdate
+
+Batch = Dict[str, torch.Tensor]
+"""The tensors of one step, by the names under which the model takes them."""
 
 TakeStep = Callable[[int, Batch], float]
 """Takes the step of that number (from 0) with that batch; returns its loss. Raises
 NonFiniteLossError for one that is NaN or infinite."""
+
+
+class Update(Protocol):
+    """What a program makes of the gradients of a step."""
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """The optimizer, for what averages its gradients over processes."""
+
+    def allocate(self) -> None:
+        """Give the optimizer its state now, as its first step would."""
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Leave the gradients of the loss with the parameters."""
+
+    def apply(self, step: int) -> None:
+        """Change the weights, and drop the gradients."""
+
+    def describe(self, step: int) -> str:
+        """The step in words, for an error: its number and its learning rate."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +51,10 @@ class StepParts:
 
     model: Any
     forward: Callable[..., Any]
-    """The compiler's forward pass."""
-    update: WeightUpdate
-    average: WeightAverage
+    """The compiler's forward pass; what it returns has a `loss`."""
+    update: Update
     precision: str
     device: torch.device
-    plan: Plan
 
     def loss(self, batch: Batch) -> torch.Tensor:
         """The forward pass."""
@@ -44,19 +62,10 @@ class StepParts:
             loss: torch.Tensor = self.forward(**batch).loss
         return loss
 
-    def change(self, step: int) -> None:
-        """Update the weights from their gradients, and their average from them."""
-        self.update.apply(step)
-        self.average.update()
-
     def require_finite(self, loss: float, step: int) -> None:
         """Raises NonFiniteLossError."""
         if not math.isfinite(loss):
-            raise NonFiniteLossError(
-                f"the training loss is {loss} in step {step} (epoch "
-                f"{step // self.plan.steps_per_epoch + 1}) at learning rate "
-                f"{self.update.rate(step):.3g}"
-            )
+            raise NonFiniteLossError(f"the training loss is {loss} in {self.update.describe(step)}")
 
 
 class ImmediateStep:
@@ -74,5 +83,5 @@ class ImmediateStep:
         value = mean_loss(loss, self._world)
         parts.require_finite(value, step)
         parts.update.backward(loss)
-        parts.change(step)
+        parts.update.apply(step)
         return value

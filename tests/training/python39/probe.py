@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from compilegate.job.compilers import load_compiler
-from compilegate.job.compilers.options import CompilerOptions
-from compilegate.job.probes.parity import keep_weights, probe
-from training.data.batches import BatchSource, plan_run
+from compilegate.job import keep_weights, load_compiler, probe_parity
+from training.data.batches import BatchSource, batches_of_run
 from training.data.prepared import PreparedSplit
-from training.recipe import Recipe
+from training.hyperparameters import Hyperparameters
+from training.schedule import run_length
+from training.update import WeightUpdate
 
 DOCUMENTS, SEQUENCE_LENGTH = 16, 8
 
@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def found(precision: str) -> dict[str, Any]:
-    recipe = Recipe(batch_size=8, epochs=1, precision=precision)
+    recipe = Hyperparameters(batch_size=8, epochs=1, precision=precision)
     config = BertConfig(
         vocab_size=20,
         hidden_size=16,
@@ -39,14 +39,15 @@ def found(precision: str) -> dict[str, Any]:
         problem_type="single_label_classification",
     )
     model = BertForSequenceClassification(config)
-    record, errors = probe(
+    length = run_length(recipe, DOCUMENTS)
+    record, errors = probe_parity(
         model,
         model,
-        compiler=load_compiler("eager", CompilerOptions()),
+        compiler=load_compiler("eager"),
         initial=keep_weights(model),
-        source=source(),
-        recipe=recipe,
-        plan=plan_run(recipe, DOCUMENTS),
+        batches=batches_of_run(source(), recipe, length, 1),
+        begin_updates=lambda: WeightUpdate(model, recipe, length, scaled=False).apply,
+        precision=precision,
         seed=1,
         steps=2,
     )

@@ -13,17 +13,15 @@ from typing import Any
 
 import torch
 
-from compilegate.job.compilers.options import CompilerOptions
-from compilegate.job.compilers.xla import Xla
+from compilegate.job.compilers.xla.running import Xla
 from compilegate.job.errors import CompilerError
 from compilegate.job.machine.world import ALONE
-from compilegate.job.steps.step import StepParts
-from training.averaging import WeightAverage
-from training.data.batches import Batch, Plan
-from training.recipe import Recipe
+from compilegate.job.steps.step import Batch, StepParts
+from training.hyperparameters import Hyperparameters
+from training.schedule import RunLength
 from training.update import WeightUpdate
 
-PLAN = Plan(steps=6, warmup=0, steps_per_epoch=6)
+LENGTH = RunLength(steps=6, warmup=0, steps_per_epoch=6)
 
 
 class Doubling(torch.nn.Module):
@@ -50,18 +48,16 @@ def batches(sizes: list[int]) -> Iterator[Batch]:
 def train(sizes: list[int], *, looks: bool = False, most_graphs: int = 1) -> dict[str, Any]:
     """Take a step for each size of a batch: the losses, and why it ended early."""
     torch.manual_seed(0)
-    compiler = Xla(CompilerOptions(step_graphs=most_graphs))
+    compiler = Xla({"step_graphs": most_graphs})
     model = Doubling(looks)
     device = compiler.device(torch.device("cpu"))
     model.to(device)
     parts = StepParts(
         model=model,
         forward=compiler.compile(model),
-        update=WeightUpdate(model, Recipe(learning_rate=0.03), PLAN),
-        average=WeightAverage(model, 0.0),
+        update=WeightUpdate(model, Hyperparameters(learning_rate=0.03), LENGTH),
         precision="fp32",
         device=device,
-        plan=PLAN,
     )
     take_step = compiler.stepping(parts, ALONE)
     losses: list[float] = []

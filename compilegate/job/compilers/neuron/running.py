@@ -1,18 +1,18 @@
-"""AWS Neuron: PyTorch/XLA on Trainium, whose plugin compiles with neuronx-cc."""
+"""PyTorch/XLA on Trainium, and the proof that its device is a NeuronCore."""
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
 from typing import Dict
 
-from compilegate.job.compilers import Compiler
-from compilegate.job.compilers.options import CompilerOptions
-from compilegate.job.compilers.xla import Xla
+from compilegate.job.compilers.compiler import Compiler
+from compilegate.job.compilers.declaration import Settings
+from compilegate.job.compilers.xla import runtime
+from compilegate.job.compilers.xla.running import Xla
 from compilegate.job.errors import CompilerError
 from compilegate.job.evidence import Scalar
-from compilegate.job.xla import runtime
+from compilegate.job.machine.environment import version_of
 
 CACHE_URL = "NEURON_COMPILE_CACHE_URL"
 
@@ -23,20 +23,20 @@ class Neuron(Xla):
     name = "neuron"
     without_device = "take an ml.trn1 instance"
 
-    def __init__(self, options: CompilerOptions) -> None:
+    def __init__(self, settings: Settings) -> None:
         if importlib.util.find_spec("torch_neuronx") is None:
             raise CompilerError(
                 "neuron needs the package torch_neuronx, and this environment has none; run the "
                 "arm in the image 'neuron' on a Trainium instance"
             )
         os.environ["PJRT_DEVICE"] = "NEURON"
-        super().__init__(options)
+        super().__init__(settings)
         require_neuron_core()
 
     def _own_proof(self) -> Dict[str, Scalar]:
         return {
-            "torch_neuronx": importlib.metadata.version("torch_neuronx"),
-            "neuronx_cc": _version("neuronx-cc"),
+            "torch_neuronx": version_of("torch_neuronx") or "unknown",
+            "neuronx_cc": version_of("neuronx-cc") or "unknown",
             "cache": os.environ.get(CACHE_URL, "of this machine"),
         }
 
@@ -51,13 +51,6 @@ def require_neuron_core() -> None:
         )
 
 
-def create(options: CompilerOptions) -> Compiler:
+def create(settings: Settings) -> Compiler:
     """The compiler object of one job."""
-    return Neuron(options)
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
+    return Neuron(settings)

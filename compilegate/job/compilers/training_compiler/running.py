@@ -1,4 +1,4 @@
-"""SageMaker Training Compiler: PyTorch/XLA as AWS built it into its training images.
+"""PyTorch/XLA, and the proof that AWS's compiler in it is switched on.
 
 The image's torch_xla switches the compiler on when it is imported: it reads the request's switches
 out of SM_FRAMEWORK_PARAMS, which the training toolkit fills, sets SM_TRAINING_COMPILER_CONFIGURED
@@ -16,13 +16,13 @@ import os
 import sys
 from typing import Dict, Iterator, List, Mapping, TextIO
 
-from compilegate.job.compilers import Compiler
-from compilegate.job.compilers.options import CompilerOptions
-from compilegate.job.compilers.xla import Xla
+from compilegate.job.compilers.compiler import Compiler
+from compilegate.job.compilers.declaration import Settings
+from compilegate.job.compilers.training_compiler import CONFIGURED
+from compilegate.job.compilers.xla.running import Xla
 from compilegate.job.errors import CompilerError
 from compilegate.job.evidence import Scalar
 
-CONFIGURED = "SM_TRAINING_COMPILER_CONFIGURED"
 PARAMETERS = "SM_FRAMEWORK_PARAMS"
 DEBUG_MODE = "sagemaker_training_compiler_debug_mode"
 LINES = (
@@ -40,7 +40,7 @@ class TrainingCompiler(Xla):
 
     name = "training-compiler"
 
-    def __init__(self, options: CompilerOptions) -> None:
+    def __init__(self, settings: Settings) -> None:
         if importlib.util.find_spec("torch_xla") is None:
             raise CompilerError(
                 "training-compiler is part of AWS's images for it, and this environment has no "
@@ -49,7 +49,7 @@ class TrainingCompiler(Xla):
         # A launcher that imported torch_xla has switched it on, and has had the log lines.
         self._inherited = CONFIGURED in os.environ
         with overhear(sys.stdout) as heard:
-            super().__init__(options)
+            super().__init__(settings)
         require_configured(os.environ)
         self._lines = tuple(heard)
 
@@ -62,9 +62,9 @@ class TrainingCompiler(Xla):
         }
 
 
-def create(options: CompilerOptions) -> Compiler:
+def create(settings: Settings) -> Compiler:
     """The compiler object of one job."""
-    return TrainingCompiler(options)
+    return TrainingCompiler(settings)
 
 
 def require_configured(environment: Mapping[str, str]) -> None:

@@ -11,13 +11,12 @@ from typing import List, Optional, Set
 
 import torch
 
+from compilegate.job.compilers.xla import runtime
+from compilegate.job.compilers.xla.compilations import Compilations, cut_by
 from compilegate.job.errors import CompilerError
 from compilegate.job.machine.world import World
 from compilegate.job.steps.distribution import average_through_host
-from compilegate.job.steps.step import StepParts
-from compilegate.job.xla import runtime
-from compilegate.job.xla.compilations import Compilations, cut_by
-from training.data.batches import Batch
+from compilegate.job.steps.step import Batch, StepParts
 
 SEEDS_OF_A_STEP = 2**38
 """More than the seeds of all processes: no two steps of any two draw the same numbers."""
@@ -81,7 +80,7 @@ class TracedStep:
             # Before the update unscales and clips: the norm is that of the whole batch's gradient.
             runtime.reduce_gradients(self._parts.update.optimizer)
             reported = runtime.mean(reported, self._world.size)
-        self._parts.change(step)
+        self._parts.update.apply(step)
         runtime.after_step(self._take_loss, reported)
 
     def _in_two_graphs(self, step: int, batch: Batch) -> None:
@@ -95,7 +94,7 @@ class TracedStep:
         runtime.after_step(self._take_loss, self._backward(step, batch))
 
     def _trace_update(self, step: int, _batch: Batch) -> None:
-        self._parts.change(step)
+        self._parts.update.apply(step)
 
     def _backward(self, step: int, batch: Batch) -> torch.Tensor:
         # The device's generator moves on with every synchronisation, and a job that was resumed has

@@ -1,45 +1,37 @@
-"""The compile cache's key of the job that runs here: what it compiles, with what, and on what."""
+"""The compile cache's key for this process: what it compiles, with what, and on what."""
 
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import os
 import platform
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional
+from typing import Dict, Mapping, Optional, Sequence
 
 import torch
-import transformers
 
-from compilegate.job.cache.key import CacheKey
+from compilegate.job.cache.key import CacheKey, Part
 from compilegate.job.evidence import Scalar
-from compilegate.job.machine.environment import cpu_features, cpu_model
-from training.arguments import Job
+from compilegate.job.machine.environment import cpu_features, cpu_model, version_of
 
 _SETTINGS = ("TORCHINDUCTOR_", "TORCHDYNAMO_", "TORCH_COMPILE_", "TRITON_")
-_CODE = ("compilegate/job", "training")
 _NO_SETTINGS = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_COMPILE_THREADS")
 """Variables that say where and how fast to compile, and not what."""
+_OWN_CODE = Path(__file__).resolve().parents[1]
 
 
-def key_of(job: Job, model: Any, *, sequence_length: int, device: torch.device) -> CacheKey:
-    """The key of this job, with its model as it is about to be compiled."""
+def key_here(graph: Part, *, device: torch.device, code: Sequence[Path] = ()) -> CacheKey:
+    """The key of a job that runs here.
+
+    `graph` says what is compiled: model, shapes, precision, how the compiler is set. `code` are
+    the folders of the program: its loop decides what is compiled together.
+    """
     return CacheKey(
-        graph={
-            "compiler": job.compiler,
-            **job.compiler_options.declared(job.compiler),
-            "batch_size": job.recipe.batch_size,
-            "sequence_length": sequence_length,
-            "precision": job.recipe.precision,
-            "device": device.type,
-            "model": hashlib.sha256(model.config.to_json_string().encode()).hexdigest(),
-            **_settings(os.environ),
-        },
-        libraries=_libraries(),
+        graph={**graph, "device": device.type, **_settings(os.environ)},
+        libraries=_libraries([_OWN_CODE, *code]),
         hardware=hardware_of(device),
     )
 
@@ -69,14 +61,14 @@ def _settings(variables: Mapping[str, str]) -> Dict[str, Scalar]:
     }
 
 
-def _libraries() -> Dict[str, Scalar]:
+def _libraries(code: Sequence[Path]) -> Dict[str, Scalar]:
     return {
         "python": platform.python_version(),
         "torch": str(torch.__version__),
         "cuda": torch.version.cuda,
-        "triton": _version("triton") or _version("pytorch-triton"),
-        "transformers": transformers.__version__,
-        "training code": _code_digest(),
+        "triton": version_of("triton") or version_of("pytorch-triton"),
+        "transformers": version_of("transformers"),
+        "training code": _code_digest(code),
         "C++ compiler": _cpp_compiler(os.environ),
         "C library": " ".join(platform.libc_ver()),
         # Compile commands hold the paths of Python's and torch's headers.
@@ -84,21 +76,14 @@ def _libraries() -> Dict[str, Scalar]:
     }
 
 
-def _version(distribution: str) -> Optional[str]:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def _code_digest() -> str:
-    """Of the code that came with the job: its loop decides what is compiled together."""
-    root = Path(__file__).resolve().parents[3]
+def _code_digest(folders: Sequence[Path]) -> str:
+    """sha256 of the Python files in these folders, which may lie anywhere."""
     digest = hashlib.sha256()
-    for path in sorted(each for place in _CODE for each in (root / place).rglob("*.py")):
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(root).as_posix()}:{len(content)}:".encode())
-        digest.update(content)
+    for folder in folders:
+        for path in sorted(folder.rglob("*.py")):
+            content = path.read_bytes()
+            digest.update(f"{path.relative_to(folder).as_posix()}:{len(content)}:".encode())
+            digest.update(content)
     return digest.hexdigest()[:32]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import List, Mapping
 
-from compilegate.job.xla import runtime
+from compilegate.job.compilers.xla import runtime
 
 _REPORT = re.compile(r"^Compilation Analysis: =+$", re.MULTILINE)
 _LINE = re.compile(r"^Compilation Analysis: ?(.*)$", re.MULTILINE)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 from typing import Any, Callable, Dict, Sequence, Tuple
 
 import torch
-import transformers
 
-from compilegate.job.xla import runtime
-from training.data.batches import Batch
+from compilegate.job.compilers.xla import runtime
+from compilegate.job.steps.step import Batch
 
 Tensors = Dict[str, torch.Tensor]
 
@@ -86,12 +86,15 @@ class _OnDevice(torch.autograd.Function):
 def fixed_mask(model: Any, batch: Batch) -> Batch:
     """The batch with an attention mask that is used as it is.
 
-    Of one with two dimensions transformers asks, from release 5 on, whether it hides anything at
+    From release 5 on, transformers asks of one with two dimensions whether it hides anything at
     all. The answer has to come from the device, in the middle of every step.
     """
-    if int(transformers.__version__.split(".")[0]) < 5 or "attention_mask" not in batch:
+    transformers: Any = sys.modules.get("transformers")  # never imported: the model may not need it
+    if transformers is None or "attention_mask" not in batch:
         return batch
-    if getattr(model.config, "_attn_implementation", None) != "sdpa":
+    if int(transformers.__version__.split(".")[0]) < 5:
+        return batch
+    if getattr(getattr(model, "config", None), "_attn_implementation", None) != "sdpa":
         return batch  # other kinds of attention take other kinds of masks
     return {**batch, "attention_mask": batch["attention_mask"].bool()[:, None, None, :]}
 

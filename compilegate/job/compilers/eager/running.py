@@ -1,4 +1,4 @@
-"""Eager: no compiler. Its proof is that no graph was compiled in this process."""
+"""Training without a compiler."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, Callable, Dict, Optional
 import torch
 
 from compilegate.job.cache import CacheFolder, Lookups
-from compilegate.job.compilers import Compiler
+from compilegate.job.compilers.compiler import Compiler
+from compilegate.job.compilers.declaration import Settings
 from compilegate.job.compilers.immediate import ImmediateSteps
-from compilegate.job.compilers.options import CompilerOptions
 from compilegate.job.evidence import CompilerRecord, Scalar
 
 
@@ -59,6 +59,6 @@ class Eager(ImmediateSteps):
         )
 
 
-def create(_options: CompilerOptions) -> Compiler:
+def create(_settings: Settings) -> Compiler:
     """The compiler object of one job. There is nothing to set."""
     return Eager()

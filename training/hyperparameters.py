@@ -1,7 +1,4 @@
-"""The learning rate of each step: a linear rise, then a linear fall to zero. Pure.
-
-How the model of a job is built and trained: its recipe, and what each part of it may be.
-"""
+"""How the model of a job is built and trained: its hyperparameters, and what each may be."""
 
 from __future__ import annotations
 
@@ -10,11 +7,9 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional, Sequence
 
-from compilegate.job.errors import InputError
+from compilegate.job import InputError
 
 PRECISIONS = ("fp32", "bf16", "fp16")
-SEED_LIMIT = 2**31
-"""A job's seed is below it."""
 
 
 def _option(
@@ -31,8 +26,8 @@ def _option(
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How the model is built and trained. Two arms with one recipe differ by compiler only.
+class Hyperparameters:
+    """How the model is built and trained. Two arms that share them differ by compiler only.
 
     Raises InputError for a value that is not allowed.
     """
@@ -73,19 +68,3 @@ def _check(name: str, value: Any, allowed: Mapping[str, Any]) -> None:
     if not least <= value < below:  # also refuses NaN
         limit = f" and below {below:g}" if math.isfinite(below) else " and finite"
         raise InputError(f"--{name} is {value}, expected {least:g} or more{limit}")
-
-
-def warmup_steps(steps: int, warmup_fraction: float) -> int:
-    """How many of the steps the rate rises in; never all of them."""
-    return min(round(steps * warmup_fraction), steps - 1)
-
-
-def rate_factor(step: int, steps: int, warmup: int) -> float:
-    """The part of the peak rate that step number `step` (from 0) of `steps` uses.
-
-    It reaches 1 in step `warmup` and would reach 0 in step `steps`, which is not taken; so no
-    step of the run has a rate of zero.
-    """
-    if step < warmup:
-        return (step + 1) / (warmup + 1)
-    return (steps - step) / (steps - warmup)

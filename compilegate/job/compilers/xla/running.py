@@ -8,18 +8,16 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
 import torch
 
 from compilegate.job.cache import CacheFolder, Lookups
-from compilegate.job.compilers import Compiler
-from compilegate.job.compilers.options import CompilerOptions
+from compilegate.job.compilers.compiler import Compiler
+from compilegate.job.compilers.declaration import Settings
+from compilegate.job.compilers.xla import runtime
+from compilegate.job.compilers.xla.compilations import Compilations, causes
+from compilegate.job.compilers.xla.forward import TracedForward
+from compilegate.job.compilers.xla.processes import Processes, joined_processes
+from compilegate.job.compilers.xla.step import TracedStep
 from compilegate.job.evidence import CompilerRecord, Scalar
-from compilegate.job.machine.world import ALONE, World, hosts
-from compilegate.job.steps.step import StepParts, TakeStep
-from compilegate.job.xla import runtime
-from compilegate.job.xla.compilations import Compilations, causes
-from compilegate.job.xla.forward import TracedForward
-from compilegate.job.xla.processes import Processes, joined_processes
-from compilegate.job.xla.step import TracedStep
-from training.data.batches import Batch
-from training.recipe import SEED_LIMIT
+from compilegate.job.machine.world import ALONE, SEED_LIMIT, World, hosts
+from compilegate.job.steps.step import Batch, StepParts, TakeStep
 
 TOLD_CAUSES = 10
 """Compilations of which the evidence gives the cause; past a few they are all alike."""
@@ -34,8 +32,8 @@ class Xla:
     without_device = "the machine or the image has none of that kind"
     """What to make of an XLA device that cannot be opened."""
 
-    def __init__(self, options: CompilerOptions) -> None:
-        self._options = options
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._version = runtime.start(os.environ, without_device=self.without_device)
         self._graphs_before_steps = 0
         self._seed = 0
@@ -62,11 +60,11 @@ class Xla:
         return runtime.device_batches(batches)
 
     def stepping(self, parts: StepParts, world: World) -> TakeStep:
-        """Takes steps of one graph each, or of two, see `compilegate.job.xla.step`."""
+        """Takes steps of one graph each, or of two, see `compilegate.job.compilers.xla.step`."""
         parts.update.allocate()
         runtime.sync()  # copies of the weights, if any: they are no part of a step
         self._graphs_before_steps = Compilations.now().graphs
-        most_graphs = self._options.step_graphs
+        most_graphs = self._settings["step_graphs"]
         through_host = self._processes.through_host
         self._steps = TracedStep(parts, world, self._seed, most_graphs, through_host=through_host)
         return self._steps
@@ -107,7 +105,7 @@ class Xla:
                 **self._own_proof(),
             },
             compile_seconds=compile_seconds,
-            options=self._options.declared(self.name),
+            options=self._settings,
             graphs=self.graphs(),
             recompilations=recompilations,
         )
@@ -117,9 +115,9 @@ class Xla:
         return {}
 
 
-def create(options: CompilerOptions) -> Compiler:
+def create(settings: Settings) -> Compiler:
     """The compiler object of one job."""
-    return Xla(options)
+    return Xla(settings)
 
 
 def _numbered(what: str, told: List[str]) -> Dict[str, Scalar]:

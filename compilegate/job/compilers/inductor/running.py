@@ -1,82 +1,23 @@
-"""Inductor: `torch.compile` of the training step's forward and backward pass.
-
-The block that a model repeats, compiled once and lent to the model for a step at a time.
-
-Sixteen equal layers are one graph here and not sixteen in one: compiling takes a fraction of the
-time, and what would be fused across layers is not.
-"""
+"""`torch.compile` with Inductor, counted, cached and guarded against a silent return to eager."""
 
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import torch
 
 from compilegate.job.cache import CacheFolder, Lookups
-from compilegate.job.compilers import Compiler
+from compilegate.job.compilers.compiler import Compiler
+from compilegate.job.compilers.declaration import Settings
 from compilegate.job.compilers.immediate import ImmediateSteps
-from compilegate.job.compilers.options import CompilerOptions
+from compilegate.job.compilers.inductor.regions import CompiledRegions
 from compilegate.job.errors import CompilerError
 from compilegate.job.evidence import CompilerRecord, Scalar
-
-Forward = Callable[..., Any]
-
-
-def repeated_blocks(model: Any) -> List[Any]:
-    """The blocks of the model's largest list of modules of one class, in order.
-
-    Raises CompilerError when it has no such list.
-    """
-    lists = [
-        list(each)
-        for each in model.modules()
-        if isinstance(each, (torch.nn.ModuleList, torch.nn.Sequential))
-        and len({type(block) for block in each}) == 1
-    ]
-    if not lists:
-        raise CompilerError(
-            f"regional compilation needs a model that repeats a block, and {type(model).__name__} "
-            "has no list of modules of one class; set regional = false"
-        )
-    return max(lists, key=_parameters)
-
-
-class CompiledRegions:
-    """A model's forward pass in which its repeated blocks are compiled.
-
-    Outside of a call the model is as it was: evaluation and the parity probe call it too.
-    """
-
-    def __init__(self, model: Any, compile_block: Callable[[Forward], Forward]) -> None:
-        """`compile_block` is given each block's own forward pass."""
-        self._model = model
-        self._blocks = repeated_blocks(model)
-        self._compiled = [compile_block(block.forward) for block in self._blocks]
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        with self._lent():
-            return self._model(*arguments, **named)
-
-    @contextlib.contextmanager
-    def _lent(self) -> Iterator[None]:
-        for block, compiled in zip(self._blocks, self._compiled):
-            block.forward = compiled  # of this object: it hides the method of its class
-        try:
-            yield
-        finally:
-            for block in self._blocks:
-                del block.forward
-
-
-def _parameters(blocks: List[Any]) -> int:
-    return sum(each.numel() for block in blocks for each in block.parameters())
-
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 
@@ -87,14 +28,14 @@ _LIMIT_ERRORS = ("FailOnRecompileLimitHit", "FailOnCacheLimitHit")
 class Inductor(ImmediateSteps):
     """Compiles as the options say, counts the graphs it compiled and the calls they served."""
 
-    def __init__(self, options: CompilerOptions) -> None:
+    def __init__(self, settings: Settings) -> None:
         if not hasattr(torch, "compile"):
             raise CompilerError(
                 f"inductor needs torch 2.0 or later, this is torch {torch.__version__}; "
                 "use the eager compiler or a newer image"
             )
-        self.shares_random_numbers = options.fallback_random
-        self._options = options
+        self.shares_random_numbers = settings["fallback_random"]
+        self._settings = settings
         self._graphs = 0
         self._graph_calls = 0
         self._cache = "given" if _names_a_cache() else "fresh"
@@ -138,10 +79,10 @@ class Inductor(ImmediateSteps):
 
         # Inductor's own generator is slow on a CPU, and draws other dropout masks than eager
         # does; with eager's generator the two arms differ by arithmetic only.
-        torch._inductor.config.fallback_random = self._options.fallback_random
+        torch._inductor.config.fallback_random = self._settings["fallback_random"]
         # Past its limit dynamo would go on in eager mode without a word.
         torch._dynamo.config.fail_on_recompile_limit_hit = True
-        if self._options.regional:
+        if self._settings["regional"]:
             return _stopping_at_the_limit(CompiledRegions(model, self._compiled))
         return _stopping_at_the_limit(self._compiled(model))
 
@@ -169,7 +110,7 @@ class Inductor(ImmediateSteps):
             ran=self._graphs > 0 and self._graph_calls > 0,
             proof=proof,
             compile_seconds=compile_seconds,
-            options=self._options.declared("inductor"),
+            options=self._settings,
             graphs=self._graphs,
             graph_breaks=sum(dynamo.counters["graph_break"].values()),
             recompilations=recompilations,
@@ -177,7 +118,7 @@ class Inductor(ImmediateSteps):
 
     def _compiled(self, forward: Callable[..., Any]) -> Callable[..., Any]:
         # Never None, which would let dynamo turn to dynamic shapes by itself.
-        dynamic = self._options.dynamic_shapes
+        dynamic = self._settings["dynamic_shapes"]
         compiled: Callable[..., Any] = torch.compile(
             forward, backend=self._backend, dynamic=dynamic
         )
@@ -191,7 +132,9 @@ class Inductor(ImmediateSteps):
         from torch._inductor import list_mode_options  # noqa: PLC0415
         from torch._inductor.compile_fx import compile_fx  # noqa: PLC0415
 
-        settings = list_mode_options(self._options.compile_mode, self._options.dynamic_shapes)
+        settings = list_mode_options(
+            self._settings["compile_mode"], self._settings["dynamic_shapes"]
+        )
         compiled: Callable[..., Any] = compile_fx(  # pyrefly: ignore[bad-assignment]
             graph, inputs, config_patches=settings
         )
@@ -204,9 +147,9 @@ class Inductor(ImmediateSteps):
         return counted
 
 
-def create(options: CompilerOptions) -> Compiler:
+def create(settings: Settings) -> Compiler:
     """The compiler object of one job."""
-    return Inductor(options)
+    return Inductor(settings)
 
 
 def _stopping_at_the_limit(forward: Callable[..., Any]) -> Callable[..., Any]:

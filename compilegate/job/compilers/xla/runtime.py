@@ -23,7 +23,7 @@ import torch
 
 from compilegate.job.errors import CompilerError, first_line
 from compilegate.job.machine.world import World
-from training.data.batches import Batch
+from compilegate.job.steps.step import Batch
 
 Trace = Callable[[int, Batch], None]
 

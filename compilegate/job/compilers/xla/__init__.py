@@ -1,0 +1,33 @@
+"""PyTorch/XLA: a training step is traced, compiled whole and executed at once.
+
+The same code runs on torch_xla 1.13, which AWS built SageMaker Training Compiler into, and on 2.9.
+
+* `running`: the compiler, which `training_compiler` and `neuron` build upon.
+* `runtime`: torch_xla's two sets of names under one, and what it is told before its import.
+* `processes`: which processes train together, and where their gradients meet.
+* `step`: a training step in the order that a traced device asks for.
+* `forward`: the forward pass, on the device or, for the parity probe, of a model on the host.
+* `compilations`: what was compiled, how long it took, and why.
+"""
+
+from compilegate.job.compilers.declaration import Declaration, Option
+
+STEP_GRAPHS = Option(
+    name="step_graphs",
+    key="step_graphs",
+    # Steps that are all alike need one. But numbers of a step that happen to be equal, such as its
+    # learning rate and a bias correction, are one input of its graph, and that is another graph.
+    default=4,
+    at_least=1,
+    at_most=1000,
+    description="graphs that XLA may compile for the training steps; one more stops the job",
+)
+"""Every compiler has it that traces whole steps on an XLA device."""
+
+TRACED = (
+    *("torch", "torch_xla", "device", "graphs_compiled", "graphs_reused", "executions"),
+    *("gradients_averaged", "xla_compile_seconds"),
+)
+"""What shows that XLA ran."""
+
+DECLARATION = Declaration(name="xla", image="xla", proof=TRACED, options=(STEP_GRAPHS,))
