@@ -15,7 +15,8 @@ import pytest
 from compilegate.cli import main
 
 PROJECT = Path(__file__).parents[2]
-PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
+GUIDES = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md"]
+PAGES = [*GUIDES, *sorted((PROJECT / "docs").glob("*.md"))]
 TOP = "compilegate|pipelines|training|infra|containers|tests|workloads|benchmarks|docs|tools"
 PATH = re.compile(rf"(?<![\w./-])((?:{TOP}|\.github)/[\w./-]*[\w/])(?![\w*{{])")
 MODULE = re.compile(r"(?<![\w./-])((?:compilegate|training)(?:\.[A-Za-z_]\w*)+)")
