@@ -12,7 +12,7 @@ from compilegate.batch_size.kept_trials import KeptTrials
 from compilegate.batch_size.trial import Shapes, Trial, try_batch
 from compilegate.cli.options.home import home_option
 from compilegate.cli.options.project import load_workload, workloads_option
-from compilegate.cli.terminal.refusal import RefusalError, refusing_os_errors
+from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
 from compilegate.execution import exit_codes
 from compilegate.execution.target import Target
 from compilegate.workload import Arm, DocumentShapes, Workload

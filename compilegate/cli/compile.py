@@ -6,17 +6,10 @@ from pathlib import Path
 
 import click
 
-from compilegate.cli.options.project import (
-    Project,
-    compiled,
-    image_bases,
-    load_workload,
-    plan_locally,
-    project_options,
-    refuse_infeasible,
-    settings_here,
-)
-from compilegate.cli.terminal.refusal import RefusalError
+from compilegate.cli.options.project import Project, load_workload, project_options, settings_here
+from compilegate.cli.terminal.errors import RefusalError
+from compilegate.cli.workload.checks import image_bases, refuse_infeasible
+from compilegate.cli.workload.definition import compiled, plan_locally
 from compilegate.document.writing import compact
 from compilegate.job.files import write_text
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from compilegate.cli.terminal.refusal import RefusalError
+from compilegate.cli.terminal.errors import RefusalError
 from compilegate.execution import exit_codes
 from compilegate.gate.experiment import read_experiment
 from compilegate.gate.settings import NO_ARM

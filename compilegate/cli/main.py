@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import click
 
-from compilegate.cli.terminal.refusal import Shown
+from compilegate.cli.terminal.errors import Shown
 from compilegate.errors import CompilegateError
 from compilegate.execution import exit_codes
 

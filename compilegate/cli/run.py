@@ -10,18 +10,12 @@ import click
 
 from compilegate.cli.options.home import home_option
 from compilegate.cli.options.parameters import name_value_pairs, parameter_option, parameter_pairs
-from compilegate.cli.options.project import (
-    Project,
-    check_functions,
-    compiled,
-    load_workload,
-    plan_locally,
-    project_options,
-    refuse_infeasible,
-)
+from compilegate.cli.options.project import Project, load_workload, project_options
+from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
 from compilegate.cli.terminal.outcome import show_outcome
 from compilegate.cli.terminal.progress import ProgressLines
-from compilegate.cli.terminal.refusal import RefusalError, refusing_os_errors
+from compilegate.cli.workload.checks import check_functions, refuse_infeasible
+from compilegate.cli.workload.definition import compiled, plan_locally
 from compilegate.datasets import cache_folder
 from compilegate.execution.target import Target
 from compilegate.job.names import BASELINE_ARM

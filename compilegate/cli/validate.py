@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from compilegate.cli.options.project import (
-    Project,
+from compilegate.cli.options.project import Project, load_workload, project_options, settings_here
+from compilegate.cli.workload.checks import (
     check_functions,
     check_program,
     image_bases,
-    load_workload,
-    project_options,
     refuse_infeasible,
     refuse_unknown_images,
-    settings_here,
 )
 from compilegate.workload import Schedule, Workload
 from compilegate.workload.feasibility import findings

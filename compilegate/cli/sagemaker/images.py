@@ -19,8 +19,8 @@ from compilegate.account.session import AwsSession
 from compilegate.catalog.images import BaseImage, patches_of
 from compilegate.cli.options.account import Account, open_account, settings_option
 from compilegate.cli.options.project import containers_option
+from compilegate.cli.terminal.errors import RefusalError, show_error
 from compilegate.cli.terminal.progress import StepLines
-from compilegate.cli.terminal.refusal import RefusalError, show_error
 from compilegate.execution import exit_codes
 from compilegate.pipelines.staging import ImageFolder, image_folders
 

@@ -17,14 +17,10 @@ from compilegate.account.plan.target import target_deployment, target_sources
 from compilegate.account.stacks import read_outputs
 from compilegate.cli.options.account import Account, open_account, settings_option
 from compilegate.cli.options.parameters import parameter_option, parameter_pairs
-from compilegate.cli.options.project import (
-    compiled,
-    image_bases,
-    load_workload,
-    project_options,
-    refuse_infeasible,
-)
-from compilegate.cli.terminal.refusal import refusing_os_errors
+from compilegate.cli.options.project import load_workload, project_options
+from compilegate.cli.terminal.errors import refusing_os_errors
+from compilegate.cli.workload.checks import image_bases, refuse_infeasible
+from compilegate.cli.workload.definition import compiled
 from compilegate.datasets import raw_data
 from compilegate.document.writing import compact
 from compilegate.pipelines.staging import (

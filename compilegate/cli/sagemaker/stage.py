@@ -10,7 +10,7 @@ from compilegate.account.object_store import stage_raw_data
 from compilegate.account.stacks import read_outputs
 from compilegate.cli.options.account import Account, open_account, settings_option
 from compilegate.cli.options.project import load_workload, workloads_option
-from compilegate.cli.terminal.refusal import refusing_os_errors
+from compilegate.cli.terminal.errors import refusing_os_errors
 from compilegate.datasets import cache_folder, raw_data
 from compilegate.pipelines.staging import raw_data_uri
 

@@ -15,10 +15,11 @@ from compilegate.account.stacks import StackOutputs, read_outputs
 from compilegate.cli.options.account import Account, open_account, settings_option
 from compilegate.cli.options.home import home_option
 from compilegate.cli.options.parameters import parameter_option, parameter_pairs
-from compilegate.cli.options.project import load_workload, refuse_infeasible, workloads_option
+from compilegate.cli.options.project import load_workload, workloads_option
 from compilegate.cli.sagemaker.stage import stage_data
 from compilegate.cli.sagemaker.watch import poll_option, watch_execution
-from compilegate.cli.terminal.refusal import RefusalError, refusing_os_errors
+from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
+from compilegate.cli.workload.checks import refuse_infeasible
 from compilegate.document.parameters import parameter_values
 from compilegate.document.reading import read_definition
 from compilegate.workload.parameters import INSTANCE_TYPE

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from compilegate.cli.terminal.refusal import show_error
+from compilegate.cli.terminal.errors import show_error
 from compilegate.execution.executor import REPORT, REPORT_MARKDOWN, VERDICT, Executor
 from compilegate.execution.outcome import outcome_of
 from compilegate.execution.result import ExecutionResult

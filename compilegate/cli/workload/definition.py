@@ -1,0 +1,52 @@
+"""From a workload to the definition that a local execution runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from compilegate.cli.options.project import Project
+from compilegate.cli.terminal.errors import refusing_os_errors
+from compilegate.datasets import cache_folder, raw_data
+from compilegate.pipelines.deployment import Deployment, Sources, local_deployment
+from compilegate.pipelines.kept import definition_of
+from compilegate.pipelines.staging import (
+    StagingPlan,
+    image_tags,
+    plan_staging,
+)
+from compilegate.workload import Workload
+
+
+def plan_locally(
+    workload: Workload, path: Path, project: Project
+) -> tuple[Deployment, StagingPlan]:
+    """Where a local execution of the workload finds everything; nothing is fetched yet."""
+    if not project.containers.is_dir():
+        raise click.UsageError(
+            f"--containers: {project.containers} is not a folder, allowed: "
+            "one that holds a folder for each image"
+        )
+    deployment = local_deployment(image_tags(project.containers))
+    needed = {workload.kind.processing_image[1], "gate"}
+    missing = needed - deployment.images.keys()
+    if missing:
+        raise click.UsageError(
+            f"--containers: {project.containers} has no image folder "
+            f"{' and no '.join(sorted(missing))} with a requirements.txt"
+        )
+    with refusing_os_errors():
+        data = raw_data(workload.data, path.parent)
+        return deployment, plan_staging(workload, deployment, data, path.parent)
+
+
+def compiled(workload: Workload, deployment: Deployment, sources: Sources) -> str:
+    """The definition in indented JSON, as it was kept or compiled now."""
+    return definition_of(
+        workload,
+        deployment,
+        sources,
+        folder=cache_folder() / "definitions",
+        told=lambda line: click.echo(line, err=True),
+    )
