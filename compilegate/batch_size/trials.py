@@ -1,19 +1,24 @@
-"""One trial: a fresh process takes a few training steps with one batch size."""
+"""Trials: a fresh process takes a few training steps with one batch size, and what came of it is
+kept, so that a search that was interrupted goes on."""
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from compilegate.built_in import import_path
+from compilegate.job.files import write_json
 
 Outcome = Literal["fits", "out of memory", "failed"]
 
@@ -30,11 +35,11 @@ class Shapes:
     """What takes the memory, beside the batch size."""
 
     hyperparameters: Mapping[str, str]
-    """Of the arm's training job."""
+    """What the arm's training job is told."""
     sequence_length: int
     vocabulary: int
     steps: int
-    """That each trial takes."""
+    """How many each trial takes."""
     memory_limit: int | None
     """Bytes; None for what the device has."""
 
@@ -113,7 +118,7 @@ def _environment() -> dict[str, str]:
 
 
 def _ended(batch_size: int, status: int, last_line: str, *, limited: bool) -> Trial:
-    """Of a process that left no result."""
+    """What became of a process that left no result."""
     fatal = {-each for each in (_BY_LIMIT if limited else _BY_MEMORY)}
     ran_out = status in fatal or any(said in last_line for said in _SAID_LAST)
     how = (
@@ -127,3 +132,49 @@ def _ended(batch_size: int, status: int, last_line: str, *, limited: bool) -> Tr
         seconds=None,
         device=None,
     )
+
+
+_UNSHAPED = ("arm", "seed", "batch_size", "learning_rate", "on_failure", "parity_steps")
+"""Hyperparameters that take no memory."""
+
+
+class KeptTrials:
+    """The trials of one arm's shapes on one machine."""
+
+    def __init__(self, folder: Path, shapes: Shapes) -> None:
+        """`folder` holds a file for each shapes, limit, machine and torch."""
+        self._key = _key(shapes)
+        digest = hashlib.sha256(json.dumps(self._key, sort_keys=True).encode()).hexdigest()
+        self.path = folder / f"{digest[:16]}.json"
+        self._trials = self._read()
+
+    def get(self, batch_size: int) -> Trial | None:
+        """The trial with this batch size, if it was made."""
+        return self._trials.get(batch_size)
+
+    def add(self, trial: Trial) -> None:
+        """Keep one."""
+        self._trials[trial.batch_size] = trial
+        document = {"key": self._key, "trials": [asdict(each) for each in self._trials.values()]}
+        write_json(self.path, document)
+
+    def _read(self) -> dict[int, Trial]:
+        try:
+            document = json.loads(self.path.read_bytes())
+            trials = [Trial(**each) for each in document["trials"]]
+        except FileNotFoundError:
+            return {}
+        except (ValueError, TypeError, KeyError):
+            return {}  # not ours, or of another release: the search starts anew, and replaces it
+        return {each.batch_size: each for each in trials}
+
+
+def _key(shapes: Shapes) -> dict[str, Any]:
+    job = {name: each for name, each in shapes.hyperparameters.items() if name not in _UNSHAPED}
+    return {
+        **asdict(shapes),
+        "hyperparameters": job,
+        "machine": platform.node(),
+        "torch": importlib.metadata.version("torch"),
+        "transformers": importlib.metadata.version("transformers"),
+    }
