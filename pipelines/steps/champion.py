@@ -23,16 +23,10 @@ from compilegate.document.expressions import Expression
 from compilegate.document.model import Dependency, Step
 from compilegate.job.names import CHALLENGER_ARM, CHAMPION_ARM
 from compilegate.pipelines.deployment import object_name
-from compilegate.pipelines.requests.processing import (
-    INPUT,
-    OUTPUT,
-    Uri,
-    output_uri,
-    processing_step,
-)
 from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.gate import STEP, VERDICT, expected_job, verdict_uri
 from compilegate.pipelines.steps.preparation import prepared_data
+from compilegate.pipelines.steps.processing import INPUT, OUTPUT, Uri, output_uri, processing_step
 from compilegate.pipelines.steps.registration import (
     decide_arm,
     decide_none,

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from compilegate.document.expressions import Expression, join, step_property
 from compilegate.document.model import PropertyFile, Step
 from compilegate.pipelines.deployment import object_name
-from compilegate.pipelines.requests.processing import (
+from compilegate.pipelines.steps.blueprint import Blueprint
+from compilegate.pipelines.steps.processing import (
     INPUT,
     MOST_INPUTS,
     OUTPUT,
@@ -15,7 +16,6 @@ from compilegate.pipelines.requests.processing import (
     output_uri,
     processing_step,
 )
-from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.training import evidence_uri
 
 STEP = "Gate"

@@ -21,8 +21,8 @@ from typing import Any
 from compilegate.document.model import Dependency, Step
 from compilegate.document.step_types import TRAINING
 from compilegate.pipelines.deployment import Deployment
+from compilegate.pipelines.requests.checkpoints import spot_environment
 from compilegate.pipelines.requests.retries import job_retries
-from compilegate.pipelines.requests.spot import spot_environment
 from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.workload import Arm, Neuron, Setup, Workload
 

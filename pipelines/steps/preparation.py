@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from compilegate.document.expressions import parameter
 from compilegate.document.model import Step
-from compilegate.pipelines.requests.processing import (
-    INPUT,
-    OUTPUT,
-    Uri,
-    output_uri,
-    processing_step,
-)
 from compilegate.pipelines.steps.blueprint import Blueprint
+from compilegate.pipelines.steps.processing import INPUT, OUTPUT, Uri, output_uri, processing_step
 from compilegate.workload.parameters import DATA
 
 STEP = "Prepare"

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from compilegate.document.expressions import Expression, join, step_property
 from compilegate.document.model import Step
 from compilegate.pipelines.deployment import object_name
-from compilegate.pipelines.requests.processing import INPUT, OUTPUT, processing_step
 from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.gate import STEP, VERDICT, Replicate
+from compilegate.pipelines.steps.processing import INPUT, OUTPUT, processing_step
 from compilegate.workload.declared.program import Program
 from compilegate.workload.printed import printed_batches, printed_head, reported_metrics
 

@@ -7,29 +7,28 @@ from typing import Any
 from compilegate.document.expressions import Expression, join, parameter, step_property
 from compilegate.document.model import Step
 from compilegate.document.step_types import TRAINING
-from compilegate.pipelines.requests.checkpoint_folder import (
+from compilegate.pipelines.deployment import Deployment
+from compilegate.pipelines.requests.checkpoints import (
     checkpoint_members,
     compile_cache_environment,
+    spot_environment,
+    spot_limits,
+    spot_members,
 )
 from compilegate.pipelines.requests.images import image_of
-from compilegate.pipelines.requests.processing import (
-    Uri,
-    channel,
-    code_channels,
-    toolkit_parameters,
-)
-from compilegate.pipelines.requests.retries import job_retries
-from compilegate.pipelines.requests.settings import (
-    observation_members,
+from compilegate.pipelines.requests.keys_network_tags import (
     output_key,
     training_network,
     training_tags,
     volume_key,
 )
-from compilegate.pipelines.requests.spot import spot_environment, spot_limits, spot_members
+from compilegate.pipelines.requests.retries import job_retries
+from compilegate.pipelines.requests.toolkit import channel, code_channels, toolkit_parameters
 from compilegate.pipelines.requests.training_compiler import arm_hyperparameters
 from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.neuron import neuron_environment
+from compilegate.pipelines.steps.processing import Uri
+from compilegate.workload import Setup, Workload
 from compilegate.workload.parameters import INSTANCE_TYPE, MAX_RUNTIME
 
 
@@ -93,7 +92,7 @@ def training_step(blueprint: Blueprint, data: Uri, *, arm_name: str, seed: int) 
         **spot_members(arm),
         **checkpoint_members(deployment, workload, arm_name, arm, seed),
         **training_network(deployment),
-        **observation_members(deployment, workload, arm),
+        **_observation(deployment, workload, arm),
         "Tags": training_tags(workload, arm_name, arm),
     }
     return Step(
@@ -115,3 +114,16 @@ def evidence_uri(step: Step) -> Expression:
     place = step_property(step.name, "OutputDataConfig.S3OutputPath")
     job = step_property(step.name, "TrainingJobName")
     return join("/", [place, job, "output", "output.tar.gz"])
+
+
+def _observation(deployment: Deployment, workload: Workload, arm: Setup) -> dict[str, Any]:
+    """SageMaker's profiler and debugger. Both slow the very steps that are timed, so what is not
+    asked for is turned off where the service would turn it on by itself."""
+    output = deployment.uri("workloads", workload.name, "training")
+    profiler: dict[str, Any] = {"DisableProfiler": not arm.profiler}
+    members = {"ProfilerConfig": profiler}
+    if arm.profiler:
+        profiler["S3OutputPath"] = output
+    if arm.debugger:
+        members["DebugHookConfig"] = {"S3OutputPath": output, "CollectionConfigurations": []}
+    return members

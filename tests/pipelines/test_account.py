@@ -15,7 +15,7 @@ from compilegate.document.writing import compact
 from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Deployment, Network, Sources, local_deployment
 from compilegate.pipelines.requests.checks import RequestError
-from compilegate.pipelines.requests.settings import has_local_disks
+from compilegate.pipelines.requests.keys_network_tags import has_local_disks
 from compilegate.workload import Workload, WorkloadError
 from tests.workload.settled import workload_with
 

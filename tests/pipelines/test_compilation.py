@@ -19,7 +19,7 @@ from compilegate.gate.settings import ParitySettings
 from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Sources, local_deployment
 from compilegate.pipelines.requests.checks import RequestError, check_requests
-from compilegate.pipelines.requests.processing import MOST_INPUTS
+from compilegate.pipelines.steps.processing import MOST_INPUTS
 from compilegate.workload import Workload, read_workload
 from compilegate.workload.settling import LARGEST_EXPERIMENT
 from tests.workload.settled import workload_with

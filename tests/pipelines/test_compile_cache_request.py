@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compilegate.pipelines.deployment import local_deployment
-from compilegate.pipelines.requests.checkpoint_folder import (
+from compilegate.pipelines.requests.checkpoints import (
     checkpoint_members,
     compile_cache_environment,
 )

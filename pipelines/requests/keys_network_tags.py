@@ -1,11 +1,8 @@
-"""SageMaker's profiler and debugger in a training request: off unless an arm turns them on.
+"""What an account asks of every job's request: encryption keys, a network, and tags.
 
-What a request says of keys and networks; nothing, where the deployment has none.
-
-The tags of every job, by which a bill can be split.
-
-`compiler` says whether compilers are worth their money, the others whose money it was. A job that
-works for all arms has `none` where a training job has its arm's.
+Keys and networks are named where the deployment has any. The tags split a bill: `compiler` says
+whether compilers are worth their money, the others whose money it was. A job that works for all
+arms has `none` where a training job has the name of its arm.
 """
 
 from __future__ import annotations
@@ -89,16 +86,3 @@ def _tags(workload: Workload, arm: str, compiler: str, *, compiled: bool) -> lis
         "compiler": str(compiled).lower(),
     }
     return [{"Key": key, "Value": value} for key, value in tags.items()]
-
-
-def observation_members(deployment: Deployment, workload: Workload, arm: Setup) -> dict[str, Any]:
-    """Both slow the very steps that are timed, so that what is not asked for is turned off, where
-    the service would turn it on by itself."""
-    output = deployment.uri("workloads", workload.name, "training")
-    profiler: dict[str, Any] = {"DisableProfiler": not arm.profiler}
-    members = {"ProfilerConfig": profiler}
-    if arm.profiler:
-        profiler["S3OutputPath"] = output
-    if arm.debugger:
-        members["DebugHookConfig"] = {"S3OutputPath": output, "CollectionConfigurations": []}
-    return members

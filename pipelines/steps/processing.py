@@ -1,64 +1,22 @@
-"""The step that all processing jobs of this project share.
-
-How the training code reaches the training toolkit.
-"""
+"""The step that all processing jobs of this project share."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compilegate.document.expressions import Expression, execution_variable, join, step_property
 from compilegate.document.model import PropertyFile, Step
 from compilegate.document.step_types import PROCESSING
-from compilegate.pipelines.deployment import Deployment, Sources, object_name
-from compilegate.pipelines.requests.retries import job_retries
-from compilegate.pipelines.requests.settings import (
+from compilegate.pipelines.deployment import object_name
+from compilegate.pipelines.requests.keys_network_tags import (
     output_key,
     processing_network,
     shared_tags,
     volume_key,
 )
+from compilegate.pipelines.requests.retries import job_retries
 from compilegate.pipelines.steps.blueprint import Blueprint
-
-CHANNEL = "code"
-"""The training program, by its path in the archive."""
-
-
-def toolkit_parameters(deployment: Deployment, sources: Sources, entry: str) -> dict[str, str]:
-    """What SageMaker's training toolkit reads to start the script `entry` of the archive; it
-    expects strings quoted as JSON."""
-    archive = sources.training_archive
-    if deployment.isolated:
-        archive = f"/opt/ml/input/data/{CHANNEL}/{object_name(archive)}"
-    return {
-        "sagemaker_program": json.dumps(entry),
-        "sagemaker_submit_directory": json.dumps(archive),
-        "sagemaker_region": json.dumps(deployment.region),
-        "sagemaker_container_log_level": "20",
-    }
-
-
-def code_channels(deployment: Deployment, sources: Sources) -> list[dict[str, Any]]:
-    """The toolkit fetches the archive itself, which it cannot in isolation: there the service
-    brings it, as a channel."""
-    return [channel(CHANNEL, sources.training_archive)] if deployment.isolated else []
-
-
-def channel(name: str, uri: Any) -> dict[str, Any]:
-    """An input of a training job: what lies at the URI, in /opt/ml/input/data/NAME."""
-    return {
-        "ChannelName": name,
-        "DataSource": {
-            "S3DataSource": {
-                "S3DataType": "S3Prefix",
-                "S3Uri": uri,
-                "S3DataDistributionType": "FullyReplicated",
-            }
-        },
-    }
-
 
 INPUT = "/opt/ml/processing/input"
 OUTPUT = "/opt/ml/processing/output"

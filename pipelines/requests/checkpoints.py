@@ -14,6 +14,11 @@ while the others still write. So each job of a spot arm has a folder of its own.
 
 It ends in a slash: SageMaker takes the URI for the beginning of keys, and `.../seed-7` is one of
 `.../seed-70/` too.
+
+Managed spot is spare machines for a fraction of the price, which AWS may take back at any time. A
+job that loses its machine starts again on the next one, with the same name, and goes on from its
+last checkpoint. A checkpoint carries the name of its job, and no job takes another's: that keeps
+executions apart, since their jobs share the folder.
 """
 
 from __future__ import annotations
@@ -22,12 +27,6 @@ from typing import Any
 
 from compilegate.pipelines.deployment import Deployment
 from compilegate.workload import Setup, Workload
-
-
-def compile_cache_environment(workload: Workload, arm: Setup) -> dict[str, str]:
-    """Tells the training program where the archives are."""
-    return {"COMPILEGATE_COMPILE_CACHE": COMPILE_CACHE} if workload.keeps_compiled(arm) else {}
-
 
 _FOLDER = "/opt/ml/checkpoints"
 COMPILE_CACHE = f"{_FOLDER}/compile-cache"
@@ -43,3 +42,28 @@ def checkpoint_members(
     whose = f"seed-{seed}" if arm.spot else "shared"
     place = deployment.uri("workloads", workload.name, "checkpoints", arm_name, whose)
     return {"CheckpointConfig": {"S3Uri": f"{place}/", "LocalPath": _FOLDER}}
+
+
+def compile_cache_environment(workload: Workload, arm: Setup) -> dict[str, str]:
+    """Tells the training program where the archives are."""
+    return {"COMPILEGATE_COMPILE_CACHE": COMPILE_CACHE} if workload.keeps_compiled(arm) else {}
+
+
+def spot_members(arm: Setup) -> dict[str, Any]:
+    """What a CreateTrainingJob request adds for a spot arm; nothing for another."""
+    return {"EnableManagedSpotTraining": True} if arm.spot else {}
+
+
+def spot_limits(arm: Setup) -> dict[str, int]:
+    """How long a spot job may take in all, the waiting for machines included."""
+    return {} if arm.max_wait_seconds is None else {"MaxWaitTimeInSeconds": arm.max_wait_seconds}
+
+
+def spot_environment(workload: Workload, arm: Setup) -> dict[str, str]:
+    """Tells the training program where to keep checkpoints, and how often."""
+    if not arm.spot:
+        return {}
+    return {
+        "COMPILEGATE_CHECKPOINTS": CHECKPOINTS,
+        "COMPILEGATE_CHECKPOINT_SECONDS": str(workload.compute.checkpoint_seconds),
+    }
