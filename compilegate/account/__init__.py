@@ -1,14 +1,13 @@
-"""The account, spoken to with boto3: what is deployed, executions, images, raw data, plans.
+"""The target SageMaker: an account, spoken to with boto3.
 
-    session.py      the way in: clients with time limits that try again
-    errors.py       boto3's errors as one sentence each; web_pages.py: what is no answer of AWS
-    stacks.py       where everything lies, as the stacks' outputs say it
-    executions.py   start, read, list and stop; execution_state.py is what comes back      pure
-    watching.py     follow one to its end, as events.py tells what happens in it           pure
-    verdict.py      the gate's files, fetched; logs.py: what a job printed last
-    raw_data.py     raw data in the bucket, by its digest, through object_store.py
-    images.py       container images, and image_builds.py
-    plan/           what would change, be served from the cache, cost and be forbidden
+    session.py       the way in: clients with time limits that try again
+    errors.py        boto3's errors as one sentence each
+    settings/        infra/settings.toml, and every name that is given in the account
+    deployed.py      where everything lies, as the stacks' outputs and the pipelines say it
+    executions/      start, follow and stop executions: executor.py is the target's seam
+    plan/            what would change, be served from the cache, cost and be forbidden
+    object_store.py  S3, and the raw data in it, found by its digest
+    images.py        container images; image_builds.py: their builds
 
 Every function that asks AWS raises an AwsError.
 """

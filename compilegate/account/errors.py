@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from botocore import exceptions as boto
 from botocore.exceptions import BotoCoreError, ClientError
 
-from compilegate.account.web_pages import SERVER_FAULTS, WebPageError
 from compilegate.errors import CompilegateError
 
 
@@ -57,6 +56,14 @@ class RefusedRequestError(AwsError):
     """Any other refusal of a service."""
 
 
+class WebPageError(BotoCoreError):
+    """What answered is not AWS: it is the page of a proxy, or of a portal that wants a sign-in."""
+
+    fmt = "a web page came back, with status {status}"
+
+
+SERVER_FAULTS = 500
+"""Statuses from here on are of a server that failed; botocore tries those again by itself."""
 _MISSING_CREDENTIALS = (
     boto.NoCredentialsError,
     boto.PartialCredentialsError,

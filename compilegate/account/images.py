@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 from botocore.exceptions import ClientError
 
+from compilegate.account.deployed import StackOutputs, read_outputs
 from compilegate.account.errors import NotDeployedError, asking, is_absent
 from compilegate.account.image_builds import Build, latest_build, start_build
 from compilegate.account.session import AwsSession
 from compilegate.account.settings import Names
 from compilegate.account.settings.names import output_suffix
-from compilegate.account.stacks import StackOutputs, read_outputs
 from compilegate.catalog.images import ecr_repository
 from compilegate.pipelines.staging import ImageFolder
 

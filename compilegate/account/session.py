@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -12,8 +13,14 @@ import boto3
 import botocore.session
 from botocore.config import Config
 
-from compilegate.account.errors import AccountError, asking, configuring, no_region
-from compilegate.account.web_pages import refuse_web_pages
+from compilegate.account.errors import (
+    SERVER_FAULTS,
+    AccountError,
+    WebPageError,
+    asking,
+    configuring,
+    no_region,
+)
 
 CONNECT_SECONDS = 10
 READ_SECONDS = 60
@@ -94,3 +101,20 @@ def _version() -> str:
         return version("compilegate")
     except PackageNotFoundError:
         return "unknown"
+
+
+_REQUEST_IDS = {"x-amzn-requestid", "x-amzn-request-id", "x-amz-request-id"}
+
+
+def refuse_web_pages(response_dict: Mapping[str, Any], **_event: Any) -> None:
+    """Handles botocore's `before-parse`: a web page is no answer of AWS. Raises WebPageError.
+
+    boto3 reads a page as an answer without members, or as a refusal, and a page in answer to an
+    upload as a success.
+    A page that lies in S3 comes with the identifier that AWS gives each request.
+    """
+    headers = {name.lower(): value for name, value in response_dict["headers"].items()}
+    status = int(response_dict["status_code"])
+    page = headers.get("content-type", "").startswith("text/html")
+    if page and status < SERVER_FAULTS and not _REQUEST_IDS & headers.keys():
+        raise WebPageError(status=status)

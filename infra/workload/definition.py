@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from compilegate.account.settings.network import network_of
+from compilegate.account.settings.reading import network_of
 from compilegate.datasets import raw_data
 from compilegate.document.writing import compact
 from compilegate.errors import CompilegateError

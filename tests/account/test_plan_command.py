@@ -30,9 +30,9 @@ def plan(aws: AwsServer, project: Path, *arguments: str, **more: str) -> dict[st
 
 def deployed_definition(project: Path) -> str:
     """What a deployment of this checkout would bring, compiled as `make deploy` does."""
+    from compilegate.account.deployed import StackOutputs  # noqa: PLC0415
     from compilegate.account.plan.target import target_deployment, target_sources  # noqa: PLC0415
     from compilegate.account.settings import Names, Settings  # noqa: PLC0415
-    from compilegate.account.stacks import StackOutputs  # noqa: PLC0415
     from compilegate.datasets import raw_data  # noqa: PLC0415
     from compilegate.document.writing import compact  # noqa: PLC0415
     from compilegate.pipelines.compilation import compile_definition  # noqa: PLC0415

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from compilegate.account.deployed import StackOutputs
 from compilegate.account.plan.target import target_deployment
 from compilegate.account.settings import Names, Settings
-from compilegate.account.stacks import StackOutputs
 from tests.account.deployed import FOUNDATION
 
 

@@ -13,7 +13,7 @@ from compilegate.cli import main
 from compilegate.errors import CompilegateError
 
 PROJECT = Path(__file__).parents[2]
-FOREIGN = {"compilegate.account.web_pages.WebPageError"}
+FOREIGN = {"compilegate.account.errors.WebPageError"}
 """What botocore has to take for one of its own."""
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from compilegate.account.deployed import read_pipeline
 from compilegate.account.errors import AwsError, NotDeployedError
-from compilegate.account.pipelines import read_pipeline
 from compilegate.account.plan.changes import DefinitionChanges, compare_definitions
 from compilegate.account.plan.cost import ExecutionCost, execution_cost
 from compilegate.account.plan.history import PastExecution, read_history

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from compilegate.account.deployed import StackOutputs
 from compilegate.account.settings import Names
 from compilegate.account.settings.names import output_suffix
-from compilegate.account.settings.network import network_of
-from compilegate.account.stacks import StackOutputs
+from compilegate.account.settings.reading import network_of
 from compilegate.pipelines.deployment import Deployment, Sources, object_name
 
 

@@ -1,7 +1,4 @@
-"""From a file to checked settings.
-
-What is wrong with a settings file.
-"""
+"""From a file to checked settings, and from them to the network of a definition."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ from pydantic import ValidationError
 from compilegate.account.settings.declaration import Settings
 from compilegate.declaration_errors import sentences
 from compilegate.errors import CompilegateError
+from compilegate.pipelines.deployment import Network
 
 
 class SettingsError(CompilegateError):
@@ -38,3 +36,15 @@ def read_settings(path: Path) -> Settings:
         return Settings.model_validate(raw)
     except ValidationError as error:
         raise SettingsError(*sentences(path, error, Settings)) from error
+
+
+def network_of(settings: Settings) -> Network | None:
+    """Where a deployment's jobs run; None for SageMaker's own network, open to the internet."""
+    declared = settings.network
+    if not declared.subnets and not declared.isolation:
+        return None
+    return Network(
+        subnets=declared.subnets,
+        security_group_ids=declared.security_groups,
+        isolation=declared.isolation,
+    )

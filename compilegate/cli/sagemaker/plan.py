@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from compilegate.account.deployed import read_outputs
 from compilegate.account.errors import NotDeployedError
 from compilegate.account.plan.planning import Plan, make_plan
 from compilegate.account.plan.target import target_deployment, target_sources
-from compilegate.account.stacks import read_outputs
 from compilegate.cli.options.account import Account, open_account, settings_option
 from compilegate.cli.options.parameters import parameter_option, parameter_pairs
 from compilegate.cli.options.project import load_workload, project_options

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from compilegate.account.deployed import read_outputs
 from compilegate.account.object_store import stage_raw_data
-from compilegate.account.stacks import read_outputs
 from compilegate.cli.options.account import Account, open_account, settings_option
 from compilegate.cli.options.project import load_workload, workloads_option
 from compilegate.cli.terminal.errors import refusing_os_errors

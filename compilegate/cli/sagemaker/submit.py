@@ -7,11 +7,10 @@ from pathlib import Path
 
 import click
 
+from compilegate.account.deployed import DeployedPipeline, StackOutputs, read_outputs, read_pipeline
 from compilegate.account.executions.calls import running_execution
 from compilegate.account.executions.executor import SageMakerExecutor
-from compilegate.account.pipelines import DeployedPipeline, read_pipeline
 from compilegate.account.plan.jobs import job_faults, jobs_of
-from compilegate.account.stacks import StackOutputs, read_outputs
 from compilegate.cli.options.account import Account, open_account, settings_option
 from compilegate.cli.options.home import home_option
 from compilegate.cli.options.parameters import parameter_option, parameter_pairs

@@ -1,4 +1,4 @@
-"""What is deployed, as the stacks' outputs say it. Nothing about the account is guessed."""
+"""What is deployed: the stacks' outputs and the pipelines. Nothing about the account is guessed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from compilegate.account.errors import NotDeployedError, absent_is, asking
+from compilegate.account.executions.calls import no_pipeline
 from compilegate.account.session import AwsSession
 
 _DEPLOY = "deploy it with: make deploy"
@@ -39,4 +40,26 @@ def read_outputs(session: AwsSession, stack: str) -> StackOutputs:
     return StackOutputs(
         stack,
         {entry["OutputKey"]: entry["OutputValue"] for entry in described.get("Outputs", [])},
+    )
+
+
+@dataclass(frozen=True)
+class DeployedPipeline:
+    """What DescribePipeline says of it."""
+
+    name: str
+    definition: str
+    """JSON."""
+    max_parallel_steps: int | None
+
+
+def read_pipeline(session: AwsSession, name: str) -> DeployedPipeline:
+    """Raises NotDeployedError when there is no such pipeline, AwsError."""
+    with asking(f"read the pipeline {name}"), absent_is(no_pipeline(name, session)):
+        answer = session.client("sagemaker").describe_pipeline(PipelineName=name)
+    parallelism = answer.get("ParallelismConfiguration") or {}
+    return DeployedPipeline(
+        name=answer["PipelineName"],
+        definition=answer["PipelineDefinition"],
+        max_parallel_steps=parallelism.get("MaxParallelExecutionSteps"),
     )
