@@ -1,6 +1,6 @@
 """Content that a definition names and that has to lie in the object store before it runs."""
 
-from compilegate.pipelines.staging.containers import (
+from compilegate.pipelines.staging.image_tags import (
     ImageFolder,
     ImageFolderError,
     image_folders,

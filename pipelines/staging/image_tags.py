@@ -1,7 +1,5 @@
-"""The image folders: what each extends, and the tag that its content gives its image.
-
-`containers/NAME/image.toml` as types: what an image extends.
-"""
+"""The folders of `containers/`: what each image extends, as `image.toml` says, and the tag that a
+folder's content gives its image."""
 
 from __future__ import annotations
 
@@ -68,7 +66,7 @@ def _kind_of_base(base: object) -> str:
 
 
 class ImageFile(_Table):
-    """The whole file."""
+    """`containers/NAME/image.toml`."""
 
     base: Annotated[
         Annotated[CatalogBase, Tag("catalog")] | Annotated[NamedBase, Tag("named")],
