@@ -97,7 +97,10 @@ def deciding_files() -> set[Path]:
         path = waiting.pop()
         if path not in modules:
             modules.add(path)
-            waiting += (file for name in _imported(path) for file in _files_of(name))
+            names = set(_imported(path))
+            waiting += (file for name in names for file in _files_of(name))
+            if "pkgutil" in names:  # it imports the packages that lie beside it, whatever they are
+                waiting += path.parent.glob("*/__init__.py")
     packages = {path.parent for path in modules if path.name == "__init__.py"}
     return modules | {data for folder in packages for data in _data(folder)}
 

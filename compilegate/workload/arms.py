@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from compilegate.catalog.compilers import Stack, compilers
+from compilegate.job.compilers import Setting
 from compilegate.workload.declared.arm import (
     CompilerName,
     Distribution,
@@ -99,10 +100,8 @@ class Arm(Setup):
     precision: Precision = "fp32"
     scaled_rate: ScaledRate | None = None
     """What the learning rate follows from; None where the file gives it."""
-    torch_compile_keys: Mapping[str, str | bool] = field(default_factory=dict)
-    """What torch.compile is told, by key; what is left out is its default."""
-    step_graphs: int | None = None
-    """Graphs that a training step may become under a compiler that traces; None for its default."""
+    compiler_options: Mapping[str, Setting] = field(default_factory=dict)
+    """What the compiler is told, by the name of its option; what is left out has its default."""
     explanations: tuple[str, ...] = ()
     """A sentence for each value that the file leaves out: what it is, and why."""
 

@@ -136,7 +136,7 @@ def _unfit(name: str, arm: ArmTable, kind: Kind) -> Iterator[str]:
                 "them, since a checkpoint holds the state of one process"
             )
         return
-    keys = [*arm.torch_compile_keys, *(["step_graphs"] if arm.step_graphs is not None else [])]
+    keys = [option.key for option in arm.options_given]
     if keys:
         yield (
             f"arms.{name}.{keys[0]} is given with a program of one's own, allowed: only with the "
@@ -196,8 +196,7 @@ class _Batch:
             learning_rate=rate,
             precision=table.precision,
             scaled_rate=scaled,
-            torch_compile_keys=table.torch_compile_keys,
-            step_graphs=table.step_graphs,
+            compiler_options={option.name: value for option, value in table.options_given.items()},
             explanations=(*self.explanations, *([scaled.sentence] if scaled else [])),
         )
 

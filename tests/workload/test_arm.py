@@ -58,8 +58,8 @@ def test_torchrun_starts_the_processes_of_xla_too() -> None:
         ),
         (
             {"compiler": "inductor", "step_graphs": 2},
-            "step_graphs is 2 with compiler 'inductor', allowed: only with xla, training-compiler, "
-            "neuron",
+            "step_graphs is 2 with compiler 'inductor', allowed: only with 'neuron' or "
+            "'training-compiler' or 'xla'",
         ),
         (
             {"compiler": "neuron", "distribution": "torchrun", "processes": 2},

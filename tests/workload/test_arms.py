@@ -68,7 +68,7 @@ def problem(read: Read, other: str, **changes: object) -> str:
 
 def test_an_arm_says_how_torch_compile_compiles(read: Read) -> None:
     arm = read(inductor(BATCH, RATE, 'mode = "max-autotune"', "regional = true")).arms["other"]
-    assert arm.torch_compile_keys == {"mode": "max-autotune", "regional": True}
+    assert arm.compiler_options == {"compile_mode": "max-autotune", "regional": True}
 
 
 def test_the_keys_of_torch_compile_are_inductor_s_alone(read: Read) -> None:
@@ -171,7 +171,7 @@ def test_scaling_twice_is_scaling_once_by_the_whole(
 
 def test_the_defaults_of_an_arm_are_one_process_and_torch_s_own_mode() -> None:
     arm = settled_arm(compiler="inductor", batch_size=8, learning_rate=1e-3)
-    assert (arm.world_size, arm.torch_compile_keys, arm.explanations) == (1, {}, ())
+    assert (arm.world_size, arm.compiler_options, arm.explanations) == (1, {}, ())
 
 
 def on_every_gpu(*keys: str) -> str:

@@ -104,8 +104,8 @@ def test_a_model_of_the_hub_takes_the_place_of_the_random_one(tmp_path: Path) ->
         (
             'compiler = "inductor"',
             'compiler = "tvm"',
-            "arms.compiled.compiler: found 'tvm', allowed: 'eager', 'inductor', 'xla', "
-            "'training-compiler' or 'neuron'",
+            "arms.compiled.compiler: found 'tvm', allowed: 'eager', 'inductor', 'neuron', "
+            "'training-compiler' or 'xla'",
         ),
         (
             "[arms.baseline]",

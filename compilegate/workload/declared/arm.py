@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import Field, StringConstraints, create_model, field_validator, model_validator
 
 from compilegate.catalog.compilers import compilers
+from compilegate.job.compilers import (
+    Option,
+    Setting,
+    compiler_options,
+    declarations,
+    with_option,
+)
 from compilegate.workload.declared.table import Positive, Table
 from compilegate.workload.parameters import LONGEST_JOB_SECONDS, InstanceType
 
@@ -74,47 +81,35 @@ class DistributionKeys(Table):
             )
 
 
-class TorchCompileKeys(Table):
-    """What an arm with compiler "inductor" may set; None leaves torch.compile's default."""
-
-    mode: (
-        Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"] | None
-    ) = None
-    dynamic: bool | None = None
-    """Whether one graph may serve several shapes. By default each shape gets a graph of its own,
-    and too many of them stop the job and name the guard that failed."""
-    regional: bool | None = None
-    """Compile the block that the model repeats, once, and not the model as a whole."""
-    fallback_random: bool | None = None
-    """Draw eager's random numbers in compiled dropout. The default, since parity needs it."""
-
-    @property
-    def torch_compile_keys(self) -> dict[str, str | bool]:
-        """The keys that are set, by name."""
-        values = {name: getattr(self, name) for name in TorchCompileKeys.model_fields}
-        return {name: value for name, value in values.items() if value is not None}
+def _type_of(option: Option) -> Any:
+    if isinstance(option.default, bool):
+        return bool
+    if isinstance(option.default, int):
+        return Annotated[int, Field(ge=option.at_least, le=option.at_most)]
+    return Literal[option.choices]
 
 
-CompilerName = Literal["eager", "inductor", "xla", "training-compiler", "neuron"]
+if TYPE_CHECKING:
+    CompilerName = str
+
+    class CompilerKeys(Table):
+        """A key for each option of each compiler; None leaves the compiler's default."""
+else:
+    CompilerName = Literal[tuple(declarations())]
+    CompilerKeys = create_model(
+        "CompilerKeys",
+        __base__=Table,
+        **{each.key: (_type_of(each) | None, None) for each in compiler_options().values()},
+    )
+
 Precision = Literal["fp32", "bf16", "fp16"]
 ImageFolder = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(?:[._-][a-z0-9]+)*$")]
-
-IMAGES: dict[CompilerName, str] = {
-    "eager": "training",
-    "inductor": "training",
-    "xla": "xla",
-    "training-compiler": "training-compiler",
-    "neuron": "neuron",
-}
-"""The folder in `containers/` that an arm's jobs run in when it names none, by compiler."""
 
 AWS_IMAGE = "aws"
 """As an arm's image: AWS's own image of the compiler's stack, with nothing added."""
 
-TRACING_COMPILERS = ("xla", "training-compiler", "neuron")
 
-
-class ArmTable(TorchCompileKeys, DistributionKeys):
+class ArmTable(CompilerKeys, DistributionKeys):
     """`[arms.NAME]`."""
 
     compiler: CompilerName
@@ -138,16 +133,19 @@ class ArmTable(TorchCompileKeys, DistributionKeys):
     """Train on managed spot capacity, which AWS may take back; the job then continues later."""
     max_wait_seconds: int | None = Field(default=None, ge=60, le=LONGEST_JOB_SECONDS)
     """With spot: how long a job may take in all, waiting for machines included."""
-    step_graphs: int | None = Field(default=None, ge=1, le=1000)
-    """With compilers that trace steps: how many graphs a training step may become. One more stops
-    the job."""
     training_compiler: TrainingCompiler | None = None
     neuron: Neuron | None = None
 
     @property
     def image_folder(self) -> str:
         """The folder in `containers/` whose image the jobs run in; or AWS_IMAGE."""
-        return self.image or IMAGES[self.compiler]
+        return self.image or declarations()[self.compiler].image
+
+    @property
+    def options_given(self) -> dict[Option, Setting]:
+        """What the compiler is told; what is left out has its default."""
+        given = {each: getattr(self, each.key) for each in compiler_options().values()}
+        return {option: value for option, value in given.items() if value is not None}
 
     @property
     def stack(self) -> TrainingCompiler | Neuron | None:
@@ -224,15 +222,11 @@ class ArmTable(TorchCompileKeys, DistributionKeys):
 
     @model_validator(mode="after")
     def _keys_belong_to_the_compiler(self) -> Self:
-        for key, value in self.torch_compile_keys.items():
-            if self.compiler != "inductor":
+        for option, value in self.options_given.items():
+            having = with_option(option)
+            if self.compiler not in having:
                 raise ValueError(
-                    f"{key} is {value!r} with compiler {self.compiler!r}, allowed: only with "
-                    "compiler = 'inductor'"
+                    f"{option.key} is {value!r} with compiler {self.compiler!r}, allowed: only "
+                    f"with {' or '.join(map(repr, having))}"
                 )
-        if self.step_graphs is not None and self.compiler not in TRACING_COMPILERS:
-            raise ValueError(
-                f"step_graphs is {self.step_graphs} with compiler {self.compiler!r}, allowed: only "
-                f"with {', '.join(TRACING_COMPILERS)}"
-            )
         return self

@@ -130,8 +130,8 @@ class TextClassification(Kind):
                 **self.model.hyperparameters,
                 **_compile_cache(workload, arm),
                 **_parity(workload, arm),
-                **_torch_compile(arm),
-                **({} if arm.step_graphs is None else {"step_graphs": str(arm.step_graphs)}),
+                # Those that are set: a default that is spelled out would train every arm anew.
+                **{name: str(value).lower() for name, value in arm.compiler_options.items()},
                 **_distribution(arm),
                 **_scaling(arm),
                 # A candidate that cannot train is evidence against it, not an outage: the baseline
@@ -178,12 +178,6 @@ def _compile_cache(workload: Workload, arm: Arm) -> dict[str, str]:
 def _parity(workload: Workload, arm: Arm) -> dict[str, str]:
     """Only where there is something to compare: other steps then train no baseline again."""
     return {} if arm.compiler == "eager" else {"parity_steps": str(workload.gate.parity.steps)}
-
-
-def _torch_compile(arm: Arm) -> dict[str, str]:
-    """The options that are set: a default that is spelled out would train every arm anew."""
-    told = {"mode": "compile_mode", "dynamic": "dynamic_shapes"}
-    return {told.get(key, key): str(value).lower() for key, value in arm.torch_compile_keys.items()}
 
 
 def _distribution(arm: Arm) -> dict[str, str]:
