@@ -18,10 +18,10 @@ from compilegate.workload import Arm, DocumentShapes, Workload
 from compilegate.workload.feasibility import NO_DAY, findings
 
 STEPS = 3
-"""The optimizer has its state after the first, and a compiler is done after the second."""
+"""The optimizer has its state after the first step; a compiler is done after the second."""
 TOLERANCE = 1 / 32
 FEW_TOKENS = 256
-"""Of a pretrained model: which tokens a document has takes no memory."""
+"""Of a pretrained model: the number does not change the memory that a document takes."""
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
@@ -32,7 +32,7 @@ class _Bytes(click.ParamType[int]):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
         found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg]?)b?", value.strip().lower())
         if found is None:
-            self.fail(f"{value!r} is no size, allowed: a number with MB or GB", param, ctx)
+            self.fail(f"{value!r} is not a size, allowed: a number with MB or GB", param, ctx)
         return int(float(found[1]) * _UNITS[found[2]])
 
 
@@ -42,13 +42,17 @@ class _Bytes(click.ParamType[int]):
 @click.option(
     "--memory-limit",
     type=_Bytes(),
-    help="Memory that a trial may hold, such as 2GB: on a CPU of the process, on a GPU of the "
-    "device. By default what there is.",
+    help="Memory that a trial may use, such as 2GB: the process's on a CPU, the device's on a GPU. "
+    "By default all there is.",
 )
 @click.option(
-    "--most", type=click.IntRange(min=1), default=65536, show_default=True, help="Largest to try."
+    "--most",
+    type=click.IntRange(min=1),
+    default=65536,
+    show_default=True,
+    help="The largest batch to try.",
 )
-@click.option("--again", is_flag=True, help="Make trials again that were made before.")
+@click.option("--again", is_flag=True, help="Repeat trials that were made before.")
 @home_option
 @workloads_option
 def command(  # noqa: PLR0917  one argument for each option
@@ -60,20 +64,20 @@ def command(  # noqa: PLR0917  one argument for each option
     home: Path,
     workloads: Path,
 ) -> None:
-    """Find the largest batch of an arm that fits into memory, on the device that is here.
+    """Find the largest batch of an arm that fits into this machine's memory.
 
     \b
       compilegate batch-size news-topics --arm larger-batch --memory-limit 2GB
       compilegate batch-size news-topics --arm larger-batch --most 512
 
-    It doubles or halves from the arm's own batch_size until the limit lies between two sizes, then
-    bisects to within 3%, and ends with a batch_size to declare. Each trial is a process of its own
-    that takes three real training steps with the arm's model, compiler and precision; one that
-    runs out of memory is an answer, even where the system kills it. A compiled arm compiles in
-    every trial, and a search has some ten of them.
+    The search doubles or halves the arm's batch_size until the limit lies between two sizes, then
+    bisects to within 3%, and prints a batch_size to declare. Each trial is a separate process that
+    takes three real training steps with the arm's model, compiler and precision. A trial that runs
+    out of memory is a result, even if the system kills it. A compiled arm compiles in every trial,
+    and a search has about ten of them.
 
-    Trials are kept in HOME: after Ctrl-C the same command goes on. Without a GPU and a limit the
-    search goes on until the memory of this machine is full, which takes long: give --memory-limit.
+    Trials are kept in HOME: after Ctrl-C the same command continues. Without a GPU and a limit the
+    search continues until this machine's memory is full, which takes long: give --memory-limit.
     """
     declared, path = load_workload(workload, workloads)
     documents = _documents(declared, path)
@@ -88,14 +92,14 @@ def command(  # noqa: PLR0917  one argument for each option
             tolerance=TOLERANCE,
         )
     except KeyboardInterrupt:
-        click.echo("\ninterrupted; the same command goes on after the trials above", err=True)
+        click.echo("\ninterrupted; the same command continues after the trials above", err=True)
         raise SystemExit(exit_codes.INTERRUPTED) from None
     for line in conclusion(arm, name, bracket):
         click.echo(line)
 
 
 def conclusion(arm: Arm, name: str, bracket: Bracket) -> list[str]:
-    """What to do with the result."""
+    """What the user can do with the result."""
     if not bracket.fitting:
         raise RefusalError(
             f"arms.{name}: not even a batch of 1 fits; take a smaller model or precision"
@@ -111,18 +115,16 @@ def conclusion(arm: Arm, name: str, bracket: Bracket) -> list[str]:
     ]
     if arm.world_size > 1:
         lines.append(
-            "one process was tried: averaging gradients takes as much again as they do in each"
+            "one process was tried; averaging gradients takes as much memory again as the gradients"
         )
     if advised(bracket.fitting) > arm.batch_size and arm.scale_learning_rate == "none":
-        lines.append('a larger batch wants another rate: scale_learning_rate = "linear"')
+        lines.append('a larger batch needs another learning rate: scale_learning_rate = "linear"')
     return lines
 
 
 def _arm(declared: Workload, path: Path, name: str) -> Arm:
     if name not in declared.arms:
-        raise RefusalError(
-            f"{path}: arms.{name}: there is none, allowed: {', '.join(declared.arms)}"
-        )
+        raise RefusalError(f"{path}: arms.{name}: no such arm, allowed: {', '.join(declared.arms)}")
     refused = [
         each.sentence
         for each in findings(declared, today=NO_DAY, target=Target.HERE)
@@ -137,8 +139,8 @@ def _documents(declared: Workload, path: Path) -> DocumentShapes:
     shapes = declared.kind.document_shapes
     if shapes is None:
         raise RefusalError(
-            f"{path}: program: its steps are its own, allowed: a workload of the built-in training "
-            "program ([model] and [recipe])"
+            f"{path}: program: its steps are unknown here, allowed: a workload of the built-in "
+            "training program ([model] and [recipe])"
         )
     return shapes
 
@@ -162,7 +164,7 @@ def _fits(kept: KeptTrials, shapes: Shapes, batch_size: int, *, again: bool) -> 
     click.echo(f"batch {batch_size}: ", nl=False)  # a trial may take minutes
     trial = None if again else kept.get(batch_size)
     if trial is not None:
-        click.echo(f"{trial.found}, as tried before")
+        click.echo(f"{trial.found}, from an earlier trial")
         return trial.outcome == "fits"
     trial = try_batch(shapes, batch_size)
     click.echo(trial.found)
@@ -173,9 +175,9 @@ def _fits(kept: KeptTrials, shapes: Shapes, batch_size: int, *, again: bool) -> 
 
 
 def _refuse_other_failures(trial: Trial) -> None:
-    """What is not memory says nothing about a smaller batch."""
+    """Only a lack of memory says anything about a smaller batch."""
     if trial.outcome == "failed":
         raise RefusalError(
-            f"a batch of {trial.batch_size} cannot be tried, and not for want of memory: "
+            f"a batch of {trial.batch_size} cannot be tried, for another reason than memory: "
             f"{trial.reason}"
         )

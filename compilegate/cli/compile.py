@@ -1,4 +1,4 @@
-"""`compilegate compile`: what would SageMaker be given?"""
+"""`compilegate compile`: the pipeline definition that SageMaker gets."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def command(workload: str, output: Path | None, workloads: Path, containers: Pat
     \b
       compilegate compile news-topics -o definition.json
 
-    The same workload gives the same bytes, on every run and every machine; AWS is not called.
-    Every step's request is checked against the service's own shapes. The names of the account
-    (bucket, role, images) are stand-ins that a local run understands.
+    The same workload gives the same bytes in every run and on every machine; AWS is not called.
+    Every step's request is checked against the service's own shapes. The account's names (bucket,
+    roles, images) are stand-ins that a local run understands.
     """
     declared, path = load_workload(workload, workloads)
     bases = image_bases(containers, settings_here().images.base)
@@ -48,6 +48,4 @@ def command(workload: str, output: Path | None, workloads: Path, containers: Pat
     except OSError as error:
         raise RefusalError(f"--output: {output} cannot be written: {error.strerror}") from error
     deployed = len(compact(definition).encode())
-    click.echo(
-        f"{output}: {len(definition.encode()):,} bytes, {deployed:,} as it is deployed", err=True
-    )
+    click.echo(f"{output}: {len(definition.encode()):,} bytes, {deployed:,} as deployed", err=True)

@@ -19,14 +19,14 @@ COLUMNS = f"{'EXECUTION':<14}  {'PIPELINE':<24}  {'STARTED':<16}  {'SECONDS':>8}
 
 @click.command("executions")
 @click.argument("execution", metavar="[ID]", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print the same for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @home_option
 def command(execution: str | None, as_json: bool, home: Path) -> None:
     """List executions on this machine, or show one: its steps, its verdict, its report, its model.
 
     \b
-      compilegate executions                  which ones
-      compilegate executions k3v9x0qhw2ta    what came of one
+      compilegate executions                 list them
+      compilegate executions k3v9x0qhw2ta    show one
 
     `compilegate watch` shows one on SageMaker.
     """

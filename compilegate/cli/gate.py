@@ -1,4 +1,4 @@
-"""`compilegate gate`: what does the gate say of evidence that lies anywhere?"""
+"""`compilegate gate`: judge evidence from any training system."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ RENDERINGS: dict[str, Callable[[Judged], str]] = {
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write verdict.json, both reports and what else belongs to them to this folder.",
+    help="Write verdict.json, both reports and the other files of the gate to this folder.",
 )
 def command(evidence: Path, config: Path, output: Path | None, **files: Path | None) -> None:
-    """Judge evidence from anywhere, also from a training system of your own.
+    """Judge evidence from any training system.
 
     \b
       compilegate gate evidence --config gate.json --html report.html
 
     EVIDENCE_DIR holds one folder ARM--SEED for each training job, with evidence/ or SageMaker's
-    output.tar.gz in it. The exit status is 0 when a model may be released, be it a candidate's or
-    the baseline's, and 4 when none may.
+    output.tar.gz in it. The exit status is 0 if a model may be released, a candidate's or the
+    baseline's, and 4 if none may.
     """
     experiment = read_experiment(config)
     judged = judge_evidence(experiment, evidence, None)

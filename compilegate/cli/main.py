@@ -1,4 +1,4 @@
-"""The command group: names, one line of help each, and nothing that takes time to import."""
+"""The command group: names, one line of help each, and nothing that is slow to import."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _EXIT_CODES = "\n".join(f"{code:>5}  {meaning}" for code, meaning in exit_codes.
 
 
 class LazyGroup(click.Group):
-    """Knows its commands' names and short helps; imports a command's module when it is used."""
+    """Knows its commands' names and short help; imports a command's module when it is used."""
 
     modules: ClassVar[dict[str, tuple[str, str]]] = {
         "validate": ("compilegate.cli.validate", "Check a workload file, and do nothing else."),
         "compile": ("compilegate.cli.compile", "Print a workload's SageMaker pipeline definition."),
         "run": ("compilegate.cli.run", "Execute a workload or a definition on this machine."),
         "batch-size": ("compilegate.cli.batch_size", "Find the largest batch of an arm that fits."),
-        "gate": ("compilegate.cli.gate", "Judge evidence that lies in a folder."),
+        "gate": ("compilegate.cli.gate", "Judge the evidence in a folder."),
         "executions": ("compilegate.cli.executions", "List executions, or show one."),
         "plan": (
             "compilegate.cli.sagemaker.plan",
-            "Say what a deployment changes and an execution costs.",
+            "Show what a deployment would change and an execution cost.",
         ),
-        "stage": ("compilegate.cli.sagemaker.stage", "Put a workload's raw data into the bucket."),
+        "stage": ("compilegate.cli.sagemaker.stage", "Upload a workload's raw data to the bucket."),
         "submit": ("compilegate.cli.sagemaker.submit", "Start an execution on SageMaker."),
         "watch": (
             "compilegate.cli.sagemaker.watch",
@@ -37,7 +37,7 @@ class LazyGroup(click.Group):
         "stop": ("compilegate.cli.sagemaker.stop", "Stop an execution on SageMaker."),
         "images": (
             "compilegate.cli.sagemaker.images",
-            "List the container images; build what is not there.",
+            "List the container images; build the missing ones.",
         ),
         "models": ("compilegate.cli.models", "List registered models; approve or reject one."),
     }
@@ -75,17 +75,17 @@ def main() -> None:
     A workload is one model that is trained again and again, declared in workloads/NAME.toml.
     It is compiled to a SageMaker pipeline definition that trains a baseline and compiled
     candidates, lets a quality gate compare them, and registers the winner. The same definition
-    runs here, with no AWS account and no Docker:
+    runs here, without an AWS account and without Docker:
 
     \b
-      compilegate validate news-topics     is the file right?
-      compilegate compile news-topics      what would SageMaker be given?
-      compilegate run news-topics          run it here, and write a report
-      compilegate models                   what was registered?
+      compilegate validate news-topics     check the file
+      compilegate compile news-topics      print the SageMaker pipeline definition
+      compilegate run news-topics          execute it here, and write a report
+      compilegate models                   list the registered models
 
-    On SageMaker, once `make deploy` has brought it there:
+    On SageMaker, after `make deploy`:
 
     \b
       compilegate plan news-topics           what would change, and what would it cost?
-      compilegate submit news-topics --wait  run it, and follow it to the verdict
+      compilegate submit news-topics --wait  start it, and follow it to the verdict
     """

@@ -1,4 +1,4 @@
-"""`compilegate models`: what was registered, and what may be deployed.
+"""`compilegate models`: the registered models, and which may be deployed.
 
 The metrics of a registered model, from the verdict that it carries.
 """
@@ -26,7 +26,7 @@ from compilegate.local import (
 
 def package_metrics(package: ModelPackage, home: Path) -> dict[str, float]:
     """The guarded metrics of the package's arm, each a mean over the seeds; none without a verdict
-    of this program's own kind, as for a package from somebody else's definition."""
+    of Compilegate's kind, as for a package from somebody else's definition."""
     metadata = package.description.get("CustomerMetadataProperties", {})
     uri, arm = metadata.get("verdict"), metadata.get("arm")
     if uri is None:
@@ -42,7 +42,7 @@ def package_metrics(package: ModelPackage, home: Path) -> dict[str, float]:
 
 
 def arm_metrics(verdict: Verdict, arm: str) -> dict[str, float]:
-    """What the verdict says of one arm; a baseline's values stand beside every candidate's."""
+    """What the verdict says about one arm; the baseline's values stand beside each candidate's."""
     if arm == verdict.baseline.arm:
         floor = {floor.metric: floor.mean for floor in verdict.baseline.noise_floor}
         compared = {
@@ -71,10 +71,10 @@ def command(ctx: click.Context, home: Path) -> None:
     \b
       compilegate models                           the whole registry
       compilegate models show news-topics/3        everything about one package
-      compilegate models approve news-topics/3     mark it as fit for deployment
+      compilegate models approve news-topics/3     approve it for deployment
 
-    A model package is GROUP/VERSION, as in SageMaker's model registry, where those of an account
-    are: these commands do not reach it.
+    A model package is GROUP/VERSION, as in SageMaker's model registry. These commands only see the
+    packages on this machine.
     """
     ctx.obj = home
     if ctx.invoked_subcommand is None:
@@ -83,7 +83,7 @@ def command(ctx: click.Context, home: Path) -> None:
 
 @command.command("list")
 @click.argument("group", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print the same for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @click.pass_obj
 def list_command(home: Path, group: str | None = None, as_json: bool = False) -> None:
     """List the packages of one group or of all, oldest first."""
@@ -157,7 +157,7 @@ def _row(package: ModelPackage, home: Path) -> tuple[str, ...]:
 
 
 def _files(package: ModelPackage, home: Path) -> dict[str, str]:
-    """The package's s3:// URIs, and the files that they stand for here."""
+    """The package's s3:// URIs, and the files here that they stand for."""
     store = ObjectStore(home / "s3")
     containers = package.description.get("InferenceSpecification", {}).get("Containers", [])
     uris = [container["ModelDataUrl"] for container in containers if "ModelDataUrl" in container]

@@ -31,11 +31,11 @@ from compilegate.workload.feasibility import NO_DAY, findings
 
 @dataclass(frozen=True)
 class _Pipeline:
-    """What is to be executed."""
+    """What to execute."""
 
     name: str
     definition: str | None
-    """None for an execution that is resumed: it goes on with its own."""
+    """None for a resumed execution, which keeps its own."""
 
 
 @click.command("run")
@@ -45,34 +45,33 @@ class _Pipeline:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Execute this definition JSON instead of compiling a workload; `-` reads standard input.",
 )
-@click.option("--resume", is_flag=True, help="Go on with the latest execution that did not end.")
-@click.option("--execution", metavar="ID", help="With --resume: go on with this one.")
+@click.option("--resume", is_flag=True, help="Continue the latest unfinished execution.")
+@click.option("--execution", metavar="ID", help="With --resume: continue this one.")
 @parameter_option
 @click.option(
     "--image",
     "images",
     metavar="PATTERN=WHERE",
     multiple=True,
-    help="What stands for images whose URI matches PATTERN: `here` (this Python environment), a "
+    help="Where to run images whose URI matches PATTERN: `here` (this Python environment), a "
     "folder with a requirements.txt, or a Python executable. May be given several times.",
 )
 @click.option(
     "--arms",
     metavar="NAME,NAME",
-    help="Run these arms of the workload only, the baseline among them; the report says which are "
-    "left out.",
+    help="Run only these arms, including the baseline; the report names those left out.",
 )
-@click.option("--no-cache", is_flag=True, help="Run every step, whatever the step cache holds.")
+@click.option("--no-cache", is_flag=True, help="Run every step, ignoring the step cache.")
 @click.option(
     "--cores-per-job",
     type=click.IntRange(min=1),
-    help="Cores of each training job. By default they are shared out among those that can run "
-    "side by side.",
+    help="Cores for each training job. By default they are divided among those that can run in "
+    "parallel.",
 )
 @click.option(
     "--max-parallel",
     type=click.IntRange(min=1),
-    help="Steps that may run at once, like the service's ParallelismConfiguration.",
+    help="How many steps may run in parallel, like the service's ParallelismConfiguration.",
 )
 @home_option
 @project_options
@@ -91,22 +90,22 @@ def command(  # noqa: PLR0917  one argument for each option
     workloads: Path,
     containers: Path,
 ) -> None:
-    """Execute a workload or a definition on this machine, with no AWS account and no Docker.
+    """Execute a workload or a definition on this machine, without AWS and without Docker.
 
     \b
       compilegate run news-topics                                compile and execute a workload
-      compilegate run news-topics --resume                       go on after a crash or Ctrl-C
+      compilegate run news-topics --resume                       continue after a crash or Ctrl-C
       compilegate run news-topics --arms baseline,larger-batch   run some of its arms
       compilegate run --definition pipeline.json                 execute a definition from elsewhere
       compilegate run news-topics -p ModelApprovalStatus=Approved
 
     Each job is a process with the folders and the environment that SageMaker gives it. A training
-    job has cores to itself, since it measures time. What cannot run here is refused, by name,
-    before anything starts. `s3://bucket/key` is the file HOME/s3/bucket/key.
+    job has its own cores, since it measures time. What cannot run here is refused by name before
+    anything starts. `s3://bucket/key` is the file HOME/s3/bucket/key.
     """
     project = Project(workloads=workloads, containers=containers)
     if resume and arms is not None:
-        raise click.UsageError("--arms: an execution that is resumed goes on with its own arms")
+        raise click.UsageError("--arms: a resumed execution keeps its own arms")
     if resume:
         pipeline = _Pipeline(_name(workload, definition, project), definition=None)
         execution_id = execution or _latest(pipeline.name, home)
@@ -147,7 +146,7 @@ def _pipeline(
     if workload is not None:
         return _compiled(workload, project, home, arms)
     if arms is not None:
-        raise click.UsageError("--arms: found --definition beside it, allowed: with a workload")
+        raise click.UsageError("--arms: found --definition as well, allowed: with a workload")
     try:
         with click.open_file(str(definition), encoding="utf-8") as file:
             return _Pipeline(name, file.read())
@@ -160,9 +159,9 @@ def _name(workload: str | None, definition: Path | None, project: Project) -> st
     if workload is not None and definition is None:
         return load_workload(workload, project.workloads)[0].name
     if definition is not None and workload is None:
-        # A file may be called what a pipeline may not.
+        # A file's name may not be valid for a pipeline.
         return re.sub(r"[^a-zA-Z0-9]+", "-", definition.stem).strip("-") or "definition"
-    raise click.UsageError("name a workload, or give --definition FILE, and not both")
+    raise click.UsageError("name either a workload or --definition FILE")
 
 
 def _compiled(workload: str, project: Project, home: Path, arms: str | None) -> _Pipeline:
@@ -180,7 +179,7 @@ def _compiled(workload: str, project: Project, home: Path, arms: str | None) -> 
 
 
 def _refuse_what_cannot_run_here(workload: Workload, path: Path) -> None:
-    """Refuse by name, and say how to run the rest, where there is a rest."""
+    """Refuse arms by name, and say how to run the others, if there are any."""
     try:
         refuse_infeasible(workload, path, target=Target.HERE)
     except InfeasibleError as error:
@@ -196,7 +195,7 @@ def _latest(pipeline_name: str, home: Path) -> str:
     found = latest_unfinished(home, pipeline_name)
     if found is None:
         raise click.UsageError(
-            f"--resume: no execution of {pipeline_name} in {home} is unfinished; "
+            f"--resume: {home} has no unfinished execution of {pipeline_name}; "
             "run it without --resume"
         )
     return found.execution_id

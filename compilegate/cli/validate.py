@@ -1,4 +1,4 @@
-"""`compilegate validate`: is the file right?"""
+"""`compilegate validate`: check a workload file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 @click.argument("workload", metavar="NAME|FILE")
 @click.option(
     "--region",
-    help="Ask also whether AWS has each image there; by default where infra/settings.toml deploys.",
+    help="Also check that AWS has each image in this region; by default that of "
+    "infra/settings.toml.",
 )
 @project_options
 def command(workload: str, region: str | None, workloads: Path, containers: Path) -> None:
@@ -39,9 +40,9 @@ def command(workload: str, region: str | None, workloads: Path, containers: Path
       compilegate validate drafts/mine.toml --region eu-central-1
 
     Every problem is one line that names the file, the key, what was found and what is allowed.
-    Metric functions of your own are imported as the gate's job will import them.
-    An arm that cannot run is refused, with what to do instead. What its owner should know (an image
-    that gets no more patches, a margin that the seeds can hardly show) is valid, and said.
+    Metric functions of your own are imported as the gate's job will import them. An arm that cannot
+    run is refused, with what to do instead. A line that is not a problem warns of something (an
+    image that AWS no longer patches, a margin that the seeds can hardly show).
     """
     declared, path = load_workload(workload, workloads)
     settings = settings_here()
@@ -68,7 +69,7 @@ SHOWN_TIMES = 3
 
 
 def schedule_sentence(schedule: Schedule, now: datetime) -> str:
-    """When the workload would be trained next."""
+    """When the workload will be trained next."""
     expression, zone = read_expression(schedule.expression), read_time_zone(schedule.timezone)
     times = [
         f"{time:%a %Y-%m-%d %H:%M %Z}" for time in next_times(expression, zone, now, SHOWN_TIMES)
@@ -76,7 +77,7 @@ def schedule_sentence(schedule: Schedule, now: datetime) -> str:
     if isinstance(expression, Rate):
         when = f"if deployed now, starts at {', '.join(times)}"
     else:
-        when = f"starts next at {', '.join(times)}" if times else "never starts again"
+        when = f"starts next at {', '.join(times)}" if times else "will not start again"
     off = "" if schedule.enabled else "; it is not enabled"
     return f"schedule: {schedule.expression} in {schedule.timezone} {when}{off}"
 

@@ -1,6 +1,6 @@
-"""What an execution tells its listener, in the order in which it happens and on one thread.
+"""What an execution reports to its listener, in order and on one thread.
 
-`at` is when it happened, in seconds since the epoch.
+`at` is the time, in seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ class _Event:
 
 @dataclass(frozen=True)
 class ExecutionStarted(_Event):
-    """The execution is there."""
+    """The execution has started."""
 
     execution_id: str
     pipeline_name: str
     reference: str
-    """What the target calls it: its id here, its ARN on SageMaker."""
+    """The target's name for it: its ID here, its ARN on SageMaker."""
     resumed: bool = False
-    """Whether the results of an earlier run of it are kept."""
+    """Whether the results of its earlier run are kept."""
 
 
 @dataclass(frozen=True)
 class EnvironmentBuilding(_Event):
-    """The virtual environment that stands for an image is being built, which can take minutes."""
+    """An image's virtual environment is being built, which can take minutes."""
 
     image: str
     log: str
@@ -39,20 +39,20 @@ class EnvironmentBuilding(_Event):
 
 @dataclass(frozen=True)
 class StepStarted(_Event):
-    """An attempt at a step has started; above 1 it is a retry."""
+    """An attempt at a step has started; from 2 on it is a retry."""
 
     step: str
     job_name: str | None
     """None for a step that runs no job."""
     attempt: int
     cores: tuple[int, ...] = ()
-    """The CPU ids that the job has to itself; empty where they are not known."""
+    """The IDs of the job's own CPUs; empty if unknown."""
     links: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class StepOutput(_Event):
-    """One line that a job printed, without its line end."""
+    """One line of a job's output, without the line end."""
 
     step: str
     line: str
@@ -70,27 +70,27 @@ class StepRetried(_Event):
 
 @dataclass(frozen=True)
 class StepEnded(_Event):
-    """A step is over, by its own work or with the result of an earlier execution."""
+    """A step has ended, by itself or with the result of an earlier execution."""
 
     step: str
     status: StepStatus
     cached_from: str | None
-    """The execution whose result it is; None when the step ran itself."""
+    """The execution that the result comes from; None if the step ran."""
     seconds: float
-    """Wall-clock time of all its attempts."""
+    """The wall-clock time of all its attempts."""
     failure: str | None
 
 
 @dataclass(frozen=True)
 class StillRunning(_Event):
-    """Nothing has happened for a while, as is normal when jobs run for hours."""
+    """Nothing has happened for a while, which is normal when jobs run for hours."""
 
     steps: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class ExecutionEnded(_Event):
-    """Nothing runs any more."""
+    """The execution has ended."""
 
     execution_id: str
     status: ExecutionStatus

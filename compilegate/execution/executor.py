@@ -22,42 +22,42 @@ REPORT_MARKDOWN = "report.md"
 
 
 class LostError(CompilegateError):
-    """An execution runs or has run, and nothing more can be learned of it now."""
+    """Contact with an execution is lost; it may still be running."""
 
 
 class Executor(Protocol):
-    """Starts executions at one target, and tells what becomes of them.
+    """Starts executions at one target, and reports on them.
 
     A `reference` names one execution there, as `start` returns it. Every method raises a
     CompilegateError for what cannot be done.
     """
 
     def start(self, pipeline: str, parameters: Mapping[str, Scalar]) -> str:
-        """Check everything that can be known before, and start an execution.
+        """Check everything that can be checked in advance, and start an execution.
 
-        A target that keeps no pipelines of its own is made with the definition that it runs.
+        A target that stores no pipelines is created with the definition that it runs.
         """
 
     def follow(self, reference: str, listener: Callable[[Event], None]) -> ExecutionResult:
-        """Tell the listener what happens, until the execution has ended.
+        """Report to the listener until the execution has ended.
 
-        Raises LostError when that can no longer be seen.
+        Raises LostError if contact is lost.
         """
 
     def read(self, reference: str) -> ExecutionResult:
         """The execution as it is now."""
 
     def stop(self, reference: str) -> None:
-        """Ask for its end, with the jobs that run; returns at once."""
+        """Request that it and its jobs stop; returns at once."""
 
     def fetch_verdict(self, result: ExecutionResult) -> bool:
-        """Put the gate's files into the result's folder: VERDICT and, where they are, the reports.
+        """Put the gate's files into the result's folder: VERDICT, and the reports if there are any.
 
         Returns whether there is a verdict: an execution that failed before the gate has none.
         """
 
     def models(self, result: ExecutionResult) -> Sequence[str]:
-        """What it registered: `GROUP/VERSION, APPROVAL STATUS`."""
+        """The registered models: `GROUP/VERSION, APPROVAL STATUS`."""
 
     def when_stopped(self, result: ExecutionResult) -> str:
-        """Why an execution there is stopped, and how to go on."""
+        """Why an execution there may be stopped, and how to continue."""

@@ -1,11 +1,11 @@
 """What the command's exit status means. Scripts and CI may rely on these."""
 
 DECIDED = 0
-"""Done. For an execution: a model was decided on and registered, compiled or baseline; or the one
-that was registered before stands, where a workload has a champion."""
+"""Success. After an execution: a model was registered, a candidate's or the baseline's; or, in a
+workload with a champion, the champion stays."""
 
 INTERNAL = 1
-"""A defect in this program: the message is a traceback, and we want to hear of it."""
+"""A bug in this program: the message is a traceback. Please report it."""
 
 REFUSED = 2
 """The input was refused before anything started; the message says what to change."""
@@ -14,22 +14,25 @@ STEP_FAILED = 3
 """A step of the execution failed; the message has its last log lines. It can be resumed."""
 
 GATE_FAILED = 4
-"""The execution reached a Fail step: neither a candidate nor the baseline is sound."""
+"""The execution reached a Fail step: no arm has sound evidence."""
 
 LOST = 5
-"""An execution on SageMaker cannot be followed to its end; it goes on, and can be watched again."""
+"""Lost contact with an execution on SageMaker; it continues, and can be watched again."""
 
 INTERRUPTED = 130
 """Stopped by Ctrl-C or a termination signal. An execution here can be resumed; one on SageMaker
-goes on, unless it was stopped itself."""
+continues, unless it was itself stopped."""
 
 TABLE = (
-    (DECIDED, "done; an execution ended with a registered model, new or standing"),
-    (INTERNAL, "a defect in this program"),
+    (DECIDED, "success; after an execution a model is registered, a new one or the champion"),
+    (INTERNAL, "a bug in Compilegate"),
     (REFUSED, "the input was refused before anything started"),
-    (STEP_FAILED, "a step of the execution, or the build of an image, failed"),
-    (GATE_FAILED, "the gate failed the execution: no arm is sound, no model was registered"),
-    (LOST, "an execution on SageMaker cannot be followed; `compilegate watch` re-attaches"),
-    (INTERRUPTED, "interrupted; `compilegate run --resume` or `compilegate watch` goes on"),
+    (STEP_FAILED, "a step of the execution, or an image build, failed"),
+    (
+        GATE_FAILED,
+        "the gate failed the execution: no arm is sound, no model was registered",
+    ),
+    (LOST, "lost contact with an execution on SageMaker; `compilegate watch` reconnects"),
+    (INTERRUPTED, "interrupted; `compilegate run --resume` or `compilegate watch` continues"),
 )
-"""For `--help` and the README."""
+"""The table in `--help` and README."""

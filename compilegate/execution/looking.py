@@ -1,6 +1,6 @@
-"""Following an execution at a target that sends no events: by looking at it again and again.
+"""Follows an execution at a target that sends no events, by polling.
 
-A step that started and ended between two looks is told of all the same, and each thing once.
+A step that started and ended between two polls is reported all the same, and each event once.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from compilegate.execution.result import ExecutionResult, StepResult
 Execution = TypeVar("Execution", bound=ExecutionResult)
 
 POLL_SECONDS = 15.0
-"""Between two looks. Jobs take minutes, and an account's rate of requests is shared by all."""
+"""Seconds between two polls. Jobs take minutes, and an account's request rate is shared."""
 QUIET_SECONDS = 300.0
-"""How long to say nothing when nothing happens: a CI ends a job that is silent for too long."""
+"""The longest silence: CI ends a job that prints nothing for too long."""
 
 
 def follow(
@@ -33,7 +33,7 @@ def follow(
     poll_seconds: float = POLL_SECONDS,
     quiet_seconds: float = QUIET_SECONDS,
 ) -> Execution:
-    """Tell the listener what happens, from the execution's beginning to its end.
+    """Report to the listener from the execution's beginning to its end.
 
     Returns the execution as it ended. Raises what `look` raises.
     """
@@ -56,9 +56,9 @@ def follow(
 def events_between(
     before: ExecutionResult | None, after: ExecutionResult, now: float
 ) -> list[Event]:
-    """What happened from one look to the next, in order; from the beginning when `before` is None.
+    """What happened between two polls, in order; from the beginning if `before` is None.
 
-    What the target gives no time for is taken to happen when the execution ended, or `now`.
+    An event without a time counts as happening when the execution ended, or `now`.
     """
     earlier = {} if before is None else before.steps
     latest = now if after.ended is None else after.ended
@@ -79,7 +79,7 @@ def events_between(
 
 
 def still_running(state: ExecutionResult) -> StillRunning:
-    """What an execution is doing, for want of news."""
+    """What an execution is doing while nothing happens."""
     return StillRunning(tuple(s.name for s in state.steps.values() if not s.status.ended))
 
 

@@ -13,14 +13,14 @@ NO_REASON = "it failed without a reason"
 
 @dataclass(frozen=True)
 class Outcome:
-    """The exit status, and a text for each thing that went wrong."""
+    """The exit status, and a text for each problem."""
 
     exit_status: int
     problems: tuple[str, ...] = ()
 
 
 def outcome_of(result: ExecutionResult, when_stopped: str) -> Outcome:
-    """What the execution came to; `when_stopped` says why one is stopped and how to go on."""
+    """The execution's outcome; `when_stopped` says why one was stopped and how to continue."""
     match result.status:
         case ExecutionStatus.SUCCEEDED | ExecutionStatus.COMPLETED_WITH_FAILURES:
             return Outcome(exit_codes.DECIDED)

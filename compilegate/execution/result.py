@@ -1,4 +1,4 @@
-"""What became of an execution and of each of its steps, so far or in the end."""
+"""The result of an execution and of each of its steps, so far or at its end."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class StepResult:
 
     name: str
     type: str
-    """As in the definition: `Training`, `Condition`, ..."""
+    """The type in the definition: `Training`, `Condition`, ..."""
     status: StepStatus = StepStatus.WAITING
     cached_from: str | None = None
-    """The execution whose result it is; None when the step ran itself."""
+    """The execution that the result comes from; None if the step ran."""
     attempts: int = 0
     job_name: str | None = None
     """The latest attempt's job; a cached step's is the job that made the result."""
@@ -33,11 +33,11 @@ class StepResult:
     failure: str | None = None
     """One sentence; the job's last lines, if any, follow it line by line."""
     log: Path | None = None
-    """The latest attempt's output, where it is a file here."""
+    """The latest attempt's output, if it is a file here."""
     links: Mapping[str, str] = field(default_factory=dict)
-    """Pages to look at, by what they show: `job`, `log`."""
+    """Console pages, by what they show: `job`, `log`."""
     outcome: bool | None = None
-    """Of a Condition step: which side was taken."""
+    """A Condition step's branch: whether the conditions held."""
     properties: Mapping[str, Any] = field(default_factory=dict)
     """The Describe* response that expressions read, as far as it is known."""
 
@@ -47,22 +47,22 @@ class StepResult:
 
     @property
     def ended(self) -> float | None:
-        """When it ended, in seconds since the epoch; None before, or when that is not known."""
+        """When it ended, in seconds since the epoch; None before, or if unknown."""
         return self.started + self.seconds if self.started and self.status.ended else None
 
 
 @dataclass(frozen=True)
 class ExecutionResult:
-    """One execution: ended, or as far as it has come."""
+    """One execution, ended or still running."""
 
     execution_id: str
     pipeline_name: str
     status: ExecutionStatus
     steps: Mapping[str, StepResult]
-    """By name; here in the definition's order, on SageMaker in that of their starts."""
+    """The steps by name: here in the definition's order, on SageMaker by their start."""
     parameters: Mapping[str, Scalar]
     failed_by: FailedBy | None
-    """What ended a failed execution: a step that failed, or a Fail step that was reached."""
+    """What failed the execution: a step that failed, or a Fail step that was reached."""
     failure: str | None
     """Why it did not succeed, in one sentence."""
     folder: Path
@@ -73,14 +73,14 @@ class ExecutionResult:
 
     @property
     def reference(self) -> str:
-        """What the target calls it."""
+        """The target's name for it."""
         return self.execution_id
 
 
 def explain_failure(
     steps: Mapping[str, StepResult], status: ExecutionStatus
 ) -> tuple[FailedBy | None, str | None]:
-    """What ended an execution that did not succeed, and why; nothing for any other."""
+    """What failed the execution, and why; empty if nothing did."""
     if status not in {ExecutionStatus.FAILED, ExecutionStatus.COMPLETED_WITH_FAILURES}:
         return None, None
     failed = [step for step in steps.values() if step.status in UNSUCCESSFUL]

@@ -1,4 +1,4 @@
-"""Where an execution and its steps are, in SageMaker's words, which all targets share."""
+"""The states of an execution and its steps, in SageMaker's words, which all targets share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class StepStatus(StrEnum):
-    """Where a step is."""
+    """The state of a step."""
 
     WAITING = "Waiting"
     STARTING = "Starting"
@@ -19,12 +19,12 @@ class StepStatus(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Whether it stays so."""
+        """Whether it is final."""
         return self in _STEP_ENDS
 
 
 class ExecutionStatus(StrEnum):
-    """Where an execution is."""
+    """The state of an execution."""
 
     EXECUTING = "Executing"
     STOPPING = "Stopping"
@@ -35,7 +35,7 @@ class ExecutionStatus(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Whether it stays so."""
+        """Whether it is final."""
         return self not in {ExecutionStatus.EXECUTING, ExecutionStatus.STOPPING}
 
 

@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Target(Enum):
-    """What decides which compilers, images and instances there are."""
+    """It decides which compilers, images and instances are available."""
 
     SAGEMAKER = "SageMaker"
     HERE = "here"

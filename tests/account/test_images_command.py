@@ -140,8 +140,8 @@ def test_a_changed_folder_is_stale_and_has_to_be_deployed(
     refused = images(account, checkout, "--build")
     assert refused.exit_code == 2
     assert refused.stderr == (
-        "error: containers/gate was changed since it was deployed, so its build would make the old "
-        "image; deploy it, which builds it too: make deploy\n"
+        "error: containers/gate has changed since it was deployed, so its build would make the old "
+        "image; to deploy and build it: make deploy\n"
     )
     assert account.calls("StartBuild") == []
 
@@ -174,7 +174,7 @@ def test_what_a_scan_found_is_in_the_list(account: AwsServer, checkout: Path) ->
     ("arguments", "said"),
     [
         (["nothing"], "containers has no image folder 'nothing'; it has gate, neuron, training"),
-        (["--json", "--build"], "--json: found --build or --wait beside it, allowed: for the list"),
+        (["--json", "--build"], "--json: found --build or --wait as well, allowed: without them"),
         (["--containers", "elsewhere"], "--containers: elsewhere is not a folder"),
     ],
 )

@@ -150,7 +150,7 @@ def test_hours_without_news_are_not_silent(
     printed = CliRunner().invoke(telling(quiet)).output
     assert [line.split("  ")[-1] for line in printed.splitlines()] == [
         "still running: Train-baseline-7",
-        "still executing, between two steps",
+        "still executing, between steps",
     ]
 
 
@@ -198,7 +198,7 @@ def test_a_start_that_would_overlap_is_refused_before_the_data_is_staged(
     done = compilegate(deployed.server, project, "submit", "topics")
     assert done.returncode == 2
     assert done.stderr == (
-        f"error: {PIPELINE} is being executed, and executions do not overlap; follow it with: "
+        f"error: {PIPELINE} is already executing, and executions do not overlap; follow it with: "
         f"compilegate watch {arn}\n"
     )
     assert deployed.objects("compilegate/data/") == []

@@ -226,8 +226,11 @@ def test_a_variable_holds_what_nobody_can_use(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--settings", "typo.toml"], "--settings: typo.toml is not there"),
-        (["--token", ""], "--token: found an empty text, allowed: what tells runs apart"),
+        (["--settings", "typo.toml"], "--settings: typo.toml does not exist"),
+        (
+            ["--token", ""],
+            "--token: found an empty text, allowed: a text that differs for each run",
+        ),
         (["-p", "Data=data/"], "--parameter: Data is 'data/', allowed: s3://BUCKET/KEY"),
         (["--wait", "--home", "/dev/null/x"], "Not a directory: '/dev/null/x'"),
     ],

@@ -106,7 +106,9 @@ def test_a_failure_that_is_not_for_want_of_memory_ends_the_search_with_its_reaso
 ) -> None:
     result = find("half")
     assert result.exit_code == 2
-    assert "a batch of 8 cannot be tried, and not for want of memory: precision" in result.output
+    assert (
+        "a batch of 8 cannot be tried, for another reason than memory: precision" in result.output
+    )
     assert "fp16 needs a GPU" in result.output
 
 
@@ -119,10 +121,10 @@ def test_an_arm_that_cannot_run_here_is_refused_by_name(find: Find) -> None:
 def test_an_arm_that_is_not_there_is_refused_with_those_that_are(find: Find) -> None:
     result = find("fast")
     assert result.exit_code == 2
-    assert "arms.fast: there is none, allowed: baseline, eight, half, elsewhere" in result.output
+    assert "arms.fast: no such arm, allowed: baseline, eight, half, elsewhere" in result.output
 
 
 def test_a_limit_that_is_no_size_is_refused(find: Find) -> None:
     result = find("baseline", "--memory-limit", "plenty")
     assert result.exit_code == 2
-    assert "'plenty' is no size, allowed: a number with MB or GB" in result.output
+    assert "'plenty' is not a size, allowed: a number with MB or GB" in result.output

@@ -162,7 +162,7 @@ def test_run_wants_a_workload_or_a_definition() -> None:
     for arguments in ((), ("news-topics", "--definition", "x.json")):
         done = compilegate("run", *arguments)
         assert done.returncode == 2
-        assert "name a workload, or give --definition FILE, and not both" in done.stderr
+        assert "name either a workload or --definition FILE" in done.stderr
 
 
 def test_a_definition_that_is_not_json_is_refused(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_new_data_starts_executions_when_it_is_turned_on(tmp_path: Path) -> None
         ),
         (
             Schedule(expression="cron(0 6 30 2 ? *)", enabled=True),
-            "schedule: cron(0 6 30 2 ? *) in UTC never starts again",
+            "schedule: cron(0 6 30 2 ? *) in UTC will not start again",
         ),
     ],
 )

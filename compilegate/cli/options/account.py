@@ -1,4 +1,4 @@
-"""The account that a command speaks to: the settings, the names made from them, the session."""
+"""The account that a command works with: settings, the names made from them, session."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def settings_option(command: Command) -> Command:
 
 
 def _there_if_named(context: click.Context, option: click.Parameter, path: Path) -> Path:
-    """Without settings the defaults hold; a file that somebody has named is no such case."""
+    """Without a settings file the defaults hold, unless somebody has named one."""
     named = context.get_parameter_source(str(option.name)) is not ParameterSource.DEFAULT
     if named and not path.exists():
-        raise click.UsageError(f"--settings: {path} is not there")
+        raise click.UsageError(f"--settings: {path} does not exist")
     return path
 
 
 def open_account(settings: Path) -> Account:
     """Read the settings and open a session; refuses what is wrong with either."""
-    # The SageMaker SDK, where it is used, turns on every note of boto3's on what it found where.
+    # The SageMaker SDK turns on boto3's log messages about where it found what.
     logging.getLogger("botocore").setLevel(logging.WARNING)
     declared = read_settings(settings)
     session = open_session(declared.region, declared.account)

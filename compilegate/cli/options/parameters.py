@@ -28,10 +28,10 @@ def parameter_pairs(given: tuple[str, ...]) -> dict[str, str]:
 
 
 def name_value_pairs(option: str, given: tuple[str, ...]) -> dict[str, str]:
-    """What an option that takes NAME=VALUE was given; the last one of a name counts."""
+    """The values of an option that takes NAME=VALUE; the last one for a name counts."""
     pairs: dict[str, str] = {}
     for item in given:
-        # The pattern of an image may hold no `=`, and no parameter's name does.
+        # Neither an image's pattern nor a parameter's name contains `=`.
         name, separator, value = item.partition("=")
         if not separator or not name:
             raise click.UsageError(f"{option}: found {item!r}, allowed: NAME=VALUE")

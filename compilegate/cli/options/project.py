@@ -43,8 +43,8 @@ def containers_option(command: Command) -> Command:
         "--containers",
         type=click.Path(path_type=Path),
         default=_containers_here,
-        help="Folder with one folder for each image. By default containers/, or the images that "
-        "come with Compilegate where this folder has none.",
+        help="Folder with one folder for each image. By default containers/, or else the images "
+        "that ship with Compilegate.",
     )(command)
 
 
@@ -59,7 +59,7 @@ def project_options(command: Command) -> Command:
 
 
 def settings_here() -> Settings:
-    """Those of the project in this folder; the defaults where it has none."""
+    """The settings of the project in this folder; the defaults if it has none."""
     return read_settings(SETTINGS)
 
 

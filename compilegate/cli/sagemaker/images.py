@@ -1,4 +1,4 @@
-"""`compilegate images`: which container images are there, and building those that are not."""
+"""`compilegate images`: list the container images, and build the missing ones."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ COLUMNS = ("IMAGE", "TAG", "STATE", "VULNERABILITIES", "BASE")
 
 @click.command("images")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@click.option("--build", is_flag=True, help="Start the build of what is not there.")
-@click.option("--wait", is_flag=True, help="Follow the builds to their end.")
+@click.option("--build", is_flag=True, help="Start the builds of missing images.")
+@click.option("--wait", is_flag=True, help="Wait until the builds have ended.")
 @click.option("--json", "as_json", is_flag=True, help="Print the list for programs.")
 @click.option(
     "--poll-seconds",
@@ -50,19 +50,19 @@ def command(  # noqa: PLR0917  one argument for each option
     settings: Path,
     containers: Path,
 ) -> None:
-    """List the container images, or those named; build what is not there.
+    """List the container images, or those named; build the missing ones.
 
     \b
-      compilegate images                    what is there?
-      compilegate images --build --wait     build what is not, and follow it
-      compilegate images --build training   one of them
+      compilegate images                    list them
+      compilegate images --build --wait     build the missing ones, and wait
+      compilegate images --build training   build one
 
     An image's tag is a digest of its folder in containers/ and of its base, so a changed folder is
-    another image: stale is a folder that was changed since it was deployed, and `make deploy`
-    builds it. What is there or being built is never built again.
+    a new image. "stale" means that the folder has changed since it was deployed; `make deploy`
+    builds it. An image that exists or is being built is never built again.
     """
     if as_json and (build or wait):
-        raise click.UsageError("--json: found --build or --wait beside it, allowed: for the list")
+        raise click.UsageError("--json: found --build or --wait as well, allowed: without them")
     account = open_account(settings)
     folders = _chosen(names, containers, account)
     images = read_images(account.session, account.names, folders)
@@ -81,7 +81,7 @@ def command(  # noqa: PLR0917  one argument for each option
 
 
 def _chosen(names: Sequence[str], containers: Path, account: Account) -> Mapping[str, ImageFolder]:
-    """The image folders that were named, or all; refuses a name that is none."""
+    """The image folders that were named, or all; refuses an unknown name."""
     if not containers.is_dir():
         raise click.UsageError(
             f"--containers: {containers} is not a folder; run this in a checkout"
@@ -95,15 +95,15 @@ def _chosen(names: Sequence[str], containers: Path, account: Account) -> Mapping
 
 
 def _start(session: AwsSession, images: Sequence[ImageStatus]) -> dict[str, Build | None]:
-    """Start the builds of what is not there; refuses, before any is started, what is stale."""
+    """Start the builds of missing images; first refuses stale ones."""
     stale = [image for image in images if image.state == "stale" or image.project is None]
     if stale:
         raise RefusalError(
             *(
-                f"{image.image.folder} was changed since it was deployed, so its build would make "
-                "the old image; deploy it, which builds it too: make deploy"
+                f"{image.image.folder} has changed since it was deployed, so its build would make "
+                "the old image; to deploy and build it: make deploy"
                 if image.project is not None
-                else f"{image.image.folder} is not deployed yet; deploy it, which builds it too: "
+                else f"{image.image.folder} is not deployed yet; to deploy and build it: "
                 "make deploy"
                 for image in stale
             )
@@ -119,7 +119,7 @@ def _start(session: AwsSession, images: Sequence[ImageStatus]) -> dict[str, Buil
 
 
 def _follow(session: AwsSession, builds: Mapping[str, Build], poll_seconds: float) -> int:
-    """Print what the builds do until they end; returns the exit status."""
+    """Report on the builds until they end; returns the exit status."""
     lines, began = StepLines(), time.monotonic()
 
     def show(image: str, build: Build) -> None:
@@ -128,10 +128,10 @@ def _follow(session: AwsSession, builds: Mapping[str, Build], poll_seconds: floa
     try:
         ended = follow_builds(session, builds, show, poll_seconds)
     except KeyboardInterrupt:
-        click.echo("\nno longer watching; the builds go on: compilegate images --wait", err=True)
+        click.echo("\nno longer watching; the builds continue: compilegate images --wait", err=True)
         return exit_codes.INTERRUPTED
     except AwsError as error:
-        show_error(f"{error}; the builds go on: compilegate images --wait")
+        show_error(f"{error}; the builds continue: compilegate images --wait")
         return exit_codes.LOST
     for image, build in ended.items():
         if build.failed:
@@ -148,13 +148,13 @@ def _progress(build: Build) -> str:
 
 
 def _why(build: Build) -> str:
-    """Why a build failed, and where to read on."""
+    """Why a build failed, and where its log is."""
     reason = build.reason or build.status.lower().replace("_", " ")
     return f"build {build.id} failed: {reason}" + (f"\n  log: {build.log}" if build.log else "")
 
 
 def _remarks(images: Sequence[ImageStatus]) -> list[str]:
-    """What the table has no room for."""
+    """Remarks for which the table has no room."""
     today = datetime.datetime.now(datetime.UTC).date()
     remarks = []
     for status in images:
@@ -163,7 +163,7 @@ def _remarks(images: Sequence[ImageStatus]) -> list[str]:
             remarks.append(f"{image.name}: not deployed yet; make deploy builds it")
         elif status.state == "stale":
             remarks.append(
-                f"{image.name}: {image.folder} was changed since {status.deployed_tag} was "
+                f"{image.name}: {image.folder} has changed since {status.deployed_tag} was "
                 "deployed; make deploy builds it"
             )
         elif status.build is not None and status.state == "failed":

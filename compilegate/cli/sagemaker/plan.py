@@ -1,4 +1,4 @@
-"""`compilegate plan`: what would a deployment change, and an execution find, cost and need?"""
+"""`compilegate plan`: what a deployment would change, and an execution reuse, cost and need."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ FORMATS: dict[str, Callable[[Plan], str]] = {"text": _text, "markdown": _markdow
     type=click.Choice(list(FORMATS)),
     default="text",
     show_default=True,
-    help="Markdown is made for a comment on a pull request.",
+    help="Markdown suits a comment on a pull request.",
 )
 @click.option("--json", "form", flag_value="json", help="The same as --format json.")
 @parameter_option
@@ -75,16 +75,16 @@ def command(  # noqa: PLR0917  one argument for each option
     workloads: Path,
     containers: Path,
 ) -> None:
-    """Say what this checkout would change in the account, before anything is started.
+    """Show what this checkout would change in the account, before anything starts.
 
     \b
       compilegate plan news-topics                       in words
       compilegate plan news-topics --format markdown     as a comment on a pull request
       compilegate plan news-topics --json                for a program
 
-    The definition of this checkout is compared with the deployed one, by step and field. For an
-    execution of it: which steps the step cache would serve (a prediction), what it usually and at
-    most costs, and what the account's quotas forbid. Nothing is written or started.
+    Compares this checkout's definition with the deployed one, by step and field. For an execution
+    it shows which steps would come from the step cache (a prediction), the usual and the maximum
+    cost, and which quotas are too low. Nothing is written or started.
     """
     given = parameter_pairs(parameters)
     declared, path = load_workload(workload, workloads)
@@ -116,10 +116,12 @@ def command(  # noqa: PLR0917  one argument for each option
 def _target(
     account: Account, workload: Workload, path: Path, containers: Path
 ) -> tuple[Deployment, Sources]:
-    """Where this checkout's definition would be deployed. Raises NotDeployedError when not even
-    the foundation is."""
+    """Where this checkout's definition would be deployed. Raises NotDeployedError if not even
+    the foundation is deployed."""
     if not containers.is_dir():
-        raise click.UsageError(f"--containers: {containers} is not a folder; run in a checkout")
+        raise click.UsageError(
+            f"--containers: {containers} is not a folder; run this in a checkout"
+        )
     foundation = read_outputs(account.session, account.names.foundation_stack)
     folders = image_folders(containers, account.names.settings.images.base)
     deployment = target_deployment(
@@ -133,6 +135,6 @@ def _target(
     try:
         stack = read_outputs(account.session, account.names.workload_stack(workload.name))
     except NotDeployedError:
-        # Nothing to compare with; where its code will lie makes no difference to the rest.
+        # Nothing to compare with, and where its code will lie does not affect the rest.
         return deployment, staged
     return deployment, target_sources(staged, stack)

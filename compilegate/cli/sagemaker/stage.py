@@ -1,4 +1,4 @@
-"""`compilegate stage`: put a workload's raw data into the bucket."""
+"""`compilegate stage`: upload a workload's raw data to the bucket."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from compilegate.pipelines.staging import raw_data_uri
 @settings_option
 @workloads_option
 def command(workload: str, settings: Path, workloads: Path) -> None:
-    """Put a workload's raw data into the project's bucket, unless it is there.
+    """Upload a workload's raw data to the project's bucket unless it is already there.
 
     \b
-      compilegate stage news-topics     prints s3://BUCKET/...: where it lies
+      compilegate stage news-topics     prints its URI, s3://BUCKET/...
 
-    It lies under a key that holds its digest: what is there is right, and changed data gets a new
-    key. Printed is where it lies. `submit` does the same before it starts an execution.
+    The key contains the data's digest, so changed data gets a new key and existing data is always
+    the right one. `submit` does the same before it starts an execution.
     """
     account = open_account(settings)
     click.echo(stage_data(account, workload, workloads))

@@ -15,14 +15,14 @@ from compilegate.cli.sagemaker.watch import find_execution
 @click.argument("execution", metavar="ARN|NAME")
 @settings_option
 def command(execution: str, settings: Path) -> None:
-    """Stop an execution on SageMaker, with the jobs that it runs.
+    """Stop an execution on SageMaker and its jobs.
 
     \b
       compilegate stop news-topics                 the latest of this workload
       compilegate stop arn:aws:sagemaker:...       this one, of any pipeline
 
-    NAME is a workload, and stands for the latest execution of its pipeline. Steps that have
-    succeeded stay in the step cache.
+    A workload's NAME stands for the latest execution of its pipeline. Steps that have succeeded
+    stay in the step cache.
     """
     session, arn = find_execution(execution, settings)
     stop_execution(session, arn)

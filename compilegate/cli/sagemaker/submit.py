@@ -24,7 +24,7 @@ from compilegate.document.reading import read_definition
 from compilegate.workload.parameters import INSTANCE_TYPE
 
 DATA = "Data"
-"""The pipeline's parameter that says where the raw data lies."""
+"""The pipeline parameter for the raw data's URI."""
 
 
 @click.command("submit")
@@ -34,7 +34,7 @@ DATA = "Data"
 @click.option(
     "--token",
     metavar="TEXT",
-    help="Two submits with one token start one execution; in CI, the run's own number.",
+    help="Two submits with the same token start one execution; in CI, use the run's number.",
 )
 @poll_option
 @home_option
@@ -53,13 +53,13 @@ def command(  # noqa: PLR0917  one argument for each option
     """Start an execution of a deployed workload on SageMaker.
 
     \b
-      compilegate submit news-topics              start it, and say how to watch it
-      compilegate submit news-topics --wait       and follow it to its verdict
+      compilegate submit news-topics              start it
+      compilegate submit news-topics --wait       start it, and follow it to its verdict
       compilegate submit news-topics -p ModelApprovalStatus=Approved
 
-    The definition is the deployed one (`compilegate plan` says what this checkout would change).
-    The raw data is put into the bucket first, unless it is there. With --wait the exit status is
-    that of a local run; Ctrl-C leaves the execution to itself.
+    The definition is the deployed one (`compilegate plan` shows what this checkout would change).
+    The raw data is uploaded first unless it is already there. With --wait the exit status is that
+    of a local run. Ctrl-C stops the watching, not the execution.
     """
     declared, path = load_workload(workload, workloads)
     name = declared.name
@@ -78,7 +78,7 @@ def command(  # noqa: PLR0917  one argument for each option
     if DATA not in given:
         data = stage_data(account, workload, workloads)
         if data != stack["DataUri"]:
-            click.echo(f"the raw data is not what was deployed; {DATA}={data}", err=True)
+            click.echo(f"the raw data has changed since the deployment; {DATA}={data}", err=True)
             given[DATA] = data
     executor = SageMakerExecutor(
         session=account.session, home=home, token=token, poll_seconds=poll_seconds
@@ -96,25 +96,27 @@ def _deployed(account: Account, workload: str) -> tuple[StackOutputs, DeployedPi
 
 
 def _refuse_overlap(account: Account, pipeline: DeployedPipeline) -> None:
-    """Refuse a start that the notifier would stop; by its token, a start finds its execution."""
+    """Refuse a start that the notifier would stop, unless its token finds its execution."""
     running = running_execution(account.session, pipeline.name)
     if running is not None:
         raise RefusalError(
-            f"{pipeline.name} is being executed, and executions do not overlap; follow it with: "
+            f"{pipeline.name} is already executing, and executions do not overlap; follow it with: "
             f"compilegate watch {running}"
         )
 
 
 def _check_arguments(given: Mapping[str, str], token: str | None) -> None:
     if token is not None and not token.strip():
-        # As where a CI has no such variable: every run would find the first one's execution.
-        raise click.UsageError("--token: found an empty text, allowed: what tells runs apart")
+        # A CI variable may be missing: every run would then find the first one's execution.
+        raise click.UsageError(
+            "--token: found an empty text, allowed: a text that differs for each run"
+        )
     if DATA in given and not given[DATA].startswith("s3://"):
         raise click.UsageError(f"--parameter: {DATA} is {given[DATA]!r}, allowed: s3://BUCKET/KEY")
 
 
 def _check_parameters(definition: str, given: Mapping[str, str]) -> None:
-    """Refuse what the deployed definition does not declare or allow, before anything starts."""
+    """Refuse parameters that the deployed definition does not declare or allow."""
     deployed, _ = read_definition(definition)
     values, faults = parameter_values(deployed.parameters, given)
     faults = faults or job_faults(jobs_of(deployed, values))

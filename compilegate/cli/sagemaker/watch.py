@@ -1,4 +1,4 @@
-"""`compilegate watch`: follow an execution on SageMaker that somebody has started."""
+"""`compilegate watch`: follow an execution on SageMaker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def poll_option(command: Command) -> Command:
-    """Add the option of how often to look, which nobody needs but those in a hurry."""
+    """Add the hidden option for the interval between two looks."""
     return click.option(
         "--poll-seconds",
         type=click.FloatRange(min=0),
@@ -47,8 +47,8 @@ def command(execution: str, poll_seconds: float, home: Path, settings: Path) -> 
       compilegate watch news-topics                the latest of this workload
       compilegate watch arn:aws:sagemaker:...      this one, of any pipeline
 
-    NAME is a workload, and stands for the latest execution of its pipeline. The exit status is
-    that of a local run. Ctrl-C leaves the execution to itself.
+    A workload's NAME stands for the latest execution of its pipeline. The exit status is that of a
+    local run. Ctrl-C stops the watching, not the execution.
     """
     session, arn = find_execution(execution, settings)
     executor = SageMakerExecutor(session=session, home=home, poll_seconds=poll_seconds)
@@ -56,16 +56,16 @@ def command(execution: str, poll_seconds: float, home: Path, settings: Path) -> 
 
 
 def watch_execution(executor: SageMakerExecutor, arn: str) -> int:
-    """Print what happens until the execution ends, then what came out; returns the exit status.
+    """Print what happens until the execution ends, then its result; returns the exit status.
 
-    Ctrl-C leaves the execution to itself.
+    Ctrl-C stops the watching, not the execution.
     """
     try:
         with _leaving_on_termination():
             return show_outcome(executor, executor.follow(arn, ProgressLines()))
     except KeyboardInterrupt:
         click.echo(
-            f"\nno longer watching, which changes nothing for the execution\n"
+            f"\nno longer watching; the execution continues\n"
             f"  watch it again:  compilegate watch {arn}\n"
             f"  stop it:         compilegate stop {arn}",
             err=True,
@@ -86,7 +86,7 @@ def _leaving_on_termination() -> Iterator[None]:
 
 
 def find_execution(arn_or_workload: str, settings: Path) -> tuple[AwsSession, str]:
-    """The execution that an argument names, and a session that reaches it."""
+    """The execution that an argument names, and a session for its account."""
     if is_execution_arn(arn_or_workload):
         return open_session(region_of(arn_or_workload)), arn_or_workload
     if ":" in arn_or_workload or "/" in arn_or_workload:

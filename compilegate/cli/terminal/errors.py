@@ -15,12 +15,12 @@ from compilegate.execution.executor import LostError
 
 
 class RefusalError(CompilegateError):
-    """What was given on the command line, or lies where it points, cannot be used."""
+    """Something on the command line, or a file that it names, cannot be used."""
 
 
 @contextmanager
 def refusing_os_errors() -> Iterator[None]:
-    """Turn what the operating system refuses, such as a missing permission, into a refusal."""
+    """Turn an error of the operating system, such as a missing permission, into a refusal."""
     try:
         yield
     except OSError as error:
@@ -29,7 +29,7 @@ def refusing_os_errors() -> Iterator[None]:
 
 @contextmanager
 def found_in(path: Path) -> Iterator[None]:
-    """Name the file before each problem that is found in it, or in what it points to."""
+    """Put the file's name before each problem with it, or with what it names."""
     try:
         with refusing_os_errors():
             yield
@@ -44,7 +44,7 @@ def show_error(problem: str) -> None:
 
 
 class Shown(click.ClickException):
-    """An error of this project, for click; any other is a defect and keeps its traceback."""
+    """An error of this project, for click; any other is a bug and keeps its traceback."""
 
     def __init__(self, error: CompilegateError) -> None:
         super().__init__(str(error))

@@ -1,4 +1,4 @@
-"""What an execution came to: its verdict, its report, its models, and the exit status for it."""
+"""An execution's result: its verdict, its report, its models, and the exit status."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from compilegate.job.files import write_text
 
 
 def show_outcome(executor: Executor, result: ExecutionResult) -> int:
-    """Print what came out of the execution; returns the exit status that says it."""
+    """Print the execution's result; returns the exit status."""
     if executor.fetch_verdict(result):
         _show_verdict(result.folder / VERDICT)
     if not (result.folder / REPORT).is_file():
@@ -37,7 +37,7 @@ def _show_verdict(path: Path) -> None:
     try:
         verdict = Verdict.from_json(path.read_bytes())
     except VerdictError as error:
-        # A definition from elsewhere may have a verdict of its own kind.
+        # A definition from elsewhere may write another kind of verdict.
         click.echo(f"{path} is {error}")
         return
     decision, *rest = summary_lines(verdict)
@@ -47,7 +47,7 @@ def _show_verdict(path: Path) -> None:
 
 
 def _write_page(result: ExecutionResult) -> None:
-    """Write the page of an execution that came to no verdict, or to one without a page."""
+    """Write the report of an execution without a verdict, or with one that has no report."""
     from compilegate.report.execution import (  # noqa: PLC0415  jinja2 takes time
         ExecutionFacts,
         StepFacts,

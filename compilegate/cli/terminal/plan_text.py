@@ -18,7 +18,7 @@ _MARKS = {"forbids": "FORBIDDEN", "limits": "limited", "unknown": "unknown", "al
 
 
 def plan_text(plan: Plan) -> str:
-    """For the terminal."""
+    """The plan for the terminal."""
     lines = [f"{plan.pipeline} in {plan.region}", "", _definition_sentence(plan)]
     lines += [f"  {line}" for line in _change_lines(plan)]
     lines += ["", _cache_sentence(plan)]
@@ -29,7 +29,7 @@ def plan_text(plan: Plan) -> str:
 
 
 def plan_markdown(plan: Plan) -> str:
-    """The same as Markdown; its first line marks the comment, so that it can be found again."""
+    """The plan as Markdown; its first line marks the comment so that it can be found again."""
     lines = [f"<!-- compilegate plan {plan.pipeline} -->"]
     lines += [f"### Plan of `{plan.pipeline}` in {plan.region}", "", _definition_sentence(plan)]
     changes = list(_change_lines(plan))
@@ -86,7 +86,7 @@ def _field_lines(fields: Sequence[FieldChange]) -> Iterator[str]:
 def _cache_sentence(plan: Plan) -> str:
     served = sum(prediction.served for prediction in plan.predictions)
     return (
-        f"Step cache: {served} of {len(plan.predictions)} jobs would be served from it "
+        f"Step cache: {served} of {len(plan.predictions)} jobs would come from it "
         "(a prediction: SageMaker does not show its cache)"
     )
 
@@ -100,7 +100,7 @@ def _row(job: JobCost, why: str) -> tuple[str, ...]:
     return (
         job.step,
         job.instance_type,
-        "be served" if job.served else "run",
+        "be cached" if job.served else "run",
         formats.NOTHING if job.usual_seconds is None else formats.seconds(job.usual_seconds),
         formats.NOTHING if job.usual_usd is None else dollars(job.usual_usd),
         formats.NOTHING if job.most_usd is None else dollars(job.most_usd),
@@ -111,8 +111,8 @@ def _row(job: JobCost, why: str) -> tuple[str, ...]:
 def _cost_sentences(plan: Plan) -> list[str]:
     cost = plan.cost
     return [
-        f"Cost, usually: {_amount(cost.usual, 'that would run, as long as their last run')}",
-        f"Cost, at most: {_amount(cost.most, 'at their maximum runtimes, nothing from the cache')}",
+        f"Cost, usually: {_amount(cost.usual, 'that would run, each as long as its last run')}",
+        f"Cost, at most: {_amount(cost.most, 'at their maximum runtimes, nothing cached')}",
         *(f"Unknown: {reason}" for reason in cost.unknown),
     ]
 
@@ -135,7 +135,7 @@ def _quota_sentence(plan: Plan) -> str:
     if counts["forbids"]:
         said = f"Quotas: {counts['forbids']} of {of} forbid this execution"
     elif counts["limits"]:
-        said = f"Quotas: {counts['limits']} of {of} let fewer jobs run at once than could"
+        said = f"Quotas: {counts['limits']} of {of} let fewer jobs run in parallel than could"
     else:
         said = f"Quotas: {counts['allows']} of {of} allow this execution"
     return f"{said}, {counts['unknown']} unknown" if counts["unknown"] else said
@@ -146,7 +146,7 @@ def _worst_first(plan: Plan) -> list[QuotaAnswer]:
 
 
 def _cut(value: str) -> str:
-    """One line, of a length that can be read."""
+    """One line, cut to a readable length."""
     line = value.replace("\n", "\\n")
     return line if len(line) <= LONGEST_VALUE else f"{line[: LONGEST_VALUE - 3]}..."
 

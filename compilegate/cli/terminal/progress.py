@@ -1,4 +1,4 @@
-"""An execution as it goes, in lines that read well in a terminal and in a CI log alike."""
+"""An execution's progress, in lines that suit a terminal and a CI log alike."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from compilegate.execution.events import (
 from compilegate.execution.status import StepStatus
 
 OUTPUT_EVERY_SECONDS = 10.0
-"""A job may print many lines a second; one in this time shows that it lives and how it does."""
+"""A job may print many lines a second; one in this time is enough to show its progress."""
 LONGEST_LINE = 100
 MOST_NAMES = 6
-"""Steps that are named in one line."""
+"""How many steps one line names."""
 
 
 class StepLines:
@@ -41,7 +41,7 @@ class StepLines:
 
 
 class ProgressLines:
-    """A listener that prints one line for what starts and ends, and now and then what jobs say."""
+    """A listener that prints a line for each start and end, and some of the jobs' output."""
 
     def __init__(self) -> None:
         self._lines = StepLines()
@@ -122,4 +122,4 @@ def _ending(event: StepEnded) -> str:
 def _going(steps: Sequence[str]) -> str:
     shown, more = steps[:MOST_NAMES], len(steps) - MOST_NAMES
     names = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
-    return f"still running: {names}" if names else "still executing, between two steps"
+    return f"still running: {names}" if names else "still executing, between steps"
