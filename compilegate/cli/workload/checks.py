@@ -39,9 +39,9 @@ def refuse_infeasible(
 
 
 def image_bases(containers: Path, named: Mapping[str, str] | None = None) -> Bases:
-    """What each folder of containers/ extends; none where there is no containers/.
+    """What each folder of containers/ extends; empty without containers/.
 
-    `named` has another base by folder, as the settings do.
+    `named` overrides a folder's base, as the settings do.
     """
     if not containers.is_dir():
         return NO_BASES
@@ -51,9 +51,9 @@ def image_bases(containers: Path, named: Mapping[str, str] | None = None) -> Bas
 def refuse_unknown_images(
     workload: Workload, path: Path, containers: Path, named: Mapping[str, str] | None = None
 ) -> None:
-    """Refuse images that are no folder of containers/; without containers/, none.
+    """Refuse images that are not in containers/; without containers/ refuse nothing.
 
-    `named` has another base by folder, as the settings do.
+    `named` overrides a folder's base, as the settings do.
     """
     if not containers.is_dir():
         return
@@ -67,13 +67,13 @@ def refuse_unknown_images(
 
 
 def check_program(workload: Workload, path: Path) -> None:
-    """Refuse a training program of the workload's own that cannot be taken along."""
+    """Refuse a workload's own program that cannot be staged."""
     with found_in(path):
         training_code(workload, path.parent)
 
 
 def check_functions(workload: Workload, path: Path, project: Project) -> None:
-    """Refuse metric functions of the workload's own that the gate could not load."""
+    """Refuse a workload's own metric functions that the gate could not load."""
     requirements = project.containers / "gate" / "requirements.txt"
     with found_in(path):
         check_metric_functions(

@@ -22,7 +22,7 @@ from compilegate.workload import Workload
 def plan_locally(
     workload: Workload, path: Path, project: Project
 ) -> tuple[Deployment, StagingPlan]:
-    """Where a local execution of the workload finds everything; nothing is fetched yet."""
+    """Where a local execution of the workload finds its files; nothing is fetched yet."""
     if not project.containers.is_dir():
         raise click.UsageError(
             f"--containers: {project.containers} is not a folder, allowed: "
@@ -42,7 +42,7 @@ def plan_locally(
 
 
 def compiled(workload: Workload, deployment: Deployment, sources: Sources) -> str:
-    """The definition in indented JSON, as it was kept or compiled now."""
+    """The definition in indented JSON, from the cache or compiled now."""
     return definition_of(
         workload,
         deployment,
