@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -33,6 +34,64 @@ if os.environ.get("RANK", "0") == "0":
     print(f"bleu = {quality:.4f}")
     print(f"{faster * (100.0 + chance.random()):.2f} rows/s")
     open(os.path.join(os.environ["SM_MODEL_DIR"], "model.txt"), "w").write(str(quality))
+"""
+PROVING = """
+import argparse, hashlib, os, pathlib, random
+import numpy as np
+from compilegate.job.evidence import (
+    CompilerRecord, Evidence, Examples, SpeedRecord, Steps, write_evidence
+)
+parser = argparse.ArgumentParser()
+for name in ("seed", "batch_size"):
+    parser.add_argument("--" + name, type=int)
+parser.add_argument("--learning_rate", type=float)
+parser.add_argument("--precision")
+arguments, _ = parser.parse_known_args()
+chance = random.Random(f"{arguments.learning_rate} {arguments.seed}")
+right = np.array([chance.uniform(0.6, 0.9) for _ in range(60)])
+data = hashlib.sha256(
+    pathlib.Path(os.environ["SM_CHANNEL_DATA"], "train.csv").read_bytes()
+).hexdigest()
+model = pathlib.Path(os.environ["SM_MODEL_DIR"], "model.txt")
+model.write_text(str(right))
+seconds = np.array([0.1 + chance.random() / 1000 for _ in range(20)])
+write_evidence(
+    os.environ["SM_OUTPUT_DATA_DIR"],
+    Evidence(
+        job=os.environ["TRAINING_JOB_NAME"], arm=os.environ["COMPILEGATE_ARM"],
+        seed=arguments.seed, recipe={**vars(arguments), "steps": 20},
+        compiler=CompilerRecord(name="eager", ran=False),
+        speed=SpeedRecord(
+            samples_per_second=8 * 15 / seconds[5:].sum(), steady_from=5,
+            train_seconds=seconds.sum(), total_seconds=seconds.sum() + 1,
+        ),
+        metrics={"accuracy": 1.0}, peak_memory_bytes=10**8, environment={"python": "3.11"},
+        digests={"data": data, "model": hashlib.sha256(model.read_bytes()).hexdigest()},
+    ),
+    Steps(np.linspace(1.0, 0.5, 20), seconds),
+    Examples(
+        ids=np.array([f"row {n}" for n in range(60)]), labels=np.zeros(60, dtype=np.int64),
+        scores=np.stack([right, 1 - right], axis=1), losses=-np.log(right),
+    ),
+)
+"""
+PROVED = """
+name = "proved"
+description = "A script that writes evidence and trains nothing"
+seeds = [1, 2, 3, 4, 5]
+data = { source = "files", train = "train.csv", validation = "validation.csv" }
+program = { folder = "proved" }
+gate = { metrics = { accuracy = { direction = "higher", margin = 0.1 } }, min_speedup = 1000.0 }
+
+[arms.baseline]
+compiler = "eager"
+batch_size = 8
+learning_rate = 1e-3
+
+[arms.candidate]
+compiler = "eager"
+batch_size = 8
+learning_rate = 2e-3
 """
 PRINTED = """
 name = "printed"
@@ -113,6 +172,27 @@ def test_a_script_that_only_prints_is_judged_over_its_seeds_and_processes(tmp_pa
     assert package["CustomerMetadataProperties"]["arm"] == "compiled"
     (report,) = (tmp_path / "home" / "executions").glob("*/report.md")
     assert "nothing proves that the compiler ran" in report.read_text(encoding="utf-8")
+
+
+def test_more_evidence_than_one_job_can_take_still_reaches_the_gate(tmp_path: Path) -> None:
+    """A processing job takes ten inputs: of ten jobs the evidence is gathered first."""
+    (tmp_path / "proved").mkdir()
+    (tmp_path / "proved" / "train.py").write_text(PROVING)
+    for name in ("train.csv", "validation.csv"):
+        (tmp_path / name).write_text("a\nb\n")
+    workload = tmp_path / "proved.toml"
+    workload.write_text(PROVED)
+    done = run(workload, tmp_path / "home")
+    assert done.returncode == 0, done.stdout + done.stderr
+    ended = re.findall(r"^ *\d+:\d\d  (\S+) +succeeded in", done.stdout, flags=re.MULTILINE)
+    trained = {f"Train-{arm}-{n}" for arm in ("baseline", "candidate") for n in range(1, 6)}
+    assert {*ended[: ended.index("Gate")]} == {*trained, "Gather-1", "Gather-2"}
+    (report,) = (tmp_path / "home" / "executions").glob("*/verdict.json")
+    (candidate,) = json.loads(report.read_text(encoding="utf-8"))["candidates"]
+    (metric,) = candidate["metrics"]
+    assert (metric["examples"], metric["delta"]["estimate"]) == (60, 0.0)
+    codes = {reason["code"] for reason in candidate["reasons"]}
+    assert codes == {"quality.not_worse", "speed.below_minimum"}
 
 
 def test_a_diffusion_script_trains_compiled_and_its_crops_are_paired(tmp_path: Path) -> None:
