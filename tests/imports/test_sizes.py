@@ -9,9 +9,6 @@ from tests.imports.project import PROJECT, modules
 A_DOZEN = 12
 MOST_LINES = 500
 
-CROWDED: dict[str, str] = {}
-"""Folders that hold more files than they should, and what will end it; empty is the aim."""
-
 
 def test_a_room_has_at_most_a_dozen_files_on_one_level() -> None:
     files = Counter(
@@ -19,9 +16,7 @@ def test_a_room_has_at_most_a_dozen_files_on_one_level() -> None:
         for path in modules().values()
         if path.name != "__init__.py"
     )
-    crowded = {folder: count for folder, count in files.items() if count > A_DOZEN}
-    assert {folder: count for folder, count in crowded.items() if folder not in CROWDED} == {}
-    assert sorted(CROWDED.keys() - crowded.keys()) == [], "mended: remove them from CROWDED"
+    assert {folder: count for folder, count in files.items() if count > A_DOZEN} == {}
 
 
 def test_a_file_holds_one_thought() -> None:
