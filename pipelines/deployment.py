@@ -40,11 +40,11 @@ class Deployment:
     bucket: str
     training_role_arn: str
     processing_role_arn: str
-    """Of the prepare, gather and gate jobs."""
+    """The role of the prepare, gather and gate jobs."""
     images: Mapping[str, str]
     """Image URI by the name of its folder in `containers/`."""
     prefix: str = PREFIX
-    """Of every key in the bucket."""
+    """Every key in the bucket begins with it."""
     kms_key: str | None = None
     """ARN of the key for volumes and outputs; without one the service's own keys are used."""
     network: Network | None = None

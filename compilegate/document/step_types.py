@@ -25,7 +25,7 @@ class StepType:
     description: str | None = None
     """The shape that describes what the call made: its members are the step's properties."""
     properties: tuple[str, ...] = ()
-    """Those of them that an execution here gives, beside the members of the request."""
+    """The properties that a local execution gives, besides the members of the request."""
     job_name: str | None = None
     """The member that names the job that the step runs; None where it runs none."""
     resources: tuple[str, ...] = ()

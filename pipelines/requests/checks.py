@@ -125,7 +125,7 @@ class _Check:
 
     lengths: Lengths
     defaults: Mapping[str, Any]
-    """Of the pipeline's parameters."""
+    """The defaults of the pipeline's parameters."""
     problems: list[str] = field(default_factory=list)
 
     def resolved(self, value: Any, shape: Shape, where: str) -> Any:

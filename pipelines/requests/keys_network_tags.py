@@ -49,7 +49,7 @@ def training_network(deployment: Deployment) -> dict[str, Any]:
 
 
 def processing_network(deployment: Deployment) -> dict[str, Any]:
-    """The same of a CreateProcessingJob request."""
+    """The members of a CreateProcessingJob request that do so."""
     members = training_network(deployment)
     return {"NetworkConfig": members} if members else {}
 
@@ -69,12 +69,12 @@ NO_COMPILER = "eager"
 
 
 def training_tags(workload: Workload, arm_name: str, arm: Setup) -> list[dict[str, str]]:
-    """Of a training job."""
+    """The tags of a training job."""
     return _tags(workload, arm_name, arm.compiler, compiled=arm.compiler != NO_COMPILER)
 
 
 def shared_tags(workload: Workload) -> list[dict[str, str]]:
-    """Of a job that prepares for all arms, or judges them."""
+    """The tags of a job that prepares for all arms, or judges them."""
     return _tags(workload, NO_ARM, compiler="none", compiled=False)
 
 

@@ -23,7 +23,7 @@ _STEP = re.compile(r"Steps\.(?P<step>[\w-]+)\.(?P<path>.+)")
 
 @dataclass(frozen=True)
 class Lengths:
-    """Of values that refer to the steps of one definition."""
+    """The lengths of values that refer to the steps of one definition."""
 
     requests: Mapping[str, Mapping[str, Any]]
     """Each step's request by its name."""

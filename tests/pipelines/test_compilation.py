@@ -392,3 +392,34 @@ def test_an_arm_s_compiler_settings_processes_and_scaled_rate_reach_its_job(tmp_
     assert not expected.keys() & (
         steps["Train-baseline-7"]["Arguments"]["HyperParameters"].keys() - {"learning_rate"}
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ({"Get": "Steps.Prepare.Nothing"}, "names nothing that a Processing step gives"),
+        ({"Get": "Steps.Gate.PropertyFiles.Other"}, "names nothing that a Processing step gives"),
+        ({"Get": "Steps.Train-baseline-8.ModelArtifacts.Nothing"}, "that a Training step gives"),
+        ({"Get": "Steps.Absent.TrainingJobName"}, "Steps.Absent.TrainingJobName names no step"),
+        ({"Get": "Steps.Decide-none.Nothing"}, "names nothing that a Condition step gives"),
+    ],
+)
+def test_a_property_that_no_step_will_have_is_named(value: Any, sentence: str) -> None:
+    definition = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    definition["Steps"][1]["Arguments"]["Environment"]["VALUE"] = value
+    with pytest.raises(RequestError) as caught:
+        check_requests(read(definition))
+    (problem,) = caught.value.problems
+    assert problem.startswith("Train-baseline-7: Steps.")
+    assert sentence in problem
+
+
+def test_a_dependency_on_no_step_and_a_malformed_condition_are_named() -> None:
+    definition = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    definition["Steps"][1]["DependsOn"] = ["Absent"]
+    definition["Steps"][-1]["Arguments"]["Conditions"][0]["Type"] = "Equal"
+    with pytest.raises(RequestError) as caught:
+        check_requests(read(definition))
+    waits, condition = caught.value.problems
+    assert waits == "Train-baseline-7: waits for Absent, which is no step"
+    assert condition.startswith("Decide-none: condition type 'Equal' is unknown, allowed are ")

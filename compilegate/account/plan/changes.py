@@ -48,7 +48,7 @@ class DefinitionChanges:
     changed: tuple[StepChange, ...]
     parameters: tuple[FieldChange, ...]
     other: tuple[FieldChange, ...]
-    """Of the definition as a whole, such as its version."""
+    """Changes of the definition as a whole, such as its version."""
 
     @property
     def none(self) -> bool:

@@ -52,9 +52,9 @@ class ExecutionCost:
 
     jobs: tuple[JobCost, ...]
     usual: Total
-    """Of the jobs that are predicted to run, at the durations of their latest runs."""
+    """The jobs that are predicted to run, each as long as its latest run."""
     most: Total
-    """Of all jobs, at their maximum runtimes, with nothing taken from the cache."""
+    """All jobs at their maximum runtimes, nothing taken from the cache."""
     unknown: tuple[str, ...]
     """Why amounts are missing, each reason once."""
 

@@ -57,7 +57,7 @@ def _unknown_type(found: str) -> str:
 
 @cache
 def training_instance_types() -> frozenset[str]:
-    """Those that the API takes, as botocore publishes them."""
+    """The types that the API accepts, as botocore publishes them."""
     service = botocore.session.get_session().get_service_model("sagemaker")
     return frozenset(service.shape_for("TrainingInstanceType").enum)
 

@@ -125,7 +125,7 @@ def _instance_answer(quota: str, allowed: float | None, each: int, needed: int) 
 def _single_job_answers(
     jobs: Sequence[PlannedJob], quotas: Mapping[str, float]
 ) -> Iterator[QuotaAnswer]:
-    """Of what one training job may take, where it would take more."""
+    """What one training job may take, where it would take more."""
     training = [job for job in jobs if job.kind == "training"]
     for quota, what, needed in (
         (LONGEST_TRAINING, "max_runtime_seconds", [job.max_seconds or 0 for job in training]),
