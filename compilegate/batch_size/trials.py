@@ -23,7 +23,7 @@ from compilegate.job.files import write_json
 Outcome = Literal["fits", "out of memory", "failed"]
 
 _BY_MEMORY = {signal.SIGKILL}
-"""A process that the system kills for want of memory gets this signal."""
+"""A process that the system kills for lack of memory gets this signal."""
 _BY_LIMIT = {*_BY_MEMORY, signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS}
 """Libraries end the process like this when an allocation fails that they did not check."""
 _SAID_LAST = ("bad_alloc", "Cannot allocate memory", "out of memory", "Thread creation failed")
@@ -139,7 +139,7 @@ _UNSHAPED = ("arm", "seed", "batch_size", "learning_rate", "on_failure", "parity
 
 
 class KeptTrials:
-    """The trials of one arm's shapes on one machine."""
+    """The trials that were made on one machine, with one arm's shapes."""
 
     def __init__(self, folder: Path, shapes: Shapes) -> None:
         """`folder` holds a file for each shapes, limit, machine and torch."""

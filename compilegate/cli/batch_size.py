@@ -105,7 +105,7 @@ def conclusion(arm: Arm, name: str, bracket: Bracket) -> list[str]:
             f"arms.{name}: not even a batch of 1 fits; take a smaller model or precision"
         )
     if bracket.too_large is None:
-        found = f"batch {bracket.fitting} fits, and no larger one was allowed"
+        found = f"batch {bracket.fitting} fits, and --most allows no larger one"
     else:
         found = f"largest batch that fits: {bracket.fitting} ({bracket.too_large} does not)"
     lines = [

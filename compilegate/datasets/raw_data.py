@@ -60,7 +60,7 @@ class LocalFiles:
             if not path.is_file():
                 raise DatasetError(
                     f"data.{key}: {path} is not a file, allowed: a file, "
-                    "with a path relative to the workload's own file"
+                    "with a path relative to the workload's file"
                 )
 
     @property

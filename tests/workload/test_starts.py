@@ -67,12 +67,12 @@ def test_a_schedule_may_give_the_pipeline_s_parameters_values(tmp_path: Path) ->
         (f"{WEEKLY}on = true", "schedule.on is not a known key"),
         (
             '[new_data]\nprefix = "compilegate/data/"',
-            "new_data.prefix: found 'compilegate/data/', allowed: a prefix apart from "
+            "new_data.prefix: found 'compilegate/data/', allowed: a prefix outside "
             "'compilegate/', where every execution writes and would start the next",
         ),
         (
             '[new_data]\nprefix = "comp"',
-            "new_data.prefix: found 'comp', allowed: a prefix apart from 'compilegate/', where",
+            "new_data.prefix: found 'comp', allowed: a prefix outside 'compilegate/', where",
         ),
         ('[new_data]\nprefix = ""', "new_data.prefix: found '', allowed: a string that matches"),
         ('[new_data]\nprefix = "*"', "new_data.prefix: found '*', allowed: a string that matches"),

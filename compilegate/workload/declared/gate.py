@@ -1,4 +1,4 @@
-"""The `[gate]` table of a workload: what the gate is told, and code of a user's own."""
+"""`[gate]`: what the gate goes by, and metric functions of your own."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from compilegate.workload.declared.table import Text
 TAKEN_MODULES = frozenset(
     {"compilegate", "numpy", "scipy", "pydantic", "pydantic_core", "jinja2", "markupsafe"}
 )
-"""What the gate itself imports: no code of a user's own may have such a name."""
+"""What the gate itself imports: your code may not have such a name."""
 
 
 class Gate(GateSettings):
-    """The `[gate]` table: what the gate is told, and code of a user's own that it needs."""
+    """`[gate]`, with the code of your own that the gate needs."""
 
     code: list[Text] = Field(default=[], max_length=50)
     """Python files and packages (folders) for `function` metrics, relative to this file. Each is

@@ -83,13 +83,13 @@ class Program(Table):
         if len(self.hyperparameters) > MOST_HYPERPARAMETERS:
             raise ValueError(
                 f"hyperparameters holds {len(self.hyperparameters)}, allowed: "
-                f"{MOST_HYPERPARAMETERS} at most, since a job takes 100 and is told of its arm too"
+                f"{MOST_HYPERPARAMETERS} at most, since a job takes 100 and its arm needs some of them"
             )
         for name, value in self.hyperparameters.items():
             if len(str(value)) > LONGEST_HYPERPARAMETER:
                 raise ValueError(
                     f"hyperparameters.{name} has {len(str(value))} characters, allowed: "
-                    f"{LONGEST_HYPERPARAMETER}; put longer text into the program's folder"
+                    f"{LONGEST_HYPERPARAMETER}; put longer text in a file of the program's folder"
                 )
         return self
 

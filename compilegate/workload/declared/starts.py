@@ -11,7 +11,7 @@ from compilegate.workload.parameters import check_parameters
 from compilegate.workload.schedule import read_expression, read_time_zone
 
 OWN_PREFIX = "compilegate/"
-"""Of every key that executions and staging write."""
+"""Where executions and staging write."""
 
 
 def _expression(text: str) -> str:
@@ -32,8 +32,8 @@ def _parameters(values: dict[str, str | int]) -> dict[str, str | int]:
 def _prefix_of_others(prefix: str) -> str:
     if prefix.startswith(OWN_PREFIX) or OWN_PREFIX.startswith(prefix):
         raise ValueError(
-            f"found {prefix!r}, allowed: a prefix apart from {OWN_PREFIX!r}, where every execution "
-            "writes and would start the next"
+            f"found {prefix!r}, allowed: a prefix outside {OWN_PREFIX!r}, where every execution "
+            "writes and so would start the next"
         )
     return prefix
 
@@ -47,7 +47,7 @@ class Schedule(Table):
     """The clock of a cron expression, by its IANA name."""
     enabled: bool = False
     parameters: Annotated[dict[str, str | int], AfterValidator(_parameters)] = Field(default={})
-    """Values of the pipeline's parameters for scheduled executions."""
+    """Values of the pipeline's parameters in scheduled executions."""
 
 
 class NewData(Table):
@@ -58,5 +58,5 @@ class NewData(Table):
         StringConstraints(pattern=r"^[A-Za-z0-9!_.'()-][A-Za-z0-9!_.'()/-]*$", max_length=500),
         AfterValidator(_prefix_of_others),
     ]
-    """Of the keys that count as new data. Without `*`, which a policy would read as anything."""
+    """What the keys of new data begin with. Without `*`, which a policy would read as anything."""
     enabled: bool = False
