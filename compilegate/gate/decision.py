@@ -1,4 +1,4 @@
-"""The decision: which arm's model is released.
+"""The decision: which arm's model is released, or whether the registered one stands.
 
 That any of several candidates may win is allowed for before: see `multiplicity`.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compilegate.gate.reasons import Outcome
-from compilegate.gate.settings import NO_ARM
+from compilegate.gate.reasons import Code, Outcome
 from compilegate.gate.verdict import BaselineVerdict, CandidateVerdict, Decision
+from compilegate.job.names import CHALLENGER_ARM, CHAMPION_ARM, NO_ARM
 
 _IN_WORDS = {
     Outcome.PASS: "passed",
@@ -43,6 +43,38 @@ def decide(
         "Release nothing: the baseline's evidence is not sound, so there is no model to fall back "
         "on and nothing to compare with.",
     )
+
+
+def decide_between_models(
+    challenger: CandidateVerdict, champion: BaselineVerdict, first_seed: int
+) -> Decision:
+    """The new model, where it is as good; else the registered one, where there is one; else none.
+
+    A registered model stands even if its evaluation is not sound: it was judged before.
+    """
+    if any(reason.code is Code.CHAMPION_SAME for reason in challenger.reasons):
+        sentence = "The registered model stands: the new model is no other."
+        return Decision(CHAMPION_ARM, first_seed, sentence)
+    if challenger.outcome is Outcome.PASS:
+        why = (
+            "as good as the registered model within the declared margins"
+            if champion.exists
+            else "no model was registered before"
+        )
+        sentence = f"Register the new model, seed {first_seed}: {why}."
+        return Decision(CHALLENGER_ARM, first_seed, sentence)
+    if not champion.exists:
+        sentence = (
+            "Register nothing: the new model's evidence is not sound, and no model was registered "
+            "before."
+        )
+        return Decision(NO_ARM, first_seed, sentence)
+    why = (
+        "the new model failed"
+        if challenger.outcome is Outcome.FAIL
+        else "the new model was not shown to be as good"
+    )
+    return Decision(CHAMPION_ARM, first_seed, f"The registered model stands: {why}.")
 
 
 def _why_none_won(candidates: Sequence[CandidateVerdict]) -> str:

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 import numpy as np
@@ -23,13 +23,15 @@ from compilegate.evidence import (
     EvidenceRecord,
     Examples,
     FloatArray,
+    Origin,
     Replicate,
 )
 from compilegate.gate.integrity.replicate import MOST_BYTES, are_durations, unusable
 from compilegate.gate.quality.metrics import MetricUndefinedError, MetricValues
-from compilegate.gate.reasons import clipped
+from compilegate.gate.reasons import Subject, clipped
 from compilegate.gate.settings import Experiment
 from compilegate.gate.speed.arm_speed import steady_seconds
+from compilegate.job.names import SPEED_METRIC
 
 SCHEMA_VERSION: Final = 1
 MOST_POINTS = 6000
@@ -60,26 +62,26 @@ class ReplicateObservation:
 
     arm: str
     seed: int
-    job: str | None
-    problem: str | None
+    job: str | None = None
+    problem: str | None = None
     """Why there is no evidence, or why the arm could not be trained."""
-    metrics: Mapping[str, float]
+    metrics: Mapping[str, float] = field(default_factory=dict)
     """The declared metrics: recomputed from the examples where they can be, else as reported."""
-    loss: Curve | None
-    steps: int
-    steady_from: int
-    step_seconds: tuple[float, ...]
+    loss: Curve | None = None
+    steps: int | None = None
+    steady_from: int | None = None
+    step_seconds: tuple[float, ...] = ()
     """The QUANTILES of the steady step times."""
-    samples_per_second: float | None
-    compile_seconds: float | None
-    compile_cache: str | None
+    samples_per_second: float | None = None
+    compile_seconds: float | None = None
+    compile_cache: str | None = None
     """``warm``, ``cold`` or ``ignored``; None where no cache was declared."""
-    train_seconds: float | None
-    total_seconds: float | None
-    peak_memory_bytes: int | None
-    graphs: int | None
-    graph_breaks: int | None
-    recompilations: int | None
+    train_seconds: float | None = None
+    total_seconds: float | None = None
+    peak_memory_bytes: int | None = None
+    graphs: int | None = None
+    graph_breaks: int | None = None
+    recompilations: int | None = None
     cache_ignored: str | None = None
     """Why the compile cache that was there was not used."""
 
@@ -89,10 +91,11 @@ class ArmObservation:
     """How one arm was declared, and where its first readable replicate ran."""
 
     arm: str
-    compiler: str
-    batch_size: int
-    learning_rate: float
-    precision: str
+    compiler: str | None
+    batch_size: int | None
+    learning_rate: float | None
+    precision: str | None
+    """None of the four where models are compared, not arms: the recipe is the program's own."""
     environment: Mapping[str, str]
     proof: Mapping[str, str]
     """What shows that the compiler ran."""
@@ -145,7 +148,10 @@ def observe(
     return Observations(
         workload=experiment.workload,
         baseline=experiment.baseline,
-        arms=tuple(_arm(name, experiment, records) for name in experiment.arms),
+        arms=tuple(
+            _arm(name, experiment, records)
+            for name in experiment.arms or (experiment.baseline, *experiment.candidates)
+        ),
         replicates=tuple(
             _replicate(
                 arm,
@@ -166,17 +172,18 @@ def _arm(
     experiment: Experiment,
     records: Mapping[Replicate, EvidenceRecord | EvidenceError],
 ) -> ArmObservation:
-    declared = experiment.arms[name]
-    readable = (records.get((name, seed)) for seed in experiment.seeds)
+    declared = experiment.arms.get(name)
+    readable = (records.get((name, seed)) for seed in experiment.seeds_of(name))
     first = next((item.evidence for item in readable if isinstance(item, EvidenceRecord)), None)
+    compiler = None if first is None else first.compiler
     return ArmObservation(
         arm=name,
-        compiler=declared.compiler,
-        batch_size=declared.batch_size,
-        learning_rate=declared.learning_rate,
-        precision=declared.precision,
+        compiler=None if declared is None else declared.compiler,
+        batch_size=None if declared is None else declared.batch_size,
+        learning_rate=None if declared is None else declared.learning_rate,
+        precision=None if declared is None else declared.precision,
         environment=_texts(first.environment) if first else {},
-        proof=_texts({**first.compiler.options, **first.compiler.proof}) if first else {},
+        proof=_texts({**compiler.options, **compiler.proof}) if compiler else {},
     )
 
 
@@ -190,21 +197,26 @@ def _replicate(
     values: MetricValues,
 ) -> ReplicateObservation:
     if not isinstance(record, EvidenceRecord):
-        return _nothing(arm, seed, None, unusable(seed, record).sentence)
-    evidence, speed = record.evidence, record.evidence.speed
-    if speed is None or record.steps is None or record.examples is None:
-        return _nothing(
-            arm, seed, clipped(evidence.job, MOST_TEXT), evidence.failure or "not measured"
-        )
+        problem = unusable(Subject(seed), record).sentence
+        return ReplicateObservation(arm, seed, problem=clipped(problem, MOST_TEXT))
+    evidence, speed, compiler = record.evidence, record.evidence.speed, record.evidence.compiler
+    job = clipped(evidence.job, MOST_TEXT)
+    if evidence.failure is not None or evidence.origin == Origin.ABSENT:
+        why = evidence.failure or "no model was registered yet"
+        return ReplicateObservation(arm, seed, job, problem=clipped(why, MOST_TEXT))
+    metrics = _metrics(experiment, record, values)
+    if speed is None or compiler is None or record.steps is None:
+        told = evidence.metrics.get(SPEED_METRIC, math.nan)
+        rate = told if math.isfinite(told) else None
+        return ReplicateObservation(arm, seed, job, metrics=metrics, samples_per_second=rate)
     seconds = steady_seconds(evidence, record.steps)
     measurable = len(seconds) > 0 and bool(are_durations(seconds).all())
-    batch_size = experiment.arms[arm].global_batch_size
+    declared = experiment.arms.get(arm)
     return ReplicateObservation(
         arm=arm,
         seed=seed,
-        job=clipped(evidence.job, MOST_TEXT),
-        problem=None,
-        metrics=_metrics(experiment, record, values),
+        job=job,
+        metrics=metrics,
         loss=_curve(record.steps.loss, points),
         steps=len(record.steps.loss),
         steady_from=min(speed.steady_from, len(record.steps.loss)),
@@ -212,45 +224,24 @@ def _replicate(
             tuple(float(value) for value in np.quantile(seconds, QUANTILES)) if measurable else ()
         ),
         samples_per_second=(
-            batch_size * len(seconds) / float(seconds.sum()) if measurable else None
+            declared.global_batch_size * len(seconds) / float(seconds.sum())
+            if measurable and declared is not None
+            else None
         ),
-        compile_seconds=evidence.compiler.compile_seconds,
+        compile_seconds=compiler.compile_seconds,
         compile_cache=None if evidence.compile_cache is None else evidence.compile_cache.state,
         train_seconds=speed.train_seconds,
         total_seconds=speed.total_seconds,
         peak_memory_bytes=_plausible(evidence.peak_memory_bytes),
-        graphs=_plausible(evidence.compiler.graphs),
-        graph_breaks=_plausible(evidence.compiler.graph_breaks),
-        recompilations=_plausible(evidence.compiler.recompilations),
+        graphs=_plausible(compiler.graphs),
+        graph_breaks=_plausible(compiler.graph_breaks),
+        recompilations=_plausible(compiler.recompilations),
         cache_ignored=_cache_ignored(evidence.compile_cache),
     )
 
 
 def _cache_ignored(cache: CompileCacheRecord | None) -> str | None:
     return clipped(cache.reason) if cache is not None and cache.state == "ignored" else None
-
-
-def _nothing(arm: str, seed: int, job: str | None, problem: str) -> ReplicateObservation:
-    return ReplicateObservation(
-        arm=arm,
-        seed=seed,
-        job=job,
-        problem=clipped(problem, MOST_TEXT),
-        metrics={},
-        loss=None,
-        steps=0,
-        steady_from=0,
-        step_seconds=(),
-        samples_per_second=None,
-        compile_seconds=None,
-        compile_cache=None,
-        train_seconds=None,
-        total_seconds=None,
-        peak_memory_bytes=None,
-        graphs=None,
-        graph_breaks=None,
-        recompilations=None,
-    )
 
 
 def _metrics(

@@ -52,6 +52,7 @@ class Code(StrEnum):
     EVIDENCE_DUPLICATED = "evidence.duplicated"
     EVIDENCE_UNDECLARED = "evidence.undeclared"
     EVIDENCE_IMPLAUSIBLE = "evidence.implausible"
+    EVIDENCE_LACKING = "evidence.lacking"
     ARM_FAILED = "arm.failed"
 
     DIGEST_MISSING = "digest.missing"
@@ -167,6 +168,20 @@ def split_findings(findings: Iterable[Reason | Note]) -> tuple[list[Reason], lis
 def failure(code: Code, sentence: str, **numbers: Number) -> Reason:
     """A reason that fails what it is found in."""
     return Reason(code=code, outcome=Outcome.FAIL, sentence=sentence, numbers=numbers)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The replicate that a reason is about."""
+
+    seed: int
+    registered: bool = False
+    """True for the model that was registered last, which belongs to no seed."""
+
+    def fails(self, code: Code, told: str, **numbers: Number) -> Reason:
+        """A reason that fails the replicate; `told` is a sentence without its subject."""
+        who = "The registered model" if self.registered else f"Seed {self.seed}"
+        return failure(code, f"{who}: {told}", seed=self.seed, **numbers)
 
 
 def clipped(text: str, most: int = 300) -> str:

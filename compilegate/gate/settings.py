@@ -10,8 +10,7 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-NO_ARM = "none"
-"""What a decision says when no arm is sound; so no arm may be called that."""
+from compilegate.job.names import CHALLENGER_ARM, CHAMPION_ARM, CHAMPION_SEED, NO_ARM
 
 BuiltinMetric = Literal[
     "accuracy",
@@ -239,9 +238,12 @@ class Experiment(_Strict):
 
     schema_version: Literal[1] = 1
     workload: str
-    baseline: ArmName
+    champion: bool = False
+    """True: a new model, the challenger, is compared with the model that was registered last, the
+    champion. There are no arms then, and nothing is asked of the speed."""
+    baseline: ArmName = CHAMPION_ARM
     """Name of the baseline arm, a key of `arms`."""
-    arms: dict[ArmName, ArmDeclaration]
+    arms: dict[ArmName, ArmDeclaration] = {}
     seeds: list[Seed] = Field(min_length=1)
     """The replicates of every arm; the first is the one whose model is released."""
     settings: GateSettings
@@ -254,16 +256,30 @@ class Experiment(_Strict):
     @property
     def candidates(self) -> tuple[str, ...]:
         """The arms that are compared with the baseline, in the order they were declared."""
+        if self.champion:
+            return (CHALLENGER_ARM,)
         return tuple(name for name in self.arms if name != self.baseline)
 
     @property
+    def trained(self) -> tuple[tuple[str, int], ...]:
+        """Every (arm, seed) that a training job is behind."""
+        arms = (CHALLENGER_ARM,) if self.champion else tuple(self.arms)
+        return tuple((arm, seed) for arm in arms for seed in self.seeds)
+
+    @property
     def replicates(self) -> tuple[tuple[str, int], ...]:
-        """Every (arm, seed) that the experiment declares."""
-        return tuple((arm, seed) for arm in self.arms for seed in self.seeds)
+        """Every (arm, seed) that there must be evidence of."""
+        return (*([(CHAMPION_ARM, CHAMPION_SEED)] if self.champion else []), *self.trained)
+
+    def seeds_of(self, arm: str) -> tuple[int, ...]:
+        """The seeds that there must be evidence of; a champion has one model for all."""
+        return tuple(seed for name, seed in self.replicates if name == arm)
 
     @model_validator(mode="after")
     def _arms_and_seeds_can_be_told_apart(self) -> Self:
-        if self.baseline not in self.arms:
+        if self.champion:
+            self._check_champion()
+        elif self.baseline not in self.arms:
             raise ValueError(
                 f"baseline is {self.baseline!r}, allowed: one of the arms {', '.join(self.arms)}"
             )
@@ -276,3 +292,11 @@ class Experiment(_Strict):
                 f"seeds is {self.seeds} and evidence is 'printed', allowed: two seeds or more"
             )
         return self
+
+    def _check_champion(self) -> None:
+        if self.arms or self.baseline != CHAMPION_ARM:
+            raise ValueError("champion is true beside arms or a baseline, allowed: one of them")
+        if self.evidence == "printed":
+            raise ValueError("champion is true and evidence is 'printed', allowed: 'written'")
+        if len(self.seeds) < 2:
+            raise ValueError(f"seeds is {self.seeds} with a champion, allowed: two seeds or more")

@@ -80,47 +80,32 @@ class MetricJudgement:
 
 @dataclass(frozen=True)
 class EffectSplit:
-    """What of a candidate's difference the compiler makes, and what the rest of its recipe does.
-
-    A control has the baseline's batch, rate and precision, so it differs by the compiler alone.
-    """
+    """What of a candidate's difference the compiler makes, and what the rest of its recipe does."""
 
     metric: str
-    control: str
+    compiler_only: str
+    """The candidate that has the baseline's batch, rate and precision, and so differs from it by
+    the compiler alone."""
     compiler: Interval
-    """Control minus baseline."""
+    """That candidate minus the baseline."""
     rest: Interval
-    """Candidate minus control."""
+    """This candidate minus that one."""
     changed: tuple[str, ...]
-    """What the rest is: the declared keys in which the candidate differs from the control."""
+    """What the rest is: the declared keys in which the two candidates differ."""
 
 
 @dataclass(frozen=True)
-class SpeedJudgement:
-    """How much faster a candidate trains, and what compilation costs. Ratios above 1 are faster."""
+class RunJudgement:
+    """What whole trainings took, and what compiling took of it; `baseline` and `candidate` are
+    means over the jobs of each."""
 
-    outcome: Outcome
-    speedup: Interval
-    """Steady-state samples per second, candidate over baseline."""
-    min_speedup: float
-    """As declared."""
-    required_speedup: float | None
-    """What decides: the larger of min_speedup and the speed-up at which a run of
-    repaid_within_steps ends no later than the baseline's, compilation included. None: no speed-up
-    would do, since compiling alone takes as long as the baseline's whole run."""
     repaid_within_steps: int
-    repaid_compile_state: CompileState
-    """What the compilation to repay starts from: warm as soon as that was measured."""
-    repaid_compile_seconds: float
-    conditional_on_run: bool
-    """True when there is one replicate: the interval then covers the steps of that run only."""
-    baseline_samples_per_second: float
-    candidate_samples_per_second: float
-    baseline_compile_seconds: float
-    candidate_compile_seconds: float
-    """In the state that `compile_state` names; what break-even counts."""
+    """Steps of the candidate within which compilation has to be repaid."""
     compile_state: CompileState
     """What a retraining starts from: warm as soon as one job found its graphs in the cache."""
+    baseline_compile_seconds: float
+    candidate_compile_seconds: float
+    """In that state; what must be repaid, and what break-even counts."""
     compile_cold: CompileTime | None
     compile_warm: CompileTime | None
     """The candidate's; None where that state was not measured."""
@@ -136,6 +121,25 @@ class SpeedJudgement:
     baseline_peak_memory_bytes: int
     candidate_peak_memory_bytes: int
     """The largest of the replicates; zero when the jobs did not record it."""
+
+
+@dataclass(frozen=True)
+class SpeedJudgement:
+    """How much faster a candidate trains, and whether that is enough. Ratios above 1 are faster."""
+
+    outcome: Outcome
+    speedup: Interval
+    """Steady-state samples per second, candidate over baseline."""
+    min_speedup: float
+    """As declared."""
+    required_speedup: float | None
+    """What decides: the larger of min_speedup and the speed-up at which a run ends no later than
+    the baseline's, compilation included. None: no speed-up would do, since compiling alone takes as
+    long as the baseline's whole run."""
+    conditional_on_run: bool
+    """True when there is one replicate: the interval then covers the steps of that run only."""
+    baseline_samples_per_second: float
+    candidate_samples_per_second: float
     advice: str
     """What to do about the speed, in words."""
     seeds: int
@@ -143,11 +147,8 @@ class SpeedJudgement:
     seeds_needed: int | None
     """Seeds that would settle an undecided speed-up if the jobs spread as they do; None when it is
     settled, the spread is not known, or more seeds would not help."""
-
-    @property
-    def knows_compilation(self) -> bool:
-        """Whether compile times were measured; jobs that only print metrics have none."""
-        return self.compile_cold is not None or self.compile_warm is not None
+    run: RunJudgement | None
+    """None where jobs only printed their speed: then nobody knows what compiling took."""
 
 
 class ParityAnswer(StrEnum):
@@ -221,7 +222,7 @@ class CandidateVerdict:
     confidence: float
     """Of this candidate's bounds: the declared one, or higher where several candidates compete."""
     effects: tuple[EffectSplit, ...] = ()
-    """Empty when there is no control with the same compiler, or this is it."""
+    """Empty when no candidate with the same compiler is compiler-only, or this is it."""
     notes: tuple[Note, ...] = ()
     """What was seen and decides nothing."""
     parity: ParityJudgement | None = None
@@ -247,7 +248,11 @@ class BaselineVerdict:
     reasons: tuple[Reason, ...]
     """Why it is not sound; empty when it is."""
     noise_floor: tuple[NoiseFloor, ...]
-    """Of each metric; empty with one seed or an unsound baseline."""
+    """Of each metric; empty with one seed, an unsound baseline or a registered model."""
+    registered: bool = False
+    """True where it is the model that was registered last, and no arm of this execution."""
+    exists: bool = True
+    """False where no model was registered yet."""
 
 
 @dataclass(frozen=True)

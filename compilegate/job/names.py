@@ -21,6 +21,8 @@ SCRIPT_VARIABLE = "COMPILEGATE_SCRIPT"
 """The training script that the launcher starts."""
 PROCESSES_VARIABLE = "COMPILEGATE_PROCESSES"
 """In how many processes on each machine the launcher starts it."""
+PRINTED_VARIABLE = "COMPILEGATE_PRINTED_"
+"""With a metric's name after it: the regular expression that the launcher catches it by."""
 ON_FAILURE_VARIABLE = "COMPILEGATE_ON_FAILURE"
 """What the launcher does when the script fails: one of `ON_FAILURE`."""
 JOB_STARTED_VARIABLE = "COMPILEGATE_JOB_STARTED"
@@ -38,12 +40,17 @@ PRECISION = "precision"
 ON_FAILURE = ("stop", "record")
 """What a job does when its arm cannot be trained: end, or write that down as evidence."""
 
+SPEED_METRIC = "samples_per_second"
+"""Under which name a job that only prints its metrics reports its speed."""
+
 # Special names of arms.
 NO_ARM = "none"
 """Stands where no arm is registered; never null, since conditions compare it with names."""
 BASELINE_ARM = "baseline"
 CHAMPION_ARM = "champion"
 """The model that was registered last."""
+CHAMPION_SEED = 0
+"""In its evidence: one fixed model, which belongs to no seed of an execution."""
 CHALLENGER_ARM = "challenger"
 """The model that would take its place."""
 

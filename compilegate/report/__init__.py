@@ -11,7 +11,7 @@ from compilegate.report.execution import (
 )
 from compilegate.report.html import render_html
 from compilegate.report.junit import render_junit
-from compilegate.report.markdown import render_brief, render_markdown
+from compilegate.report.markdown import render_markdown
 from compilegate.report.notice import Notice, notice_of
 from compilegate.report.summary import summary_lines
 
@@ -20,7 +20,6 @@ __all__ = [
     "Notice",
     "StepFacts",
     "notice_of",
-    "render_brief",
     "render_execution_html",
     "render_execution_markdown",
     "render_html",

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from compilegate.gate.observations import ReplicateObservation
-from compilegate.gate.reasons import Outcome
+from compilegate.gate.observations import ArmObservation, ReplicateObservation
+from compilegate.gate.reasons import Code, Outcome
 from compilegate.gate.speed.compile_time import CompileState, CompileTime
 from compilegate.gate.statistics.units import NATS, OWN, unit_of
-from compilegate.gate.verdict import MetricJudgement, ParityAnswer, ParityJudgement, SpeedJudgement
+from compilegate.gate.verdict import (
+    CandidateVerdict,
+    MetricJudgement,
+    ParityAnswer,
+    ParityJudgement,
+    RunJudgement,
+    SpeedJudgement,
+)
 
 WATCHED = "watched"
 """In the place of an outcome, for what decides nothing."""
@@ -79,15 +86,17 @@ def asked_for(speed: SpeedJudgement) -> str:
     if required is not None and required <= speed.min_speedup:
         return minimum
     more = "no speed-up is enough" if required is None else times(required)
+    if speed.run is None:
+        return f"{minimum}, and {more}"
     return (
-        f"{minimum}, and {more} to repay {speed.repaid_compile_state} compilation within "
-        f"{count(speed.repaid_within_steps)} steps"
+        f"{minimum}, and {more} to repay {speed.run.compile_state} compilation within "
+        f"{count(speed.run.repaid_within_steps)} steps"
     )
 
 
-def compilations(speed: SpeedJudgement) -> str:
+def compilations(run: RunJudgement) -> str:
     """Cold and warm compile seconds of a candidate, in one line."""
-    states = ((speed.compile_cold, CompileState.COLD), (speed.compile_warm, CompileState.WARM))
+    states = ((run.compile_cold, CompileState.COLD), (run.compile_warm, CompileState.WARM))
     return ", ".join(compilation(time, state) for time, state in states)
 
 
@@ -172,3 +181,26 @@ def parity_rows(parity: ParityJudgement) -> list[tuple[str, str]]:
         compared = f"{parity.steps} steps, {parity.judged} of {parity.tensors} tensors"
         rows.append(("Compared", f"{compared}, in {parity.precision}"))
     return rows
+
+
+DECLARED = ("compiler", "batch size", "learning rate", "precision")
+"""What a workload declares of an arm."""
+
+
+def declared(arm: ArmObservation) -> dict[str, str]:
+    """By the names of DECLARED; a dash where models are compared, not arms."""
+    rate = None if arm.learning_rate is None else f"{arm.learning_rate:g}"
+    values = (arm.compiler, arm.batch_size, rate, arm.precision)
+    return {
+        name: NOTHING if value is None else str(value)
+        for name, value in zip(DECLARED, values, strict=True)
+    }
+
+
+def no_confounds(candidate: CandidateVerdict) -> str:
+    """What is said in the place of a table of differences."""
+    if not candidate.metrics:
+        return "Nothing that could be seen."
+    if any(note.code is Code.PRINTED_ONLY for note in candidate.notes):
+        return "Nothing that the jobs were told; what else differed they did not record."
+    return "Nothing: the compiler is the only difference."

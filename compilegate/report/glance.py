@@ -110,11 +110,11 @@ def _speed(candidate: CandidateVerdict) -> Cell:
 
 
 def _break_even(candidate: CandidateVerdict) -> Cell:
-    speed = candidate.speed
-    if speed is None or not speed.knows_compilation:
+    run = None if candidate.speed is None else candidate.speed.run
+    if run is None:
         return _NOTHING
-    after = formats.break_even(speed.break_even_steps, speed.break_even_minutes)
-    runs = f"these runs have {speed.candidate_steps:,}" if speed.break_even_steps else ""
+    after = formats.break_even(run.break_even_steps, run.break_even_minutes)
+    runs = f"these runs have {run.candidate_steps:,}" if run.break_even_steps else ""
     return Cell(after, runs)
 
 

@@ -37,9 +37,10 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
         "A part of the validation data, such as the documents in one language.",
     ),
     (
-        "control",
-        "A candidate with the baseline's batch size, learning rate and precision. What it differs "
-        "by is the compiler's doing; what another candidate differs from it by is not.",
+        "compiler-only",
+        "A candidate with the baseline's batch size, learning rate and precision. Where it differs "
+        "from the baseline, the compiler is the cause; where another candidate differs from it, "
+        "the rest of the recipe is.",
     ),
     (
         "parity",

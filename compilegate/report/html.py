@@ -50,26 +50,20 @@ class _CandidateView:
     break_even: Markup | None
 
 
-def render_html(verdict: Verdict, observations: Observations | None = None) -> str:
-    """The whole page. Everything that comes from outside is escaped.
-
-    Without observations it is that of a gate that saw models and no runs: it shows what was judged,
-    and says nothing of what could not be seen.
-    """
-    seen = observations or Observations(verdict.workload, verdict.baseline.arm, (), ())
+def render_html(verdict: Verdict, observations: Observations) -> str:
+    """The whole page. Everything that comes from outside is escaped."""
     return (
         _environment()
         .get_template("page.html.jinja")
         .render(
             verdict=verdict,
             observations=observations,
-            arms=seen.arms,
             candidates=[_candidate(item, verdict) for item in verdict.candidates],
             glance=glance(verdict),
-            losses=loss_chart(seen, title="Training loss", identity="losses"),
-            step_times=step_time_chart(seen, title="Step times", identity="step-times"),
-            environment=environment_rows(seen),
-            arm_colours=_arm_colours(verdict, seen),
+            losses=loss_chart(observations, title="Training loss", identity="losses"),
+            step_times=step_time_chart(observations, title="Step times", identity="step-times"),
+            environment=environment_rows(observations),
+            arm_colours={arm.arm: arm_class(index) for index, arm in enumerate(observations.arms)},
             glossary=GLOSSARY,
         )
     )
@@ -102,12 +96,6 @@ def _environment() -> Environment:
     environment.globals.update(own)
     environment.filters["minus"] = _with_minus_signs
     return environment
-
-
-def _arm_colours(verdict: Verdict, seen: Observations) -> dict[str, str]:
-    judged = [verdict.baseline.arm, *(candidate.arm for candidate in verdict.candidates)]
-    names = [arm.arm for arm in seen.arms] or judged
-    return {name: arm_class(index) for index, name in enumerate(names)}
 
 
 def _with_minus_signs(numbers: str) -> str:
@@ -191,7 +179,7 @@ def _speed_strip(arm: str, speed: SpeedJudgement) -> Markup:
     )
 
 
-def _break_even(arm: str, speed: SpeedJudgement) -> Markup:
+def _break_even(arm: str, speed: SpeedJudgement) -> Markup | None:
     return break_even_chart(
         speed, title=f"Compile time against time saved, {arm}", identity=f"{arm}-break-even"
     )

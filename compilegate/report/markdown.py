@@ -11,8 +11,8 @@ from compilegate.gate.statistics.units import unit_of
 from compilegate.gate.verdict import (
     BaselineVerdict,
     CandidateVerdict,
-    Confound,
     MetricJudgement,
+    RunJudgement,
     SpeedJudgement,
     Verdict,
 )
@@ -38,6 +38,9 @@ def render_markdown(verdict: Verdict, observations: Observations) -> str:
         blocks.append(_glance(verdict))
     for candidate in verdict.candidates:
         blocks += _candidate(candidate)
+        if not verdict.baseline.registered:
+            blocks += ["### What differs from the baseline beside the compiler"]
+            blocks.append(_confounds(candidate))
     blocks += _baseline(verdict.baseline)
     if verdict.cost is not None:
         blocks += _cost(verdict.cost)
@@ -45,22 +48,6 @@ def render_markdown(verdict: Verdict, observations: Observations) -> str:
     blocks += ["## Arms and where they ran", _arms(observations)]
     blocks += ["## What the words mean"]
     blocks.append("\n".join(f"- **{word}**: {meaning}" for word, meaning in GLOSSARY))
-    return "\n\n".join(blocks) + "\n"
-
-
-def render_brief(verdict: Verdict) -> str:
-    """One short page, of a gate that saw models and no runs: no speed, no costs, no replicates."""
-    blocks = [f"# {_text(verdict.workload)}", f"**{_text(verdict.decision.sentence)}**"]
-    seeds = ", ".join(map(str, verdict.seeds))
-    blocks.append(f"Seeds {seeds}; declared confidence {verdict.confidence * 100:g}%.")
-    for candidate in verdict.candidates:
-        blocks += [f"## {_text(candidate.arm)}: {candidate.outcome}", _reasons(candidate.reasons)]
-        if candidate.notes:
-            blocks += ["Also seen, deciding nothing:", _notes(candidate.notes)]
-        if candidate.metrics:
-            blocks += [f"Baseline: {_text(verdict.baseline.arm)}.", _metrics(candidate.metrics)]
-        if candidate.speed is not None:
-            blocks += ["### Speed", _speed(candidate.speed)]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -94,15 +81,14 @@ def _candidate(candidate: CandidateVerdict) -> list[str]:
         blocks += ["### Slices", _metrics(slices)]
     if candidate.speed is not None:
         blocks += ["### Speed", _speed(candidate.speed)]
-    blocks += ["### What differs from the baseline beside the compiler"]
-    seen = "Nothing." if candidate.metrics else "Nothing that could be seen."
-    blocks.append(_confounds(candidate.confounds) if candidate.confounds else seen)
     return blocks
 
 
 def _baseline(baseline: BaselineVerdict) -> list[str]:
-    sound = "sound" if baseline.sound else "not sound"
-    blocks = [f"## The baseline, {_text(baseline.arm)}: {sound}"]
+    if not baseline.exists:
+        return ["## The registered model", "There is none yet."]
+    name = "registered model" if baseline.registered else f"baseline, {_text(baseline.arm)}"
+    blocks = [f"## The {name}: {'sound' if baseline.sound else 'not sound'}"]
     if baseline.reasons:
         blocks.append(_reasons(baseline.reasons))
     if baseline.noise_floor:
@@ -190,33 +176,35 @@ def _speed(speed: SpeedJudgement) -> str:
         ),
         ("Advice", speed.advice),
     ]
-    if speed.knows_compilation:
-        rows[-1:-1] = _compilation(speed)
+    if speed.run is not None:
+        rows[-1:-1] = _compilation(speed.run)
     return _table(("What", "Measured"), rows)
 
 
-def _compilation(speed: SpeedJudgement) -> list[tuple[str, str]]:
+def _compilation(run: RunJudgement) -> list[tuple[str, str]]:
     return [
-        ("Compilation, mean", formats.compilations(speed)),
+        ("Compilation, mean", formats.compilations(run)),
         (
-            f"Break-even, counting {speed.compile_state} compilation",
-            formats.break_even(speed.break_even_steps, speed.break_even_minutes),
+            f"Break-even, counting {run.compile_state} compilation",
+            formats.break_even(run.break_even_steps, run.break_even_minutes),
         ),
         (
             "Whole training, compilation included",
-            f"{formats.times(speed.train_time_ratio)} as fast: "
-            f"{formats.seconds(speed.candidate_train_seconds)} against "
-            f"{formats.seconds(speed.baseline_train_seconds)}",
+            f"{formats.times(run.train_time_ratio)} as fast: "
+            f"{formats.seconds(run.candidate_train_seconds)} against "
+            f"{formats.seconds(run.baseline_train_seconds)}",
         ),
         (
             "Peak memory",
-            f"{formats.memory(speed.candidate_peak_memory_bytes)} against "
-            f"{formats.memory(speed.baseline_peak_memory_bytes)}",
+            f"{formats.memory(run.candidate_peak_memory_bytes)} against "
+            f"{formats.memory(run.baseline_peak_memory_bytes)}",
         ),
     ]
 
 
-def _confounds(confounds: Sequence[Confound]) -> str:
+def _confounds(candidate: CandidateVerdict) -> str:
+    if not candidate.confounds:
+        return formats.no_confounds(candidate)
     return _table(
         ("What", "Baseline", "Candidate", "Intended?"),
         (
@@ -226,7 +214,7 @@ def _confounds(confounds: Sequence[Confound]) -> str:
                 _text(item.candidate),
                 f"{'yes' if item.intended else '**no**'}, {item.why}",
             )
-            for item in confounds
+            for item in candidate.confounds
         ),
     )
 
@@ -267,10 +255,8 @@ def _arms(observations: Observations) -> str:
     arms = observations.arms
     names = sorted({name for arm in arms for name in arm.environment})
     rows = [
-        ("compiler", *(_text(arm.compiler) for arm in arms)),
-        ("batch size", *(str(arm.batch_size) for arm in arms)),
-        ("learning rate", *(f"{arm.learning_rate:g}" for arm in arms)),
-        ("precision", *(_text(arm.precision) for arm in arms)),
+        (what, *(_text(declared[what]) for declared in map(formats.declared, arms)))
+        for what in formats.DECLARED
     ]
     rows += [
         (_text(name), *(_text(arm.environment.get(name, formats.NOTHING)) for arm in arms))

@@ -6,7 +6,6 @@ The gate says what it found; this says what follows from it, for each kind of fi
 from __future__ import annotations
 
 from compilegate.gate.reasons import Code, Outcome
-from compilegate.gate.succession import CHAMPION
 from compilegate.gate.verdict import CandidateVerdict, Verdict
 from compilegate.report import cost
 
@@ -57,7 +56,7 @@ _EVIDENCE = "Its evidence cannot be trusted: read the logs of its training jobs,
 def remedies(verdict: Verdict, candidate: CandidateVerdict) -> list[str]:
     """What can be done, the likeliest first: a sentence each, and at last how to do without it."""
     settling = _settling(verdict, candidate.arm)
-    challenges = verdict.baseline.arm == CHAMPION
+    challenges = verdict.baseline.registered
     found = [
         remedy
         for remedy in (

@@ -128,17 +128,17 @@ def read_job(arguments: Sequence[str] | None) -> Job:
 
 
 def _expected_jobs(expectations: Sequence[str], experiment: Experiment) -> dict[Replicate, str]:
-    jobs = dict(read_expectation(expectation) for expectation in expectations)
-    for arm, seed in experiment.replicates:
+    jobs = dict(_read_expectation(expectation) for expectation in expectations)
+    for arm, seed in experiment.trained:
         if (arm, seed) not in jobs:
             raise GateJobError(f"--expect names no job for {arm}:{seed}, which gate.json declares")
     for arm, seed in jobs:
-        if (arm, seed) not in experiment.replicates:
+        if (arm, seed) not in experiment.trained:
             raise GateJobError(f"--expect names {arm}:{seed}, which gate.json does not declare")
     return jobs
 
 
-def read_expectation(expectation: str) -> tuple[Replicate, str]:
+def _read_expectation(expectation: str) -> tuple[Replicate, str]:
     """`ARM:SEED:JOBNAME`. Raises GateJobError."""
     arm, _, rest = expectation.partition(":")
     seed, _, name = rest.partition(":")

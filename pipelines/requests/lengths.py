@@ -13,7 +13,11 @@ from typing import Any
 
 from compilegate.document.errors import ExpressionError
 from compilegate.document.paths import lookup, parse_path
-from compilegate.workload.printed import JOB_NAME, NUMBER
+
+JOB_NAME = 63
+"""Characters that the service's names of jobs have at most."""
+NUMBER = 24
+"""Characters of the longest floating-point number, as `-1.7976931348623157e+308`."""
 
 _EXECUTION = {"Execution.PipelineExecutionId": 12}
 _MODEL_ARCHIVE = "/output/model.tar.gz"

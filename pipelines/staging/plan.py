@@ -13,15 +13,14 @@ from pathlib import Path
 from compilegate.catalog import Price, UnknownPrice, price_of
 from compilegate.datasets import RawData
 from compilegate.datasets.raw_data import Announce
-from compilegate.gate.experiment import SuccessionExperiment
 from compilegate.gate.settings import ArmDeclaration, Experiment, GateSettings
-from compilegate.job.names import BASELINE_ARM
+from compilegate.job.names import BASELINE_ARM, CHAMPION_ARM
 from compilegate.pipelines.deployment import PREFIX, Deployment, Sources
 from compilegate.pipelines.staging.object_store import ObjectStore
 from compilegate.pipelines.staging.own_code import own_code
 from compilegate.pipelines.staging.program_tree import program_tree
 from compilegate.pipelines.staging.source_tree import SourceTree, gate_tree
-from compilegate.workload import Arm, Succession, Workload
+from compilegate.workload import Arm, Workload
 
 DIGEST_LENGTH = 32
 """Hexadecimal digits of a digest in a key: 128 bits, short enough to read."""
@@ -102,23 +101,16 @@ def raw_data_uri(workload: Workload, data: RawData, bucket: str, prefix: str = P
 def experiment_file(workload: Workload) -> bytes:
     """The content of `gate.json`. It is an object of its own, so that a changed margin moves
     neither the gate's program nor anything that is trained."""
-    told = succession_of if isinstance(workload.kind, Succession) else experiment_of
-    return (told(workload).model_dump_json(indent=2) + "\n").encode()
-
-
-def succession_of(workload: Workload) -> SuccessionExperiment:
-    """What the gate is told of a workload that has a champion."""
-    return SuccessionExperiment(
-        workload=workload.name, seeds=list(workload.seeds), settings=_settings(workload)
-    )
+    return (experiment_of(workload).model_dump_json(indent=2) + "\n").encode()
 
 
 def experiment_of(workload: Workload) -> Experiment:
-    """What the gate is told of a workload whose arms are compared."""
+    """What the gate is told."""
     images = {arm.image_folder for arm in workload.arms.values()}
     return Experiment(
         workload=workload.name,
-        baseline=BASELINE_ARM,
+        champion=workload.kind.against_champion,
+        baseline=CHAMPION_ARM if workload.kind.against_champion else BASELINE_ARM,
         evidence=workload.kind.evidence,
         arms={
             name: _declaration(

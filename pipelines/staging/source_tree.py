@@ -94,6 +94,7 @@ def gate_tree(own_code: Mapping[str, bytes] = MappingProxyType({})) -> SourceTre
             "compilegate/job/errors.py",
             "compilegate/job/evidence",
             "compilegate/job/files.py",
+            "compilegate/job/names.py",
             "compilegate/pipelines/__init__.py",
             "compilegate/pipelines/programs",
             "compilegate/report",

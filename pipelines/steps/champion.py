@@ -19,12 +19,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from compilegate.document.expressions import Expression
 from compilegate.document.model import Dependency, Step
-from compilegate.job.names import CHALLENGER_ARM, CHAMPION_ARM
-from compilegate.pipelines.deployment import object_name
+from compilegate.job.names import CHALLENGER_ARM, CHAMPION_ARM, CHAMPION_SEED
 from compilegate.pipelines.steps.blueprint import Blueprint
-from compilegate.pipelines.steps.gate import STEP, VERDICT, expected_job, verdict_uri
+from compilegate.pipelines.steps.gate import gate_steps, verdict_uri
 from compilegate.pipelines.steps.preparation import prepared_data
 from compilegate.pipelines.steps.processing import INPUT, OUTPUT, Uri, output_uri, processing_step
 from compilegate.pipelines.steps.registration import (
@@ -33,7 +31,7 @@ from compilegate.pipelines.steps.registration import (
     fail_step,
     register_step,
 )
-from compilegate.pipelines.steps.training import evidence_uri, model_uri, training_step
+from compilegate.pipelines.steps.training import model_uri, training_step
 from compilegate.workload.kinds.own_program import module_name
 
 EVALUATED = "champion"
@@ -50,15 +48,13 @@ def succession_steps(blueprint: Blueprint) -> list[Step]:
     }
     note = _note_step(blueprint)
     evaluate = replace(_evaluate_step(blueprint, data), depends_on=(Dependency(note.name),))
-    gate = _gate_step(blueprint, evaluate, trained)
-    return [
-        note,
-        *prepare,
-        *trained.values(),
-        evaluate,
-        gate,
-        *_decide_steps(blueprint, gate, trained),
-    ]
+    gating = gate_steps(
+        blueprint,
+        {(CHALLENGER_ARM, seed): step for seed, step in trained.items()},
+        {f"{CHAMPION_ARM}--{CHAMPION_SEED}": output_uri(evaluate)},
+    )
+    decide = _decide_steps(blueprint, gating[-1], trained)
+    return [note, *prepare, *trained.values(), evaluate, *gating, *decide]
 
 
 def registered_uri(blueprint: Blueprint, *parts: str) -> str:
@@ -101,35 +97,6 @@ def _evaluate_step(blueprint: Blueprint, data: Uri) -> Step:
         ],
         inputs={"registered": registered_uri(blueprint), "data": data},
         output=EVALUATED,
-    )
-
-
-def _gate_step(blueprint: Blueprint, evaluate: Step, trained: Mapping[int, Step]) -> Step:
-    experiment = object_name(blueprint.sources.experiment)
-    evidence = {
-        f"evidence/{CHALLENGER_ARM}--{seed}": evidence_uri(step) for seed, step in trained.items()
-    }
-    arguments: list[str | Expression] = [
-        *["judge", "--experiment", f"{INPUT}/experiment/{experiment}"],
-        *["--evidence", f"{INPUT}/evidence", "--champion", f"{INPUT}/{EVALUATED}"],
-        *["--output", f"{OUTPUT}/{VERDICT.output_name}"],
-        *[expected_job(CHALLENGER_ARM, seed, step) for seed, step in trained.items()],
-    ]
-    return processing_step(
-        blueprint,
-        STEP,
-        description="The new model against the last registered one",
-        image="gate",
-        module="compilegate.pipelines.programs.champion",
-        code=blueprint.sources.gate_code,
-        arguments=arguments,
-        inputs={
-            "experiment": blueprint.sources.experiment,
-            EVALUATED: output_uri(evaluate),
-            **evidence,
-        },
-        output=VERDICT.output_name,
-        property_files=(VERDICT,),
     )
 
 

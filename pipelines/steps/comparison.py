@@ -7,15 +7,12 @@ from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.gate import gate_steps
 from compilegate.pipelines.steps.neuron import after_extraction, extraction_steps
 from compilegate.pipelines.steps.preparation import prepared_data
-from compilegate.pipelines.steps.printed_metrics import printed_gate_step
 from compilegate.pipelines.steps.registration import decide_steps
 from compilegate.pipelines.steps.training import training_step
-from compilegate.workload import OwnProgram
 
 
 def comparison_steps(blueprint: Blueprint) -> list[Step]:
     """Every step, in the order in which they can run."""
-    kind = blueprint.workload.kind
     before, data = prepared_data(blueprint)
     # Seed by seed, not arm by arm: where jobs run one after the other, a machine that slows down
     # over time then slows all arms alike.
@@ -24,10 +21,7 @@ def comparison_steps(blueprint: Blueprint) -> list[Step]:
         for seed in blueprint.workload.seeds
         for arm in blueprint.workload.arms
     }
-    if isinstance(kind, OwnProgram) and kind.program.evidence == "printed":
-        gating = [printed_gate_step(blueprint, kind.program, trained)]
-    else:
-        gating = gate_steps(blueprint, trained)
+    gating = gate_steps(blueprint, trained)
     decide = decide_steps(blueprint, gating[-1], trained)
     extraction = extraction_steps(blueprint, trained)
     return [*before, *extraction, *after_extraction(trained, extraction), *gating, *decide]

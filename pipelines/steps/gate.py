@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from compilegate.document.expressions import Expression, join, step_property
 from compilegate.document.model import PropertyFile, Step
@@ -27,14 +28,20 @@ EVIDENCE_PER_GATHERING = MOST_INPUTS - 1
 Replicate = tuple[str, int]
 
 
-def gate_steps(blueprint: Blueprint, trained: Mapping[Replicate, Step]) -> list[Step]:
+def gate_steps(
+    blueprint: Blueprint,
+    trained: Mapping[Replicate, Step],
+    evaluated: Mapping[str, Uri] = MappingProxyType({}),
+) -> list[Step]:
     """The gate, last; before it, steps that gather evidence where it is too much for one job.
+
+    `evaluated` has evidence that no training job wrote, by the name of its folder.
 
     The gate is never cached: it is cheap, and its verdict belongs to one execution.
     """
     evidence: dict[str, Uri] = {
         f"evidence/{arm}--{seed}": evidence_uri(step) for (arm, seed), step in trained.items()
-    }
+    } | {f"evidence/{folder}": uri for folder, uri in evaluated.items()}
     gathering: list[Step] = []
     if len(evidence) > EVIDENCE_PER_GATE:
         gathering = _gathering_steps(blueprint, evidence)

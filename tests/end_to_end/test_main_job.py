@@ -280,17 +280,17 @@ def test_a_compiled_candidate_proves_that_its_compiler_ran(tmp_path: Path) -> No
     # Not of the compiler, nor of evidence, parity or confounds: too slow, and one seed.
     codes = {reason["code"] for reason in candidate["reasons"]}
     assert codes == {"quality.single_seed", "speed.below_minimum"}
-    assert candidate["speed"]["candidate_compile_seconds"] > 0
+    assert candidate["speed"]["run"]["candidate_compile_seconds"] > 0
     assert candidate["parity"]["answer"] == "pass"
     assert 0 < candidate["parity"]["worst"]["ratio"] < candidate["parity"]["limit"]
 
     # The step cache left aside, the jobs run again, and start from what these compiled.
-    assert candidate["speed"]["compile_cold"]["earlier"] is False
+    assert candidate["speed"]["run"]["compile_cold"]["earlier"] is False
     again = folder.run("--no-cache")
     assert again.returncode == 0, again.stdout + again.stderr
     (report,) = set(folder.reports()) - {report}
     (candidate,) = json.loads((report.parent / "verdict.json").read_text())["candidates"]
-    speed = candidate["speed"]
+    speed = candidate["speed"]["run"]
     assert (speed["compile_state"], speed["compile_warm"]["jobs"]) == ("warm", 1)
     assert speed["compile_cold"]["earlier"] is True
 

@@ -85,11 +85,13 @@ def test_the_verdict_counts_warm_compilation_in_a_warm_execution(
             if key[0] == "fast":
                 execution.records[key] = replicate(record, cache, seconds)
     candidates = [judge(each.experiment, each.records, None).candidates[0] for each in (cold, warm)]
-    speeds = [candidate.speed for candidate in candidates]
+    speeds = [candidate.speed.run for candidate in candidates]
     assert [speed.compile_state for speed in speeds] == ["cold", "warm"]
     few = speeds[1].break_even_steps  # whole steps: rounded up from a tenth of the cold ones
     assert 10 * (few - 1) < speeds[0].break_even_steps <= 10 * few
-    assert speeds[0].speedup == speeds[1].speedup  # the first step is never a steady one
+    assert (
+        candidates[0].speed.speedup == candidates[1].speed.speedup
+    )  # the first step is never a steady one
     sentences = " ".join(reason.sentence for each in candidates for reason in each.reasons)
     assert "Compiling took 5.0 s cold. " in sentences
     assert "Compiling took 25.0 s cold, 0.5 s warm." in sentences

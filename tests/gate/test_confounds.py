@@ -39,7 +39,7 @@ def declare(execution, arm, **values):
         )
 
 
-def test_a_control_differs_in_nothing_but_its_compiler(execution):
+def test_a_compiler_only_candidate_differs_in_nothing_but_its_compiler(execution):
     assert confounds(execution) == {}
 
 

@@ -192,7 +192,7 @@ def test_break_even_in_runs_is_its_steps_over_those_of_a_run(execution):
     verdict = execution.judge()
     speed = verdict.candidates[0].speed
     runs = verdict.cost.candidates[0].break_even_runs
-    assert runs == pytest.approx(speed.break_even_steps / 60)
+    assert runs == pytest.approx(speed.run.break_even_steps / 60)
 
 
 def test_an_arm_that_is_not_faster_breaks_even_in_no_number_of_runs(new_execution):

@@ -117,6 +117,7 @@ DECISIVE = [
     ("digests", "parity"),
     ("parity", "precision"),
     ("parity", "steps"),
+    ("origin",),
 ]
 """Keys of evidence.json in which no other value may stand, even if the job wrote it."""
 INDIFFERENT = [

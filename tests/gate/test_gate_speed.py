@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from compilegate.gate.reasons import Code, Outcome
 from compilegate.gate.settings import GateSettings, MetricGuard
-from compilegate.gate.speed.arm_speed import ArmSpeed, measure_arm
+from compilegate.gate.speed.arm_speed import ArmSpeed, Runs, measure_arm
 from compilegate.gate.speed.compile_time import CompileTime, CompileTimes
 from compilegate.gate.speed.repayment import repayment
 from compilegate.gate.speed.speed import judge_speed
@@ -28,14 +28,20 @@ def arm_speed(
     return ArmSpeed(
         batch_size=batch_size,
         rates=tuple(rates),
-        steady_seconds=tuple(
-            batch_size / rate * generator.lognormal(0.0, noise, 500) for rate in rates
+        runs=Runs(
+            steady_seconds=tuple(
+                batch_size / rate * generator.lognormal(0.0, noise, 500) for rate in rates
+            ),
+            compilation=CompileTimes(CompileTime(compile_seconds, compile_seconds, 3), None),
+            train_seconds=100.0,
+            peak_memory_bytes=0,
+            steps=1000,
         ),
-        compilation=CompileTimes(CompileTime(compile_seconds, compile_seconds, 3), None),
-        train_seconds=100.0,
-        peak_memory_bytes=0,
-        steps=1000,
     )
+
+
+def with_runs(speed: ArmSpeed, **changed: object) -> ArmSpeed:
+    return dataclasses.replace(speed, runs=dataclasses.replace(speed.runs, **changed))
 
 
 BASELINE = arm_speed([100.0, 102.0, 98.0])
@@ -84,19 +90,19 @@ def test_break_even_is_the_compile_time_over_the_time_that_a_step_saves():
     candidate = arm_speed([200.0] * 3, compile_seconds=30.0)
     judgement, _ = judged(candidate, arm_speed([100.0] * 3))
     # A step of 32 samples takes 0.32 s and 0.16 s: 30 s are saved after 187.5 steps.
-    assert judgement.break_even_steps == 188
-    assert judgement.break_even_minutes == pytest.approx(187.5 * 0.32 / 60)
+    assert judgement.run.break_even_steps == 188
+    assert judgement.run.break_even_minutes == pytest.approx(187.5 * 0.32 / 60)
 
 
 def test_what_is_not_faster_never_breaks_even():
     judgement, _ = judged(arm_speed([90.0, 91.0, 89.0], compile_seconds=1.0))
-    assert judgement.break_even_steps is None
-    assert judgement.break_even_minutes is None
+    assert judgement.run.break_even_steps is None
+    assert judgement.run.break_even_minutes is None
 
 
 def test_what_compiles_for_nothing_has_broken_even_at_the_start():
     judgement, _ = judged(arm_speed([150.0, 151.0, 149.0]))
-    assert judgement.break_even_steps == 0
+    assert judgement.run.break_even_steps == 0
 
 
 def test_faster_steps_that_do_not_repay_compiling_within_a_run_are_not_called_faster():
@@ -109,7 +115,7 @@ def test_faster_steps_that_do_not_repay_compiling_within_a_run_are_not_called_fa
         "at least 1.20 is asked for, and 1.60 to repay 120.0 s of cold compilation within 1,000 "
         "steps: such a run is too short to be worth compiling."
     ) in reason.sentence
-    assert f"breaks even after {judgement.break_even_steps:,} steps" in reason.sentence
+    assert f"breaks even after {judgement.run.break_even_steps:,} steps" in reason.sentence
 
 
 def test_compiling_for_longer_than_the_baseline_s_run_is_repaid_by_no_speed_up():
@@ -145,14 +151,14 @@ def test_a_longer_real_training_may_repay_what_the_judged_runs_do_not():
     candidate = arm_speed([150.0, 151.0, 149.0], compile_seconds=120.0)
     judgement, reason = judged(candidate, repaid_within_runs=2.0)
     assert reason.code is Code.SPEED_FASTER
-    assert (judgement.required_speedup, judgement.repaid_within_steps) == (
+    assert (judgement.required_speedup, judgement.run.repaid_within_steps) == (
         pytest.approx(640 / (640 - 120), rel=0.01),
         2000,
     )
 
 
 def test_warm_compilation_is_what_has_to_be_repaid_once_a_cache_served_a_job():
-    candidate = dataclasses.replace(
+    candidate = with_runs(
         arm_speed([150.0, 151.0, 149.0]),
         compilation=CompileTimes(
             cold=CompileTime(120.0, 120.2, jobs=1), warm=CompileTime(3.0, 3.2, jobs=2)
@@ -160,7 +166,7 @@ def test_warm_compilation_is_what_has_to_be_repaid_once_a_cache_served_a_job():
     )
     judgement, reason = judged(candidate)
     assert reason.code is Code.SPEED_FASTER
-    assert (judgement.repaid_compile_state, judgement.repaid_compile_seconds) == ("warm", 3.0)
+    assert (judgement.run.compile_state, judgement.run.candidate_compile_seconds) == ("warm", 3.0)
 
 
 @given(
@@ -195,12 +201,8 @@ def test_one_run_an_arm_is_said_to_cover_that_run_only():
 
 def test_the_bootstrap_sees_that_neighbouring_steps_are_alike():
     slow_and_fast = np.repeat(np.random.default_rng(6).lognormal(0.0, 0.2, 50), 10) * 0.3
-    alike = dataclasses.replace(
-        arm_speed([100.0]),
-        rates=(32 / slow_and_fast.mean(),),
-        steady_seconds=(slow_and_fast,),
-    )
-    shuffled = dataclasses.replace(
+    alike = with_runs(arm_speed([32 / slow_and_fast.mean()]), steady_seconds=(slow_and_fast,))
+    shuffled = with_runs(
         alike, steady_seconds=(np.random.default_rng(7).permutation(slow_and_fast),)
     )
     quiet = arm_speed([150.0], noise=1e-6)
@@ -240,17 +242,16 @@ def test_the_warm_up_after_a_resumption_is_not_steady_and_its_cost_is_said(execu
     )
     batch_size = int(record.evidence.recipe["batch_size"])
     speed = measure_arm(batch_size, [execution.records["fast", 1]])
-    assert speed is not None
     first = record.evidence.speed.steady_from
     steady = np.concatenate([record.steps.seconds[first:30], record.steps.seconds[36:]])
     assert speed.rates == (pytest.approx(batch_size * len(steady) / steady.sum()),)
-    _, reason = judged(dataclasses.replace(arm_speed([131.0, 128.0]), interruptions=1))
+    _, reason = judged(with_runs(arm_speed([131.0, 128.0]), interruptions=1))
     assert "Interruptions" not in judged(arm_speed([131.0, 128.0]))[1].sentence
     assert reason.sentence.endswith(
-        "Interruptions of the candidate: 1, which cost 0 s; they are in its time to train, and not "
-        "in its steady steps."
+        "Interruptions of the candidate: 1, which cost 0 s: part of its time to train, and of no "
+        "steady step."
     )
-    assert (speed.interruptions, speed.lost_seconds) == (1, 400.0)
+    assert (speed.runs.interruptions, speed.runs.lost_seconds) == (1, 400.0)
 
 
 def test_too_few_steady_steps_leave_the_speed_undecided(execution):

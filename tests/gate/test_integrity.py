@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
+from compilegate.evidence import Origin, TruncatedEvidenceError, UndeclaredEvidenceError
 from compilegate.evidence.rows import take_rows
-from compilegate.gate.integrity.replicate import TruncatedEvidenceError, UndeclaredEvidenceError
 from compilegate.gate.reasons import Code, Outcome
 from compilegate.job.evidence import CheckpointRecord, EvidenceError, EvidenceRecord, Resumption
 
@@ -32,6 +32,10 @@ INTEGRITY_CODES = {code for code in Code if code.partition(".")[0] not in ABOUT_
 
 def missing(execution, replicate):
     del execution.records[replicate]
+
+
+def lacking(execution, replicate):
+    execution.change_evidence(*replicate, origin=Origin.PRINTED)
 
 
 def truncated(execution, replicate):
@@ -216,6 +220,7 @@ DAMAGE = [
     (Code.EVIDENCE_MISSING, missing),
     (Code.EVIDENCE_TRUNCATED, truncated),
     (Code.EVIDENCE_UNREADABLE, unreadable),
+    (Code.EVIDENCE_LACKING, lacking),
     (Code.EVIDENCE_SWAPPED, swapped),
     (Code.EVIDENCE_DUPLICATED, duplicated_job),
     (Code.EVIDENCE_DUPLICATED, copied_under_another_name),

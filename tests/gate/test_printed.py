@@ -1,24 +1,26 @@
-"""Jobs that left nothing but printed metrics are judged over seeds, and over nothing else."""
+"""Jobs that left nothing but printed metrics are judged over seeds, and what they lack is said."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import numpy as np
 import pytest
 import scipy.stats
 
-from compilegate.gate.printed import Printed, judge_printed
+from compilegate.evidence import EvidenceRecord, Origin
+from compilegate.gate.judge import judge
 from compilegate.gate.reasons import Code, Outcome
 from compilegate.gate.settings import Experiment
-from compilegate.gate.verdict import Verdict
-from compilegate.pipelines.programs.printed_gate import main
+from compilegate.job.evidence import Evidence, write_evidence
+from compilegate.pipelines.programs.gate import main
 
 BEFORE, AFTER = [27.1, 27.4, 26.9, 27.2], [27.0, 27.5, 26.8, 27.2]
 SPEEDS = {"baseline": [100.0, 101.0, 99.0, 100.0], "fast": [150.0, 151.0, 149.0, 150.0]}
 
 
-def experiment():
+def experiment(**settings):
     arm = {"batch_size": 8, "learning_rate": 0.1, "precision": "fp32"}
     return Experiment.model_validate(
         {
@@ -31,16 +33,24 @@ def experiment():
             },
             "seeds": [1, 2, 3, 4],
             "settings": {
-                "metrics": {"bleu": {"direction": "higher", "margin": 0.5, "reported": True}}
+                "metrics": {"bleu": {"direction": "higher", "margin": 0.5, "reported": True}},
+                **settings,
             },
         }
     )
 
 
+def record(arm, seed, metrics, job=None):
+    evidence = Evidence(
+        job or f"{arm}-{seed}", arm, seed, {}, None, None, metrics=metrics, origin=Origin.PRINTED
+    )
+    return EvidenceRecord(evidence, None, None)
+
+
 def printed(after=AFTER, speeds=SPEEDS):
     return {
-        (arm, seed): Printed(
-            f"{arm}-{seed}", {"bleu": bleu, **({"samples_per_second": rate} if rate else {})}
+        (arm, seed): record(
+            arm, seed, {"bleu": bleu, **({"samples_per_second": rate} if rate else {})}
         )
         for arm, values in (("baseline", BEFORE), ("fast", after))
         for seed, bleu, rate in zip([1, 2, 3, 4], values, speeds[arm], strict=True)
@@ -52,27 +62,39 @@ def codes(verdict):
 
 
 def test_a_faster_candidate_whose_seeds_are_as_good_wins_and_the_missing_proof_is_said():
-    verdict = judge_printed(experiment(), printed())
+    verdict = judge(experiment(), printed())
     (candidate,) = verdict.candidates
     expected = scipy.stats.ttest_rel(AFTER, BEFORE).confidence_interval(0.90)
     delta = candidate.metrics[0].delta
     assert (delta.lower, delta.upper) == pytest.approx(tuple(expected))
     assert candidate.speed.speedup.estimate == pytest.approx(1.5, rel=0.01)
+    assert candidate.speed.run is None  # nobody knows what compiling took
+    assert verdict.cost is None
     assert (verdict.decision.arm, candidate.outcome) == ("fast", Outcome.PASS)
     assert Code.PRINTED_ONLY in {note.code for note in candidate.notes}
 
 
 def test_a_candidate_that_is_worse_fails():
-    verdict = judge_printed(experiment(), printed(after=[25.1, 25.3, 24.8, 25.0]))
+    verdict = judge(experiment(), printed(after=[25.1, 25.3, 24.8, 25.0]))
     assert verdict.decision.arm == "baseline"
     assert Code.QUALITY_WORSE in codes(verdict)
 
 
 def test_without_a_printed_speed_nothing_is_faster():
-    verdict = judge_printed(experiment(), printed(speeds=dict.fromkeys(SPEEDS, [None] * 4)))
+    verdict = judge(experiment(), printed(speeds=dict.fromkeys(SPEEDS, [None] * 4)))
     assert (verdict.decision.arm, codes(verdict)) == (
         "baseline",
         {Code.QUALITY_NOT_WORSE, Code.SPEED_UNMEASURED},
+    )
+
+
+def test_what_is_required_and_was_not_recorded_fails():
+    verdict = judge(experiment(parity={"required": True}), printed())
+    assert codes(verdict) >= {Code.PARITY_CANNOT_TELL}
+    assert verdict.decision.arm == "baseline"
+    computed = {"accuracy": {"direction": "higher", "margin": 0.01}}
+    assert judge(experiment(metrics=computed), printed()).baseline.reasons[0].code is (
+        Code.EVIDENCE_LACKING
     )
 
 
@@ -81,23 +103,25 @@ def test_without_a_printed_speed_nothing_is_faster():
     [
         (lambda found: found.pop(("fast", 2)), Code.EVIDENCE_MISSING),
         (
-            lambda found: found.update({("fast", 2): Printed("fast-1", {"bleu": 27.0})}),
+            lambda found: found.update(
+                {("fast", 2): record("fast", 2, {"bleu": 27.0}, job="fast-1")}
+            ),
             Code.EVIDENCE_DUPLICATED,
         ),
         (
-            lambda found: found.update({("fast", 2): Printed("fast-2", {"other": 1.0})}),
+            lambda found: found.update({("fast", 2): record("fast", 2, {"other": 1.0})}),
             Code.METRIC_MISSING,
         ),
         (
-            lambda found: found.update({("fast", 2): Printed("fast-2", {"bleu": np.nan})}),
+            lambda found: found.update({("fast", 2): record("fast", 2, {"bleu": np.nan})}),
             Code.METRIC_NOT_FINITE,
         ),
         (
-            lambda found: found.update({("fast", 2): Printed("fast-2", {"bleu": -1e300})}),
+            lambda found: found.update({("fast", 2): record("fast", 2, {"bleu": -1e300})}),
             Code.METRIC_NOT_FINITE,
         ),
         (
-            lambda found: found["fast", 2].metrics.update({"samples_per_second": 1e-300}),
+            lambda found: found["fast", 2].evidence.metrics.update({"samples_per_second": 1e-300}),
             Code.METRIC_NOT_FINITE,
         ),
     ],
@@ -105,9 +129,19 @@ def test_without_a_printed_speed_nothing_is_faster():
 def test_what_cannot_be_trusted_fails(change, code):
     found = printed()
     change(found)
-    verdict = judge_printed(experiment(), found)
+    verdict = judge(experiment(), found)
     assert verdict.decision.arm == "baseline"
     assert code in codes(verdict)
+
+
+def test_printed_metrics_do_not_stand_in_for_evidence_that_is_asked_for(execution):
+    """Nor does anything else that a record can say of itself."""
+    for origin in (Origin.PRINTED, Origin.SCORED, Origin.ABSENT, "another"):
+        execution.change_evidence("fast", 2, origin=origin)
+        verdict = execution.judge()
+        assert Code.EVIDENCE_LACKING in codes(verdict)
+        assert verdict.candidates[0].outcome is Outcome.FAIL
+        assert verdict.baseline.sound
 
 
 def test_one_seed_of_printed_metrics_is_refused():
@@ -118,31 +152,32 @@ def test_one_seed_of_printed_metrics_is_refused():
 def test_an_unsound_baseline_releases_nothing():
     found = printed()
     del found["baseline", 3]
-    verdict = judge_printed(experiment(), found)
+    verdict = judge(experiment(), found)
     assert (verdict.decision.arm, codes(verdict)) == ("none", {Code.BASELINE_UNSOUND})
 
 
-def test_the_job_reads_the_metrics_from_its_arguments(tmp_path):
+def test_a_candidate_that_could_not_be_trained_leaves_the_baseline_its_release():
+    found = printed()
+    evidence = dataclasses.replace(
+        found["fast", 1].evidence,
+        origin=Origin.MEASURED,
+        metrics={},
+        failure="it ran out of memory",
+    )
+    found["fast", 1] = EvidenceRecord(evidence, None, None)
+    verdict = judge(experiment(), found)
+    assert (verdict.decision.arm, codes(verdict)) == ("baseline", {Code.ARM_FAILED})
+
+
+def test_the_job_writes_the_whole_report_with_what_there_is(tmp_path):
     (tmp_path / "gate.json").write_text(experiment().model_dump_json())
-    whole = [
-        f"--printed={arm}:{seed}:{each.job}:"
-        + ",".join(f"{name}={value}" for name, value in each.metrics.items())
-        for (arm, seed), each in printed().items()
-    ]
-    divided = [
-        f"--printed={arm}:{seed}:{each.job}:{name}={value}"
-        for (arm, seed), each in printed().items()
-        for name, value in each.metrics.items()
-    ]
-    told = [f"--experiment={tmp_path / 'gate.json'}", f"--output={tmp_path / 'out'}"]
-    for arguments in (whole, divided):
-        assert main([*told, *arguments]) == 0
-        written = Verdict.from_json((tmp_path / "out" / "verdict.json").read_bytes())
-        assert written == judge_printed(experiment(), printed())
+    for (arm, seed), each in printed().items():
+        write_evidence(tmp_path / "evidence" / f"{arm}--{seed}", each.evidence)
+    told = ("experiment=gate.json", "evidence=evidence", "output=out")
+    assert main([f"--{each.replace('=', f'={tmp_path}/')}" for each in told]) == 0
     for name in ("report.md", "report.html"):
         report = (tmp_path / "out" / name).read_text()
         assert "1.50×" in report  # noqa: RUF001
+        assert "nothing proves that the compiler ran" in report
         # What nobody measured is not told as nothing, or as all right.
-        assert not re.search(r"Break-even|0 ms|the only difference|is sound", report)
-    assert main([*told, "--printed=fast:1:job:bleu=x"]) == 2
-    assert main([*told, "--printed=fast:1:job:bleu=1", "--printed=fast:1:other:loss=1"]) == 2
+        assert not re.search(r"Break-even, counting|0 ms|the only difference", report)

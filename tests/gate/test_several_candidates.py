@@ -1,4 +1,4 @@
-"""Several candidates: Holm over the any-of choice, and what a control tells about the others."""
+"""Several candidates: Holm over the any-of choice, and what a compiler-only one tells."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def test_two_candidates_that_are_as_good_and_faster_both_pass(new_execution):
 
 
 def with_larger_batch(new_execution, **changes):
-    """A control and a candidate with its compiler and a batch of 48, as one that trained it so."""
-    execution = new_execution(candidates=("control", "large"), **changes)
+    """A compiler-only candidate and one with its compiler and a batch of 48, so trained."""
+    execution = new_execution(candidates=("compiler-only", "large"), **changes)
     arms = dict(execution.experiment.arms)
     arms["large"] = ArmDeclaration(**{**arms["large"].model_dump(), "batch_size": 48})
     execution.experiment = execution.experiment.model_copy(update={"arms": arms})
@@ -77,32 +77,34 @@ def with_larger_batch(new_execution, **changes):
     return execution
 
 
-def test_a_control_splits_the_batch_s_effect_from_the_compiler_s(new_execution):
+def test_a_compiler_only_candidate_splits_the_batch_s_effect_from_the_compiler_s(new_execution):
     candidates = with_larger_batch(new_execution).judge().candidates
-    control, large = candidates
-    assert control.effects == ()
+    compiler_only, large = candidates
+    assert compiler_only.effects == ()
     effect = next(item for item in large.effects if item.metric == "accuracy")
-    assert (effect.control, effect.changed) == ("control", ("batch_size 48",))
+    assert (effect.compiler_only, effect.changed) == ("compiler-only", ("batch_size 48",))
     whole = next(item for item in large.metrics if item.metric == "accuracy").delta
     assert effect.compiler.estimate + effect.rest.estimate == pytest.approx(whole.estimate)
 
 
 def test_the_split_says_in_words_what_costs_and_what_does_not(new_execution):
     execution = with_larger_batch(new_execution)
-    worse = new_execution(candidates=("control", "large"), worse_by=0.04)
+    worse = new_execution(candidates=("compiler-only", "large"), worse_by=0.04)
     for seed in execution.experiment.seeds:
         harmed = worse.record("large", seed).examples
         execution.change_examples("large", seed, scores=harmed.scores, losses=harmed.losses)
     large = execution.judge().candidates[1]
     accuracy, log_loss = (note.sentence for note in large.notes if note.code is Code.EFFECT_SPLIT)
     assert "accuracy: the compiler costs nothing that can be told from chance" in accuracy
-    assert "(measured by control), and batch_size 48 costs 3." in accuracy
-    assert "(measured by control), and batch_size 48 costs 0." in log_loss  # lower is better
+    assert "(measured by compiler-only), and batch_size 48 costs 3." in accuracy
+    assert "(measured by compiler-only), and batch_size 48 costs 0." in log_loss  # lower is better
 
 
-def test_without_a_control_of_the_same_compiler_nothing_is_split(new_execution):
+def test_without_a_compiler_only_candidate_of_the_same_compiler_nothing_is_split(new_execution):
     execution = with_larger_batch(new_execution)
     arms = dict(execution.experiment.arms)
-    arms["control"] = ArmDeclaration(**{**arms["control"].model_dump(), "compiler": "xla"})
+    arms["compiler-only"] = ArmDeclaration(
+        **{**arms["compiler-only"].model_dump(), "compiler": "xla"}
+    )
     execution.experiment = execution.experiment.model_copy(update={"arms": arms})
     assert execution.judge().candidates[1].effects == ()

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from compilegate.pipelines.requests.lengths import Lengths
-from compilegate.workload.printed import (
-    JOB_NAME,
-    MOST_CHARACTERS,
-    NUMBER,
-    printed_batches,
-    printed_head,
-)
+from compilegate.pipelines.requests.lengths import JOB_NAME, NUMBER, Lengths
 
 TRAINING = {"OutputDataConfig": {"S3OutputPath": "s3://bucket/out"}}
 PREPARING = {
@@ -65,23 +55,3 @@ def test_a_value_is_as_long_as_its_longest_parts(value: Any, longest: int | None
     assert LENGTHS.longest(value) == longest
     joined = {"Std:Join": {"On": "--", "Values": [value, "x", "y"]}}
     assert LENGTHS.longest(joined) == (None if longest is None else longest + 2 * 2 + 2)
-
-
-ARMS = st.text("a-", min_size=1, max_size=40)
-NAMES = st.lists(st.text("ab_", min_size=1, max_size=60), unique=True, max_size=12)
-
-
-@given(ARMS, st.integers(0, 2**32), NAMES)
-def test_printed_metrics_go_in_as_few_arguments_as_hold_them(
-    arm: str, seed: int, names: list[str]
-) -> None:
-    batches = printed_batches(arm, seed, names)
-    assert [name for batch in batches for name in batch] == names
-
-    def longest(batch: list[str]) -> int:
-        values = ",".join(f"{name}={'9' * NUMBER}" for name in batch)
-        return len(f"{printed_head(arm, seed)}{'j' * JOB_NAME}:{values}")
-
-    assert all(longest(batch) <= MOST_CHARACTERS for batch in batches)
-    for batch, after in pairwise(batches):
-        assert longest([*batch, after[0]]) > MOST_CHARACTERS

@@ -95,20 +95,19 @@ def test_a_script_of_several_processes_is_started_by_torchrun_and_not_told_of_it
     assert request["HyperParameters"].keys() == alone["HyperParameters"].keys()
 
 
-def test_the_failure_of_a_candidate_is_evidence_where_evidence_is_written() -> None:
-    found = steps(compiled("diffusion"))
-    candidate, baseline = (
-        found[f"Train-{name}-7"]["Arguments"] for name in ("compiled", "baseline")
-    )
-    assert candidate["Environment"]["COMPILEGATE_ON_FAILURE"] == "record"
-    assert "COMPILEGATE_ON_FAILURE" not in baseline["Environment"]
-    assert baseline["HyperParameters"]["sagemaker_program"] == '"train.py"'
-    (challenger,) = {
-        step["Arguments"]["HyperParameters"]["sagemaker_program"]
-        for name, step in steps(compiled("trees")).items()
-        if name.startswith("Train-")
-    }
-    assert challenger == '"train.py"'
+@pytest.mark.parametrize(
+    ("name", "candidate", "baseline"),
+    [("diffusion", "Train-compiled-7", "Train-baseline-7"), ("trees", "Train-challenger-7", None)],
+)
+def test_the_failure_of_a_candidate_is_evidence_and_that_of_a_baseline_is_not(
+    name: str, candidate: str, baseline: str | None
+) -> None:
+    found = steps(compiled(name))
+    assert found[candidate]["Arguments"]["Environment"]["COMPILEGATE_ON_FAILURE"] == "record"
+    if baseline is not None:
+        environment = found[baseline]["Arguments"]["Environment"]
+        assert environment["COMPILEGATE_SCRIPT"] == "train.py"
+        assert "COMPILEGATE_ON_FAILURE" not in environment
 
 
 def test_raw_data_goes_straight_to_the_script_where_nothing_prepares_it() -> None:
@@ -119,48 +118,26 @@ def test_raw_data_goes_straight_to_the_script_where_nothing_prepares_it() -> Non
     assert "Prepare" not in found
 
 
-def test_printed_metrics_reach_the_gate_as_arguments_in_place_of_evidence() -> None:
+def test_printed_metrics_are_caught_by_the_launcher_and_judged_by_the_same_gate() -> None:
     workload = declared(
         "diffusion",
         {
             "evidence": "printed",
-            "metrics": {"mse": "m ([0-9.]+)", "s": "s ([0-9.]+)"},
+            "metrics": {"mse": "m ([0-9.]+)", "s": "s ([0-9.]+)", "loss": "l ([0-9.]+)"},
             "speed_metric": "s",
         },
         gate__metrics__mse={"reported": True},
     )
-    definition = compile_definition(workload, DEPLOYMENT, SOURCES)
-    request = steps(definition)["Gate"]["Arguments"]
-    assert [each["InputName"] for each in request["ProcessingInputs"]] == ["code", "experiment"]
-    assert request["AppSpecification"]["ContainerArguments"][-1]["Std:Join"] == {
-        "On": "",
-        "Values": [
-            "--printed=compiled:8:",
-            {"Get": "Steps.Train-compiled-8.TrainingJobName"},
-            ":mse=",
-            {"Get": "Steps.Train-compiled-8.FinalMetricDataList['mse'].Value"},
-            ",samples_per_second=",
-            {"Get": "Steps.Train-compiled-8.FinalMetricDataList['s'].Value"},
-        ],
-    }
-
-
-def test_printed_metrics_that_one_argument_cannot_hold_take_several() -> None:
-    """The service refuses one of more than 256 characters, when everything is trained already."""
-    names = [f"error_of_{'x' * 40}_{number}" for number in range(6)]
-    metrics = dict.fromkeys(names, "error ([0-9.]+)")
-    guard = {"direction": "lower", "margin": 0.01, "reported": True}
-    workload = declared(
-        "diffusion",
-        {"evidence": "printed", "metrics": metrics},
-        gate={"metrics": dict.fromkeys(names, guard)},
-    )
-    request = steps(compile_definition(workload, DEPLOYMENT, SOURCES))["Gate"]["Arguments"]
-    arguments = request["AppSpecification"]["ContainerArguments"]
-    printed = [each["Std:Join"]["Values"] for each in arguments if isinstance(each, dict)]
-    assert len(printed) == len(workload.arms) * len(workload.seeds) * 3
-    assert [values[0] for values in printed[:3]] == ["--printed=baseline:7:"] * 3
-    assert [text[1:-1] for values in printed[:3] for text in values[2::2]] == names
+    found = steps(compile_definition(workload, DEPLOYMENT, SOURCES))
+    for name in ("Train-baseline-7", "Train-compiled-8"):
+        environment = found[name]["Arguments"]["Environment"]
+        assert {key: text for key, text in environment.items() if "PRINTED" in key} == {
+            "COMPILEGATE_PRINTED_mse": "m ([0-9.]+)",
+            "COMPILEGATE_PRINTED_samples_per_second": "s ([0-9.]+)",
+        }
+    written = steps(compiled("diffusion"))["Gate"]["Arguments"]
+    for part in ("ProcessingInputs", "AppSpecification"):
+        assert found["Gate"]["Arguments"][part] == written[part]
 
 
 def test_the_registered_model_is_read_where_the_next_one_is_kept() -> None:

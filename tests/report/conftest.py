@@ -25,6 +25,7 @@ from compilegate.gate.verdict import (
     NoiseFloor,
     ParityAnswer,
     ParityJudgement,
+    RunJudgement,
     SpeedJudgement,
     Verdict,
     WorstTensor,
@@ -117,29 +118,29 @@ SPEED = SpeedJudgement(
     speedup=Interval(1.37, 1.31, 1.43),
     min_speedup=1.2,
     required_speedup=1.2,
-    repaid_within_steps=1368,
-    repaid_compile_state=CompileState.COLD,
-    repaid_compile_seconds=21.5,
     conditional_on_run=False,
     baseline_samples_per_second=480.2,
     candidate_samples_per_second=657.9,
-    baseline_compile_seconds=0.0,
-    candidate_compile_seconds=21.5,
-    compile_state=CompileState.COLD,
-    compile_cold=CompileTime(21.5, 21.6, jobs=2),
-    compile_warm=None,
-    candidate_batch_size=48,
-    candidate_steps=684,
-    break_even_steps=797,
-    break_even_minutes=1.33,
-    train_time_ratio=0.93,
-    baseline_train_seconds=68.4,
-    candidate_train_seconds=73.5,
-    baseline_peak_memory_bytes=612_000_000,
-    candidate_peak_memory_bytes=1_210_000_000,
     advice="fast enough to turn on",
     seeds=2,
     seeds_needed=None,
+    run=RunJudgement(
+        repaid_within_steps=1368,
+        compile_state=CompileState.COLD,
+        baseline_compile_seconds=0.0,
+        candidate_compile_seconds=21.5,
+        compile_cold=CompileTime(21.5, 21.6, jobs=2),
+        compile_warm=None,
+        candidate_batch_size=48,
+        candidate_steps=684,
+        break_even_steps=797,
+        break_even_minutes=1.33,
+        train_time_ratio=0.93,
+        baseline_train_seconds=68.4,
+        candidate_train_seconds=73.5,
+        baseline_peak_memory_bytes=612_000_000,
+        candidate_peak_memory_bytes=1_210_000_000,
+    ),
 )
 UNDECIDED = Reason(
     Code.QUALITY_UNDECIDED,
@@ -220,24 +221,7 @@ def replicate(arm: str, seed: int, **fields: object) -> ReplicateObservation:
 
 
 def lost(arm: str, seed: int, problem: str) -> ReplicateObservation:
-    nothing = dict.fromkeys(
-        (
-            "samples_per_second",
-            "compile_seconds",
-            "compile_cache",
-            "train_seconds",
-            "total_seconds",
-            "peak_memory_bytes",
-            "graphs",
-            "graph_breaks",
-            "recompilations",
-            "loss",
-            "job",
-        )
-    )
-    return replicate(
-        arm, seed, **nothing, problem=problem, metrics={}, steps=0, steady_from=0, step_seconds=()
-    )
+    return ReplicateObservation(arm, seed, problem=problem)
 
 
 def arm(name: str, compiler: str, batch_size: int = 32) -> ArmObservation:

@@ -246,8 +246,9 @@ def test_degenerate_intervals_are_drawn_within_the_chart(verdict, observations, 
     speed = dataclasses.replace(
         candidate.speed,
         speedup=speedup,
-        break_even_steps=None,
-        break_even_minutes=None,
+        run=dataclasses.replace(
+            candidate.speed.run, break_even_steps=None, break_even_minutes=None
+        ),
         candidate_samples_per_second=candidate.speed.baseline_samples_per_second,
     )
     changed = dataclasses.replace(

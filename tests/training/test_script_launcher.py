@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from compilegate.evidence import read_evidence
+from compilegate.evidence import Origin, read_evidence
 
 ROOT = Path(__file__).parents[2]
 MACHINES = ["127.0.0.1", "algo-2"]
@@ -108,4 +109,39 @@ def test_a_job_that_is_stopped_says_nothing_of_its_arm(tmp_path: Path) -> None:
     job.terminate()
     job.communicate()
     assert job.returncode == 128 + 15
+    assert not (tmp_path / "evidence").exists()
+
+
+PRINTING = """
+import sys
+print("bleu = 1.5")
+sys.stdout.flush()
+print("bleu = 27.25, 101.5 rows/s", end="")  # the last value counts, without a line's end too
+print("loss nan", file=sys.stderr)
+"""
+PRINTED = {
+    "COMPILEGATE_PRINTED_bleu": "bleu = ([0-9.]+)",
+    "COMPILEGATE_PRINTED_samples_per_second": "([0-9.]+) rows/s",
+    "COMPILEGATE_PRINTED_loss": r"loss (\S+)",
+    "COMPILEGATE_PRINTED_other": "other = ([0-9.]+)",
+}
+
+
+def test_what_a_script_only_prints_becomes_evidence_that_says_so(tmp_path: Path) -> None:
+    job = candidate(tmp_path / "train.py", PRINTING, **PRINTED)
+    stdout, stderr = job.communicate()
+    assert job.returncode == 0, stderr
+    assert stdout == "bleu = 1.5\nbleu = 27.25, 101.5 rows/s"  # and passes on as it is
+    record = read_evidence(tmp_path / "evidence")
+    assert (record.evidence.origin, record.steps, record.examples) == (Origin.PRINTED, None, None)
+    metrics = dict(record.evidence.metrics)
+    assert math.isnan(metrics.pop("loss"))  # which the gate refuses with its own reason
+    assert metrics == {"bleu": 27.25, "samples_per_second": 101.5}
+    assert (record.evidence.compiler, record.evidence.recipe["compiler"]) == (None, "inductor")
+
+
+def test_a_baseline_that_only_prints_and_fails_writes_nothing(tmp_path: Path) -> None:
+    job = candidate(tmp_path / "train.py", "print('bleu = 1'); raise ValueError", **PRINTED)
+    job.communicate()
+    assert job.returncode == 1
     assert not (tmp_path / "evidence").exists()

@@ -203,15 +203,13 @@ def test_what_does_not_fit_is_one_sentence(
     assert problem.removeprefix(f"{tmp_path / 'mine.toml'}: ").startswith(sentence)
 
 
-def test_printed_metrics_have_to_fit_the_arguments_of_the_gate(tmp_path: Path) -> None:
-    names = [f"error_{'x' * 50}_{number}" for number in range(2)]
-    guards = "".join(GATE.replace("accuracy", name) for name in names)
-    text = PRINTED.replace(GATE.replace("margin", "reported = true\nmargin"), "")
-    text += guards.replace("margin", "reported = true\nmargin")
-    text = text.replace("accuracy = ", " = 'x()'\n".join(names) + " = ")
-    assert read(tmp_path, text).gate.metrics.keys() == set(names)
-    with pytest.raises(WorkloadError, match="take 148 arguments of the gate's job, allowed: 100"):
-        read(tmp_path, text.replace("[1, 2]", str(list(range(36)))))
+def test_sagemaker_s_own_launchers_leave_no_one_to_catch_what_is_printed(tmp_path: Path) -> None:
+    text = PRINTED.replace(
+        'compiler = "inductor"', 'compiler = "training-compiler"\ndistribution = "pytorchxla"'
+    )
+    assert text != PRINTED
+    with pytest.raises(WorkloadError, match=r"distribution is 'pytorchxla' and program\.evidence"):
+        read(tmp_path, text)
 
 
 @pytest.mark.parametrize(

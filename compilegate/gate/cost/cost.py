@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from compilegate.evidence import Evidence, EvidenceRecord
+from compilegate.evidence import Evidence, EvidenceRecord, SpeedRecord
 from compilegate.gate.cost.figures import (
     Amount,
     ArmCost,
@@ -25,7 +26,7 @@ from compilegate.gate.cost.figures import (
 from compilegate.gate.integrity.examination import Examined
 from compilegate.gate.reasons import Code, Outcome, clipped
 from compilegate.gate.settings import ArmDeclaration, Experiment
-from compilegate.gate.speed.arm_speed import measure_arm
+from compilegate.gate.speed.arm_speed import ArmSpeed, UnknownSpeed
 from compilegate.gate.speed.compile_time import compile_times
 from compilegate.gate.statistics.sample_size import rounded_up
 from compilegate.gate.verdict import CandidateVerdict, MetricJudgement, SpeedJudgement
@@ -37,14 +38,17 @@ MOST_RETRAININGS = 1_000_000
 
 
 def cost_of(
-    experiment: Experiment, examined: Examined, candidates: Sequence[CandidateVerdict]
+    experiment: Experiment,
+    examined: Examined,
+    speeds: Mapping[str, ArmSpeed | UnknownSpeed],
+    candidates: Sequence[CandidateVerdict],
 ) -> CostFigures | None:
-    """The cost of one execution, over the jobs whose evidence is sound; None without any."""
-    sound = {arm: _sound_records(arm, examined) for arm in experiment.arms}
+    """The cost of one execution, over the jobs whose evidence is sound and has times; None without
+    any. `speeds` are those of the arms' sound records."""
     arms = {
-        arm: _arm_cost(arm, experiment.arms[arm], records)
-        for arm, records in sound.items()
-        if records
+        arm: _arm_cost(arm, declared, jobs, speeds[arm])
+        for arm, declared in experiment.arms.items()
+        if (jobs := _timed(examined.sound(arm)))
     }
     if not arms:
         return None
@@ -94,26 +98,46 @@ def price_that_holds(
     return declaration.usd_per_hour, declaration.price_note or "as declared"
 
 
-def _sound_records(arm: str, examined: Examined) -> list[EvidenceRecord]:
+@dataclass(frozen=True)
+class _Job:
+    """The times of one job."""
+
+    record: EvidenceRecord
+    evidence: Evidence
+    speed: SpeedRecord
+    compile_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        """From its start to its end, parity probe included."""
+        parity = self.evidence.parity
+        return self.speed.total_seconds + (0.0 if parity is None else parity.seconds)
+
+
+def _timed(records: Sequence[EvidenceRecord]) -> list[_Job]:
+    """Those that measured themselves: jobs that only print their metrics do not."""
     return [
-        examined.records[arm, seed]
-        for seed in examined.seeds
-        if examined.was_trained(arm, seed) and not examined.problems.get((arm, seed))
+        _Job(it, it.evidence, it.evidence.speed, it.evidence.compiler.compile_seconds)
+        for it in records
+        if it.evidence.speed is not None and it.evidence.compiler is not None
     ]
 
 
-def _arm_cost(arm: str, declaration: ArmDeclaration, records: Sequence[EvidenceRecord]) -> ArmCost:
-    """`records` holds one or more, all of them sound."""
-    ran_on = [_ran_on(record.evidence) for record in records]
-    usd_per_hour, note = price_that_holds(declaration, ran_on)
-    speed = measure_arm(declaration.global_batch_size, records)
-    rate = None if speed is None else speed.rate
+def _arm_cost(
+    arm: str, declared: ArmDeclaration, jobs: Sequence[_Job], speed: ArmSpeed | UnknownSpeed
+) -> ArmCost:
+    ran_on = [_ran_on(job.evidence) for job in jobs]
+    usd_per_hour, note = price_that_holds(declared, ran_on)
+    rate = speed.rate if isinstance(speed, ArmSpeed) else None
+    # Of each job without its own compilation, and with that of a retraining instead.
+    others = [max(job.speed.train_seconds - job.compile_seconds, 0.0) for job in jobs]
+    retraining = _mean(others) + compile_times([job.record for job in jobs]).seconds
     return ArmCost(
         arm=arm,
-        jobs=len(records),
-        training=_amount(_mean([_train_seconds(item.evidence) for item in records]), usd_per_hour),
-        retraining=_amount(_retraining_seconds(records), usd_per_hour),
-        job=_amount(_mean([_job_seconds(item.evidence) for item in records]), usd_per_hour),
+        jobs=len(jobs),
+        training=_amount(_mean([job.speed.train_seconds for job in jobs]), usd_per_hour),
+        retraining=_amount(retraining, usd_per_hour),
+        job=_amount(_mean([job.seconds for job in jobs]), usd_per_hour),
         samples_per_second=rate,
         samples_per_dollar=_per_dollar(rate, usd_per_hour),
         instance_type=ran_on[0] if len(set(ran_on)) == 1 else None,
@@ -125,24 +149,6 @@ def _arm_cost(arm: str, declaration: ArmDeclaration, records: Sequence[EvidenceR
 def _ran_on(evidence: Evidence) -> str | None:
     name = evidence.environment.get(INSTANCE_TYPE)
     return None if name is None else clipped(str(name), 60)
-
-
-def _train_seconds(evidence: Evidence) -> float:
-    return 0.0 if evidence.speed is None else evidence.speed.train_seconds
-
-
-def _retraining_seconds(records: Sequence[EvidenceRecord]) -> float:
-    """Mean without each job's own compilation, and with that of a retraining instead."""
-    others = [
-        max(_train_seconds(item.evidence) - item.evidence.compiler.compile_seconds, 0.0)
-        for item in records
-    ]
-    return _mean(others) + compile_times(records).seconds
-
-
-def _job_seconds(evidence: Evidence) -> float:
-    whole = 0.0 if evidence.speed is None else evidence.speed.total_seconds
-    return whole + (0.0 if evidence.parity is None else evidence.parity.seconds)
 
 
 def _per_dollar(rate: float | None, usd_per_hour: float | None) -> float | None:
@@ -170,7 +176,7 @@ def _candidate_cost(
 ) -> CandidateCost:
     saved = _sum([baseline.retraining, _times_over(cost.retraining, -1)])
     retrainings, repaid_in = retrainings_to_repay(gate, saved)
-    speed = candidate.speed
+    run = None if candidate.speed is None else candidate.speed.run
     return CandidateCost(
         arm=candidate.arm,
         saved=saved,
@@ -178,10 +184,10 @@ def _candidate_cost(
         repaid_in=repaid_in,
         break_even_runs=(
             None
-            if speed is None or speed.break_even_steps is None
-            else speed.break_even_steps / speed.candidate_steps
+            if run is None or run.break_even_steps is None
+            else run.break_even_steps / run.candidate_steps
         ),
-        compile_state=None if speed is None else speed.compile_state,
+        compile_state=None if run is None else run.compile_state,
         more_seeds=_more_seeds(candidate, _sum([baseline.job, cost.job])),
         more_examples=_more_examples(
             candidate,

@@ -13,7 +13,7 @@ import numpy as np
 
 from compilegate.evidence import EvidenceRecord, Examples, Replicate
 from compilegate.evidence.rows import in_the_order_of, same_column
-from compilegate.gate.reasons import Code, Reason, clipped, failure
+from compilegate.gate.reasons import Code, Reason, Subject, clipped
 
 
 def find_duplicates(
@@ -41,86 +41,64 @@ def find_duplicates(
                 if not others:
                     continue
                 other_arm, other_seed = others[0]
-                sentence = (
-                    f"Seed {seed}: {what} {clipped(value, 80)!r} is also that of {other_arm!r}, "
-                    f"seed {other_seed}: two replicates cannot share it."
+                told = (
+                    f"{what} {clipped(value, 80)!r} is also that of {other_arm!r}, seed "
+                    f"{other_seed}: two replicates cannot share it."
                 )
-                found[arm, seed].append(failure(code, sentence, seed=seed))
+                found[arm, seed].append(Subject(seed).fails(code, told))
     return found
 
 
 def check_agreement(
-    record: EvidenceRecord, reference: EvidenceRecord, seed: int
+    record: EvidenceRecord, reference: EvidenceRecord, about: Subject, whose: str
 ) -> Iterator[Reason]:
-    """How a replicate differs from the baseline's reference replicate in what both must share."""
-    if record.evidence.digests.get("data") != reference.evidence.digests.get("data"):
-        yield failure(
-            Code.DATA_DIFFERS,
-            f"Seed {seed}: the digest of the prepared data is not that of the baseline's data.",
-            seed=seed,
-        )
+    """How a replicate differs from the reference in what both must share.
+
+    `whose` names the arm of the reference in sentences, as "the baseline". A model that was
+    trained before saw other training data, but is scored on the same validation examples.
+    """
+    trained = record.evidence.origin == reference.evidence.origin
+    if trained and record.evidence.digests.get("data") != reference.evidence.digests.get("data"):
+        told = f"the digest of the prepared data is not that of {whose}'s data."
+        yield about.fails(Code.DATA_DIFFERS, told)
     if record.examples is not None and reference.examples is not None:
-        yield from check_same_examples(record.examples, reference.examples, seed)
+        yield from _check_same_examples(record.examples, reference.examples, about, whose)
 
 
-def check_same_examples(found: Examples, reference: Examples, seed: int) -> Iterator[Reason]:
-    """Whether both scored the same validation examples, with the same labels."""
+def _check_same_examples(
+    found: Examples, reference: Examples, about: Subject, whose: str
+) -> Iterator[Reason]:
     if found.scores.shape[1] != reference.scores.shape[1]:
-        yield failure(
-            Code.EXAMPLES_CLASSES_DIFFER,
-            f"Seed {seed}: {found.scores.shape[1]} classes, "
-            f"the baseline has {reference.scores.shape[1]}.",
-            seed=seed,
-        )
+        told = f"{found.scores.shape[1]} classes, {whose} has {reference.scores.shape[1]}."
+        yield about.fails(Code.EXAMPLES_CLASSES_DIFFER, told)
     if not _same_ids(found, reference):
         missing = len(np.setdiff1d(reference.ids, found.ids))
         extra = len(np.setdiff1d(found.ids, reference.ids))
-        yield failure(
+        yield about.fails(
             Code.EXAMPLES_IDS_DIFFER,
-            f"Seed {seed}: not the baseline's validation examples: "
-            f"{missing} are missing and {extra} are others.",
-            seed=seed,
+            f"not {whose}'s validation examples: {missing} are missing and {extra} are others.",
             missing=missing,
             extra=extra,
         )
         return
     found = in_the_order_of(found, reference)
-    yield from _check_labels(found, reference, seed)
-    yield from _check_slices(found, reference, seed)
+    differing = int(np.sum(found.labels != reference.labels))
+    if differing:
+        told = f"{differing} examples have another label than {whose}'s."
+        yield about.fails(Code.EXAMPLES_LABELS_DIFFER, told, examples=differing)
+    if not same_column(found.targets, reference.targets):
+        told = f"the targets of the examples are not {whose}'s."
+        yield about.fails(Code.EXAMPLES_TARGETS_DIFFER, told)
+    for column in sorted({*found.slices, *reference.slices}):
+        if not same_column(found.slices.get(column), reference.slices.get(column)):
+            told = f"column {clipped(column, 60)!r} of the examples' categories is not {whose}'s."
+            yield about.fails(Code.EXAMPLES_SLICES_DIFFER, told)
 
 
 def _same_ids(found: Examples, reference: Examples) -> bool:
     return same_column(found.ids, reference.ids) or np.array_equal(
         np.sort(found.ids), np.sort(reference.ids)
     )
-
-
-def _check_labels(found: Examples, reference: Examples, seed: int) -> Iterator[Reason]:
-    differing = int(np.sum(found.labels != reference.labels))
-    if differing:
-        yield failure(
-            Code.EXAMPLES_LABELS_DIFFER,
-            f"Seed {seed}: {differing} examples have another label than in the baseline.",
-            seed=seed,
-            examples=differing,
-        )
-    if not same_column(found.targets, reference.targets):
-        yield failure(
-            Code.EXAMPLES_TARGETS_DIFFER,
-            f"Seed {seed}: the targets of the examples are not those of the baseline.",
-            seed=seed,
-        )
-
-
-def _check_slices(found: Examples, reference: Examples, seed: int) -> Iterator[Reason]:
-    for column in sorted({*found.slices, *reference.slices}):
-        if not same_column(found.slices.get(column), reference.slices.get(column)):
-            yield failure(
-                Code.EXAMPLES_SLICES_DIFFER,
-                f"Seed {seed}: column {clipped(column, 60)!r} of the examples' categories is not "
-                "that of the baseline.",
-                seed=seed,
-            )
 
 
 def _sharing_a_job(records: Mapping[Replicate, EvidenceRecord]) -> dict[str, list[Replicate]]:

@@ -3,33 +3,49 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from compilegate.evidence import EvidenceError, EvidenceRecord, Replicate, UndeclaredEvidenceError
+from compilegate.evidence import (
+    EvidenceError,
+    EvidenceRecord,
+    Origin,
+    Replicate,
+    UndeclaredEvidenceError,
+)
 from compilegate.evidence.rows import in_the_order_of
 from compilegate.gate.integrity.agreement import check_agreement, find_duplicates
-from compilegate.gate.integrity.expectation import Expectation
-from compilegate.gate.integrity.known_rows import KnownRows
+from compilegate.gate.integrity.expectation import Expectation, KnownRows
 from compilegate.gate.integrity.replicate import check_record, unusable
 from compilegate.gate.quality.metrics import MetricValues
-from compilegate.gate.reasons import Reason
+from compilegate.gate.reasons import Reason, Subject
 from compilegate.gate.settings import Experiment
+from compilegate.job.names import CHALLENGER_ARM, CHAMPION_ARM, CHAMPION_SEED
 
 Records = Mapping[Replicate, EvidenceRecord | EvidenceError]
+"""By (arm, seed), the evidence or the error that reading it met."""
 
 
 @dataclass(frozen=True)
 class Examined:
     """The records that could be read, and what is wrong with each replicate."""
 
-    seeds: Sequence[int]
+    experiment: Experiment
     records: Mapping[Replicate, EvidenceRecord]
-    problems: Mapping[Replicate, Sequence[Reason]]
+    problems: Mapping[Replicate, tuple[Reason, ...]]
 
     def of_arm(self, arm: str) -> list[EvidenceRecord]:
         """The arm's readable records, in the order of the seeds."""
-        return [self.records[arm, seed] for seed in self.seeds if (arm, seed) in self.records]
+        seeds = self.experiment.seeds_of(arm)
+        return [self.records[arm, seed] for seed in seeds if (arm, seed) in self.records]
+
+    def sound(self, arm: str) -> list[EvidenceRecord]:
+        """Those of a whole training, with nothing wrong."""
+        return [
+            self.records[arm, seed]
+            for seed in self.experiment.seeds_of(arm)
+            if self.was_trained(arm, seed) and not self.problems.get((arm, seed))
+        ]
 
     def was_trained(self, arm: str, seed: int) -> bool:
         """Whether the replicate recorded a whole training; a failed one knows little of itself."""
@@ -41,6 +57,16 @@ class Examined:
         judged."""
         return tuple(
             reason for (name, _), found in self.problems.items() if name == arm for reason in found
+        )
+
+    @property
+    def no_model_yet(self) -> bool:
+        """Whether there is no registered model that a new one could be compared with."""
+        record = self.records.get((CHAMPION_ARM, CHAMPION_SEED))
+        return (
+            self.experiment.champion
+            and record is not None
+            and record.evidence.origin == Origin.ABSENT
         )
 
 
@@ -56,22 +82,42 @@ def examine(
     known = KnownRows()
     for arm, seed in experiment.replicates:
         record = records.get((arm, seed))
+        about = _subject(experiment, arm, seed)
         if record is None or isinstance(record, EvidenceError):
-            problems[arm, seed].append(unusable(seed, record))
+            problems[arm, seed].append(unusable(about, record))
             continue
         readable[arm, seed] = record
-        job = None if jobs is None else jobs.get((arm, seed), "")
         expected = Expectation(
-            arm, seed, experiment.arms[arm], experiment.settings, job, known, values
+            about=about,
+            arm=arm,
+            origins=_origins(experiment, arm),
+            declaration=experiment.arms.get(arm),
+            settings=experiment.settings,
+            job=None if jobs is None or about.registered else jobs.get((arm, seed), ""),
+            known=known,
+            values=values,
         )
         problems[arm, seed] += check_record(record, expected)
     for (arm, seed), record in records.items():
         if isinstance(record, UndeclaredEvidenceError):
-            problems[arm, seed].append(unusable(seed, record))
-    for replicate, found in find_duplicates(readable, experiment.baseline).items():
+            problems[arm, seed].append(unusable(Subject(seed), record))
+    trained = {key: record for key, record in readable.items() if key in experiment.trained}
+    for replicate, found in find_duplicates(trained, experiment.baseline).items():
         problems[replicate] += found
     _compare_with_reference(experiment, readable, problems)
-    return Examined(experiment.seeds, readable, problems)
+    return Examined(
+        experiment, readable, {key: tuple(found) for key, found in problems.items() if found}
+    )
+
+
+def _subject(experiment: Experiment, arm: str, seed: int) -> Subject:
+    return Subject(seed, registered=experiment.champion and arm == CHAMPION_ARM)
+
+
+def _origins(experiment: Experiment, arm: str) -> tuple[str, ...]:
+    if experiment.champion and arm == CHAMPION_ARM:
+        return Origin.SCORED, Origin.ABSENT
+    return (Origin.PRINTED if experiment.evidence == "printed" else Origin.MEASURED,)
 
 
 def _compare_with_reference(
@@ -79,17 +125,23 @@ def _compare_with_reference(
     readable: dict[Replicate, EvidenceRecord],
     problems: Mapping[Replicate, list[Reason]],
 ) -> None:
-    """Compare each replicate that has been usable so far with the baseline's first usable one.
+    """Compare each replicate that has been usable so far with the first usable one of the arm that
+    all are held against: the baseline, or the new model, which was trained on today's data.
 
     The rows of those that agree are put into the reference's order, so that rows meet.
     """
+    of, whose = (
+        (CHALLENGER_ARM, "the new model")
+        if experiment.champion
+        else (experiment.baseline, "the baseline")
+    )
     usable = {key: record for key, record in readable.items() if not problems[key]}
-    of_baseline = [record for (arm, _), record in usable.items() if arm == experiment.baseline]
-    if not of_baseline:
+    reference = next((record for (arm, _), record in usable.items() if arm == of), None)
+    if reference is None:
         return
-    reference = of_baseline[0]
     for (arm, seed), record in usable.items():
-        found = tuple(check_agreement(record, reference, seed))
+        about = _subject(experiment, arm, seed)
+        found = tuple(check_agreement(record, reference, about, whose))
         problems[arm, seed].extend(found)
         if not found and record.examples is not None and reference.examples is not None:
             examples = in_the_order_of(record.examples, reference.examples)

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from compilegate.evidence import Evidence, Examples, FloatArray
-from compilegate.gate.integrity.expectation import Expectation
-from compilegate.gate.integrity.known_rows import KnownRows
+from compilegate.evidence import Evidence, Examples, FloatArray, Origin
+from compilegate.gate.integrity.expectation import Expectation, KnownRows
 from compilegate.gate.quality.metrics import MetricUndefinedError
-from compilegate.gate.reasons import Code, Reason, clipped, failure
+from compilegate.gate.reasons import Code, Reason, Subject, clipped
 from compilegate.gate.settings import MetricGuard
 
 SUM_TOLERANCE = 1e-3
@@ -36,72 +35,70 @@ def check_examples(
     evidence: Evidence, examples: Examples, expected: Expectation
 ) -> Iterator[Reason]:
     """Check the rows in stages: a later check needs what an earlier one has found to hold."""
-    seed = expected.seed
-    found = check_columns(examples, seed, expected.known)
+    about = expected.about
+    found = (
+        tuple(_check_rows(examples, about, expected.known))
+        or tuple(_check_values(examples, about))
+        or tuple(_check_meaning(examples, about))
+    )
     yield from found
     if found:
         return
     recorded = evidence.digests.get("examples")
     if recorded and recorded != expected.known.digest_of(examples):
-        yield failure(
+        yield about.fails(
             Code.DIGEST_DIFFERS,
-            f"Seed {seed}: the ids and labels in examples.npz are not those whose digest "
-            "evidence.json holds.",
-            seed=seed,
+            "the ids and labels in examples.npz are not those whose digest evidence.json holds.",
         )
     for metric, guard in expected.settings.metrics.items():
         if guard.reported:
-            yield from _check_is_reported(metric, guard, evidence, seed)
+            yield from _check_is_reported(metric, guard, evidence, about)
         else:
             yield from _check_computed(metric, guard, evidence, examples, expected)
 
 
-def check_columns(
-    examples: Examples, seed: int, known: KnownRows | None = None
-) -> tuple[Reason, ...]:
-    """What is wrong with the rows by themselves, whatever was told of them."""
-    return (
-        tuple(_check_rows(examples, seed, known or KnownRows()))
-        or tuple(_check_values(examples, seed))
-        or tuple(_check_meaning(examples, seed))
-    )
+def check_reported(evidence: Evidence, expected: Expectation) -> Iterator[Reason]:
+    """Whether a job without examples reported all that the gate guards."""
+    about = expected.about
+    for metric, guard in expected.settings.metrics.items():
+        if guard.reported:
+            yield from _check_is_reported(metric, guard, evidence, about)
+        elif not guard.watched:
+            told = f"{metric} is computed from examples, and the job wrote none."
+            yield about.fails(Code.EVIDENCE_LACKING, told, metric=metric)
 
 
-def _check_rows(examples: Examples, seed: int, known: KnownRows) -> Iterator[Reason]:
+def _check_rows(examples: Examples, about: Subject, known: KnownRows) -> Iterator[Reason]:
     rows, classes = examples.scores.shape
     predicts_numbers = classes == 0 and examples.targets is not None
     if rows < 2 or (classes < 2 and not predicts_numbers):
-        yield failure(
+        yield about.fails(
             Code.EXAMPLES_TOO_FEW,
-            f"Seed {seed}: examples.npz has {rows} examples and {classes} classes, "
+            f"examples.npz has {rows} examples and {classes} classes, "
             "two of each are the least that can be compared.",
-            seed=seed,
             examples=rows,
         )
         return
     repeated = known.repeated_ids(examples.ids)
     if repeated is None:
-        yield failure(
+        yield about.fails(
             Code.EXAMPLES_IDS_UNREADABLE,
-            f"Seed {seed}: the example ids in examples.npz are not valid text.",
-            seed=seed,
+            "the example ids in examples.npz are not valid text.",
         )
     elif repeated:
-        yield failure(
+        yield about.fails(
             Code.EXAMPLES_IDS_REPEAT,
-            f"Seed {seed}: {repeated} example ids repeat.",
-            seed=seed,
+            f"{repeated} example ids repeat.",
         )
     if examples.labels.min() < 0 or examples.labels.max() >= max(classes, 1):
-        yield failure(
+        yield about.fails(
             Code.EXAMPLES_LABEL_RANGE,
-            f"Seed {seed}: labels reach from {examples.labels.min()} to {examples.labels.max()}, "
+            f"labels reach from {examples.labels.min()} to {examples.labels.max()}, "
             f"but there are scores for {classes} classes.",
-            seed=seed,
         )
 
 
-def _check_values(examples: Examples, seed: int) -> Iterator[Reason]:
+def _check_values(examples: Examples, about: Subject) -> Iterator[Reason]:
     numbers = (examples.losses, examples.targets, examples.predictions)
     columns = [column for column in numbers if column is not None]
     # Whole columns first, since rows are slow to go over and nearly always fine.
@@ -111,12 +108,11 @@ def _check_values(examples: Examples, seed: int) -> Iterator[Reason]:
     for column in columns:
         bad |= ~_is_plausible(column)
     if bad.any():
-        yield failure(
+        yield about.fails(
             Code.EXAMPLES_NOT_FINITE,
-            f"Seed {seed}: {int(bad.sum())} examples have a value that is not a number, or is "
+            f"{int(bad.sum())} examples have a value that is not a number, or is "
             f"beyond {MOST_VALUE:.0e}; "
             f"the first is {clipped(repr(str(examples.ids[int(bad.argmax())])))}.",
-            seed=seed,
             examples=int(bad.sum()),
         )
 
@@ -127,17 +123,16 @@ def _is_plausible(column: FloatArray) -> npt.NDArray[np.bool_]:
     return plausible
 
 
-def _check_meaning(examples: Examples, seed: int) -> Iterator[Reason]:
+def _check_meaning(examples: Examples, about: Subject) -> Iterator[Reason]:
     scores = examples.scores
     if scores.shape[1] == 0:  # the model predicts numbers
         return
     bad = _are_no_probabilities(scores)
     if bad.any():
-        yield failure(
+        yield about.fails(
             Code.EXAMPLES_NOT_PROBABILITIES,
-            f"Seed {seed}: the scores of {int(bad.sum())} examples are not probabilities that "
+            f"the scores of {int(bad.sum())} examples are not probabilities that "
             f"sum to one, the first is {clipped(repr(str(examples.ids[int(bad.argmax())])))}.",
-            seed=seed,
             examples=int(bad.sum()),
         )
     likelihood = scores[np.arange(len(scores)), examples.labels]
@@ -146,11 +141,10 @@ def _check_meaning(examples: Examples, seed: int) -> Iterator[Reason]:
     odd = ~((examples.losses >= -LOSS_TOLERANCE) & (examples.losses <= MOST_LOSS))
     odd |= known & (np.abs(examples.losses - implied) > LOSS_TOLERANCE)
     if odd.any():
-        yield failure(
+        yield about.fails(
             Code.EXAMPLES_LOSSES_DISAGREE,
-            f"Seed {seed}: the losses of {int(odd.sum())} examples are not the negative logarithm "
+            f"the losses of {int(odd.sum())} examples are not the negative logarithm "
             "of their label's score.",
-            seed=seed,
             examples=int(odd.sum()),
         )
 
@@ -167,10 +161,10 @@ def _are_no_probabilities(scores: FloatArray) -> npt.NDArray[np.bool_]:
 
 
 def _check_is_reported(
-    metric: str, guard: MetricGuard, evidence: Evidence, seed: int
+    metric: str, guard: MetricGuard, evidence: Evidence, about: Subject
 ) -> Iterator[Reason]:
     if metric not in evidence.metrics and not guard.watched:
-        yield _not_reported(metric, seed)
+        yield _not_reported(metric, about)
 
 
 def _check_computed(
@@ -180,35 +174,33 @@ def _check_computed(
     examples: Examples,
     expected: Expectation,
 ) -> Iterator[Reason]:
-    seed = expected.seed
+    about = expected.about
     reported = evidence.metrics.get(metric)
-    if reported is None and metric in MUST_BE_REPORTED and not guard.watched:
-        yield _not_reported(metric, seed)
+    must_be_told = evidence.origin == Origin.MEASURED and metric in MUST_BE_REPORTED
+    if reported is None and must_be_told and not guard.watched:
+        yield _not_reported(metric, about)
         return
     try:
         computed = expected.values.of(guard.measure(metric), examples)
     except MetricUndefinedError as error:
         if not guard.watched:
-            sentence = f"Seed {seed}: {metric} cannot be computed: {error}."
-            yield failure(Code.METRIC_UNDEFINED, sentence, seed=seed, metric=metric)
+            sentence = f"{metric} cannot be computed: {error}."
+            yield about.fails(Code.METRIC_UNDEFINED, sentence, metric=metric)
         return
     # A reported value that is not finite has its own reason, and disagrees with everything here.
     tolerance = REPORTED_TOLERANCE * max(1.0, abs(computed))
     if reported is not None and not abs(reported - computed) <= tolerance:
-        yield failure(
+        yield about.fails(
             Code.METRIC_DISAGREES,
-            f"Seed {seed}: the job reported {metric} {reported:.6g}, "
-            f"its own examples give {computed:.6g}.",
-            seed=seed,
+            f"the job reported {metric} {reported:.6g}, its own examples give {computed:.6g}.",
             metric=metric,
             computed=computed,
         )
 
 
-def _not_reported(metric: str, seed: int) -> Reason:
-    return failure(
+def _not_reported(metric: str, about: Subject) -> Reason:
+    return about.fails(
         Code.METRIC_MISSING,
-        f"Seed {seed}: the job did not report {metric}, which the gate guards.",
-        seed=seed,
+        f"the job did not report {metric}, which the gate guards.",
         metric=metric,
     )

@@ -14,23 +14,38 @@ import numpy as np
 import numpy.typing as npt
 
 from compilegate.evidence import (
+    CompilerRecord,
     Evidence,
     EvidenceError,
     EvidenceRecord,
     FloatArray,
     MissingEvidenceError,
+    Origin,
     Steps,
     TruncatedEvidenceError,
     UndeclaredEvidenceError,
     column_digests,
     outputs_digest,
 )
-from compilegate.gate.integrity.examples import MOST_LOSS, MOST_VALUE, check_examples
+from compilegate.gate.integrity.examples import (
+    MOST_LOSS,
+    MOST_VALUE,
+    check_examples,
+    check_reported,
+)
 from compilegate.gate.integrity.expectation import Expectation
-from compilegate.gate.reasons import Code, Reason, clipped, failure
+from compilegate.gate.reasons import Code, Reason, Subject, clipped
 from compilegate.gate.settings import ArmDeclaration
+from compilegate.job.names import SPEED_METRIC
 
-REQUIRED_DIGESTS = ("data", "model", "examples", "outputs", "steps")
+REQUIRED_DIGESTS = {
+    Origin.MEASURED: ("data", "model", "examples", "outputs", "steps"),
+    Origin.PRINTED: (),
+    Origin.SCORED: ("model", "examples", "outputs"),
+    Origin.ABSENT: (),
+}
+LEAST_SPEED = 1e-9
+"""Samples per second: less is no measurement, and overflows ratios."""
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 LEAST_STEP_SECONDS = 1e-9
@@ -39,10 +54,10 @@ MOST_BYTES = 1e16
 """A nanosecond, three years, ten petabytes: beyond them a number is damage, not a measurement."""
 
 
-def unusable(seed: int, error: EvidenceError | None) -> Reason:
+def unusable(about: Subject, error: EvidenceError | None) -> Reason:
     """The reason for a replicate that has no record: missing (None), truncated or unreadable."""
     if error is None:
-        return failure(Code.EVIDENCE_MISSING, f"Seed {seed}: there is no evidence.", seed=seed)
+        return about.fails(Code.EVIDENCE_MISSING, "there is no evidence.")
     code = Code.EVIDENCE_UNREADABLE
     if isinstance(error, MissingEvidenceError):
         code = Code.EVIDENCE_MISSING
@@ -50,27 +65,34 @@ def unusable(seed: int, error: EvidenceError | None) -> Reason:
         code = Code.EVIDENCE_TRUNCATED
     elif isinstance(error, UndeclaredEvidenceError):
         code = Code.EVIDENCE_UNDECLARED
-    return failure(code, f"Seed {seed}: {clipped(str(error))}.", seed=seed)
+    return about.fails(code, f"{clipped(str(error))}.")
 
 
 def check_record(record: EvidenceRecord, expected: Expectation) -> tuple[Reason, ...]:
     """Everything that makes one replicate's evidence unusable; empty when it is sound."""
-    evidence = record.evidence
+    evidence, about = record.evidence, expected.about
     identity = tuple(_check_identity(evidence, expected))
     if evidence.failure is not None:
-        told = f"Seed {expected.seed}: the arm could not be trained: {clipped(evidence.failure)}"
-        return (*identity, failure(Code.ARM_FAILED, told, seed=expected.seed))
-    if record.steps is None or record.examples is None:
-        told = f"Seed {expected.seed}: the evidence has no steps or no examples."
-        return (*identity, failure(Code.EVIDENCE_UNREADABLE, told, seed=expected.seed))
-    return (
-        *identity,
-        *_check_scalars(evidence, expected),
-        *_check_digests(record, expected.seed),
-        *_check_declared(evidence, expected),
-        *_check_steps(evidence, record.steps, expected.seed),
-        *check_examples(evidence, record.examples, expected),
-    )
+        told = f"the arm could not be trained: {clipped(evidence.failure)}"
+        return (*identity, about.fails(Code.ARM_FAILED, told))
+    if evidence.origin not in expected.origins:
+        wanted = " or ".join(map(repr, expected.origins))
+        told = f"the evidence is {clipped(evidence.origin)!r}, the experiment asks for {wanted}."
+        return (*identity, about.fails(Code.EVIDENCE_LACKING, told))
+    if evidence.origin == Origin.MEASURED and (record.steps is None or record.examples is None):
+        told = "the evidence has no steps or no examples."
+        return (*identity, about.fails(Code.EVIDENCE_LACKING, told))
+    found = [*identity, *_check_scalars(evidence, about), *_check_digests(record, about)]
+    if expected.declaration is not None and evidence.compiler is not None:
+        found += _check_compiler(evidence.compiler, expected, expected.declaration.compiler)
+        found += _check_recipe(evidence, expected.declaration, about)
+    if record.steps is not None:
+        found += _check_steps(evidence, record.steps, about)
+    if record.examples is not None:
+        found += check_examples(evidence, record.examples, expected)
+    elif evidence.origin == Origin.PRINTED:
+        found += check_reported(evidence, expected)
+    return tuple(found)
 
 
 def are_durations(seconds: FloatArray) -> npt.NDArray[np.bool_]:
@@ -80,59 +102,53 @@ def are_durations(seconds: FloatArray) -> npt.NDArray[np.bool_]:
 
 
 def _check_identity(evidence: Evidence, expected: Expectation) -> Iterator[Reason]:
-    if (evidence.arm, evidence.seed) != (expected.arm, expected.seed):
-        yield failure(
+    about = expected.about
+    if (evidence.arm, evidence.seed) != (expected.arm, about.seed):
+        yield about.fails(
             Code.EVIDENCE_SWAPPED,
-            f"Seed {expected.seed}: the evidence in this place is of arm "
-            f"{clipped(evidence.arm)!r}, seed {clipped(str(evidence.seed))}.",
-            seed=expected.seed,
+            f"the evidence in this place is of arm {clipped(evidence.arm)!r}, seed "
+            f"{clipped(str(evidence.seed))}.",
         )
     if expected.job is not None and evidence.job != expected.job:
-        yield failure(
+        yield about.fails(
             Code.EVIDENCE_WRONG_JOB,
-            f"Seed {expected.seed}: the evidence is of training job {clipped(evidence.job)!r}, "
-            f"this execution's job is {expected.job!r}.",
-            seed=expected.seed,
+            f"the evidence is of training job {clipped(evidence.job)!r}, this execution's job is "
+            f"{expected.job!r}.",
         )
 
 
-def _check_scalars(evidence: Evidence, expected: Expectation) -> Iterator[Reason]:
-    seed = expected.seed
+def _check_scalars(evidence: Evidence, about: Subject) -> Iterator[Reason]:
     for name, value in evidence.metrics.items():
-        if not abs(value) <= MOST_VALUE:  # False for NaN too
-            yield failure(
+        least = LEAST_SPEED if name == SPEED_METRIC else -MOST_VALUE
+        if not least <= value <= MOST_VALUE:  # False for NaN too
+            yield about.fails(
                 Code.METRIC_NOT_FINITE,
-                f"Seed {seed}: the job reported {clipped(name)} as {value}, "
-                f"allowed: a number up to {MOST_VALUE:.0e}.",
-                seed=seed,
+                f"the job reported {clipped(name)} as {value}, allowed: a number from {least:.0e} "
+                f"to {MOST_VALUE:.0e}.",
+                metric=clipped(name, 60),
             )
     for name, value, most in _magnitudes(evidence):
         if value > most:
-            yield failure(
+            yield about.fails(
                 Code.EVIDENCE_IMPLAUSIBLE,
-                f"Seed {seed}: {name} is {clipped(str(value))}, which no job measures "
-                f"({most:.0e} at most).",
-                seed=seed,
+                f"{name} is {clipped(str(value))}, which no job measures ({most:.0e} at most).",
             )
 
 
-def _check_digests(record: EvidenceRecord, seed: int) -> Iterator[Reason]:
+def _check_digests(record: EvidenceRecord, about: Subject) -> Iterator[Reason]:
     """That of the example ids is checked with them, since it takes readable ids."""
     evidence = record.evidence
-    required = (*REQUIRED_DIGESTS, *(() if record.parity is None else ("parity",)))
+    required = [*REQUIRED_DIGESTS[evidence.origin], *([] if record.parity is None else ["parity"])]
     for name in required:
         if not SHA256.fullmatch(evidence.digests.get(name, "")):
-            yield failure(
+            yield about.fails(
                 Code.DIGEST_MISSING,
-                f"Seed {seed}: evidence.json has no sha256 of {name!r} among its digests.",
-                seed=seed,
+                f"evidence.json has no sha256 of {name!r} among its digests.",
             )
     if not record.as_written:
-        yield failure(
+        yield about.fails(
             Code.DIGEST_DIFFERS,
-            f"Seed {seed}: evidence.json is not what was written: it does not hold the sha256 of "
-            "its other keys.",
-            seed=seed,
+            "evidence.json is not what was written: it does not hold the sha256 of its other keys.",
         )
     found = column_digests(record.steps, None, record.parity)
     if record.examples is not None:
@@ -140,16 +156,19 @@ def _check_digests(record: EvidenceRecord, seed: int) -> Iterator[Reason]:
     for name, file in (("steps", "steps"), ("outputs", "examples"), ("parity", "parity")):
         # A digest of parity errors that are not there is one that differs as well.
         if name in evidence.digests and evidence.digests[name] != found.get(name):
-            yield failure(
+            yield about.fails(
                 Code.DIGEST_DIFFERS,
-                f"Seed {seed}: the columns of {file}.npz are not those whose digest evidence.json "
+                f"the columns of {file}.npz are not those whose digest evidence.json "
                 f"holds ({name}).",
-                seed=seed,
             )
 
 
 def _magnitudes(evidence: Evidence) -> Iterator[tuple[str, float, float]]:
-    yield "compiler.compile_seconds", evidence.compiler.compile_seconds, MOST_SECONDS
+    compiler = evidence.compiler
+    if compiler is not None:
+        yield "compiler.compile_seconds", compiler.compile_seconds, MOST_SECONDS
+        for name in ("graphs", "graph_breaks", "recompilations"):
+            yield f"compiler.{name}", getattr(compiler, name), MOST_BYTES
     yield "peak_memory_bytes", evidence.peak_memory_bytes, MOST_BYTES
     if evidence.speed is not None:
         yield "speed.train_seconds", evidence.speed.train_seconds, MOST_SECONDS
@@ -166,49 +185,39 @@ def _magnitudes(evidence: Evidence) -> Iterator[tuple[str, float, float]]:
         yield "checkpoints.seconds", evidence.checkpoints.seconds, MOST_SECONDS
         for each in evidence.resumed:
             yield "checkpoints.resumed.lost_seconds", each.lost_seconds, MOST_SECONDS
-    for name in ("graphs", "graph_breaks", "recompilations"):
-        yield f"compiler.{name}", getattr(evidence.compiler, name), MOST_BYTES
 
 
-def _check_declared(evidence: Evidence, expected: Expectation) -> Iterator[Reason]:
-    if expected.declaration is not None:
-        yield from _check_compiler(evidence, expected, expected.declaration.compiler)
-        yield from _check_recipe(evidence, expected.declaration, expected.seed)
-
-
-def _check_compiler(evidence: Evidence, expected: Expectation, declared: str) -> Iterator[Reason]:
-    compiler, seed = evidence.compiler, expected.seed
+def _check_compiler(
+    compiler: CompilerRecord, expected: Expectation, declared: str
+) -> Iterator[Reason]:
+    about = expected.about
     if compiler.name != declared:
-        yield failure(
+        yield about.fails(
             Code.COMPILER_DIFFERS,
-            f"Seed {seed}: trained with compiler {clipped(compiler.name)!r}, "
+            f"trained with compiler {clipped(compiler.name)!r}, "
             f"the workload declares {declared!r}.",
-            seed=seed,
         )
     if declared == "eager" and compiler.ran:
-        yield failure(
+        yield about.fails(
             Code.COMPILER_RAN_IN_EAGER,
-            f"Seed {seed}: a compiler ran in an arm that is declared eager.",
-            seed=seed,
+            "a compiler ran in an arm that is declared eager.",
         )
     if declared != "eager" and not compiler.ran:
-        yield failure(
+        yield about.fails(
             Code.COMPILER_DID_NOT_RUN,
-            f"Seed {seed}: the workload declares {declared!r}, but no graph was compiled.",
-            seed=seed,
+            f"the workload declares {declared!r}, but no graph was compiled.",
         )
     allowed = expected.settings.max_recompilations
     if compiler.recompilations > allowed:
-        yield failure(
+        yield about.fails(
             Code.COMPILER_RECOMPILED,
-            f"Seed {seed}: {clipped(str(compiler.recompilations))} recompilations, "
+            f"{clipped(str(compiler.recompilations))} recompilations, "
             f"max_recompilations is {allowed}: shapes or settings change during training.",
-            seed=seed,
             allowed=allowed,
         )
 
 
-def _check_recipe(evidence: Evidence, declared: ArmDeclaration, seed: int) -> Iterator[Reason]:
+def _check_recipe(evidence: Evidence, declared: ArmDeclaration, about: Subject) -> Iterator[Reason]:
     recipe = {"world_size": 1, **evidence.recipe}  # of other programs: one process, if not said
     for key, wanted, code in (
         ("world_size", declared.world_size, Code.RECIPE_WORLD_SIZE),
@@ -218,55 +227,48 @@ def _check_recipe(evidence: Evidence, declared: ArmDeclaration, seed: int) -> It
     ):
         found = recipe.get(key)
         if isinstance(found, bool) or found != wanted:
-            yield failure(
+            yield about.fails(
                 code,
-                f"Seed {seed}: trained with {key} {clipped(repr(found))}, "
-                f"the workload declares {wanted!r}.",
-                seed=seed,
+                f"trained with {key} {clipped(repr(found))}, the workload declares {wanted!r}.",
             )
 
 
-def _check_steps(evidence: Evidence, steps: Steps, seed: int) -> Iterator[Reason]:
+def _check_steps(evidence: Evidence, steps: Steps, about: Subject) -> Iterator[Reason]:
     told = evidence.recipe.get("steps")
     if isinstance(told, bool) or told != len(steps.loss) or len(steps.loss) == 0:
-        yield failure(
+        yield about.fails(
             Code.STEPS_COUNT,
-            f"Seed {seed}: steps.npz has {len(steps.loss)} steps, "
-            f"the job's recipe says {clipped(repr(told))}.",
-            seed=seed,
+            f"steps.npz has {len(steps.loss)} steps, the job's recipe says {clipped(repr(told))}.",
             steps=len(steps.loss),
         )
     bad_losses = np.flatnonzero(~(np.abs(steps.loss) <= MOST_LOSS))
     if len(bad_losses):
         first = int(bad_losses[0])
-        yield failure(
+        yield about.fails(
             Code.STEPS_LOSS_NOT_FINITE,
-            f"Seed {seed}: the training loss is {steps.loss[first]:g} at step {first} "
+            f"the training loss is {steps.loss[first]:g} at step {first} "
             f"and unusable at {len(bad_losses)} steps in all.",
-            seed=seed,
             step=first,
         )
-    yield from _check_step_times(evidence, steps, seed)
+    yield from _check_step_times(evidence, steps, about)
 
 
-def _check_step_times(evidence: Evidence, steps: Steps, seed: int) -> Iterator[Reason]:
+def _check_step_times(evidence: Evidence, steps: Steps, about: Subject) -> Iterator[Reason]:
     bad_seconds = np.flatnonzero(~are_durations(steps.seconds))
     if len(bad_seconds):
         first = int(bad_seconds[0])
-        yield failure(
+        yield about.fails(
             Code.STEPS_SECONDS_INVALID,
-            f"Seed {seed}: step {first} took {steps.seconds[first]:g} seconds, "
+            f"step {first} took {steps.seconds[first]:g} seconds, "
             f"and {len(bad_seconds)} step times in all are no duration.",
-            seed=seed,
             step=first,
         )
         return
     told_seconds = 0.0 if evidence.speed is None else evidence.speed.train_seconds
     in_steps = float(steps.seconds.sum())
     if told_seconds < 0.99 * in_steps:
-        yield failure(
+        yield about.fails(
             Code.EVIDENCE_IMPLAUSIBLE,
-            f"Seed {seed}: speed.train_seconds is {told_seconds:g}, but the steps in steps.npz "
+            f"speed.train_seconds is {told_seconds:g}, but the steps in steps.npz "
             f"took {in_steps:g} s.",
-            seed=seed,
         )

@@ -36,6 +36,8 @@ class Comparison:
     """Of what must stay above zero: margin minus harm; without a margin, minus harm alone."""
     rows: int
     """Validation examples behind it; NO_EXAMPLES for a scalar that was only reported."""
+    against: str = "the baseline"
+    """What the candidate is compared with, in words."""
     worst_example: float = 0.0
     """How much worse than its arm's mean the worst example is, of either arm, in the metric's
     units; zero where flips are counted instead, and for scalars."""
@@ -110,6 +112,8 @@ def compare_scores(
     baseline: ArmScores,
     candidate: ArmScores,
     part: str | None = None,
+    *,
+    against: str = "the baseline",
 ) -> Comparison:
     """Hold a candidate's scores against the baseline's; both have one shape."""
     sign = 1.0 if guard.direction == "higher" else -1.0
@@ -128,6 +132,7 @@ def compare_scores(
         margin=None if guard.margin is None else float(np.mean(allowed)),
         slack=_mean(slack, baseline, candidate),
         rows=baseline.rows,
+        against=against,
         worst_example=max(_worst_example(arm, sign) for arm in (baseline, candidate)),
     )
 

@@ -1,8 +1,8 @@
-"""Effects: what of a candidate's difference the compiler makes, and what the rest of its recipe.
+"""Splits a candidate's difference: what the compiler makes of it, and what the rest of its recipe.
 
-A control is a candidate with the baseline's batch size, learning rate and precision: it differs
+A compiler-only candidate has the baseline's batch size, learning rate and precision: it differs
 from the baseline by its compiler alone. A candidate with the same compiler and another recipe then
-differs from the control by that recipe alone, and its difference from the baseline is the sum.
+differs from it by that recipe alone, and its difference from the baseline is the sum.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from compilegate.gate.statistics.units import Unit, unit_of
 from compilegate.gate.verdict import EffectSplit, Interval, MetricJudgement
 
 
-def find_controls(experiment: Experiment, comparable: Sequence[str]) -> dict[str, str]:
-    """The control of each candidate that has one, among the arms that can be compared."""
+def find_compiler_only(experiment: Experiment, comparable: Sequence[str]) -> dict[str, str]:
+    """For each candidate that has one among the arms that can be compared, the compiler-only one
+    with the same compiler."""
+    if not experiment.arms:
+        return {}
     baseline = experiment.arms[experiment.baseline]
-    controls = {
+    found = {
         experiment.arms[name].compiler: name
         for name in reversed(comparable)
         if not changed_keys(baseline, experiment.arms[name])
     }
     return {
-        name: controls[experiment.arms[name].compiler]
+        name: found[experiment.arms[name].compiler]
         for name in comparable
-        if changed_keys(baseline, experiment.arms[name])
-        and experiment.arms[name].compiler in controls
+        if changed_keys(baseline, experiment.arms[name]) and experiment.arms[name].compiler in found
     }
 
 
@@ -40,28 +42,29 @@ def changed_keys(before: ArmDeclaration, after: ArmDeclaration) -> tuple[str, ..
 
 def split_effect(
     contrast: Contrast,
-    control: str,
-    of_control: MetricJudgement,
+    compiler_only: str,
+    by_compiler: MetricJudgement,
     declarations: tuple[ArmDeclaration, ArmDeclaration],
     confidence: float,
 ) -> tuple[EffectSplit, Note]:
-    """Split one metric's difference; `declarations` are the control's and the candidate's."""
+    """Split one metric's difference; `declarations` are those of the compiler-only candidate
+    and of the candidate itself."""
     difference = contrast.difference
     half_width = difference.half_width(confidence)
     before, after = declarations
     changed = tuple(f"{key} {_shown(getattr(after, key))}" for key in changed_keys(before, after))
     effect = EffectSplit(
         metric=contrast.metric,
-        control=control,
-        compiler=of_control.delta,
+        compiler_only=compiler_only,
+        compiler=by_compiler.delta,
         rest=Interval(difference.mean, difference.mean - half_width, difference.mean + half_width),
         changed=changed,
     )
-    higher = of_control.direction == "higher"
+    higher = by_compiler.direction == "higher"
     unit = unit_of(contrast.metric)
     sentence = (
         f"{contrast.metric}: the compiler {_costs(effect.compiler, unit, higher=higher)} "
-        f"(measured by {control}), and {', '.join(changed)} "
+        f"(measured by {compiler_only}), and {', '.join(changed)} "
         f"{_costs(effect.rest, unit, higher=higher)}."
     )
     return effect, Note(Code.EFFECT_SPLIT, sentence, {"metric": contrast.metric})

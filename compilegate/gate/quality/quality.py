@@ -34,11 +34,13 @@ class Replicates:
     """Row by row the same examples in all replicates of all arms."""
     reported: Sequence[Mapping[str, float]]
     """The metrics that the jobs themselves reported."""
+    called: str = "the baseline"
+    """In sentences."""
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """Candidate minus control, of one metric."""
+    """One metric of a candidate, minus that of the compiler-only one."""
 
     metric: str
     difference: CrossedMean
@@ -52,20 +54,20 @@ class ArmQuality:
     findings: list[Reason | Note] = field(default_factory=list)
     """What could not be judged, and why."""
     contrasts: list[Contrast] = field(default_factory=list)
-    """With the candidate's control, where it has one."""
+    """With the compiler-only candidate, where there is another one."""
 
 
 def compare_arms(
     settings: GateSettings,
     baseline: Replicates,
     candidates: Mapping[str, Replicates],
-    controls: Mapping[str, str],
+    compiler_only: Mapping[str, str],
     values: MetricValues | None = None,
 ) -> dict[str, ArmQuality]:
-    """Compare every candidate with the baseline, and with its control.
+    """Compare every candidate with the baseline, and with the compiler-only one.
 
-    `controls` names the control of a candidate, both being keys of `candidates`; `values` has the
-    metrics that are known already.
+    `compiler_only` names the latter for a candidate that has one, both being keys of `candidates`;
+    `values` has the metrics that are known already.
     """
     values = values or MetricValues()
     found = {name: ArmQuality() for name in candidates}
@@ -76,7 +78,7 @@ def compare_arms(
                 guard,
                 baseline,
                 candidates,
-                controls=controls,
+                compiler_only=compiler_only,
                 found=found,
                 values=values,
             )
@@ -105,16 +107,17 @@ def _compare_metric(
     baseline: Replicates,
     candidates: Mapping[str, Replicates],
     *,
-    controls: Mapping[str, str],
+    compiler_only: Mapping[str, str],
     found: Mapping[str, ArmQuality],
     values: MetricValues,
 ) -> None:
     before = _scores(metric, guard, baseline, values)
     after = {name: _scores(metric, guard, arm, values) for name, arm in candidates.items()}
     for name, scores in after.items():
-        found[name].comparisons.append(compare_scores(metric, guard, before, scores))
-        if name in controls:
-            difference = mean_difference(scores, after[controls[name]])
+        compared = compare_scores(metric, guard, before, scores, against=baseline.called)
+        found[name].comparisons.append(compared)
+        if name in compiler_only:
+            difference = mean_difference(scores, after[compiler_only[name]])
             found[name].contrasts.append(Contrast(metric, difference))
 
 
@@ -163,5 +166,7 @@ def _compare_part(
             found[name].findings.append(undefined(part, str(error)))
             continue
         found[name].comparisons.append(
-            compare_scores(part.guard.metric, guard, before, after, part.name)
+            compare_scores(
+                part.guard.metric, guard, before, after, part.name, against=baseline.called
+            )
         )

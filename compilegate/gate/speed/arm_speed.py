@@ -1,21 +1,41 @@
-"""How fast one arm trained: the steady steps of its jobs, recomputed from their step times.
+"""How fast one arm trained, and what its whole runs took.
 
 The speed of a replicate is its samples per second over all its steady steps: the total, not the
-median, because stalls and slow steps are paid for too.
+median, because stalls and slow steps are paid for too. It is recomputed from the step times; a job
+that only prints its metrics has none, and its reported speed is taken as it is.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from compilegate.evidence import Evidence, EvidenceRecord, FloatArray, Steps, steady_steps_of
 from compilegate.gate.speed.compile_time import CompileTimes, compile_times
+from compilegate.job.names import SPEED_METRIC
 
 MIN_STEADY_STEPS = 10
+
+
+@dataclass(frozen=True)
+class Runs:
+    """What the whole trainings of one arm took."""
+
+    steady_seconds: tuple[FloatArray, ...]
+    """The steady step times of each replicate."""
+    compilation: CompileTimes
+    train_seconds: float
+    """Mean over the replicates."""
+    peak_memory_bytes: int
+    steps: int
+    """In the longest replicate."""
+    interruptions: int = 0
+    """In all replicates: how often one lost its machine and went on from a checkpoint."""
+    lost_seconds: float = 0.0
+    """What they cost in all; part of `train_seconds`, and of no steady step."""
 
 
 @dataclass(frozen=True)
@@ -25,18 +45,8 @@ class ArmSpeed:
     batch_size: int
     rates: tuple[float, ...]
     """Steady-state samples per second of each replicate."""
-    steady_seconds: tuple[FloatArray, ...]
-    """The steady step times of each replicate."""
-    compilation: CompileTimes
-    train_seconds: float
-    """Mean over the replicates."""
-    peak_memory_bytes: int
-    steps: int
-    """Of the longest replicate."""
-    interruptions: int = 0
-    """Of all replicates: how often one lost its machine and went on from a checkpoint."""
-    lost_seconds: float = 0.0
-    """What they cost in all; part of `train_seconds`, and of no steady step."""
+    runs: Runs | None
+    """None where the jobs only printed their speed."""
 
     @property
     def rate(self) -> float:
@@ -44,36 +54,50 @@ class ArmSpeed:
         return math.exp(float(np.mean(np.log(self.rates))))
 
 
+@dataclass(frozen=True)
+class UnknownSpeed:
+    """An arm whose speed is not known."""
+
+    why: str
+    """In words that follow "a job of the baseline"."""
+
+
 def steady_seconds(evidence: Evidence, steps: Steps) -> FloatArray:
     """The step times that count: from `steady_from` on, and not the warm-up after a resumption."""
     return steps.seconds[steady_steps_of(evidence, len(steps.seconds))]
 
 
-def measure_arm(batch_size: int, records: Sequence[EvidenceRecord]) -> ArmSpeed | None:
-    """The speed of one arm; None when a replicate has fewer than MIN_STEADY_STEPS steady steps."""
-    measured = []
-    for record in records:
-        speed, steps = record.evidence.speed, record.steps
-        if speed is None or steps is None:
-            return None
-        seconds = steady_seconds(record.evidence, steps)
-        if len(seconds) < MIN_STEADY_STEPS:
-            return None
-        measured.append((record.evidence, speed, seconds))
+def measure_arm(batch_size: int, records: Sequence[EvidenceRecord]) -> ArmSpeed | UnknownSpeed:
+    """The speed of one arm by its sound records."""
+    steps = [record.steps for record in records if record.steps is not None]
+    speeds = [record.evidence.speed for record in records if record.evidence.speed is not None]
+    if not records or len(steps) < len(records) or len(speeds) < len(records):
+        return _reported_speed(batch_size, records)
+    seconds = tuple(
+        steady_seconds(record.evidence, it) for record, it in zip(records, steps, strict=True)
+    )
+    if min(map(len, seconds)) < MIN_STEADY_STEPS:
+        return UnknownSpeed(f"has fewer than {MIN_STEADY_STEPS} steady steps; train longer")
+    resumed = [each for record in records for each in record.evidence.resumed]
     return ArmSpeed(
         batch_size=batch_size,
-        rates=tuple(batch_size * len(seconds) / float(seconds.sum()) for _, _, seconds in measured),
-        steady_seconds=tuple(seconds for _, _, seconds in measured),
-        compilation=compile_times(records),
-        train_seconds=_mean(speed.train_seconds for _, speed, _ in measured),
-        peak_memory_bytes=max(evidence.peak_memory_bytes for evidence, _, _ in measured),
-        steps=max(len(record.steps.loss) for record in records if record.steps is not None),
-        interruptions=sum(len(record.evidence.resumed) for record in records),
-        lost_seconds=sum(
-            each.lost_seconds for record in records for each in record.evidence.resumed
+        rates=tuple(batch_size * len(each) / float(each.sum()) for each in seconds),
+        runs=Runs(
+            steady_seconds=seconds,
+            compilation=compile_times(records),
+            train_seconds=float(np.mean([speed.train_seconds for speed in speeds])),
+            peak_memory_bytes=max(record.evidence.peak_memory_bytes for record in records),
+            steps=max(len(each.loss) for each in steps),
+            interruptions=len(resumed),
+            lost_seconds=sum(each.lost_seconds for each in resumed),
         ),
     )
 
 
-def _mean(values: Iterable[float]) -> float:
-    return float(np.mean(list(values)))
+def _reported_speed(batch_size: int, records: Sequence[EvidenceRecord]) -> ArmSpeed | UnknownSpeed:
+    rates = [record.evidence.metrics.get(SPEED_METRIC) for record in records]
+    known = tuple(rate for rate in rates if rate is not None)
+    # With one job there are no steps to show how sure its speed is.
+    if len(known) < max(len(records), 2):
+        return UnknownSpeed("did not report its speed (`speed_metric`)")
+    return ArmSpeed(batch_size, known, runs=None)

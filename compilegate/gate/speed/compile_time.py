@@ -74,7 +74,9 @@ def _mean(records: Sequence[EvidenceRecord]) -> CompileTime | None:
     measured = [
         (record.evidence.compiler.compile_seconds, float(record.steps.seconds[0]))
         for record in records
-        if record.steps is not None and len(record.steps.seconds)
+        if record.evidence.compiler is not None
+        and record.steps is not None
+        and len(record.steps.seconds)
     ]
     return _time(measured)
 

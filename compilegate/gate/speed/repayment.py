@@ -17,8 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from compilegate.gate.speed.arm_speed import ArmSpeed
-from compilegate.gate.speed.compile_time import CompileState
+from compilegate.gate.speed.arm_speed import ArmSpeed, Runs
 
 
 @dataclass(frozen=True)
@@ -27,30 +26,31 @@ class Repayment:
 
     steps: int
     """Length of the run, in steps of the candidate."""
-    compile_state: CompileState
-    """What the compilation that counts starts from: warm as soon as that was measured."""
-    compile_seconds: float
     speedup: float | None
-    """Of the steady state, at which the run ends no later than the baseline's; None when none
+    """In the steady state, at which the run ends no later than the baseline's; None when none
     would do, since compiling alone takes as long as the baseline's whole run."""
 
 
-def repayment(baseline: ArmSpeed, candidate: ArmSpeed, *, runs: float) -> Repayment:
-    """What it takes within `runs` times the length of the candidate's runs."""
-    steps = math.ceil(candidate.steps * runs)
-    seconds = candidate.compilation.seconds
+def repayment(baseline: ArmSpeed, candidate: ArmSpeed, *, runs: float) -> Repayment | None:
+    """What it takes within `runs` times the length of the candidate's runs; None where nobody knows
+    what compiling took."""
+    if baseline.runs is None or candidate.runs is None:
+        return None
+    steps = math.ceil(candidate.runs.steps * runs)
     whole = steps * candidate.batch_size / baseline.rate
-    left = whole - max(seconds - baseline.compilation.seconds, 0.0)
-    return Repayment(
-        steps, candidate.compilation.state, seconds, whole / left if left > 0.0 else None
-    )
+    left = whole - _more_compiling(baseline.runs, candidate.runs)
+    return Repayment(steps, whole / left if left > 0.0 else None)
 
 
 def break_even_samples(baseline: ArmSpeed, candidate: ArmSpeed) -> float | None:
     """Training samples after which compilation has paid for itself; None when it never does."""
     saved_per_sample = 1.0 / baseline.rate - 1.0 / candidate.rate
-    if saved_per_sample <= 0.0:
+    if saved_per_sample <= 0.0 or baseline.runs is None or candidate.runs is None:
         return None
-    overhead = max(candidate.compilation.seconds - baseline.compilation.seconds, 0.0)
-    samples = overhead / saved_per_sample
+    samples = _more_compiling(baseline.runs, candidate.runs) / saved_per_sample
     return samples if math.isfinite(samples) else None
+
+
+def _more_compiling(baseline: Runs, candidate: Runs) -> float:
+    """Seconds that the candidate compiles for longer."""
+    return max(candidate.compilation.seconds - baseline.compilation.seconds, 0.0)

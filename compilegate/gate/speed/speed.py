@@ -10,11 +10,11 @@ import math
 
 from compilegate.gate.reasons import Code, Number, Outcome, Reason
 from compilegate.gate.settings import GateSettings
-from compilegate.gate.speed.arm_speed import MIN_STEADY_STEPS, ArmSpeed
-from compilegate.gate.speed.repayment import break_even_samples, repayment
+from compilegate.gate.speed.arm_speed import ArmSpeed, UnknownSpeed
+from compilegate.gate.speed.repayment import Repayment, break_even_samples, repayment
 from compilegate.gate.speed.speedup import seeds_to_settle, speedup_interval
 from compilegate.gate.statistics.sample_size import MOST_SEEDS
-from compilegate.gate.verdict import Interval, SpeedJudgement
+from compilegate.gate.verdict import Interval, RunJudgement, SpeedJudgement
 
 STAY_OFF_BELOW = 1.10
 """Under this speed-up a compiler does not pay for the risk and the work of keeping it on."""
@@ -22,63 +22,74 @@ _TOO_SHORT = "such a run is too short to be worth compiling"
 
 
 def judge_speed(
-    baseline: ArmSpeed | None,
-    candidate: ArmSpeed | None,
+    baseline: ArmSpeed | UnknownSpeed,
+    candidate: ArmSpeed | UnknownSpeed,
     settings: GateSettings,
     confidence: float,
 ) -> tuple[SpeedJudgement | None, Reason]:
     """Compare two arms' speeds with what is asked for; the reason says the outcome in words."""
-    if baseline is None or candidate is None:
-        return None, _unmeasured("baseline" if baseline is None else "candidate")
+    if isinstance(baseline, UnknownSpeed):
+        return None, _unmeasured("baseline", baseline)
+    if isinstance(candidate, UnknownSpeed):
+        return None, _unmeasured("candidate", candidate)
     speedup, one_run = speedup_interval(baseline, candidate, confidence)
     repaid = repayment(baseline, candidate, runs=settings.repaid_within_runs)
-    required = None if repaid.speedup is None else max(settings.min_speedup, repaid.speedup)
+    required: float | None = settings.min_speedup
+    if repaid is not None:
+        required = None if repaid.speedup is None else max(settings.min_speedup, repaid.speedup)
     outcome = _outcome(speedup, required)
     seeds_needed = (
         seeds_to_settle(baseline, candidate, required, confidence)
         if outcome is Outcome.INCONCLUSIVE and required is not None
         else None
     )
-    break_even = break_even_samples(baseline, candidate)
     judgement = SpeedJudgement(
         outcome=outcome,
         speedup=speedup,
         min_speedup=settings.min_speedup,
         required_speedup=required,
-        repaid_within_steps=repaid.steps,
-        repaid_compile_state=repaid.compile_state,
-        repaid_compile_seconds=repaid.compile_seconds,
         conditional_on_run=one_run,
         baseline_samples_per_second=baseline.rate,
         candidate_samples_per_second=candidate.rate,
-        baseline_compile_seconds=baseline.compilation.seconds,
-        candidate_compile_seconds=candidate.compilation.seconds,
-        compile_state=candidate.compilation.state,
-        compile_cold=candidate.compilation.cold,
-        compile_warm=candidate.compilation.warm,
+        advice=_advice(speedup, outcome, settings.min_speedup, required),
+        seeds=min(len(baseline.rates), len(candidate.rates)),
+        seeds_needed=seeds_needed,
+        run=_run(baseline, candidate, repaid),
+    )
+    interrupted = _interrupted("baseline", baseline) + _interrupted("candidate", candidate)
+    return judgement, _reason(judgement, confidence, interrupted)
+
+
+def _run(baseline: ArmSpeed, candidate: ArmSpeed, repaid: Repayment | None) -> RunJudgement | None:
+    before, after = baseline.runs, candidate.runs
+    if before is None or after is None or repaid is None:
+        return None
+    break_even = break_even_samples(baseline, candidate)
+    return RunJudgement(
+        repaid_within_steps=repaid.steps,
+        compile_state=after.compilation.state,
+        baseline_compile_seconds=before.compilation.seconds,
+        candidate_compile_seconds=after.compilation.seconds,
+        compile_cold=after.compilation.cold,
+        compile_warm=after.compilation.warm,
         candidate_batch_size=candidate.batch_size,
-        candidate_steps=candidate.steps,
+        candidate_steps=after.steps,
         break_even_steps=(
             None if break_even is None else math.ceil(break_even / candidate.batch_size)
         ),
         break_even_minutes=(
             None
             if break_even is None
-            else (baseline.compilation.seconds + break_even / baseline.rate) / 60.0
+            else (before.compilation.seconds + break_even / baseline.rate) / 60.0
         ),
-        train_time_ratio=(
-            baseline.train_seconds / candidate.train_seconds if candidate.train_seconds else None
-        ),
-        baseline_train_seconds=baseline.train_seconds,
-        candidate_train_seconds=candidate.train_seconds,
-        baseline_peak_memory_bytes=baseline.peak_memory_bytes,
-        candidate_peak_memory_bytes=candidate.peak_memory_bytes,
-        advice=_advice(speedup, outcome, settings.min_speedup, required),
-        seeds=min(len(baseline.rates), len(candidate.rates)),
-        seeds_needed=seeds_needed,
+        train_time_ratio=before.train_seconds / after.train_seconds
+        if after.train_seconds
+        else None,
+        baseline_train_seconds=before.train_seconds,
+        candidate_train_seconds=after.train_seconds,
+        baseline_peak_memory_bytes=before.peak_memory_bytes,
+        candidate_peak_memory_bytes=after.peak_memory_bytes,
     )
-    interrupted = _interrupted("baseline", baseline) + _interrupted("candidate", candidate)
-    return judgement, _reason(judgement, confidence, interrupted)
 
 
 def _outcome(speedup: Interval, required: float | None) -> Outcome:
@@ -119,7 +130,7 @@ def _reason(judgement: SpeedJudgement, confidence: float, interrupted: str) -> R
         f"{speedup.upper:.2f} ({confidence * 100:g}% bounds){scope}; "
         f"at least {judgement.min_speedup:.2f} is asked for{_to_repay(judgement)}: "
         f"{judgement.advice}."
-        f"{_what_settles_it(judgement)}{_compilation(judgement)}{_when_paid_for(judgement)}"
+        f"{_what_settles_it(judgement)}{_compilation(judgement.run)}{_when_paid_for(judgement.run)}"
         f"{interrupted}"
     )
     numbers: dict[str, Number] = {
@@ -128,7 +139,7 @@ def _reason(judgement: SpeedJudgement, confidence: float, interrupted: str) -> R
         "upper": speedup.upper,
         "min_speedup": judgement.min_speedup,
         "required_speedup": judgement.required_speedup,
-        "break_even_steps": judgement.break_even_steps,
+        "break_even_steps": None if judgement.run is None else judgement.run.break_even_steps,
         "seeds_needed": judgement.seeds_needed,
     }
     return Reason(_code(judgement), judgement.outcome, sentence, numbers)
@@ -136,32 +147,31 @@ def _reason(judgement: SpeedJudgement, confidence: float, interrupted: str) -> R
 
 def _to_repay(judgement: SpeedJudgement) -> str:
     """The other limit, where it is the one that decides."""
-    required = judgement.required_speedup
-    if required is not None and required <= judgement.min_speedup:
+    required, run = judgement.required_speedup, judgement.run
+    if run is None or (required is not None and required <= judgement.min_speedup):
         return ""
     limit = "no speed-up is enough" if required is None else f"{required:.2f}"
     return (
-        f", and {limit} to repay {judgement.repaid_compile_seconds:.1f} s of "
-        f"{judgement.repaid_compile_state} compilation within {judgement.repaid_within_steps:,} "
-        "steps"
+        f", and {limit} to repay {run.candidate_compile_seconds:.1f} s of {run.compile_state} "
+        f"compilation within {run.repaid_within_steps:,} steps"
     )
 
 
 def _interrupted(role: str, arm: ArmSpeed) -> str:
     """What lost machines did to an arm's times; nothing where none was lost."""
-    if not arm.interruptions:
+    if arm.runs is None or not arm.runs.interruptions:
         return ""
     return (
-        f" Interruptions of the {role}: {arm.interruptions}, which cost {arm.lost_seconds:.0f} s; "
-        "they are in its time to train, and not in its steady steps."
+        f" Interruptions of the {role}: {arm.runs.interruptions}, which cost "
+        f"{arm.runs.lost_seconds:.0f} s: part of its time to train, and of no steady step."
     )
 
 
-def _compilation(judgement: SpeedJudgement) -> str:
+def _compilation(run: RunJudgement | None) -> str:
     """What compiling took in each state that was measured; nothing where nothing was compiled."""
-    if not judgement.candidate_compile_seconds:
+    if run is None or not run.candidate_compile_seconds:
         return ""
-    states = ((judgement.compile_cold, "cold"), (judgement.compile_warm, "warm"))
+    states = ((run.compile_cold, "cold"), (run.compile_warm, "warm"))
     told = [f"{time.seconds:.1f} s {state}" for time, state in states if time is not None]
     return f" Compiling took {', '.join(told)}."
 
@@ -178,22 +188,17 @@ def _what_settles_it(judgement: SpeedJudgement) -> str:
     return f" Even {MOST_SEEDS} seeds would not settle it: the speed-up is at the limit."
 
 
-def _when_paid_for(judgement: SpeedJudgement) -> str:
+def _when_paid_for(run: RunJudgement | None) -> str:
     """A warning where faster steps do not make runs like these end earlier."""
-    needed = judgement.break_even_steps
-    if needed is None or needed <= judgement.candidate_steps:
+    needed = None if run is None else run.break_even_steps
+    if run is None or needed is None or needed <= run.candidate_steps:
         return ""
     return (
-        f" A {judgement.compile_state} compilation breaks even after {needed:,} steps, and these "
-        f"runs have {judgement.candidate_steps:,}."
+        f" A {run.compile_state} compilation breaks even after {needed:,} steps, and these runs "
+        f"have {run.candidate_steps:,}."
     )
 
 
-def _unmeasured(role: str) -> Reason:
-    return Reason(
-        Code.SPEED_UNMEASURED,
-        Outcome.INCONCLUSIVE,
-        f"Speed was not measured: a replicate of the {role} has fewer than {MIN_STEADY_STEPS} "
-        "steady steps; train longer.",
-        {"min_steady_steps": MIN_STEADY_STEPS},
-    )
+def _unmeasured(role: str, unknown: UnknownSpeed) -> Reason:
+    sentence = f"Speed was not measured: a job of the {role} {unknown.why}."
+    return Reason(Code.SPEED_UNMEASURED, Outcome.INCONCLUSIVE, sentence)

@@ -84,11 +84,12 @@ def _welch_half_width(
 def _bootstrap_over_steps(baseline: ArmSpeed, candidate: ArmSpeed, confidence: float) -> Interval:
     # A fixed generator: the same evidence must give the same verdict.
     generator = np.random.default_rng(0)
-    ratios = (
-        _resampled_means(baseline.steady_seconds[0], generator)
-        / _resampled_means(candidate.steady_seconds[0], generator)
-        * (candidate.batch_size / baseline.batch_size)
+    before, after = (
+        _resampled_means(arm.runs.steady_seconds[0], generator)
+        for arm in (baseline, candidate)
+        if arm.runs is not None
     )
+    ratios = before / after * (candidate.batch_size / baseline.batch_size)
     lower, upper = np.quantile(ratios, [1.0 - confidence, confidence])
     return Interval(candidate.rate / baseline.rate, float(lower), float(upper))
 

@@ -160,8 +160,8 @@ def _found(judgement: MetricJudgement, comparison: Comparison, confidence: float
         else f"the margin is {unit.amount(judgement.limit, signed=True)}"
     )
     return (
-        f"{judgement.metric}{where}: {unit.amount(delta.estimate, signed=True)} against the "
-        f"baseline, {between}; {limit}."
+        f"{judgement.metric}{where}: {unit.amount(delta.estimate, signed=True)} against "
+        f"{comparison.against}, {between}; {limit}."
     )
 
 
@@ -177,8 +177,8 @@ def _meaning(
         return Code.QUALITY_WORSE, beyond + (only_one if judgement.seeds == 1 else "")
     if judgement.margin == 0.0:
         return Code.QUALITY_UNDECIDED, (
-            "The baseline's value is zero, and so is a margin relative to it: declare an absolute "
-            "margin."
+            f"The margin is relative to {comparison.against}, whose value is zero, so it is zero "
+            "as well: declare an absolute margin."
         )
     if judgement.seeds == 1:
         return Code.QUALITY_SINGLE_SEED, _why_one_seed_is_too_few(comparison.slack)

@@ -27,12 +27,10 @@ import numpy as np
 from compilegate.job.digests import file_digest
 from compilegate.job.errors import CompilegateError
 from compilegate.job.evidence import Evidence, EvidenceError, Examples, Origin, write_evidence
-from compilegate.job.evidence.record import EXAMPLES, SLICE
+from compilegate.job.evidence.record import SLICE
+from compilegate.job.names import CHAMPION_ARM, CHAMPION_SEED, EXAMPLES_FILE, MODEL_ARCHIVE
 
-ARM = "champion"
-SEED = 0
-"""One fixed model, which belongs to no seed of this execution."""
-ARCHIVE = "model/model.tar.gz"
+ARCHIVE = f"model/{MODEL_ARCHIVE}"
 
 
 class ChampionError(CompilegateError):
@@ -64,9 +62,9 @@ def evaluate(script: str, registered: Path, data: Path, output: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="champion-") as folder:
         unpack(archive, Path(folder))
         _run(script, Path(folder), data, output)
-    examples = _scored(output / EXAMPLES)
+    examples = _scored(output / EXAMPLES_FILE)
     _write(output, Origin.SCORED, examples, {"model": file_digest(archive)})
-    (output / EXAMPLES).unlink()  # the evidence holds them
+    (output / EXAMPLES_FILE).unlink()  # the evidence holds them
     print(f"the registered model was scored on {len(examples.ids)} examples")
 
 
@@ -118,8 +116,8 @@ def _write(
 ) -> None:
     evidence = Evidence(
         job="the registered model's evaluation",
-        arm=ARM,
-        seed=SEED,
+        arm=CHAMPION_ARM,
+        seed=CHAMPION_SEED,
         recipe={},
         compiler=None,
         speed=None,

@@ -22,6 +22,12 @@ from compilegate.job.evidence import CompilerRecord, Evidence, Origin, write_evi
 from compilegate.job.launch.printed_metrics import Lines, PrintedMetrics
 from compilegate.job.launch.torchrun import torchrun_command
 from compilegate.job.machine.world import host_rank
+from compilegate.job.names import (
+    ARM_VARIABLE,
+    ON_FAILURE_VARIABLE,
+    PROCESSES_VARIABLE,
+    SCRIPT_VARIABLE,
+)
 
 SECONDS_TO_READ = 5.0
 """What the script leaves running may hold its output open; nobody waits for that."""
@@ -33,8 +39,8 @@ _EXCEPTION = re.compile(r"^(?:\[rank\d+\]: )?([A-Za-z_][\w.]*: \S.*)$", re.MULTI
 
 def main(arguments: Sequence[str]) -> int:
     """Run the script to its end; returns the exit status for this process."""
-    program = [os.environ["COMPILEGATE_SCRIPT"], *arguments]
-    processes = os.environ.get("COMPILEGATE_PROCESSES")
+    program = [os.environ[SCRIPT_VARIABLE], *arguments]
+    processes = os.environ.get(PROCESSES_VARIABLE)
     command = (
         [sys.executable, *program]
         if processes is None
@@ -51,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     if stopped:
         return 128 + stopped[0]  # the platform or a person ended it: that says nothing of the arm
     if status:
-        if os.environ.get("COMPILEGATE_ON_FAILURE") != "record":
+        if os.environ.get(ON_FAILURE_VARIABLE) != "record":
             return status if status >= 0 else 128 - status
         reason = f"{_ending(status)}: {errors.exception()}"
         evidence = _evidence(arguments, failure=reason)
@@ -130,7 +136,7 @@ def _evidence(
     compiler = told.get("compiler")
     return Evidence(
         job=os.environ["TRAINING_JOB_NAME"],
-        arm=os.environ["COMPILEGATE_ARM"],
+        arm=os.environ[ARM_VARIABLE],
         seed=int(told["seed"]),
         recipe=told,
         # Of a script that failed nobody asks whether its compiler ran.

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import Dict, Mapping, Optional
 
-VARIABLE = "COMPILEGATE_PRINTED_"
+from compilegate.job.names import PRINTED_VARIABLE
+
 LONGEST_LINE = 65_536
 """Bytes. What has no end by then is looked at in pieces."""
 
@@ -25,9 +26,9 @@ class PrintedMetrics:
     def declared(cls, variables: Mapping[str, str]) -> Optional["PrintedMetrics"]:
         """Those that the job is told to look for; None where it is told of none."""
         named = {
-            name[len(VARIABLE) :]: text
+            name[len(PRINTED_VARIABLE) :]: text
             for name, text in variables.items()
-            if name.startswith(VARIABLE)
+            if name.startswith(PRINTED_VARIABLE)
         }
         return cls(named) if named else None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from compilegate.gate.verdict import SpeedJudgement
+from compilegate.gate.verdict import RunJudgement, SpeedJudgement
 from compilegate.report import formats
 from compilegate.report.charts.scale import Scale, spread, tick_text
 from compilegate.report.charts.svg import WIDTH, chart, circle, line, polyline, rectangle, text
@@ -15,14 +15,18 @@ FARTHEST = 3.0
 """How many lengths of the run are drawn to reach a break-even point beyond its end."""
 
 
-def break_even_chart(speed: SpeedJudgement, *, title: str, identity: str) -> Markup:
-    """Seconds saved, compilation paid, over the candidate's steps."""
-    steps = speed.candidate_steps
-    overhead = max(speed.candidate_compile_seconds - speed.baseline_compile_seconds, 0.0)
-    per_step = speed.candidate_batch_size * (
+def break_even_chart(speed: SpeedJudgement, *, title: str, identity: str) -> Markup | None:
+    """Seconds saved, compilation paid, over the candidate's steps; None where nobody knows what
+    compiling took."""
+    run = speed.run
+    if run is None:
+        return None
+    steps = run.candidate_steps
+    overhead = max(run.candidate_compile_seconds - run.baseline_compile_seconds, 0.0)
+    per_step = run.candidate_batch_size * (
         1.0 / speed.baseline_samples_per_second - 1.0 / speed.candidate_samples_per_second
     )
-    last = _last_step(speed, steps)
+    last = _last_step(run)
     end = per_step * last - overhead
     x = Scale(0.0, last, _LEFT, _RIGHT)
     low, high = spread(min(-overhead, end, 0.0), max(end, 0.0))
@@ -33,20 +37,20 @@ def break_even_chart(speed: SpeedJudgement, *, title: str, identity: str) -> Mar
         *_axes(x, y),
         polyline([(x(0.0), y(-overhead)), (x(last), y(end))], "curve saved"),
         *_run_end(x, steps, last),
-        *_crossing(x, y, speed, last),
+        *_crossing(x, y, run.break_even_steps, last),
         height=HEIGHT,
         title=title,
         description=(
             f"Compilation costs {formats.seconds(overhead)}; after {steps:,} steps "
             f"{formats.seconds(per_step * steps - overhead)} are saved. Break-even: "
-            f"{formats.break_even(speed.break_even_steps, speed.break_even_minutes)}."
+            f"{formats.break_even(run.break_even_steps, run.break_even_minutes)}."
         ),
         identity=identity,
     )
 
 
-def _last_step(speed: SpeedJudgement, steps: int) -> float:
-    wanted = 1.25 * (speed.break_even_steps or 0)
+def _last_step(run: RunJudgement) -> float:
+    steps, wanted = run.candidate_steps, 1.25 * (run.break_even_steps or 0)
     return max(min(max(float(steps), wanted), FARTHEST * steps), 1.0)
 
 
@@ -72,8 +76,7 @@ def _run_end(x: Scale, steps: int, last: float) -> list[Markup]:
     ]
 
 
-def _crossing(x: Scale, y: Scale, speed: SpeedJudgement, last: float) -> list[Markup]:
-    steps = speed.break_even_steps
+def _crossing(x: Scale, y: Scale, steps: int | None, last: float) -> list[Markup]:
     if steps is None or steps > last:
         words = "never breaks even" if steps is None else f"breaks even at {steps:,} steps"
         return [text(_RIGHT - 6, _TOP + 34, words, "label strong", "end")]

@@ -35,7 +35,7 @@ def loss_chart(observations: Observations, *, title: str, identity: str) -> Mark
     drawn = [
         polyline(
             [
-                (x(step / max(item.steps - 1, 1)), y(loss))
+                (x(step / max((item.steps or 1) - 1, 1)), y(loss))
                 for step, loss in zip(curve.steps, curve.losses, strict=True)
             ],
             f"curve {arm_class(order[item.arm])}",

@@ -56,6 +56,11 @@ class Kind(ABC):
         return "written"
 
     @property
+    def against_champion(self) -> bool:
+        """Whether a new model is compared with the registered one, and not arms with each other."""
+        return False
+
+    @property
     def calls_compiler(self) -> bool:
         """Whether this project calls the compiler, and so has its options and its output."""
         return False

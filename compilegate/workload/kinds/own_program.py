@@ -15,12 +15,6 @@ from compilegate.workload.declared.file import WorkloadFile
 from compilegate.workload.declared.program import Champion, Program
 from compilegate.workload.errors import WorkloadError
 from compilegate.workload.kinds.kind import Kind, Preparation, TrainingProgram
-from compilegate.workload.printed import (
-    MOST_ARGUMENTS,
-    OTHER_ARGUMENTS,
-    printed_batches,
-    reported_metrics,
-)
 
 if TYPE_CHECKING:
     from compilegate.workload.settled import Workload
@@ -37,8 +31,10 @@ ARM_HYPERPARAMETERS = (
 )
 """What a program is told of its arm, as `--NAME VALUE`."""
 LAUNCHER = "compilegate/job/launch/own_script.py"
-"""What starts a script in several processes, and makes a candidate's failure evidence: the job's
-program then, in place of the script."""
+"""What starts a script, catches the metrics that it prints and makes a candidate's failure
+evidence: the job's program, in place of the script."""
+_LAUNCHED = ("none", "torchrun")
+"""Distributions that it knows; SageMaker's own launchers import the script themselves."""
 
 _OF_TEXTS = ("id", "label", "sequence_length", "slices", "text", "vocabulary")
 """Keys of `[data]` that only the built-in program has a use for."""
@@ -81,16 +77,14 @@ class _Scripts(Kind):
     def told(self, workload: Workload, arm_name: str, seed: int) -> Mapping[str, str]:
         """The hyperparameters of a job that the file does not declare."""
 
-    def on_failure(self, arm_name: str) -> Mapping[str, str]:
-        """What the launcher is told of a failure; empty where the job just fails."""
-        return {}
-
     def training_program(self, workload: Workload, arm_name: str, seed: int) -> TrainingProgram:
-        """The training script, or the launcher that starts it."""
-        launch = self._launch(workload.trained[arm_name], arm_name)
+        """The launcher that starts the training script; the script, where SageMaker starts it."""
+        setup = workload.trained[arm_name]
+        launched = setup.distribution in _LAUNCHED
+        launch = self._launch(workload, setup, arm_name) if launched else {}
         declared = self.program.hyperparameters
         return TrainingProgram(
-            entry=LAUNCHER if launch else self.program.entry,
+            entry=LAUNCHER if launched else self.program.entry,
             hyperparameters={
                 **self.told(workload, arm_name, seed),
                 **{name: _text(value) for name, value in declared.items()},
@@ -99,15 +93,20 @@ class _Scripts(Kind):
             environment={names.ARM_VARIABLE: arm_name, **launch},
         )
 
-    def _launch(self, setup: Setup, arm_name: str) -> dict[str, str]:
-        """What the launcher is told; empty where nothing but the script has to be started. No
-        arguments: those are the script's."""
-        told = dict(self.on_failure(arm_name))
+    def _launch(self, workload: Workload, setup: Setup, arm_name: str) -> dict[str, str]:
+        """What the launcher is told. No arguments: those are the script's."""
+        program = self.program
+        told = {names.SCRIPT_VARIABLE: program.entry}
         if setup.distribution == "torchrun":
-            told = {names.PROCESSES_VARIABLE: str(setup.processes), **told}
-        elif setup.distribution != "none":
-            return {}  # the toolkit's launchers import the script itself
-        return {names.SCRIPT_VARIABLE: self.program.entry, **told} if told else {}
+            told[names.PROCESSES_VARIABLE] = str(setup.processes)
+        if arm_name != names.BASELINE_ARM:
+            told[names.ON_FAILURE_VARIABLE] = "record"
+        if program.evidence == "printed":
+            printed = {name: program.metrics[name] for name in workload.gate.metrics}
+            if program.speed_metric is not None:
+                printed[names.SPEED_METRIC] = program.metrics[program.speed_metric]
+            told |= {f"{names.PRINTED_VARIABLE}{name}": text for name, text in printed.items()}
+        return told
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,16 +141,16 @@ class OwnProgram(_Scripts):
             names.SEED: str(seed),
         }
 
-    def on_failure(self, arm_name: str) -> Mapping[str, str]:
-        recorded = self.program.evidence == "written" and arm_name != names.BASELINE_ARM
-        return {names.ON_FAILURE_VARIABLE: "record"} if recorded else {}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Succession(_Scripts):
     """A new model against the one that was registered last: `[program]`, `[champion]`."""
 
     champion: Champion
+
+    @property
+    def against_champion(self) -> bool:
+        return True
 
     @classmethod
     def of(cls, file: WorkloadFile, program: Program, champion: Champion) -> Succession:
@@ -269,16 +268,13 @@ def _unreported(file: WorkloadFile, program: Program) -> Iterator[str]:
                 f"gate.metrics.{name} is reported, but program.metrics has no expression for it, "
                 "allowed: one of the same name"
             )
-    told = reported_metrics(guards, program.speed_metric)
-    arguments = OTHER_ARGUMENTS + sum(
-        len(printed_batches(arm, seed, told)) for arm in file.arms for seed in file.seeds
-    )
-    if arguments > MOST_ARGUMENTS:
-        yield (
-            f"gate.metrics: {len(guards)} printed metrics of {len(file.arms)} arms and "
-            f"{len(file.seeds)} seeds take {arguments} arguments of the gate's job, allowed: "
-            f"{MOST_ARGUMENTS}, so fewer of any"
-        )
+    for name, arm in file.arms.items():
+        if arm.distribution not in _LAUNCHED:
+            yield (
+                f"arms.{name}.distribution is {arm.distribution!r} and program.evidence is "
+                "'printed', allowed: 'torchrun' or none, since nothing stands between SageMaker's "
+                "own launchers and the script that could catch what it prints"
+            )
     if len(file.seeds) < 2:
         yield (
             "seeds holds one seed and program.evidence is 'printed', allowed: two seeds or more, "
