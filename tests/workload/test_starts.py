@@ -68,7 +68,7 @@ def test_a_schedule_may_give_the_pipeline_s_parameters_values(tmp_path: Path) ->
         (
             '[new_data]\nprefix = "compilegate/data/"',
             "new_data.prefix: found 'compilegate/data/', allowed: a prefix outside "
-            "'compilegate/', where every execution writes and would start the next",
+            "'compilegate/', where every execution writes and so would start the next",
         ),
         (
             '[new_data]\nprefix = "comp"',

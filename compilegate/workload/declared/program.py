@@ -83,7 +83,7 @@ class Program(Table):
         if len(self.hyperparameters) > MOST_HYPERPARAMETERS:
             raise ValueError(
                 f"hyperparameters holds {len(self.hyperparameters)}, allowed: "
-                f"{MOST_HYPERPARAMETERS} at most, since a job takes 100 and its arm needs some of them"
+                f"{MOST_HYPERPARAMETERS} at most, since a job takes 100 and its arm needs some"
             )
         for name, value in self.hyperparameters.items():
             if len(str(value)) > LONGEST_HYPERPARAMETER:
