@@ -17,11 +17,12 @@ TOP = {"pipelines", "training", "infra"}
 
 
 def index() -> list[tuple[str, str]]:
-    """The lines of the table: what is to be changed, and where."""
+    """The lines of the tables: what is to be changed, and where."""
     text = (PROJECT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     table = text.partition("## To change X, open Y")[2].partition("\n## ")[0]
     rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| ")]
-    return [(row[0].strip(), " ".join(row[1:])) for row in rows[1:]]
+    cells = [[cell.strip() for cell in row] for row in rows]
+    return [(row[0], " ".join(row[1:])) for row in cells if row[1] != "open first"]
 
 
 def names_of(path: Path) -> set[str]:
