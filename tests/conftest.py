@@ -4,6 +4,7 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 # How long an example takes says nothing about the code: the machine may be busy.
@@ -22,3 +23,9 @@ os.environ["PATH"] = os.pathsep.join(
 
 # One server that stands in for AWS, for the tests of every room that speaks to it.
 pytest_plugins = ["tests.aws_server.fixtures"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests come first: workers that pass the quick ones last end together."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
