@@ -20,7 +20,7 @@ from tests.xla_environment import QUICK_TO_COMPILE
 
 pytestmark = [pytest.mark.slow, pytest.mark.environments]
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TrainJob = Callable[..., Any]
 
 

@@ -15,7 +15,7 @@ import pytest
 from compilegate.evidence import read_evidence
 from compilegate.job.evidence import EvidenceRecord
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 PARENT = """
 import os, sys

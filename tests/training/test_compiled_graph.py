@@ -56,34 +56,3 @@ def test_jobs_that_run_the_same_graph_share_a_key(other: dict[str, Any]) -> None
 )
 def test_another_shape_or_precision_is_another_key(other: dict[str, Any]) -> None:
     assert key(**other).digest != key().digest
-
-
-def test_settings_of_the_compiler_are_in_the_key_and_places_are_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    plain = key()
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/somewhere/else")
-    monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "7")
-    assert key().digest == plain.digest
-    monkeypatch.setenv("TORCHINDUCTOR_FREEZING", "1")
-    assert key().differences(plain.parts()) == ["TORCHINDUCTOR_FREEZING was absent and is 1"]
-
-
-def test_the_number_of_threads_is_a_matter_of_the_machine(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    plain = key()
-    monkeypatch.setattr("torch.get_num_threads", lambda: 61)
-    assert key().archive_name != plain.archive_name
-
-
-def test_another_cpp_compiler_is_another_key(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    compiler = tmp_path / "g++"
-    compiler.write_text("#!/bin/sh\necho 'g++ 99.1'\n")
-    compiler.chmod(0o755)
-    plain = key()
-    monkeypatch.setenv("CXX", str(compiler))
-    (difference,) = key().differences(plain.parts())
-    assert difference.endswith("and is g++ 99.1")

@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import GPT2Config, GPT2ForSequenceClassification
 
 from compilegate.job.compilers.inductor.regions import CompiledRegions, repeated_blocks
 from compilegate.job.errors import CompilerError
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TrainJob = Callable[..., Any]
 
 SHAPES = """
@@ -98,20 +97,3 @@ def test_a_shape_too_many_stops_the_job_with_the_guard_that_failed() -> None:
     assert stopped.startswith("inductor would have to compile one function again, and more often")
     assert "size mismatch at index 0. expected 3, actual 5" in stopped
     assert dynamic == 1
-
-
-@pytest.mark.slow
-def test_a_job_compiles_the_repeated_block_once_however_many_there_are(
-    train_job: TrainJob, tmp_path: Path
-) -> None:
-    """As many layers as would be past torch's limit, if each were a graph of its own."""
-    sizes = {"vocab_size": 200, "n_positions": 16, "n_embd": 32, "n_head": 2, "n_layer": 9}
-    GPT2ForSequenceClassification(GPT2Config(**sizes, pad_token_id=0)).save_pretrained(tmp_path)
-    job = train_job(compiler="inductor", model_id=tmp_path, epochs=1, regional="true")
-    record = job.evidence()
-    compiler, parity = record.evidence.compiler, record.evidence.parity
-    assert (compiler.ran, compiler.graphs, compiler.recompilations) == (True, 1, 0)
-    assert compiler.options["regional"] is True
-    assert compiler.proof["graph_calls"] >= 9 * 20
-    assert (parity.obstacle, parity.steps) == (None, 4)
-    assert "regional" not in record.evidence.recipe

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-LAUNCHER = Path(__file__).parents[2] / "compilegate" / "job" / "launch" / "sm_dist.py"
+LAUNCHER = Path(__file__).parents[3] / "compilegate" / "job" / "launch" / "sm_dist.py"
 SM_DIST = """
 import subprocess, sys
 sys.exit(subprocess.call(" ".join([sys.executable, "script.py", *sys.argv[1:]]), shell=True))

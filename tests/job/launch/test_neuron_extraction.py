@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PROGRAM = ROOT / "compilegate" / "job" / "launch" / "neuron_extraction.py"
 TOOL = """#!/bin/sh
 echo "tool: $(basename "$1") $2 $3 $4, imports from $PYTHONPATH"

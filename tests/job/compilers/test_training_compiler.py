@@ -91,35 +91,3 @@ def test_the_compiler_s_lines_are_kept_and_everything_still_reaches_the_log() ->
         "[test_training_compiler INFO] later",
     ]
     assert sys.stdout is not log
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("compiler", "reason"),
-    [
-        (
-            "training-compiler",
-            "training-compiler is part of AWS's images for it, and this environment has no "
-            "torch_xla; run the arm in the image 'training-compiler' on SageMaker",
-        ),
-        (
-            "neuron",
-            "neuron needs the package torch_neuronx, and this environment has none; run the arm "
-            "in the image 'neuron' on a Trainium instance",
-        ),
-    ],
-)
-def test_a_job_in_another_image_ends_with_the_reason(
-    train_job: TrainJob, compiler: str, reason: str
-) -> None:
-    job = train_job(arm="compiled", compiler=compiler)
-    assert job.status == 1
-    assert job.failure_file.read_text() == reason
-
-
-@pytest.mark.slow
-def test_a_candidate_that_has_no_compiler_is_evidence_against_it(train_job: TrainJob) -> None:
-    record = train_job(arm="compiled", compiler="training-compiler", on_failure="record").evidence()
-    assert record.evidence.failure is not None
-    assert "no torch_xla" in record.evidence.failure
-    assert not record.evidence.compiler.ran

@@ -13,7 +13,7 @@ import pytest
 
 from compilegate.evidence import Origin, outputs_digest, read_evidence
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[3]
 SCRIPT = """
 import argparse, numpy as np
 from pathlib import Path

@@ -1,0 +1,126 @@
+"""Every compiler through every table that knows compilers: one that was forgotten fails here."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import tomllib
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compilegate.catalog.compilers import compilers
+from compilegate.job import InputError, declarations
+from compilegate.job.compilers import compiler_options, package_of
+from compilegate.job.compilers.compiler import Compiler
+from compilegate.workload.declared.arm import ArmTable
+from training.arguments import read_arguments
+
+ROOT = Path(__file__).parents[3]
+NAMES = tuple(declarations())
+FOLDERS = {"SM_CHANNEL_PREPARED": "in", "SM_MODEL_DIR": "out", "SM_OUTPUT_DATA_DIR": "out"}
+
+
+def declared(name: str, **keys: Any) -> ArmTable:
+    return ArmTable(compiler=name, batch_size=8, learning_rate=1e-3, **keys)
+
+
+def other(name: str) -> Any:
+    """A value of an option that is not its default."""
+    option = compiler_options()[name]
+    if isinstance(option.default, bool):
+        return not option.default
+    if isinstance(option.default, int):
+        return option.at_least
+    return next(choice for choice in option.choices if choice != option.default)
+
+
+def test_the_folders_are_the_compilers() -> None:
+    folders = (ROOT / "compilegate" / "job" / "compilers").glob("*/__init__.py")
+    assert sorted(package_of(name) for name in NAMES) == sorted(
+        f"compilegate.job.compilers.{path.parent.name}" for path in folders
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_workload_may_name_it_and_its_image_has_a_folder(name: str) -> None:
+    folder = ROOT / "containers" / declared(name).image_folder
+    assert (folder / "requirements.txt").is_file()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_catalog_has_dated_facts_of_it(name: str) -> None:
+    facts = compilers()[name]
+    assert facts.title
+    assert facts.processors
+    assert re.fullmatch(r"20\d\d-\d\d", facts.date)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_options_reach_the_job_and_its_evidence_as_the_workload_has_them(name: str) -> None:
+    options = declarations()[name].options
+    given = {option: other(option.name) for option in options}
+    arm = declared(name, **{option.key: value for option, value in given.items()})
+    assert arm.options_given == given
+    told = [f"--{option.name}={str(value).lower()}" for option, value in given.items()]
+    job = read_arguments(["--arm", "a", "--seed", "1", "--compiler", name, *told], FOLDERS)
+    assert job.compiler == name
+    assert job.compiler_settings == {option.name: value for option, value in given.items()}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_left_out_has_its_default_on_both_sides(name: str) -> None:
+    assert declared(name).options_given == {}
+    job = read_arguments(["--arm", "a", "--seed", "1", "--compiler", name], FOLDERS)
+    defaults = {option.name: option.default for option in declarations()[name].options}
+    assert job.compiler_settings == declarations()[name].settings({}) == defaults
+
+
+@pytest.mark.parametrize("option", compiler_options().values(), ids=lambda option: option.name)
+def test_an_option_is_refused_with_a_compiler_that_lacks_it(option: Any) -> None:
+    lacking = next(name for name in NAMES if option not in declarations()[name].options)
+    with pytest.raises(ValueError, match=f"{option.key} is .* allowed: only with '"):
+        declared(lacking, **{option.key: other(option.name)})
+    with pytest.raises(InputError, match=f"{option.name} is no option of compiler '{lacking}'"):
+        declarations()[lacking].settings({option.name: option.default})
+
+
+def test_options_of_one_name_or_key_are_one_option() -> None:
+    every = {option for each in declarations().values() for option in each.options}
+    assert len({option.name for option in every}) == len({option.key for option in every})
+    assert len(every) == len(compiler_options())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_runs_it_has_all_that_a_training_loop_needs(name: str) -> None:
+    if name in ("xla", "training-compiler", "neuron"):
+        pytest.importorskip("torch_xla", reason="tests/training/jobs/test_xla_job.py runs it")
+    running = import_module(f"{package_of(name)}.running")
+    settings = declarations()[name].settings({})
+    compiler: Compiler = running.create(settings)
+    for needed, _ in inspect.getmembers(Compiler, callable):
+        if not needed.startswith("_"):
+            assert callable(getattr(compiler, needed)), needed
+    record = compiler.record(0.0, 0)
+    assert record.name == name
+    assert record.options == settings
+    assert set(declarations()[name].proof) <= set(record.proof)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_guide_to_compilers_names_it_and_its_options(name: str) -> None:
+    told = (ROOT / "docs" / "compilers.md").read_text(encoding="utf-8")
+    (row,) = (line for line in told.splitlines() if line.startswith(f'| `"{name}"` |'))
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    keys = [f"`{option.key}`" for option in declarations()[name].options]
+    assert cells[2:] == [f"`{declarations()[name].image}`", ", ".join(keys)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_declaration_is_whole(name: str) -> None:
+    declaration = declarations()[name]
+    assert all((declaration.name, declaration.image, declaration.proof))
+    place = ROOT / Path(*package_of(name).split("."))
+    assert tomllib.loads((place / "facts.toml").read_text(encoding="utf-8"))["sources"]
