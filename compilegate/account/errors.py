@@ -49,7 +49,7 @@ class NotDeployedError(AwsError):
 
 
 class VanishedError(AwsError):
-    """An execution that is not there, or not any more."""
+    """An execution that does not exist, or no longer does."""
 
 
 class RefusedRequestError(AwsError):
@@ -180,7 +180,7 @@ def _refusal(what: str, error: ClientError) -> AwsError:
         tries = 1 + int(error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0))
         return ThrottledError(
             f"cannot {what}: AWS refused {error.operation_name} as too frequent ({code}), "
-            f"also at attempt {tries}; try again later"
+            f"even at attempt {tries}; try again later"
         )
     if code.isdecimal() and int(code) >= SERVER_FAULTS:
         return _unreachable(what, f"{code} {said}")
@@ -222,7 +222,7 @@ def _denial(what: str, operation: str, said: str) -> DeniedError:
 
 
 def no_region() -> RegionError:
-    """The sentence for a missing region, from whichever part misses it first."""
+    """The sentence for a missing region, wherever it is noticed."""
     return RegionError("no AWS region is set; set AWS_REGION, or region in infra/settings.toml")
 
 

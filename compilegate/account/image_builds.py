@@ -71,7 +71,7 @@ def follow_builds(
 ) -> dict[str, Build]:
     """Wait until every build has ended; returns them as they ended.
 
-    `builds` is by image. The listener is told of each that is at another phase than before.
+    `builds` is by image. The listener is told whenever one reaches another phase.
     Raises AwsError when AWS cannot be asked any longer; the builds then go on.
     """
     now = dict(builds)
@@ -91,8 +91,8 @@ def _read(session: AwsSession, ids: list[str]) -> list[Build]:
         answer = session.client("codebuild").batch_get_builds(ids=ids)
         if answer.get("buildsNotFound"):
             raise RefusedRequestError(
-                f"cannot follow the builds: {', '.join(answer['buildsNotFound'])} is not there "
-                "any more; see what is there with: compilegate images"
+                f"cannot follow the builds: {', '.join(answer['buildsNotFound'])} no longer "
+                "exists; see what exists with: compilegate images"
             )
     return [_build(described) for described in answer["builds"]]
 

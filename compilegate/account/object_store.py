@@ -29,7 +29,7 @@ class S3ObjectStore:
     """Objects by `s3://` URI. The bucket's own settings say how they are encrypted."""
 
     client: Any
-    """Of `s3`."""
+    """A boto3 client of `s3`."""
 
     def exists(self, uri: str) -> bool:
         """Whether there is an object at this URI. Raises AwsError."""
@@ -97,7 +97,7 @@ def stage_raw_data(
 
 
 class UploadProgress:
-    """Says now and then how much of a file is written; called from the threads that write it."""
+    """Says from time to time how much of a file is written; called by the threads that write it."""
 
     def __init__(
         self,

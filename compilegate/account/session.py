@@ -25,7 +25,7 @@ from compilegate.account.errors import (
 CONNECT_SECONDS = 10
 READ_SECONDS = 60
 ATTEMPTS = 10
-"""Of one request, over about a minute and a half when AWS keeps asking to slow down."""
+"""How often one request is tried: over about 90 seconds when AWS keeps asking to slow down."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class AwsSession:
     session: boto3.Session
     region: str
     config: Config
-    """Of every client: time limits and retries."""
+    """Time limits and retries of every client."""
 
     def client(self, service: str) -> Any:
         """A boto3 client of one service."""
@@ -72,8 +72,8 @@ def open_session(region: str | None, account: str | None = None) -> AwsSession:
     opened = AwsSession(session, chosen, config)
     if account is not None and opened.account != account:
         raise AccountError(
-            f"the AWS credentials are of account {opened.account}, and infra/settings.toml allows "
-            f"{account} only; use its credentials, or change account there"
+            f"the AWS credentials belong to account {opened.account}, but infra/settings.toml "
+            f"allows only {account}; use its credentials, or change account there"
         )
     return opened
 

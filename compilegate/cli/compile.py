@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from compilegate.cli.options.project import Project, load_workload, project_options, settings_here
-from compilegate.cli.terminal.errors import RefusalError
+from compilegate.cli.terminal.errors import writing
 from compilegate.cli.workload.checks import image_bases, refuse_infeasible
 from compilegate.cli.workload.definition import compiled, plan_locally
 from compilegate.document.writing import compact
@@ -43,9 +43,7 @@ def command(workload: str, output: Path | None, workloads: Path, containers: Pat
     if output is None:
         click.echo(definition, nl=False)
         return
-    try:
+    with writing(f"--output: {output}", output.parent):
         write_text(output, definition)
-    except OSError as error:
-        raise RefusalError(f"--output: {output} cannot be written: {error.strerror}") from error
     deployed = len(compact(definition).encode())
     click.echo(f"{output}: {len(definition.encode()):,} bytes, {deployed:,} as deployed", err=True)

@@ -22,7 +22,7 @@ COLUMNS = f"{'EXECUTION':<14}  {'PIPELINE':<24}  {'STARTED':<16}  {'SECONDS':>8}
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @home_option
 def command(execution: str | None, as_json: bool, home: Path) -> None:
-    """List executions on this machine, or show one: its steps, its verdict, its report, its model.
+    """List executions on this machine, or show one: its steps, verdict, report and model.
 
     \b
       compilegate executions                 list them
@@ -75,7 +75,9 @@ def _step_facts(step: StepResult) -> dict[str, Any]:
 
 def _show_all(results: list[ExecutionResult], home: Path) -> None:
     if not results:
-        click.echo(f"Nothing was executed in {home} yet: compilegate run news-topics")
+        click.echo(
+            f"Nothing has been executed in {home} yet; start with: compilegate run news-topics"
+        )
         return
     click.echo(COLUMNS)
     for result in results:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
-from compilegate.cli.terminal.errors import RefusalError
+from compilegate.cli.terminal.errors import writing
 from compilegate.execution import exit_codes
 from compilegate.gate.experiment import read_experiment
 from compilegate.gate.settings import NO_ARM
@@ -59,20 +58,12 @@ def command(evidence: Path, config: Path, output: Path | None, **files: Path | N
     judged = judge_evidence(experiment, evidence, None)
     for name, path in files.items():
         if path is not None:
-            with _writing(f"--{name} {path}"):
+            with writing(f"--{name} {path}", path.parent):
                 write_text(path, RENDERINGS[name](judged))
     if output is not None:
-        with _writing(f"--output {output}"):
+        with writing(f"--output {output}"):
             write_files(judged, output)
     for line in summary_lines(judged.verdict):
         click.echo(line)
     if judged.verdict.decision.arm == NO_ARM:
         raise SystemExit(exit_codes.GATE_FAILED)
-
-
-@contextmanager
-def _writing(what: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise RefusalError(f"{what} cannot be written: {error.strerror}") from error

@@ -70,7 +70,7 @@ class LazyGroup(click.Group):
 )
 @click.version_option(package_name="compilegate")
 def main() -> None:
-    """Train faster with a graph compiler; ship the result only when it is proven as good.
+    """Train faster with a graph compiler; ship the result only when it is proven to be as good.
 
     A workload is one model that is trained again and again, declared in workloads/NAME.toml.
     It is compiled to a SageMaker pipeline definition that trains a baseline and compiled

@@ -100,7 +100,7 @@ def list_command(home: Path, group: str | None = None, as_json: bool = False) ->
         click.echo(json.dumps([_facts(package, home) for package in packages], indent=2))
         return
     if not packages:
-        click.echo(f"No model is registered in {home} yet: compilegate run news-topics")
+        click.echo(f"No model is registered in {home} yet; start with: compilegate run news-topics")
         return
     _print_table([COLUMNS, *(_row(package, home) for package in packages)])
 
@@ -116,7 +116,7 @@ def show_command(home: Path, package: str) -> None:
 
 @command.command("approve")
 @click.argument("package")
-@click.option("--description", help="Why; kept with the package.")
+@click.option("--description", help="Why; it is kept with the package.")
 @click.pass_obj
 def approve_command(home: Path, package: str, description: str | None) -> None:
     """Mark one package as approved for deployment."""
@@ -125,7 +125,7 @@ def approve_command(home: Path, package: str, description: str | None) -> None:
 
 @command.command("reject")
 @click.argument("package")
-@click.option("--description", help="Why; kept with the package.")
+@click.option("--description", help="Why; it is kept with the package.")
 @click.pass_obj
 def reject_command(home: Path, package: str, description: str | None) -> None:
     """Mark one package as rejected."""

@@ -78,7 +78,7 @@ def schedule_sentence(schedule: Schedule, now: datetime) -> str:
         when = f"if deployed now, starts at {', '.join(times)}"
     else:
         when = f"starts next at {', '.join(times)}" if times else "will not start again"
-    off = "" if schedule.enabled else "; it is not enabled"
+    off = "" if schedule.enabled else "; it is disabled"
     return f"schedule: {schedule.expression} in {schedule.timezone} {when}{off}"
 
 

@@ -38,7 +38,7 @@ _PIPELINE_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,255}")
 
 
 def ignore_events(_event: Event) -> None:
-    """The listener of whoever only wants the result."""
+    """A listener for callers who only want the result."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,8 @@ class LocalExecutor:
             raise ExecutionError("a new execution needs a definition")
         if not _PIPELINE_NAME.fullmatch(pipeline):
             raise ExecutionError(
-                f"the pipeline's name is {pipeline!r}: 1 to 256 letters, digits and single '-'"
+                f"the pipeline's name is {pipeline!r}, allowed: 1 to 256 letters, "
+                "digits and single '-'"
             )
         text = self.definition.encode() if isinstance(self.definition, str) else self.definition
         facts = ExecutionFacts(_new_id(), pipeline, time.time())
@@ -99,8 +100,8 @@ class LocalExecutor:
             result, stored = journal.read_files(), journal.definition()
             if self.definition is not None and not _same_json(self.definition, stored):
                 raise ExecutionError(
-                    f"the definition is not the one that execution {reference} started with: start "
-                    "a new execution, finished steps with a CacheConfig will be found in the cache"
+                    f"the definition is not the one that execution {reference} started with; start "
+                    "a new execution, which takes finished steps with a CacheConfig from the cache"
                 )
             declared, _ = read_definition(stored)
             given, _ = parameter_values(declared.parameters, parameters or result.parameters)
@@ -197,7 +198,7 @@ class LocalExecutor:
 
     def when_stopped(self, result: ExecutionResult) -> str:
         """How to go on."""
-        return f"stopped; go on with: --resume --execution {result.execution_id}"
+        return f"stopped; continue with: --resume --execution {result.execution_id}"
 
     @property
     def _home(self) -> Path:

@@ -134,7 +134,7 @@ def test_a_changed_folder_is_stale_and_has_to_be_deployed(
     listed = images(account, checkout)
     assert states(listed.stdout)["gate"] == "stale"
     assert (
-        f"gate: containers/gate was changed since {tag} was deployed; make deploy builds it"
+        f"gate: containers/gate has changed since {tag} was deployed; make deploy builds it"
         in listed.stdout
     )
     refused = images(account, checkout, "--build")

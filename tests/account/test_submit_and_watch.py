@@ -187,7 +187,7 @@ def test_stop_stops_and_watch_tells(deployed: Deployed, project: Path) -> None:
     assert compilegate(deployed.server, project, "stop", "topics").returncode == 0
     done = compilegate(deployed.server, project, "watch", arn)
     assert done.returncode == 130
-    assert "execution execution001: stopped, by somebody or because an older one" in done.stderr
+    assert "execution execution001: stopped by someone, or because an older one" in done.stderr
 
 
 def test_a_start_that_would_overlap_is_refused_before_the_data_is_staged(

@@ -72,8 +72,8 @@ def test_aws_keeps_asking_to_slow_down(deployed: Deployed, project: Path) -> Non
     assert done.returncode == 5
     assert the_sentence(done) == (
         f"cannot read the execution {arn}: AWS refused DescribePipelineExecution as too frequent "
-        "(ThrottlingException), also at attempt 2; try again later; "
-        f"the execution may go on, watch it again with: compilegate watch {arn}"
+        "(ThrottlingException), even at attempt 2; try again later; "
+        f"the execution may continue; watch it again with: compilegate watch {arn}"
     )
 
 
@@ -95,7 +95,7 @@ def test_credentials_expire_while_watching(deployed: Deployed, project: Path) ->
     assert the_sentence(done) == (
         f"cannot read the execution {arn}: the AWS credentials have expired; "
         "sign in again, or set AWS_PROFILE, and try again; "
-        f"the execution may go on, watch it again with: compilegate watch {arn}"
+        f"the execution may continue; watch it again with: compilegate watch {arn}"
     )
 
 
@@ -119,7 +119,7 @@ def test_the_credentials_are_of_another_account(aws: AwsServer, project: Path) -
     (project / "settings.toml").write_text('account = "000000000001"\n')
     done = compilegate(aws, project, "submit", "topics", "--settings", "settings.toml")
     assert done.returncode == 2
-    assert "are of account 123456789012, and infra/settings.toml allows 000000000001 only" in (
+    assert "belong to account 123456789012, but infra/settings.toml allows only 000000000001" in (
         the_sentence(done)
     )
 
@@ -258,8 +258,7 @@ def test_the_verdict_cannot_be_read(
     done = compilegate(deployed.server, project, "watch", arn)
     assert done.returncode == 5
     assert the_sentence(done).startswith(
-        "the execution ended as Succeeded, and what came out of it is not known: "
-        "cannot look for s3://"
+        "the execution ended as Succeeded, but its results could not be read: cannot look for s3://"
     )
     assert why in the_sentence(done)
 

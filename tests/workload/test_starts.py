@@ -116,7 +116,7 @@ def test_new_data_starts_executions_when_it_is_turned_on(tmp_path: Path) -> None
         (
             Schedule(expression="rate(7 days)"),
             "schedule: rate(7 days) in UTC if deployed now, starts at Fri 2026-11-27 13:00 UTC, "
-            "Fri 2026-12-04 13:00 UTC, Fri 2026-12-11 13:00 UTC; it is not enabled",
+            "Fri 2026-12-04 13:00 UTC, Fri 2026-12-11 13:00 UTC; it is disabled",
         ),
         (
             Schedule(expression="cron(0 6 30 2 ? *)", enabled=True),

@@ -54,7 +54,7 @@ class SageMakerExecutor:
             raise LostError(*error.problems) from error
         except AwsError as error:
             raise LostError(
-                f"{error}; the execution may go on, watch it again with: "
+                f"{error}; the execution may continue; watch it again with: "
                 f"compilegate watch {reference}"
             ) from error
         return self._with_logs(ended)
@@ -91,8 +91,8 @@ class SageMakerExecutor:
     def when_stopped(self, _result: ExecutionResult) -> str:
         """Why it may have been stopped."""
         return (
-            "stopped, by somebody or because an older one was running: executions do not overlap; "
-            "what had succeeded is in the cache of the next one"
+            "stopped by someone, or because an older one was running: executions must not overlap; "
+            "the next one takes what had succeeded from the cache"
         )
 
     def _model(self, arn: str) -> str:
@@ -148,6 +148,6 @@ def _losing(result: ExecutionResult) -> Iterator[None]:
         yield
     except (AwsError, OSError) as error:
         raise LostError(
-            f"the execution ended as {result.status}, and what came out of it is not known: "
-            f"{error}; ask again with: compilegate watch {result.reference}"
+            f"the execution ended as {result.status}, but its results could not be read: "
+            f"{error}; try again with: compilegate watch {result.reference}"
         ) from error

@@ -72,7 +72,7 @@ class Network(_Table):
     """Where jobs run. Without a VPC they run in SageMaker's own."""
 
     vpc_id: Annotated[str, StringConstraints(pattern=r"^vpc-[0-9a-f]+$")] | None = None
-    """Of the subnets; the image builds run there too when it is given."""
+    """The VPC of the subnets; the image builds run there too when it is given."""
     subnets: list[SubnetId] = Field(default=[], max_length=16)
     security_groups: list[SecurityGroupId] = Field(default=[], max_length=5)
     isolation: bool = False

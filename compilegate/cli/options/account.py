@@ -33,7 +33,7 @@ def settings_option(command: Command) -> Command:
         default="infra/settings.toml",
         show_default=True,
         callback=_there_if_named,
-        help="The account that the project is deployed to, and the names in it.",
+        help="The file that says which account the project is deployed to.",
     )(command)
 
 

@@ -31,7 +31,7 @@ COLUMNS = ("IMAGE", "TAG", "STATE", "VULNERABILITIES", "BASE")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--build", is_flag=True, help="Start the builds of missing images.")
 @click.option("--wait", is_flag=True, help="Wait until the builds have ended.")
-@click.option("--json", "as_json", is_flag=True, help="Print the list for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @click.option(
     "--poll-seconds",
     type=click.FloatRange(min=0),

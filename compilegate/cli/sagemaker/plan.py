@@ -101,7 +101,9 @@ def command(  # noqa: PLR0917  one argument for each option
     with refusing_os_errors():
         deployment, sources = _target(account, declared, path, containers)
     definition = compact(compiled(declared, deployment, sources))
-    click.echo("reading the deployed one, its latest executions and the account's quotas", err=True)
+    click.echo(
+        "reading the deployed definition, its latest executions and the account's quotas", err=True
+    )
     plan = make_plan(
         account.session,
         account.names.pipeline(declared.name),

@@ -21,8 +21,8 @@ def command(execution: str, settings: Path) -> None:
       compilegate stop news-topics                 the latest of this workload
       compilegate stop arn:aws:sagemaker:...       this one, of any pipeline
 
-    A workload's NAME stands for the latest execution of its pipeline. Steps that have succeeded
-    stay in the step cache.
+    A workload's NAME stands for the latest execution of its pipeline. The results of steps
+    that have succeeded stay in the step cache.
     """
     session, arn = find_execution(execution, settings)
     stop_execution(session, arn)

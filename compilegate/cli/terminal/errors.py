@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,17 @@ def refusing_os_errors() -> Iterator[None]:
         yield
     except OSError as error:
         raise RefusalError(str(error)) from error
+
+
+@contextmanager
+def writing(said: str, folder: Path | None = None) -> Iterator[None]:
+    """Write what the command line names; `folder` must exist, so that a typo does not make it."""
+    try:
+        if folder is not None:
+            os.scandir(folder).close()
+        yield
+    except OSError as error:
+        raise RefusalError(f"{said} cannot be written: {error.strerror}") from error
 
 
 @contextmanager

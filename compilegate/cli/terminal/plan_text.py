@@ -49,7 +49,7 @@ def _definition_sentence(plan: Plan) -> str:
     if not plan.deployed:
         return f"Definition: not deployed yet, {len(changes.added)} steps would be new"
     if changes.none:
-        return "Definition: this checkout's is the deployed one"
+        return "Definition: the same as the deployed one"
     changed = sum(len(change.steps) for change in changes.changed)
     return (
         f"Definition: {len(changes.added)} steps added, {len(changes.removed)} removed, "

@@ -60,7 +60,7 @@ class RunningAttempts:
 
     @property
     def steps(self) -> Collection[str]:
-        """The steps that an attempt runs of."""
+        """The steps with an attempt that runs."""
         return self._attempts.keys()
 
     def start(self, step: str, prepared: PreparedStep, lease: CoreLease) -> None:
@@ -72,7 +72,7 @@ class RunningAttempts:
         thread.start()
 
     def collect(self, step: str) -> PreparedStep:
-        """Let go of an attempt that has ended; returns what it ran."""
+        """Release the cores of an attempt that has ended; returns what it ran."""
         attempt = self._attempts.pop(step)
         attempt.thread.join()
         attempt.lease.release()

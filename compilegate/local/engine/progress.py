@@ -33,7 +33,7 @@ class Progress:
     graph: StepGraph
     statuses: Mapping[str, StepStatus]
     outcomes: Mapping[str, bool] = field(default_factory=dict)
-    """Of the Condition steps that succeeded: which side was taken."""
+    """Which side each Condition step that succeeded has taken."""
 
     def ready(self) -> list[str]:
         """The steps that may start now, in definition order."""

@@ -59,7 +59,7 @@ class Journal:
         steps: Mapping[str, StepResult],
         parameters: Mapping[str, Scalar],
     ) -> None:
-        """Note an execution that is to be carried out, or to be gone on with."""
+        """Write down an execution that is to be carried out, or to continue."""
         self.write_execution(
             ExecutionResult(
                 execution_id=self.folder.name,

@@ -177,6 +177,6 @@ class _InputGuard:
                 continue  # the job removed its own link, which harms nobody
             if (status.st_size, status.st_mtime_ns) != before:
                 raise StepError(
-                    f"the job wrote into its input {path}, which it shares with the object store: "
-                    f"put the stored object there again"
+                    f"the job wrote into its input {path}, which it shares with the object "
+                    "store; put the stored object back"
                 )
