@@ -5,7 +5,7 @@ by a token. They are valid for the service's patterns, so a definition that hold
 like any other; none occurs in any other's text, nor in anything else that a definition holds.
 
     deployment = standin_deployment(images=["training", "gate"])
-    text = compile_definition(workload, deployment, standin_sources(plan.sources))
+    text = compile_definition(workload, deployment, standin_sources(placement.sources))
     for name, value in stand_ins(["training", "gate"]).items():
         text = text.replace(value, tokens[name])
 """

@@ -9,7 +9,7 @@ import click
 from compilegate.cli.options.project import Project, load_workload, project_options, settings_here
 from compilegate.cli.terminal.errors import writing
 from compilegate.cli.workload.checks import image_bases, refuse_infeasible
-from compilegate.cli.workload.definition import compiled, plan_locally
+from compilegate.cli.workload.definition import compiled, place_locally
 from compilegate.document.writing import compact
 from compilegate.job.files import write_text
 
@@ -36,10 +36,10 @@ def command(workload: str, output: Path | None, workloads: Path, containers: Pat
     declared, path = load_workload(workload, workloads)
     bases = image_bases(containers, settings_here().images.base)
     refuse_infeasible(declared, path, bases=bases)
-    deployment, plan = plan_locally(
+    deployment, placement = place_locally(
         declared, path, Project(workloads=workloads, containers=containers)
     )
-    definition = compiled(declared, deployment, plan.sources)
+    definition = compiled(declared, deployment, placement.sources)
     if output is None:
         click.echo(definition, nl=False)
         return

@@ -15,7 +15,7 @@ from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
 from compilegate.cli.terminal.outcome import show_outcome
 from compilegate.cli.terminal.progress import ProgressLines
 from compilegate.cli.workload.checks import check_functions, refuse_infeasible
-from compilegate.cli.workload.definition import compiled, plan_locally
+from compilegate.cli.workload.definition import compiled, place_locally
 from compilegate.datasets import cache_folder
 from compilegate.execution.target import Target
 from compilegate.job.names import BASELINE_ARM
@@ -171,11 +171,11 @@ def _compiled(workload: str, project: Project, home: Path, arms: str | None) -> 
         if declared.left_out:
             click.echo(f"arms left out: {', '.join(declared.left_out)}")
     _refuse_what_cannot_run_here(declared, path)
-    deployment, plan = plan_locally(declared, path, project)
+    deployment, placement = place_locally(declared, path, project)
     check_functions(declared, path, project)
     with refusing_os_errors():
-        plan.put(ObjectStore(home.resolve() / "s3"), cache_folder(), click.echo)
-    return _Pipeline(declared.name, compiled(declared, deployment, plan.sources))
+        placement.put(ObjectStore(home.resolve() / "s3"), cache_folder(), click.echo)
+    return _Pipeline(declared.name, compiled(declared, deployment, placement.sources))
 
 
 def _refuse_what_cannot_run_here(workload: Workload, path: Path) -> None:

@@ -11,7 +11,7 @@ import aws_cdk as cdk
 
 from compilegate.job.files import write_bytes
 from compilegate.pipelines.deployment import object_name
-from compilegate.pipelines.staging import StagingPlan
+from compilegate.pipelines.staging import Placement
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,13 +24,14 @@ class CodeAssets:
     experiment: str
 
 
-def add_code_assets(stack: cdk.Stack, plan: StagingPlan) -> CodeAssets:
+def add_code_assets(stack: cdk.Stack, placement: Placement) -> CodeAssets:
     """Write the files into the cloud assembly; the CDK CLI uploads those that are missing."""
+    sources = placement.sources
     return CodeAssets(
-        training_archive=_add(stack, plan.sources.training_archive, plan.training.archive),
-        training_code=_add(stack, plan.sources.training_code, plan.training.module_zip),
-        gate_code=_add(stack, plan.sources.gate_code, plan.gate.module_zip),
-        experiment=_add(stack, plan.sources.experiment, lambda: plan.experiment),
+        training_archive=_add(stack, sources.training_archive, placement.training.archive),
+        training_code=_add(stack, sources.training_code, placement.training.module_zip),
+        gate_code=_add(stack, sources.gate_code, placement.gate.module_zip),
+        experiment=_add(stack, sources.experiment, lambda: placement.experiment),
     )
 
 

@@ -10,7 +10,7 @@ from compilegate.datasets import raw_data
 from compilegate.document.writing import compact
 from compilegate.errors import CompilegateError
 from compilegate.pipelines.kept import definition_of
-from compilegate.pipelines.staging import StagingPlan, check_metric_functions, plan_staging
+from compilegate.pipelines.staging import Placement, check_metric_functions, placement_of
 from compilegate.pipelines.standin import standin_deployment, standin_sources
 from compilegate.workload import AWS_IMAGE, InfeasibleError
 from compilegate.workload.feasibility import check_feasible
@@ -23,7 +23,7 @@ class IncompleteDefinition:
     """The text, with stand-ins, and what must be in the object store before it runs."""
 
     text: str
-    plan: StagingPlan
+    placement: Placement
 
 
 def incomplete_definition(
@@ -39,14 +39,14 @@ def incomplete_definition(
     """
     _check_arms(project, declared, region)
     images = list(project.images)
-    plan = plan_staging(
+    placement = placement_of(
         declared.workload,
         standin_deployment(images=images),
         raw_data(declared.workload.data, declared.path.parent),
         declared.path.parent,
     )
     requirements = project.folder / "containers" / "gate" / "requirements.txt"
-    check_metric_functions(declared.workload, plan.gate, requirements)
+    check_metric_functions(declared.workload, placement.gate, requirements)
     deployment = standin_deployment(
         images=images,
         registry_region=region if _runs_in_images_of_aws(declared) else None,
@@ -57,7 +57,7 @@ def incomplete_definition(
         text = definition_of(
             declared.workload,
             deployment,
-            standin_sources(plan.sources),
+            standin_sources(placement.sources),
             folder=project.definitions,
             told=lambda line: print(line, file=sys.stderr, flush=True),
         )
@@ -65,7 +65,7 @@ def incomplete_definition(
         raise error.within(declared.path) from error
     text = compact(text)
     check_size(declared.workload.name, text)
-    return IncompleteDefinition(text=text, plan=plan)
+    return IncompleteDefinition(text=text, placement=placement)
 
 
 def _runs_in_images_of_aws(declared: DeclaredWorkload) -> bool:

@@ -49,8 +49,8 @@ class TrainingPipeline(Construct):
             declared,
             region=None if cdk.Token.is_unresolved(stack.region) else stack.region,
         )
-        self.assets = add_code_assets(stack, definition.plan)
-        self.data_uri = definition.plan.sources.data.replace(BUCKET, foundation.bucket_name)
+        self.assets = add_code_assets(stack, definition.placement)
+        self.data_uri = definition.placement.sources.data.replace(BUCKET, foundation.bucket_name)
         values = {
             "region": stack.region,
             "bucket": foundation.bucket.bucket_name,

@@ -10,13 +10,12 @@ from compilegate.pipelines.staging.metric_functions import (
     MetricFunctionsError,
     check_metric_functions,
 )
-from compilegate.pipelines.staging.object_store import ObjectStore
-from compilegate.pipelines.staging.own_code import OwnCodeError, own_code
-from compilegate.pipelines.staging.plan import (
-    StagingPlan,
-    plan_staging,
+from compilegate.pipelines.staging.own_code import OwnCodeError, own_code, training_code
+from compilegate.pipelines.staging.placement import (
+    ObjectStore,
+    Placement,
+    placement_of,
     raw_data_uri,
-    training_code,
 )
 from compilegate.pipelines.staging.source_tree import SourceTree, gate_tree
 
@@ -26,14 +25,14 @@ __all__ = [
     "MetricFunctionsError",
     "ObjectStore",
     "OwnCodeError",
+    "Placement",
     "SourceTree",
-    "StagingPlan",
     "check_metric_functions",
     "gate_tree",
     "image_folders",
     "image_tags",
     "own_code",
-    "plan_staging",
+    "placement_of",
     "raw_data_uri",
     "training_code",
 ]

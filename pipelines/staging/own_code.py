@@ -1,13 +1,28 @@
-"""Your own code that goes with the gate's: the files that `gate.code` names."""
+"""Your own code: the training program of `[program]`, and what `gate.code` adds to the gate's."""
 
 from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
 
 from compilegate.errors import CompilegateError
+from compilegate.pipelines.staging.source_tree import (
+    SourceTree,
+    files_beside_a_program,
+    training_tree,
+)
+from compilegate.workload import Kind
 
-MOST_BYTES = 10_000_000
+LARGEST_GATE_CODE = 10_000_000
 """Metric functions are small; what is larger is data, and belongs in the gate's image."""
+LARGEST_PROGRAM = 20_000_000
+"""A program is text; what is larger is data, or belongs in the image."""
+
+_AT_HOME_ELSEWHERE = {
+    "requirements.txt": "containers/{image}/requirements.txt, so that a job installs nothing when "
+    "it starts",
+    "setup.py": "the image, if it is a package",
+}
+"""What the training toolkit would act upon, and where it belongs instead."""
 
 
 class OwnCodeError(CompilegateError):
@@ -32,10 +47,10 @@ def own_code(places: list[str], folder: Path) -> dict[str, bytes]:
             name = PurePosixPath(root.name, path.relative_to(root).as_posix())
             found[name.as_posix()] = path.read_bytes()
     size = sum(len(content) for content in found.values())
-    if size > MOST_BYTES:
+    if size > LARGEST_GATE_CODE:
         raise OwnCodeError(
-            f"gate.code holds {size:,} bytes, allowed: {MOST_BYTES:,} at most; put what is larger "
-            "in the gate's image"
+            f"gate.code holds {size:,} bytes, allowed: {LARGEST_GATE_CODE:,} at most; put what is "
+            "larger in the gate's image"
         )
     return found
 
@@ -52,3 +67,48 @@ def files_below(root: Path) -> list[Path]:
             part == "__pycache__" or part.startswith(".") for part in path.relative_to(root).parts
         )
     ]
+
+
+def training_code(kind: Kind, folder: Path) -> SourceTree:
+    """What runs in the workload's training container: the built-in program, or all files of the
+    program's folder, with compilegate.job beside them.
+
+    `folder` is that of the workload's file. Raises OwnCodeError for a script that is not there, and
+    for what cannot go along.
+    """
+    if kind.source_folder is None:
+        return training_tree()
+    root = folder / PurePosixPath(kind.source_folder)
+    if not root.is_dir():
+        raise OwnCodeError(
+            f"program.folder: {root} is not a folder, allowed: one with a path relative to the "
+            "workload's file"
+        )
+    files = {path.relative_to(root).as_posix(): path.read_bytes() for path in files_below(root)}
+    for key, script in kind.scripts.items():
+        if script not in files:
+            raise OwnCodeError(
+                f"{key}: {root} has no file {script!r}, allowed: one of its Python files"
+            )
+    _check_nothing_hides(kind, files)
+    return SourceTree(files | files_beside_a_program())
+
+
+def _check_nothing_hides(kind: Kind, files: dict[str, bytes]) -> None:
+    for name, home in _AT_HOME_ELSEWHERE.items():
+        if name in files:
+            raise OwnCodeError(
+                f"program.folder holds a {name}, allowed: none; what it asks for belongs in "
+                + home.format(image=kind.processing_image[1])
+            )
+    if any(name.split("/")[0] in {"compilegate", "compilegate.py"} for name in files):
+        raise OwnCodeError(
+            "program.folder holds 'compilegate', which would hide the module that comes with it, "
+            "allowed: another name"
+        )
+    size = sum(map(len, files.values()))
+    if size > LARGEST_PROGRAM:
+        raise OwnCodeError(
+            f"program.folder holds {size:,} bytes, allowed: {LARGEST_PROGRAM:,} at most; declare "
+            "what is larger as data, or put it in the image"
+        )

@@ -36,7 +36,7 @@ def deployed_definition(project: Path) -> str:
     from compilegate.datasets import raw_data  # noqa: PLC0415
     from compilegate.document.writing import compact  # noqa: PLC0415
     from compilegate.pipelines.compilation import compile_definition  # noqa: PLC0415
-    from compilegate.pipelines.staging import image_folders, plan_staging  # noqa: PLC0415
+    from compilegate.pipelines.staging import image_folders, placement_of  # noqa: PLC0415
     from compilegate.workload import read_workload  # noqa: PLC0415
     from tests.account.deployed import WORKLOAD  # noqa: PLC0415
 
@@ -49,7 +49,7 @@ def deployed_definition(project: Path) -> str:
         "us-east-1",
     )
     data = raw_data(workload.data, path.parent)
-    staged = plan_staging(workload, deployment, data, path.parent).sources
+    staged = placement_of(workload, deployment, data, path.parent).sources
     sources = target_sources(staged, StackOutputs("compilegate-workload-topics", WORKLOAD))
     return compact(compile_definition(workload, deployment, sources))
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compilegate.pipelines.staging import SourceTree
-from compilegate.pipelines.staging.plan import experiment_file
+from compilegate.pipelines.staging.experiment import experiment_file
 from compilegate.pipelines.staging.source_tree import gate_tree, training_tree
 from compilegate.workload import read_workload
 from training.data.prepared import read_prepared

@@ -14,8 +14,8 @@ from compilegate.datasets.raw_data import LocalFiles
 from compilegate.gate.settings import Experiment
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.pipelines.deployment import local_deployment
-from compilegate.pipelines.staging import SourceTree, image_tags, plan_staging
-from compilegate.pipelines.staging.plan import experiment_of
+from compilegate.pipelines.staging import SourceTree, image_tags, placement_of
+from compilegate.pipelines.staging.experiment import experiment_of
 from compilegate.workload import read_workload
 from tests.workload.settled import workload_with
 
@@ -38,9 +38,9 @@ def test_trees_have_one_digest_exactly_when_they_have_the_same_files(
 
 
 def test_the_archive_is_the_same_bytes_each_time_and_holds_the_training_package() -> None:
-    plan = plan_staging(read_workload(WORKLOAD), DEPLOYMENT, _NoData(), WORKLOAD.parent)
-    packed = plan.training.archive()
-    assert packed == plan.training.archive()
+    placement = placement_of(read_workload(WORKLOAD), DEPLOYMENT, _NoData(), WORKLOAD.parent)
+    packed = placement.training.archive()
+    assert packed == placement.training.archive()
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         names = archive.getnames()
         assert {(member.mtime, member.uid) for member in archive} == {(0, 0)}
@@ -52,21 +52,23 @@ def test_a_changed_margin_moves_the_experiment_and_no_program() -> None:
     """Otherwise every margin that is tried would train everything again."""
     workload = read_workload(WORKLOAD)
     changed = workload_with(WORKLOAD, gate__metrics__accuracy={"margin": 0.02})
-    before = plan_staging(workload, DEPLOYMENT, _NoData(), WORKLOAD.parent).sources
-    after = plan_staging(changed, DEPLOYMENT, _NoData(), WORKLOAD.parent).sources
+    before = placement_of(workload, DEPLOYMENT, _NoData(), WORKLOAD.parent).sources
+    after = placement_of(changed, DEPLOYMENT, _NoData(), WORKLOAD.parent).sources
     assert after.experiment != before.experiment
     assert dataclasses.replace(after, experiment=before.experiment) == before
 
 
 def test_everything_is_put_where_the_sources_say(tmp_path: Path) -> None:
     store = ObjectStore(tmp_path / "home")
-    plan = plan_staging(read_workload(WORKLOAD), DEPLOYMENT, data_files(tmp_path), WORKLOAD.parent)
-    plan.put(store, tmp_path / "cache", print)
-    assert store.exists(plan.sources.training_archive)
-    assert store.read(plan.sources.training_code) == plan.training.module_zip()
-    assert store.read(plan.sources.gate_code) == plan.gate.module_zip()
-    assert store.exists(f"{plan.sources.data}/train.csv")
-    experiment = Experiment.model_validate_json(store.read(plan.sources.experiment))
+    placement = placement_of(
+        read_workload(WORKLOAD), DEPLOYMENT, data_files(tmp_path), WORKLOAD.parent
+    )
+    placement.put(store, tmp_path / "cache", print)
+    assert store.exists(placement.sources.training_archive)
+    assert store.read(placement.sources.training_code) == placement.training.module_zip()
+    assert store.read(placement.sources.gate_code) == placement.gate.module_zip()
+    assert store.exists(f"{placement.sources.data}/train.csv")
+    experiment = Experiment.model_validate_json(store.read(placement.sources.experiment))
     assert experiment.seeds == [7, 8]
     assert experiment.arms["compiled"].precision == "bf16"
 
@@ -99,10 +101,12 @@ def test_the_gate_is_told_of_images_only_where_arms_have_different_ones() -> Non
 
 def test_staging_twice_writes_nothing_the_second_time(tmp_path: Path) -> None:
     store = ObjectStore(tmp_path / "home")
-    plan = plan_staging(read_workload(WORKLOAD), DEPLOYMENT, data_files(tmp_path), WORKLOAD.parent)
-    plan.put(store, tmp_path / "cache", print)
+    placement = placement_of(
+        read_workload(WORKLOAD), DEPLOYMENT, data_files(tmp_path), WORKLOAD.parent
+    )
+    placement.put(store, tmp_path / "cache", print)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "home").rglob("*")}
-    plan.put(store, tmp_path / "cache", print)
+    placement.put(store, tmp_path / "cache", print)
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "home").rglob("*")} == before
 
 
@@ -119,7 +123,7 @@ def test_an_image_has_another_tag_when_a_file_of_its_folder_changes(tmp_path: Pa
 
 
 class _NoData:
-    """A plan names the data by its identity, and never asks for more."""
+    """A placement names the data by its identity, and never asks for more."""
 
     identity = "0" * 64
 

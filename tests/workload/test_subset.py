@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compilegate.pipelines.staging.plan import experiment_of
+from compilegate.pipelines.staging.experiment import experiment_of
 from compilegate.workload import WorkloadError, read_workload
 
 WORKLOAD = read_workload(Path(__file__).parents[2] / "workloads" / "news-topics.toml")

@@ -25,7 +25,7 @@ from compilegate.datasets import raw_data
 from compilegate.document.writing import compact
 from compilegate.pipelines.staging import (
     image_folders,
-    plan_staging,
+    placement_of,
 )
 from compilegate.workload.parameters import INSTANCE_TYPE
 
@@ -133,7 +133,7 @@ def _target(
         account.session.region,
     )
     data = raw_data(workload.data, path.parent)
-    staged = plan_staging(workload, deployment, data, path.parent).sources
+    staged = placement_of(workload, deployment, data, path.parent).sources
     try:
         stack = read_outputs(account.session, account.names.workload_stack(workload.name))
     except NotDeployedError:

@@ -69,7 +69,7 @@ def refuse_unknown_images(
 def check_program(workload: Workload, path: Path) -> None:
     """Refuse a workload's own program that cannot be staged."""
     with found_in(path):
-        training_code(workload, path.parent)
+        training_code(workload.kind, path.parent)
 
 
 def check_functions(workload: Workload, path: Path, project: Project) -> None:

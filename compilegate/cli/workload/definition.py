@@ -12,16 +12,14 @@ from compilegate.datasets import cache_folder, raw_data
 from compilegate.pipelines.deployment import Deployment, Sources, local_deployment
 from compilegate.pipelines.kept import definition_of
 from compilegate.pipelines.staging import (
-    StagingPlan,
+    Placement,
     image_tags,
-    plan_staging,
+    placement_of,
 )
 from compilegate.workload import Workload
 
 
-def plan_locally(
-    workload: Workload, path: Path, project: Project
-) -> tuple[Deployment, StagingPlan]:
+def place_locally(workload: Workload, path: Path, project: Project) -> tuple[Deployment, Placement]:
     """Where a local execution of the workload finds its files; nothing is fetched yet."""
     if not project.containers.is_dir():
         raise click.UsageError(
@@ -38,7 +36,7 @@ def plan_locally(
         )
     with refusing_os_errors():
         data = raw_data(workload.data, path.parent)
-        return deployment, plan_staging(workload, deployment, data, path.parent)
+        return deployment, placement_of(workload, deployment, data, path.parent)
 
 
 def compiled(workload: Workload, deployment: Deployment, sources: Sources) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compilegate.pipelines.staging import OwnCodeError
-from compilegate.pipelines.staging.program_tree import program_tree
+from compilegate.pipelines.staging.own_code import training_code
 from compilegate.workload import OwnProgram, Succession
 from compilegate.workload.declared.program import Champion, Program
 
@@ -21,7 +21,7 @@ def folder_with(path: Path, *files: str) -> Path:
 
 def test_the_whole_folder_goes_along_and_may_import_the_evidence(tmp_path: Path) -> None:
     folder_with(tmp_path, "net/model.py", "settings.yaml", ".hidden", "__pycache__/x.pyc")
-    tree = program_tree(OwnProgram(program=Program(folder="mine")), tmp_path)
+    tree = training_code(OwnProgram(program=Program(folder="mine")), tmp_path)
     own = {name for name in tree.files if not name.startswith("compilegate/")}
     assert own == {"train.py", "net/model.py", "settings.yaml"}
     beside = {"compilegate/job/evidence/writing.py", "compilegate/job/launch/sm_dist.py"}
@@ -45,17 +45,17 @@ def test_what_cannot_go_along_is_refused_with_what_to_do(
 ) -> None:
     kind = OwnProgram(program=Program(**{"folder": "mine", **program}))
     with pytest.raises(OwnCodeError, match=sentence):
-        program_tree(kind, folder_with(tmp_path, *files))
+        training_code(kind, folder_with(tmp_path, *files))
 
 
 def test_a_champion_needs_its_evaluation(tmp_path: Path) -> None:
     kind = Succession(program=Program(folder="mine"), champion=Champion())
     with pytest.raises(OwnCodeError, match=r"champion\.evaluate: .* no file 'evaluate\.py'"):
-        program_tree(kind, folder_with(tmp_path))
+        training_code(kind, folder_with(tmp_path))
 
 
 def test_another_program_has_another_digest(tmp_path: Path) -> None:
     kind = OwnProgram(program=Program(folder="mine"))
-    before = program_tree(kind, folder_with(tmp_path)).digest
+    before = training_code(kind, folder_with(tmp_path)).digest
     (tmp_path / "mine" / "train.py").write_text("print()\n")
-    assert program_tree(kind, tmp_path).digest != before
+    assert training_code(kind, tmp_path).digest != before
