@@ -35,18 +35,18 @@ def arm_cells(arm: ArmCost, cost: CostFigures) -> tuple[str, ...]:
 
 
 def gate_sentence(cost: CostFigures) -> str:
-    """What asking cost; and why its dollars are not known, where they are not."""
+    """What the gate cost; and why, if its dollars are unknown."""
     left_out = cost.jobs_not_counted
     at_least = "at least " if left_out else ""
     why = f"; {_jobs(left_out)} without sound evidence left out" if left_out else ""
     return (
         f"The gate took {at_least}{amount(cost.gate)} of machine time for training: "
-        f"{_jobs(cost.jobs_counted)}, less one of the baseline{why}.{_why_no_dollars(cost)}"
+        f"{_jobs(cost.jobs_counted)} minus one of the baseline{why}.{_why_no_dollars(cost)}"
     )
 
 
 def candidate_rows(candidate: CandidateCost) -> list[tuple[str, str]]:
-    """(what, measured) of what turning a candidate on costs and saves."""
+    """(what, measured): what turning a candidate on costs and saves."""
     rows = [
         ("Saved by each retraining", _saved(candidate.saved)),
         ("Retrainings that repay the gate", _repaid(candidate)),

@@ -104,7 +104,7 @@ def _speed(candidate: CandidateVerdict) -> Cell:
     asked = (
         "no speed-up repays compilation"
         if speed.required_speedup is None
-        else f"asked for {formats.times(speed.required_speedup)}"
+        else f"required {formats.times(speed.required_speedup)}"
     )
     return Cell(formats.times(speed.speedup.estimate), f"{bounds}; {asked}", speed.outcome)
 

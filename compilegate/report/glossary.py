@@ -1,4 +1,4 @@
-"""What the report's words mean, for a reader who was not there."""
+"""What the report's words mean, for a reader who does not know them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
     ),
     (
         "interval",
-        "The range that the evidence leaves open. Each end is a one-sided bound: the true value "
-        "lies below the lower end, or above the upper end, with the stated small chance each.",
+        "The range of values that fit the evidence. Each end is a one-sided bound: the true value "
+        "is below the lower end, or above the upper end, with the stated small probability.",
     ),
     (
         "margin",
@@ -45,14 +45,14 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
     (
         "parity",
         "Whether a compiled step computes what an eager step computes: its error against float64 "
-        "as a multiple of what eager's own rounding explains. It says nothing of the trained "
-        "model's quality, and fails a candidate on its own.",
+        "as a multiple of what eager's own rounding explains. It says nothing about the trained "
+        "model's quality: a candidate whose arithmetic differs fails, however good its models.",
     ),
     ("pass", "The whole interval is on the good side of the margin: shown to be no worse."),
     ("fail", "The whole interval is on the bad side, or the evidence cannot be trusted."),
     (
         "inconclusive",
-        "The interval reaches across: neither is shown. The baseline stands.",
+        "The interval crosses the margin: neither is shown. The baseline's model is released.",
     ),
     (
         "points",
@@ -65,11 +65,11 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
     ),
     (
         "standard deviation",
-        "A usual distance from the mean: of many seeds about two in three lie within it.",
+        "A typical distance from the mean: about two seeds in three lie within it.",
     ),
     (
         "noise floor",
-        "How much a metric moves between the baseline's own seeds. "
+        "How much a metric varies between the baseline's own seeds. "
         "Differences of that size are chance.",
     ),
     (
@@ -83,16 +83,16 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
     ),
     (
         "cold, warm",
-        "A compilation that starts from nothing, and one that finds in a cache what an earlier job "
-        "had compiled.",
+        "A compilation from nothing, and one that reuses what an earlier job left in the compile "
+        "cache.",
     ),
     (
         "graph break, recompilation",
-        "Where the compiler had to hand a part of the step back to eager, and where it had to "
-        "start again because shapes or settings had changed. Both cost time.",
+        "Where the compiler had to hand part of the step back to eager, and where it had to "
+        "compile again because shapes or settings had changed. Both cost time.",
     ),
     (
         "confound",
-        "Something beside the compiler that differs between candidate and baseline.",
+        "Something besides the compiler that differs between candidate and baseline.",
     ),
 )

@@ -161,7 +161,7 @@ def _speed_strip(arm: str, speed: SpeedJudgement) -> Markup:
             lower=interval.lower,
             upper=interval.upper,
             limit=limit,
-            limit_label=f"asked for {formats.times(limit)}" if limit else "no speed-up is enough",
+            limit_label=f"required {formats.times(limit)}" if limit else "no speed-up is enough",
             nothing_is_enough=limit is None,
             reference=1.0,
             reference_label="same speed",
@@ -173,7 +173,7 @@ def _speed_strip(arm: str, speed: SpeedJudgement) -> Markup:
         title=f"Speed-up of {arm}",
         description=(
             f"{interval.estimate:.2f} times, interval from {interval.lower:.2f} to "
-            f"{interval.upper:.2f}; asked for {formats.asked_for(speed)}."
+            f"{interval.upper:.2f}; required: {formats.asked_for(speed)}."
         ),
         identity=f"{arm}-speed",
     )

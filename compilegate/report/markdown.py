@@ -33,13 +33,13 @@ def render_markdown(verdict: Verdict, observations: Observations) -> str:
     ]
     if observations.left_out:
         names = ", ".join(_text(name) for name in observations.left_out)
-        blocks.append(f"Arms left out of this execution, of which nothing is said: {names}.")
+        blocks.append(f"Arms left out of this execution and not judged: {names}.")
     if verdict.candidates:
         blocks.append(_glance(verdict))
     for candidate in verdict.candidates:
         blocks += _candidate(candidate)
         if not verdict.baseline.registered:
-            blocks += ["### What differs from the baseline beside the compiler"]
+            blocks += ["### What differs from the baseline besides the compiler"]
             blocks.append(_confounds(candidate))
     blocks += _baseline(verdict.baseline)
     if verdict.cost is not None:
@@ -67,7 +67,7 @@ def _cell(cell: Cell) -> str:
 def _candidate(candidate: CandidateVerdict) -> list[str]:
     blocks = [f"## {_text(candidate.arm)}: {candidate.outcome}", _reasons(candidate.reasons)]
     if candidate.notes:
-        blocks += ["Also seen, deciding nothing:", _notes(candidate.notes)]
+        blocks += ["Also noted, deciding nothing:", _notes(candidate.notes)]
     if candidate.parity is not None:
         blocks += [f"### Parity: {formats.parity_answer(candidate.parity)}"]
         rows = formats.parity_rows(candidate.parity)

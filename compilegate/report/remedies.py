@@ -17,44 +17,44 @@ _MORE_EVIDENCE = (
     "margin that they can show."
 )
 _LOOK_AT_THE_DATA = (
-    "Look at the data that came since the registered model was trained, and at what changed in the "
-    "program."
+    "Look at the data that is new since the registered model was trained, and at what changed in "
+    "the program."
 )
-_RETUNE = "Give it another `batch_size` or `learning_rate`, which is what costs quality most often."
+_RETUNE = "Give it another `batch_size` or `learning_rate`, the most frequent causes of harm."
 _STANDS = "Meanwhile the registered model stands, and the next execution tries again."
 _BY_CODE = {
     Code.QUALITY_UNDECIDED: _MORE_EVIDENCE,
     Code.QUALITY_NO_SPREAD: (
         "Report the metric with more digits, or let the jobs write its value for each example."
     ),
-    Code.QUALITY_SINGLE_SEED: "Declare two or more `seeds`: with one, chance cannot be told apart.",
+    Code.QUALITY_SINGLE_SEED: "Declare two or more `seeds`: a single one cannot show chance.",
     Code.QUALITY_WORSE: _RETUNE,
     Code.SPEED_UNDECIDED: _BENCHMARK_LONGER,
     Code.SPEED_UNMEASURED: _BENCHMARK_LONGER,
     Code.SPEED_BELOW_MINIMUM: "Give it a larger `batch_size`, or accept less in `min_speedup`.",
     Code.SPEED_NOT_REPAID: (
-        "Keep the compile cache on, train longer, or say in `repaid_within_runs` how many times as "
+        "Keep the compile cache on, train longer, or set `repaid_within_runs` to how many times as "
         "long the real training is."
     ),
-    Code.ARM_FAILED: "Read the log of the job that failed, and correct the arm.",
+    Code.ARM_FAILED: "Read the log of the failed job, and fix the arm.",
 }
 _BY_SUBJECT = {
-    "parity": "Its compiler computes something else than eager does: update or exchange it.",
+    "parity": "Its compiler does not compute what eager does: update or replace it.",
     "compiler": "Its compiler did not run as declared: read the log of its training job.",
-    "recipe": "It was not trained as the workload declares: correct the training program.",
+    "recipe": "It was not trained as the workload declares: fix the training program.",
     "confound": "Run all arms on the same kind of machine and image, or declare the difference.",
-    "slice": "Give that slice more validation examples, or correct its column and value.",
-    "baseline": "Repair the baseline first: nothing can be compared with it.",
+    "slice": "Give that slice more validation examples, or fix its column and value.",
+    "baseline": "Fix the baseline first: nothing can be compared with it.",
     "champion": "Read the log of Evaluate-champion: its script and the registered model must fit "
     "today's data. Delete registered/model/model.tar.gz to start without a comparison.",
-    "metric": "Correct what the training program reports, or the metric's function.",
+    "metric": "Fix what the training program reports, or the metric's function.",
 }
-"""By the part of a reason's code before the dot, where the code itself has no entry."""
+"""By the part of a reason's code before the dot, if the code itself has no entry."""
 _EVIDENCE = "Its evidence cannot be trusted: read the logs of its training jobs, then run again."
 
 
 def remedies(verdict: Verdict, candidate: CandidateVerdict) -> list[str]:
-    """What can be done, the likeliest first: a sentence each, and at last how to do without it."""
+    """What can be done: a sentence each, the likeliest first, and last how to do without it."""
     settling = _settling(verdict, candidate.arm)
     challenges = verdict.baseline.registered
     found = [
@@ -66,7 +66,7 @@ def remedies(verdict: Verdict, candidate: CandidateVerdict) -> list[str]:
             for reason in candidate.reasons
             if reason.outcome is candidate.outcome
         )
-        # What more evidence would settle has its own line, with what that costs.
+        # What more evidence would settle has its own line, with its cost.
         if not (settling and remedy == _MORE_EVIDENCE)
     ]
     last = _STANDS if challenges else _do_without(verdict, candidate)
@@ -85,7 +85,7 @@ def _settling(verdict: Verdict, arm: str) -> list[str]:
 
 def _do_without(verdict: Verdict, candidate: CandidateVerdict) -> str:
     if len(verdict.candidates) > 1:
-        return f"Or turn it off: take [arms.{candidate.arm}] out of the workload's file."
+        return f"Or turn it off: remove [arms.{candidate.arm}] from the workload's file."
     released = (
         "Meanwhile the baseline's model is released"
         if verdict.decision.arm == verdict.baseline.arm

@@ -33,7 +33,7 @@ def test_the_same_arithmetic_is_a_reason_to_pass(execution):
     assert candidate.parity.answer is ParityAnswer.PASS
     assert candidate.parity.worst.ratio < 1.2
     (reason,) = [each for each in candidate.reasons if each.code is Code.PARITY_ALIKE]
-    assert reason.sentence.startswith(f"Seed {candidate.parity.seed}, which speaks for 3: The ")
+    assert reason.sentence.startswith(f"Seed {candidate.parity.seed} (of 3 measured): The ")
     assert set(reason.numbers) == {"seed", "tensor", "step", "ratio", "limit"}
 
 
@@ -67,7 +67,7 @@ def test_what_parity_cannot_tell_is_said_and_fails_nothing(execution):
     assert verdict.candidates[0].parity.answer is ParityAnswer.CANNOT_TELL
     assert reasons_about_parity(verdict) == []
     assert notes_about_parity(verdict) == [
-        f"Seed 1, which speaks for 3: Parity cannot tell: {OBSTACLE}."
+        f"Seed 1 (of 3 measured): Parity cannot tell: {OBSTACLE}."
     ]
 
 
@@ -88,7 +88,7 @@ def test_one_replicate_that_can_tell_is_enough(new_execution):
     assert verdict.candidates[0].outcome is Outcome.PASS
     assert verdict.candidates[0].parity.seed == 3
     (reason,) = [each for each in verdict.candidates[0].reasons if each.code is Code.PARITY_ALIKE]
-    assert reason.sentence.endswith(" Parity cannot tell of seed 1, 2.")
+    assert reason.sentence.endswith(" Parity cannot tell for seed 1, 2.")
 
 
 def test_where_parity_is_required_silence_fails(new_execution):

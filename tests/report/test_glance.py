@@ -26,7 +26,7 @@ def test_what_was_judged_shows_how_it_came_out_beside_its_interval_and_limit(ver
     speed = lines["Speed-up"][0]
     assert (speed.outcome, speed.detail.partition("; ")[2]) == (
         Outcome.PASS,
-        "asked for 1.20\N{MULTIPLICATION SIGN}",
+        "required 1.20\N{MULTIPLICATION SIGN}",
     )
 
 

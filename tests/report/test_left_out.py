@@ -7,7 +7,7 @@ from dataclasses import replace
 from compilegate.gate.observations import Observations
 from compilegate.report import render_html, render_markdown
 
-SENTENCE = "Arms left out of this execution, of which nothing is said: compiled, larger-batch."
+SENTENCE = "Arms left out of this execution and not judged: compiled, larger-batch."
 
 
 def test_both_reports_name_them(verdict, observations):

@@ -46,7 +46,7 @@ def test_a_refused_and_an_inconclusive_candidate_are_told_with_why_and_what_to_d
     assert "log_loss: +0.0222 nats against the baseline" in notice.message
     assert "To settle it, add about 3 more seeds, 6 jobs: 5.5 h of machine time" in notice.message
     assert "Seed 2: the arm could not be trained: a | b <loss> is nan." in notice.message
-    assert "take [arms.broken] out of the workload's file" in notice.message
+    assert "remove [arms.broken] from the workload's file" in notice.message
     assert "Speed-up 1.37 times" not in notice.message, "what speaks for it decides nothing here"
 
 
@@ -79,7 +79,7 @@ def test_a_release_of_nothing_is_told_even_when_no_candidate_is_to_blame(verdict
         (Code.QUALITY_SINGLE_SEED, Outcome.INCONCLUSIVE, "Declare two or more `seeds`"),
         (Code.QUALITY_WORSE, Outcome.FAIL, "another `batch_size` or `learning_rate`"),
         (Code.SPEED_BELOW_MINIMUM, Outcome.FAIL, "accept less in `min_speedup`"),
-        (Code.PARITY_DIFFERS, Outcome.FAIL, "computes something else than eager"),
+        (Code.PARITY_DIFFERS, Outcome.FAIL, "does not compute what eager does"),
         (Code.EVIDENCE_TRUNCATED, Outcome.FAIL, "Its evidence cannot be trusted"),
         (Code.DIGEST_DIFFERS, Outcome.FAIL, "Its evidence cannot be trusted"),
     ],
@@ -105,7 +105,7 @@ def test_a_finding_that_several_seeds_share_is_advised_on_once():
         candidate("fast", Code.ARM_FAILED, Outcome.FAIL), reasons=(reason,) * 12
     )
     message = notice_of(verdict_of(failed)).message
-    assert message.count("Read the log of the job") == 1
+    assert message.count("Read the log of the failed job") == 1
     assert message.count("Seed 1: diverged.") == 8
     assert "and 4 more reasons, in the report" in message
 

@@ -96,7 +96,7 @@ def check_record(record: EvidenceRecord, expected: Expectation) -> tuple[Reason,
 
 
 def are_durations(seconds: FloatArray) -> npt.NDArray[np.bool_]:
-    """(steps,) which of them a step can have taken."""
+    """(steps,) which of them are plausible for a step."""
     plausible: npt.NDArray[np.bool_] = (seconds >= LEAST_STEP_SECONDS) & (seconds <= MOST_SECONDS)
     return plausible
 
@@ -106,14 +106,14 @@ def _check_identity(evidence: Evidence, expected: Expectation) -> Iterator[Reaso
     if (evidence.arm, evidence.seed) != (expected.arm, about.seed):
         yield about.fails(
             Code.EVIDENCE_SWAPPED,
-            f"the evidence in this place is of arm {clipped(evidence.arm)!r}, seed "
+            f"this evidence belongs to arm {clipped(evidence.arm)!r}, seed "
             f"{clipped(str(evidence.seed))}.",
         )
     if expected.job is not None and evidence.job != expected.job:
         yield about.fails(
             Code.EVIDENCE_WRONG_JOB,
-            f"the evidence is of training job {clipped(evidence.job)!r}, this execution's job is "
-            f"{expected.job!r}.",
+            f"this evidence belongs to training job {clipped(evidence.job)!r}; this execution's "
+            f"job is {expected.job!r}.",
         )
 
 
@@ -131,12 +131,12 @@ def _check_scalars(evidence: Evidence, about: Subject) -> Iterator[Reason]:
         if value > most:
             yield about.fails(
                 Code.EVIDENCE_IMPLAUSIBLE,
-                f"{name} is {clipped(str(value))}, which no job measures ({most:.0e} at most).",
+                f"{name} is {clipped(str(value))}, which is implausible ({most:.0e} at most).",
             )
 
 
 def _check_digests(record: EvidenceRecord, about: Subject) -> Iterator[Reason]:
-    """That of the example ids is checked with them, since it takes readable ids."""
+    """The digest of the example ids is checked with them, since it needs readable ids."""
     evidence = record.evidence
     required = [*REQUIRED_DIGESTS[evidence.origin], *([] if record.parity is None else ["parity"])]
     for name in required:
@@ -148,7 +148,7 @@ def _check_digests(record: EvidenceRecord, about: Subject) -> Iterator[Reason]:
     if not record.as_written:
         yield about.fails(
             Code.DIGEST_DIFFERS,
-            "evidence.json is not what was written: it does not hold the sha256 of its other keys.",
+            "evidence.json has changed since it was written: its sha256 is not that of its keys.",
         )
     found = column_digests(record.steps, None, record.parity)
     if record.examples is not None:
@@ -158,8 +158,7 @@ def _check_digests(record: EvidenceRecord, about: Subject) -> Iterator[Reason]:
         if name in evidence.digests and evidence.digests[name] != found.get(name):
             yield about.fails(
                 Code.DIGEST_DIFFERS,
-                f"the columns of {file}.npz are not those whose digest evidence.json "
-                f"holds ({name}).",
+                f"the columns of {file}.npz do not match their digest in evidence.json ({name}).",
             )
 
 

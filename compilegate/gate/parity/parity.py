@@ -229,10 +229,10 @@ def _finding(
 ) -> Reason | Note:
     sentence = judgement.sentence
     if len(replicates) > 1:
-        sentence = f"Seed {judgement.seed}, which speaks for {len(replicates)}: {sentence}"
+        sentence = f"Seed {judgement.seed} (of {len(replicates)} measured): {sentence}"
     silent = [each.seed for each in replicates if each.answer is ParityAnswer.CANNOT_TELL]
     if 0 < len(silent) < len(replicates):
-        sentence = f"{sentence} Parity cannot tell of seed {', '.join(map(str, silent))}."
+        sentence = f"{sentence} Parity cannot tell for seed {', '.join(map(str, silent))}."
     numbers = _numbers(judgement)
     if judgement.answer is ParityAnswer.PASS:
         return Reason(Code.PARITY_ALIKE, Outcome.PASS, sentence, numbers)
@@ -258,41 +258,40 @@ def _numbers(judgement: ParityJudgement) -> dict[str, Number]:
 
 def _errs_more(comparison: _Comparison, worst: WorstTensor) -> str:
     return (
-        f"The {_in_numbers(worst)}, and too much in most steps; the limit in "
-        f"{comparison.precision} is {comparison.limit:g} times: the compiler does not compute what "
-        "eager does."
+        f"The {_in_numbers(worst)}, and beyond the limit in most steps ({comparison.precision}: "
+        f"{comparison.limit:g} times): the compiler does not compute what eager does."
     )
 
 
 def _errs_at_times(comparison: _Comparison, worst: WorstTensor, exceeded: int) -> str:
     return (
         f"Parity cannot tell: the {_in_numbers(worst)}, beyond the limit of {comparison.limit:g} "
-        f"times, but no tensor does so in most of the {len(comparison.ratios)} steps (it happens "
-        f"in {exceeded}): rounding at a kink (ReLU, a maximum) does that, and so does code that is "
+        f"times, but no tensor exceeds it in most of the {len(comparison.ratios)} steps (but in "
+        f"{exceeded}): the cause may be rounding at a kink (ReLU, a maximum), or code that is "
         "wrong for some batches."
     )
 
 
 def _in_numbers(worst: WorstTensor) -> str:
     return (
-        f"compiled {worst.tensor} errs {worst.ratio:.3g} times as much as eager's rounding "
-        f"explains in step {worst.step} ({worst.compiled_error:.1e} against float64, eager "
+        f"error of the compiled {worst.tensor} in step {worst.step} is {worst.ratio:.3g} times "
+        f"what eager's rounding explains ({worst.compiled_error:.1e} against float64, eager "
         f"{worst.eager_error:.1e})"
     )
 
 
 def _too_coarse(judged: npt.NDArray[np.bool_]) -> str:
     return (
-        f"Parity cannot tell: eager itself is close enough to float64 in {judged.sum()} of "
-        f"{len(judged)} tensors only; the others would hide an error of half their size. Either "
+        f"Parity cannot tell: eager itself is close enough to float64 in only {judged.sum()} of "
+        f"{len(judged)} tensors; the others would hide an error of half their size. Either "
         "float64 draws other random numbers (dropout), or the model amplifies rounding."
     )
 
 
 def _errs_alike(comparison: _Comparison, worst: WorstTensor) -> str:
     return (
-        f"The compiled arithmetic is eager's: over {len(comparison.ratios)} steps and "
-        f"{comparison.judged.sum()} tensors it errs at most {worst.ratio:.3g} times as much as "
+        f"The compiled arithmetic matches eager's: over {len(comparison.ratios)} steps and "
+        f"{comparison.judged.sum()} tensors its error is at most {worst.ratio:.3g} times what "
         f"eager's rounding explains ({worst.tensor}, step {worst.step}); the limit in "
         f"{comparison.precision} is {comparison.limit:g} times."
     )

@@ -128,7 +128,7 @@ def _reason(judgement: SpeedJudgement, confidence: float, interrupted: str) -> R
     sentence = (
         f"Speed-up {speedup.estimate:.2f} times, between {speedup.lower:.2f} and "
         f"{speedup.upper:.2f} ({confidence * 100:g}% bounds){scope}; "
-        f"at least {judgement.min_speedup:.2f} is asked for{_to_repay(judgement)}: "
+        f"at least {judgement.min_speedup:.2f} is required{_to_repay(judgement)}: "
         f"{judgement.advice}."
         f"{_what_settles_it(judgement)}{_compilation(judgement.run)}{_when_paid_for(judgement.run)}"
         f"{interrupted}"

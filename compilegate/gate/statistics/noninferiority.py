@@ -173,7 +173,7 @@ def _meaning(
         return Code.QUALITY_NOT_WORSE, "It is no worse than the margin allows."
     if judgement.outcome is Outcome.FAIL:
         beyond = "The whole interval lies beyond the margin: the model is worse."
-        only_one = " With one seed this is said of that one model."
+        only_one = " With one seed this holds for that one model only."
         return Code.QUALITY_WORSE, beyond + (only_one if judgement.seeds == 1 else "")
     if judgement.margin == 0.0:
         return Code.QUALITY_UNDECIDED, (
@@ -196,17 +196,17 @@ def _why_undecided(comparison: Comparison, confidence: float) -> tuple[Code, str
     if _is_only_unseen(comparison, confidence):
         worst = unit_of(comparison.metric).amount(comparison.worst_example)
         return Code.QUALITY_LONG_TAIL, (
-            f"The interval is within the margin, but the worst example lies {worst} beyond its "
-            f"arm's mean, and {comparison.rows:,} examples need not hold one of as many such as "
-            "would make up the margin"
+            f"The interval is within the margin, but the worst example is {worst} worse than its "
+            f"arm's mean, and so few such examples would make up the margin that a set of "
+            f"{comparison.rows:,} may contain none"
         )
     if slack.is_too_skewed and slack.example_variance > (slack.seed_variance or 0.0):
         return Code.QUALITY_LONG_TAIL, (
             f"The differences have too long a tail (skewness {slack.example_skewness:+.1f}) for "
             f"{comparison.rows:,} examples, so the bound is one for any distribution, and the "
-            "interval reaches across the margin"
+            "interval crosses the margin"
         )
-    return Code.QUALITY_UNDECIDED, "The interval reaches across the margin"
+    return Code.QUALITY_UNDECIDED, "The interval crosses the margin"
 
 
 def _why_one_seed_is_too_few(slack: CrossedMean) -> str:
@@ -235,7 +235,7 @@ def _what_settles_it(judgement: MetricJudgement, needed: Settling) -> str:
         return f"more seeds alone would not settle it, {examples} would"
     if needed.both is not None:
         return (
-            f"neither more seeds nor more examples alone would settle it, about {needed.both[0]} "
+            f"neither more seeds nor more examples alone would settle it; about {needed.both[0]} "
             f"seeds with {needed.both[1]:,} validation examples would"
         )
     return f"even {MOST_SEEDS} seeds would not settle it: the difference is at the margin"
