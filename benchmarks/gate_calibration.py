@@ -31,8 +31,8 @@ from rates import rate, table
 from scipy.stats import binom
 
 from compilegate.gate.quality.comparison import arm_scores, compare_scores
+from compilegate.gate.quality.noninferiority import outcome_of
 from compilegate.gate.reasons import Outcome
-from compilegate.gate.statistics.noninferiority import outcome_of
 
 CONFIDENCE = 0.95
 PROMISED = 1.0 - CONFIDENCE

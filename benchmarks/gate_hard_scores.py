@@ -18,8 +18,8 @@ from rates import rate, table
 
 from compilegate.gate.quality.comparison import arm_scores, compare_scores
 from compilegate.gate.quality.metrics import MetricUndefinedError
+from compilegate.gate.quality.noninferiority import outcome_of
 from compilegate.gate.reasons import Outcome
-from compilegate.gate.statistics.noninferiority import outcome_of
 
 SCORES: dict[str, dict[str, Any]] = {
     "log loss, light tail (0.5)": {"metric": "log_loss", "loss_spread": 0.5},

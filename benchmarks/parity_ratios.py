@@ -24,7 +24,7 @@ import torch
 import transformers
 from miscompilers import EDITS, Miscompiler
 
-from compilegate.gate.parity.parity import EPSILON, error_ratios, lasting
+from compilegate.gate.parity import EPSILON, error_ratios, lasting
 from compilegate.job import ParityErrors, keep_weights, load_compiler, probe_parity
 from compilegate.job.steps.precision import autocast
 from training.data.batches import BatchSource, batches_of_run

@@ -21,7 +21,7 @@ from compilegate.workload.feasibility import findings
 from compilegate.workload.schedule import Rate, next_times, read_expression, read_time_zone
 
 if TYPE_CHECKING:
-    from compilegate.gate.statistics.resolution import MarginCheck
+    from compilegate.gate.quality.resolution import MarginCheck
 
 
 @click.command("validate")
@@ -91,7 +91,7 @@ def _description(workload: Workload) -> str:
 
 
 def _checked_margins(workload: Workload) -> tuple[MarginCheck, ...]:
-    from compilegate.gate.statistics.resolution import Design, check_margins  # noqa: PLC0415  scipy takes time
+    from compilegate.gate.quality.resolution import Design, check_margins  # noqa: PLC0415  scipy takes time
 
     design = Design(seeds=len(workload.seeds), candidates=len(workload.candidates))
     return check_margins(workload.gate, design)

@@ -1,24 +1,16 @@
-"""The quality gate: evidence in, verdict out.
+"""The quality gate: evidence in, verdict out. Pure, but for reading `gate.json`.
 
-Pure but for `evidence_folders` and `experiment_file`, which read files. The path of a verdict::
+The path of a verdict::
 
-    experiment_file     gate.json             -> what is asked               (config; files)
-    evidence_folders    folders and archives  -> evidence records            (files)
-    integrity           one record            -> what makes it unusable      (examples_integrity)
-    agreement           records together      -> what makes them incomparable
-    examination         both, of all records  -> the records that can be judged
-    confounds           candidate, baseline   -> what differs beside the compiler
-    quality             columns of examples   -> comparisons        (metrics, slices)
-    comparison          two arms, one metric  -> the mean difference (crossed, tails)
-    noninferiority      a comparison          -> is the model as good?
-    settling            an undecided one      -> how many seeds or examples would decide it
-    resolution          a comparison, or plan -> could the margin be shown at all?
-    effects             candidate, control    -> the compiler's share, and the rest's
-    arm_speed           step times            -> how fast one arm trained         (compile_time)
-    speed               two of them           -> is it faster by enough?  (speedup, repayment)
-    multiplicity        several candidates    -> the confidence that each one needs
-    cost                seconds, prices       -> what it took, when that is repaid (cost_figures)
-    decision            all of these          -> which arm's model is released
-    judge               composes them into a Verdict (verdict, reasons)
-    observations        records               -> what the report page draws
+    settings, experiment   what is asked: `[gate]` of a workload, and `gate.json`
+    integrity/             is the evidence whole, its own, and comparable; what else differs?
+    quality/               metrics of examples -> comparisons -> is the model as good?
+    speed/                 step times -> is it faster by enough, and is compiling repaid?
+    parity                 is the compiled arithmetic eager's?
+    statistics/            the interval of a mean difference; sample sizes; several candidates
+    cost                   what it took, and when that is repaid
+    decision               which arm's model is released
+    judge                  composes them into a Verdict
+    verdict, judgements    what the verdict holds; reasons: its codes and sentences
+    observations           what the report draws beside the verdict
 """

@@ -12,14 +12,29 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from compilegate.evidence import Replicate, outputs_digest
-from compilegate.gate.cost.cost import cost_of
+from compilegate.gate.cost import cost_of
 from compilegate.gate.decision import decide, decide_between_models
 from compilegate.gate.integrity.confounds import find_confounds, undeclared
 from compilegate.gate.integrity.examination import Examined, Records, examine
-from compilegate.gate.parity.parity import judge_parity
+from compilegate.gate.judgements import (
+    Confound,
+    EffectSplit,
+    MetricJudgement,
+    NoiseFloor,
+    ParityJudgement,
+    SpeedJudgement,
+)
+from compilegate.gate.parity import judge_parity
+from compilegate.gate.quality.compared_arms import (
+    ArmQuality,
+    Replicates,
+    compare_arms,
+    metric_by_seed,
+)
 from compilegate.gate.quality.effects import find_compiler_only, split_effect
 from compilegate.gate.quality.metrics import MetricUndefinedError, MetricValues
-from compilegate.gate.quality.quality import ArmQuality, Replicates, compare_arms, metric_by_seed
+from compilegate.gate.quality.noninferiority import conclude, noise_floor, outcome_of
+from compilegate.gate.quality.resolution import below_resolution
 from compilegate.gate.reasons import (
     Code,
     Note,
@@ -32,21 +47,9 @@ from compilegate.gate.reasons import (
 )
 from compilegate.gate.settings import Experiment
 from compilegate.gate.speed.arm_speed import measure_arm
-from compilegate.gate.speed.speed import judge_speed
+from compilegate.gate.speed.judgement import judge_speed
 from compilegate.gate.statistics.multiplicity import holm_confidences
-from compilegate.gate.statistics.noninferiority import conclude, noise_floor, outcome_of
-from compilegate.gate.statistics.resolution import below_resolution
-from compilegate.gate.verdict import (
-    BaselineVerdict,
-    CandidateVerdict,
-    Confound,
-    EffectSplit,
-    MetricJudgement,
-    NoiseFloor,
-    ParityJudgement,
-    SpeedJudgement,
-    Verdict,
-)
+from compilegate.gate.verdict import BaselineVerdict, CandidateVerdict, Verdict
 
 _NOTHING_PROVEN = Note(
     Code.PRINTED_ONLY,

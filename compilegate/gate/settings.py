@@ -192,6 +192,10 @@ class GateSettings(_Strict):
         return self.metrics[part.metric].model_copy(update=changed)
 
 
+DECLARED = ("batch_size", "learning_rate", "precision", "world_size")
+"""What a workload declares of an arm's recipe: keys of ArmDeclaration and of evidence."""
+
+
 class ArmDeclaration(_Strict):
     """What the workload declares about an arm; its evidence must agree."""
 

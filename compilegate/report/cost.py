@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compilegate.gate.cost.figures import Amount, ArmCost, CandidateCost, CostFigures
+from compilegate.gate.verdict import Amount, ArmCost, CandidateCost, CostFigures
 from compilegate.report import formats
 
 ARM_HEADER = (

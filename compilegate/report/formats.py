@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from compilegate.gate.observations import ArmObservation, ReplicateObservation
-from compilegate.gate.reasons import Code, Outcome
-from compilegate.gate.speed.compile_time import CompileState, CompileTime
-from compilegate.gate.statistics.units import NATS, OWN, unit_of
-from compilegate.gate.verdict import (
-    CandidateVerdict,
+from compilegate.gate.judgements import (
+    CompileState,
+    CompileTime,
     MetricJudgement,
     ParityAnswer,
     ParityJudgement,
     RunJudgement,
     SpeedJudgement,
 )
+from compilegate.gate.observations import ArmObservation, ReplicateObservation
+from compilegate.gate.quality.units import NATS, OWN, unit_of
+from compilegate.gate.reasons import Code, Outcome
+from compilegate.gate.verdict import CandidateVerdict
 
 WATCHED = "watched"
 """In the place of an outcome, for what decides nothing."""

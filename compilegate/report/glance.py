@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from compilegate.gate.judgements import MetricJudgement
+from compilegate.gate.quality.units import unit_of
 from compilegate.gate.reasons import Code, Outcome, Reason, worst
-from compilegate.gate.statistics.units import unit_of
-from compilegate.gate.verdict import CandidateVerdict, MetricJudgement, Verdict
+from compilegate.gate.verdict import CandidateVerdict, Verdict
 from compilegate.report import formats
 
 _JUDGED_IN_CELLS = ("quality", "speed", "parity")

@@ -10,15 +10,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from compilegate.gate.judgements import MetricJudgement, NoiseFloor, SpeedJudgement
 from compilegate.gate.observations import Observations
-from compilegate.gate.statistics.units import unit_of
-from compilegate.gate.verdict import (
-    CandidateVerdict,
-    MetricJudgement,
-    NoiseFloor,
-    SpeedJudgement,
-    Verdict,
-)
+from compilegate.gate.quality.units import unit_of
+from compilegate.gate.verdict import CandidateVerdict, Verdict
 from compilegate.report import cost, formats
 from compilegate.report.charts import (
     Strip,

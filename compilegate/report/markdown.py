@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from compilegate.gate.cost.figures import CostFigures
+from compilegate.gate.judgements import MetricJudgement, RunJudgement, SpeedJudgement
 from compilegate.gate.observations import Observations, ReplicateObservation
+from compilegate.gate.quality.units import unit_of
 from compilegate.gate.reasons import Note, Reason
-from compilegate.gate.statistics.units import unit_of
-from compilegate.gate.verdict import (
-    BaselineVerdict,
-    CandidateVerdict,
-    MetricJudgement,
-    RunJudgement,
-    SpeedJudgement,
-    Verdict,
-)
+from compilegate.gate.verdict import BaselineVerdict, CandidateVerdict, CostFigures, Verdict
 from compilegate.report import cost, formats
 from compilegate.report.glance import Cell, glance
 from compilegate.report.glossary import GLOSSARY

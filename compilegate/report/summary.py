@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from compilegate.gate.cost.figures import CostFigures
 from compilegate.gate.reasons import Outcome, Reason
-from compilegate.gate.verdict import CandidateVerdict, Verdict
+from compilegate.gate.verdict import CandidateVerdict, CostFigures, Verdict
 from compilegate.report import cost
 
 MOST_LINES = 15

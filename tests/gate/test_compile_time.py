@@ -9,13 +9,9 @@ from typing import Any
 import pytest
 
 from compilegate.gate.judge import judge
+from compilegate.gate.judgements import CompileState, CompileTime
 from compilegate.gate.observations import observe
-from compilegate.gate.speed.compile_time import (
-    CompileState,
-    CompileTime,
-    CompileTimes,
-    compile_times,
-)
+from compilegate.gate.speed.compile_time import CompileTimes, compile_times
 from compilegate.job.evidence import CompileCacheRecord, EvidenceRecord, column_digests
 from compilegate.report.formats import compilations
 

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from compilegate.gate.cost.cost import retrainings_to_repay
-from compilegate.gate.cost.figures import Amount, ArmCost
+from compilegate.gate.cost import retrainings_to_repay
 from compilegate.gate.reasons import Code, Outcome
 from compilegate.gate.settings import ArmDeclaration
-from compilegate.gate.verdict import Verdict
+from compilegate.gate.verdict import Amount, ArmCost, Verdict
 from compilegate.job.evidence import CompileCacheRecord, ParityRecord
 
 G5 = "ml.g5.xlarge"

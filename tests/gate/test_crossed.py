@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from compilegate.gate.statistics.crossed import crossed_mean
+from compilegate.gate.statistics.difference_interval import crossed_mean
 
 NO_FLIP = 1e-12
 """Too small to show: the bound is then that of the crossed t, with no tail and no resolution."""

@@ -11,12 +11,13 @@ import scipy.stats
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from compilegate.gate.judgements import CompileTime
 from compilegate.gate.reasons import Code, Outcome
 from compilegate.gate.settings import GateSettings, MetricGuard
 from compilegate.gate.speed.arm_speed import ArmSpeed, Runs, measure_arm
-from compilegate.gate.speed.compile_time import CompileTime, CompileTimes
+from compilegate.gate.speed.compile_time import CompileTimes
+from compilegate.gate.speed.judgement import judge_speed
 from compilegate.gate.speed.repayment import repayment
-from compilegate.gate.speed.speed import judge_speed
 from compilegate.gate.speed.speedup import seeds_to_settle, speedup_interval
 from compilegate.job.evidence import CheckpointRecord, Resumption
 

@@ -7,13 +7,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compilegate.gate.quality.comparison import arm_scores, compare_scores
+from compilegate.gate.quality.noninferiority import conclude, noise_floor
 from compilegate.gate.reasons import Code, Outcome
 from compilegate.gate.settings import MetricGuard
-from compilegate.gate.statistics.noninferiority import judge_metric, noise_floor
 from compilegate.job.evidence import Examples
 
 ACCURACY = MetricGuard(direction="higher", margin=0.01)
 LOG_LOSS = MetricGuard(direction="lower", margin=0.05)
+
+
+def judge_metric(metric, guard, baseline, candidate, confidence):
+    """Compare the replicates of two arms; the reason, or the note, says the outcome in words."""
+    measure = guard.measure(metric)
+    before, after = arm_scores(measure, baseline), arm_scores(measure, candidate)
+    return conclude(compare_scores(metric, guard, before, after), confidence)
 
 
 def replicate(correct: np.ndarray) -> Examples:

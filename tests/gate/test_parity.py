@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from compilegate.gate.parity.parity import EPSILON, judge_replicate, lasting, speaker
+from compilegate.gate.judgements import ParityAnswer, ParityJudgement
+from compilegate.gate.parity import EPSILON, judge_replicate, lasting, speaker
 from compilegate.gate.settings import ParitySettings
-from compilegate.gate.verdict import ParityAnswer, ParityJudgement
 from compilegate.job.evidence import (
     CompilerRecord,
     Evidence,

@@ -9,9 +9,10 @@ import pytest
 
 from compilegate.evidence import read_records
 from compilegate.gate.judge import judge
+from compilegate.gate.judgements import ParityAnswer
 from compilegate.gate.reasons import Code, Outcome
 from compilegate.gate.settings import ParitySettings
-from compilegate.gate.verdict import ParityAnswer, Verdict
+from compilegate.gate.verdict import Verdict
 
 WRONG = np.full((2, 3), 1e-3)
 OBSTACLE = "the step cannot be computed in float64 here"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from compilegate.gate.quality.resolution import Design, check_margins
 from compilegate.gate.reasons import Code
 from compilegate.gate.settings import GateSettings
-from compilegate.gate.statistics.crossed import crossed_mean
-from compilegate.gate.statistics.resolution import Design, check_margins
+from compilegate.gate.statistics.difference_interval import crossed_mean
 
 
 def checked(seeds, *, candidates=1, examples=None, **guard):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compilegate.gate.reasons import Code, Outcome
-from compilegate.gate.statistics.crossed import CrossedMean, crossed_mean, seeds_mean
+from compilegate.gate.statistics.difference_interval import CrossedMean, crossed_mean, seeds_mean
 from compilegate.gate.statistics.sample_size import Settling, rounded_up, settling
 
 

@@ -13,7 +13,7 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 from benchmarks.miscompilers import EDITS, Miscompiler, unchanged
-from compilegate.gate.parity.parity import error_ratios, lasting
+from compilegate.gate.parity import error_ratios, lasting
 from compilegate.gate.settings import ParitySettings
 from compilegate.job.compilers.immediate import ImmediateSteps
 from compilegate.job.evidence import ParityErrors, ParityRecord

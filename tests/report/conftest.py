@@ -4,22 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from compilegate.gate.cost.figures import (
-    Amount,
-    ArmCost,
-    CandidateCost,
-    CostFigures,
-    MoreExamples,
-    MoreSeeds,
-)
-from compilegate.gate.observations import ArmObservation, Curve, Observations, ReplicateObservation
-from compilegate.gate.reasons import Code, Note, Outcome, Reason
-from compilegate.gate.speed.compile_time import CompileState, CompileTime
-from compilegate.gate.verdict import (
-    BaselineVerdict,
-    CandidateVerdict,
+from compilegate.gate.judgements import (
+    CompileState,
+    CompileTime,
     Confound,
-    Decision,
     Interval,
     MetricJudgement,
     NoiseFloor,
@@ -27,8 +15,21 @@ from compilegate.gate.verdict import (
     ParityJudgement,
     RunJudgement,
     SpeedJudgement,
-    Verdict,
     WorstTensor,
+)
+from compilegate.gate.observations import ArmObservation, Curve, Observations, ReplicateObservation
+from compilegate.gate.reasons import Code, Note, Outcome, Reason
+from compilegate.gate.verdict import (
+    Amount,
+    ArmCost,
+    BaselineVerdict,
+    CandidateCost,
+    CandidateVerdict,
+    CostFigures,
+    Decision,
+    MoreExamples,
+    MoreSeeds,
+    Verdict,
 )
 
 ACCURACY = MetricJudgement(

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from compilegate.gate.cost.figures import Amount, CandidateCost
-from compilegate.gate.speed.compile_time import CompileState
+from compilegate.gate.judgements import CompileState
+from compilegate.gate.verdict import Amount, CandidateCost
 from compilegate.report import render_html, render_markdown, summary_lines
 from compilegate.report.cost import amount, candidate_rows, dollars
 from compilegate.report.formats import asked_for, times

@@ -8,9 +8,10 @@ from html.parser import HTMLParser
 
 import pytest
 
+from compilegate.gate.judgements import Interval, ParityAnswer, ParityJudgement
 from compilegate.gate.observations import Observations
 from compilegate.gate.reasons import Outcome
-from compilegate.gate.verdict import Decision, Interval, ParityAnswer, ParityJudgement
+from compilegate.gate.verdict import Decision
 from compilegate.report import render_html, render_markdown, summary_lines
 
 VOID = {"meta", "br"}

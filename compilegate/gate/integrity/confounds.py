@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from compilegate.evidence import Evidence, Scalar
+from compilegate.gate.judgements import Confound
 from compilegate.gate.reasons import Code, Reason, clipped, failure
-from compilegate.gate.settings import ArmDeclaration
-from compilegate.gate.verdict import Confound
+from compilegate.gate.settings import DECLARED, ArmDeclaration
 
 FOLLOWS_FROM_BATCH_SIZE = frozenset(
     {"steps", "warmup_steps", "steps_per_epoch", "data_order", "global_batch_size"}
@@ -37,8 +37,6 @@ FOLLOWS_FROM_WORLD_SIZE = frozenset({"threads"})
 
 FOLLOWS_FROM_IMAGE = frozenset({"image", "python", "torch", "transformers", "numpy", "platform"})
 """Environment values that may change with the image an arm declares."""
-
-DECLARED = ("batch_size", "learning_rate", "precision", "world_size")
 
 SCALING = "scale_learning_rate"
 """Declared, too; but what it changes is the learning rate, which is declared by itself."""

@@ -10,7 +10,7 @@ import numpy as np
 from compilegate.evidence import Examples, FloatArray
 from compilegate.gate.quality.metrics import MetricValues, bias_bound, counts_flips, one_flip
 from compilegate.gate.settings import MetricGuard
-from compilegate.gate.statistics.crossed import (
+from compilegate.gate.statistics.difference_interval import (
     NO_EXAMPLES,
     CrossedMean,
     crossed_mean,

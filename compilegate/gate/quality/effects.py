@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compilegate.gate.integrity.confounds import DECLARED
-from compilegate.gate.quality.quality import Contrast
+from compilegate.gate.judgements import EffectSplit, Interval, MetricJudgement
+from compilegate.gate.quality.compared_arms import Contrast
+from compilegate.gate.quality.units import Unit, unit_of
 from compilegate.gate.reasons import Code, Note
-from compilegate.gate.settings import ArmDeclaration, Experiment
-from compilegate.gate.statistics.units import Unit, unit_of
-from compilegate.gate.verdict import EffectSplit, Interval, MetricJudgement
+from compilegate.gate.settings import DECLARED, ArmDeclaration, Experiment
 
 
 def find_compiler_only(experiment: Experiment, comparable: Sequence[str]) -> dict[str, str]:

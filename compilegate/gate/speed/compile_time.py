@@ -8,31 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
 from compilegate.evidence import CompileCacheRecord, EvidenceRecord
-
-
-class CompileState(StrEnum):
-    """What a compiler started from."""
-
-    COLD = "cold"
-    WARM = "warm"
-
-
-@dataclass(frozen=True)
-class CompileTime:
-    """Compilation in one state: means over jobs."""
-
-    seconds: float
-    """That compilation added to a job."""
-    first_step_seconds: float
-    jobs: int
-    """Jobs that the means are over."""
-    earlier: bool = False
-    """True when the jobs are those that filled the cache, and not of this execution."""
+from compilegate.gate.judgements import CompileState, CompileTime
 
 
 @dataclass(frozen=True)

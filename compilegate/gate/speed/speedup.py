@@ -15,9 +15,9 @@ import numpy as np
 from scipy.special import stdtrit
 
 from compilegate.evidence import FloatArray
+from compilegate.gate.judgements import Interval
 from compilegate.gate.speed.arm_speed import ArmSpeed
 from compilegate.gate.statistics.sample_size import MOST_SEEDS, POWER
-from compilegate.gate.verdict import Interval
 
 RESAMPLES = 2000
 MOST_LOGARITHM = 700.0

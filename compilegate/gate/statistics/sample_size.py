@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from compilegate.gate.statistics.crossed import NO_EXAMPLES, CrossedMean
+from compilegate.gate.statistics.difference_interval import NO_EXAMPLES, CrossedMean
 
 POWER = 0.8
 """Of the experiments that are planned, so many shall be decided."""

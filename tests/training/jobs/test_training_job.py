@@ -16,7 +16,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from compilegate.evidence import read_evidence
-from compilegate.gate.parity.parity import error_ratios
+from compilegate.gate.parity import error_ratios
 from compilegate.gate.settings import ParitySettings
 from compilegate.job.digests import file_digest
 from compilegate.job.evidence import EvidenceRecord, column_digests

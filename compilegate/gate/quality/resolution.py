@@ -15,13 +15,13 @@ import math
 from dataclasses import dataclass
 
 from compilegate.gate.quality.comparison import Comparison
+from compilegate.gate.quality.noninferiority import outcome_of
+from compilegate.gate.quality.units import unit_of
 from compilegate.gate.reasons import Code, Note, Number, Outcome
 from compilegate.gate.settings import GateSettings, MetricGuard
-from compilegate.gate.statistics.crossed import NO_EXAMPLES, CrossedMean
+from compilegate.gate.statistics.difference_interval import NO_EXAMPLES, CrossedMean
 from compilegate.gate.statistics.multiplicity import level_for
-from compilegate.gate.statistics.noninferiority import outcome_of
 from compilegate.gate.statistics.sample_size import MOST_SEEDS, POWER
-from compilegate.gate.statistics.units import unit_of
 
 
 @dataclass(frozen=True)

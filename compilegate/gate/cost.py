@@ -15,21 +15,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from compilegate.evidence import Evidence, EvidenceRecord, SpeedRecord
-from compilegate.gate.cost.figures import (
-    Amount,
-    ArmCost,
-    CandidateCost,
-    CostFigures,
-    MoreExamples,
-    MoreSeeds,
-)
 from compilegate.gate.integrity.examination import Examined
+from compilegate.gate.judgements import MetricJudgement, SpeedJudgement
 from compilegate.gate.reasons import Code, Outcome, clipped
 from compilegate.gate.settings import ArmDeclaration, Experiment
 from compilegate.gate.speed.arm_speed import ArmSpeed, UnknownSpeed
 from compilegate.gate.speed.compile_time import compile_times
 from compilegate.gate.statistics.sample_size import rounded_up
-from compilegate.gate.verdict import CandidateVerdict, MetricJudgement, SpeedJudgement
+from compilegate.gate.verdict import (
+    Amount,
+    ArmCost,
+    CandidateCost,
+    CandidateVerdict,
+    CostFigures,
+    MoreExamples,
+    MoreSeeds,
+)
 
 INSTANCE_TYPE = "instance_type"
 """Key of the evidence's environment: the instance that the job really ran on."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 
+from compilegate.gate.judgements import Interval, RunJudgement, SpeedJudgement
 from compilegate.gate.reasons import Code, Number, Outcome, Reason
 from compilegate.gate.settings import GateSettings
 from compilegate.gate.speed.arm_speed import ArmSpeed, UnknownSpeed
 from compilegate.gate.speed.repayment import Repayment, break_even_samples, repayment
 from compilegate.gate.speed.speedup import seeds_to_settle, speedup_interval
 from compilegate.gate.statistics.sample_size import MOST_SEEDS
-from compilegate.gate.verdict import Interval, RunJudgement, SpeedJudgement
 
 STAY_OFF_BELOW = 1.10
 """Under this speed-up a compiler does not pay for the risk and the work of keeping it on."""

@@ -35,32 +35,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compilegate.evidence import Examples
-from compilegate.gate.quality.comparison import Comparison, arm_scores, compare_scores
+from compilegate.gate.judgements import Interval, MetricJudgement, NoiseFloor
+from compilegate.gate.quality.comparison import Comparison
+from compilegate.gate.quality.units import unit_of
 from compilegate.gate.reasons import Code, Note, Number, Outcome, Reason
-from compilegate.gate.settings import MetricGuard
-from compilegate.gate.statistics.crossed import NO_EXAMPLES, CrossedMean
+from compilegate.gate.statistics.difference_interval import NO_EXAMPLES, CrossedMean
 from compilegate.gate.statistics.sample_size import MOST_SEEDS, Settling, rounded_up, settling
 from compilegate.gate.statistics.tails import examples_to_see
-from compilegate.gate.statistics.units import unit_of
-from compilegate.gate.verdict import Interval, MetricJudgement, NoiseFloor
-
-
-def judge_metric(
-    metric: str,
-    guard: MetricGuard,
-    baseline: Sequence[Examples],
-    candidate: Sequence[Examples],
-    confidence: float,
-) -> tuple[MetricJudgement, Reason | Note]:
-    """Compare the replicates of two arms; `baseline[j]` and `candidate[j]` have the same seed.
-
-    All replicates must hold the same two or more examples in the same order (`agreement` sees to
-    both). The reason says the outcome in words; a watched metric has a note instead.
-    """
-    measure = guard.measure(metric)
-    before, after = arm_scores(measure, baseline), arm_scores(measure, candidate)
-    return conclude(compare_scores(metric, guard, before, after), confidence)
 
 
 def outcome_of(comparison: Comparison, confidence: float) -> Outcome | None:

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from compilegate.evidence import EvidenceRecord, FloatArray, ParityErrors
+from compilegate.gate.judgements import ParityAnswer, ParityJudgement, WorstTensor
 from compilegate.gate.reasons import Code, Note, Number, Outcome, Reason, clipped
 from compilegate.gate.settings import ParitySettings
-from compilegate.gate.verdict import ParityAnswer, ParityJudgement, WorstTensor
 
 EPSILON = MappingProxyType({"fp32": 2.0**-23, "bf16": 2.0**-7, "fp16": 2.0**-10})
 """Distance from 1 to the next number of a precision. A tensor on which eager is nearer to float64

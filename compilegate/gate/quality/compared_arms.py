@@ -23,7 +23,7 @@ from compilegate.gate.quality.metrics import MetricUndefinedError, MetricValues
 from compilegate.gate.quality.slices import Part, parts_of, undefined
 from compilegate.gate.reasons import Code, Note, Reason
 from compilegate.gate.settings import GateSettings, MetricGuard
-from compilegate.gate.statistics.crossed import CrossedMean
+from compilegate.gate.statistics.difference_interval import CrossedMean
 
 
 @dataclass(frozen=True)
