@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.test_main_job import folder_with
+from tests.end_to_end.test_main_job import folder_with, steps_that
 
 PROJECT = Path(__file__).parents[2]
 CONTENT = {
@@ -155,7 +155,11 @@ def test_a_workload_is_trained_and_judged_in_any_folder(installed: Installed) ->
     trained = installed.run("run", "tiny.toml", "--home", "home")
     assert "model:  tiny/1, PendingManualApproval" in trained
     again = installed.run("run", "--definition", "tiny.json", "--home", "home")
-    assert again.count("taken from the cache") == 5
+    assert steps_that(again, "taken from the cache") == [
+        step
+        for step in steps_that(trained, "succeeded in")
+        if step.startswith(("Prepare", "Train"))
+    ]
     assert "model:  tiny/2, PendingManualApproval" in again
 
 
