@@ -292,7 +292,7 @@ def _keep_compiled(
     trained: _Trained, compiler: Compiler, evidence: Evidence
 ) -> Optional[CompileCacheRecord]:
     """Leave what was compiled to the next job, now that everything has succeeded."""
-    if trained.cache is None:
+    if trained.cache is None or evidence.compiler is None:
         return None
     figures = ColdFigures(
         compile_seconds=evidence.compiler.compile_seconds,
@@ -430,7 +430,8 @@ def _print_metrics(evidence: Evidence) -> None:
         print(f"validation:{name}={value:.6f}")
     if evidence.speed is not None:
         print(f"train:steady_samples_per_second={evidence.speed.samples_per_second:.2f}")
-    print(f"train:compile_seconds={evidence.compiler.compile_seconds:.3f}", flush=True)
+    if evidence.compiler is not None:
+        print(f"train:compile_seconds={evidence.compiler.compile_seconds:.3f}", flush=True)
     if evidence.parity is not None:
         found = evidence.parity.obstacle or f"{evidence.parity.steps} steps compared"
         print(f"parity probe, {evidence.parity.seconds:.2f} s: {found}", flush=True)

@@ -59,5 +59,5 @@ class Executor(Protocol):
     def models(self, result: ExecutionResult) -> Sequence[str]:
         """The registered models: `GROUP/VERSION, APPROVAL STATUS`."""
 
-    def when_stopped(self, result: ExecutionResult) -> str:
+    def when_stopped(self, result: ExecutionResult, /) -> str:
         """Why an execution there may be stopped, and how to continue."""

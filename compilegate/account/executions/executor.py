@@ -110,7 +110,7 @@ class SageMakerExecutor:
         """Where the processing steps of this execution have written, the last one's first: a gate
         waits for everything else."""
         client = self.session.client("sagemaker")
-        for step in reversed(result.steps.values()):
+        for step in reversed([*result.steps.values()]):
             if step.type != "Processing" or step.status is not StepStatus.SUCCEEDED or step.cached:
                 continue
             with asking(f"read the processing job {step.job_name}"):

@@ -61,6 +61,7 @@ class Shown(click.ClickException):
     def __init__(self, error: CompilegateError) -> None:
         super().__init__(str(error))
         self.problems = error.problems
+        # pyrefly: ignore[read-only]  # click says it is its class's, and reads it of the error
         self.exit_code = exit_codes.LOST if isinstance(error, LostError) else exit_codes.REFUSED
 
     def show(self, file: IO[Any] | None = None) -> None:

@@ -86,7 +86,7 @@ def _type_of(option: Option) -> Any:
         return bool
     if isinstance(option.default, int):
         return Annotated[int, Field(ge=option.at_least, le=option.at_most)]
-    return Literal[option.choices]
+    return Literal[option.choices]  # pyrefly: ignore[invalid-literal]
 
 
 if TYPE_CHECKING:

@@ -33,7 +33,6 @@ class TracedForward:
             name: each for name, each in self._model.named_parameters() if each.requires_grad
         }
         loss, logits = _OnDevice.apply(
-            # pyrefly: ignore[implicit-any-lambda]
             lambda copies: self._on_device(dict(zip(trained, copies)), batch),
             self._device,
             *trained.values(),
