@@ -112,7 +112,7 @@ class JobArguments:
     parity_steps: int
     """Steps that the parity probe compares; zero leaves it out."""
     compile_cache_megabytes: int
-    """Of all archives of the compile cache together; zero turns it off."""
+    """How large all archives of the compile cache together may be; zero turns it off."""
     checkpoint_seconds: float
     """Between two checkpoints, where the job keeps any."""
     hyperparameters: Hyperparameters

@@ -21,7 +21,7 @@ STEPS = 3
 """The optimizer has its state after the first step; a compiler is done after the second."""
 TOLERANCE = 1 / 32
 FEW_TOKENS = 256
-"""Of a pretrained model: the number does not change the memory that a document takes."""
+"""A pretrained model's vocabulary does not matter: tokens take no memory."""
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 

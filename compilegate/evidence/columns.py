@@ -15,7 +15,7 @@ import numpy.typing as npt
 from compilegate.job.evidence.record import EvidenceError
 
 MOST_COLUMN_BYTES = 4 * 1024**3
-"""Of one file's columns, unpacked: a million examples with scores of five hundred classes fit."""
+"""How large one file's columns may be: a million examples with five hundred classes fit."""
 
 
 def check_plain_file(path: Path, most_bytes: int) -> None:

@@ -22,9 +22,9 @@ from compilegate.job.evidence import FOLDER, EvidenceError, EvidenceRecord, Exam
 
 ARCHIVE = "output.tar.gz"
 MOST_UNPACKED_BYTES = 2 * 1024**3
-"""Of the evidence of one replicate; per-example scores of a million examples fit easily."""
+"""How large a replicate's evidence may be; scores of a million examples fit easily."""
 MOST_ARCHIVE_BYTES = 64 * 1024**3
-"""Of all that an archive unpacks to: what a job keeps beside its evidence has to be read over."""
+"""How large an archive may be when unpacked: other files in it have to be read over, too."""
 MOST_MEMBERS = 10_000
 AT_ONCE = 2
 """Replicates that are read at the same time; each takes memory of its own until it is shared."""

@@ -35,7 +35,7 @@ from compilegate.job.names import SPEED_METRIC
 
 SCHEMA_VERSION: Final = 1
 MOST_POINTS = 6000
-"""Of all loss curves together, which bounds the size of the file."""
+"""How many points all loss curves together may have, which limits the file's size."""
 MOST_POINTS_PER_CURVE = 120
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 MOST_TEXT = 200

@@ -30,7 +30,7 @@ REPEAT_LIMIT = 2.0
 WEAKEST = 0.5
 """A tensor on which even an error of half its size would lie within the limit shows nothing."""
 NEEDED_SHARE = 0.9
-"""Of the tensors, so many must show something."""
+"""The share of the tensors that must show something."""
 
 
 def judge_parity(
@@ -71,7 +71,7 @@ def judge_replicate(seed: int, record: EvidenceRecord, settings: ParitySettings)
 
 
 def speaker(judgements: Iterable[ParityJudgement]) -> ParityJudgement:
-    """The judgement that speaks for all replicates of an arm, of which there is at least one.
+    """The judgement that represents all replicates of an arm; there is at least one.
 
     Their compiled code is the same. So one fail is enough, and what one replicate shows needs no
     other: "cannot tell" is the answer only when it is everyone's. Among equals, the largest ratio.

@@ -18,7 +18,7 @@ Number = str | int | float | bool | None
 
 
 class Outcome(StrEnum):
-    """What a reason speaks for, and what a candidate's verdict is."""
+    """The outcome of a reason, and of a candidate."""
 
     PASS = "pass"  # noqa: S105 - a verdict, not a password
     INCONCLUSIVE = "inconclusive"

@@ -104,7 +104,7 @@ class SliceGuard(_Strict):
     relative: bool = False
     watched: bool = False
     min_examples: int = Field(default=30, ge=2)
-    """A slice with fewer is not judged, and said to be too small."""
+    """A slice with fewer is not judged; the verdict calls it too small."""
 
     @model_validator(mode="after")
     def _has_a_margin_or_is_watched(self) -> Self:
@@ -149,7 +149,7 @@ class GateSettings(_Strict):
     slices: list[SliceGuard] = Field(default=[], max_length=200)
     """Parts of the validation data on which a metric is guarded or watched as well."""
     confidence: float = Field(default=0.95, gt=0.5, le=0.9999)
-    """Of each interval; non-inferiority is judged on the one-sided bound at this level."""
+    """Each bound's confidence; non-inferiority is judged by the one-sided bound at this level."""
     min_speedup: float = Field(default=1.20, ge=1.0, allow_inf_nan=False)
     """Steady-state samples per second, candidate over baseline, that a candidate must reach."""
     repaid_within_runs: float = Field(default=1.0, gt=0, le=1e6, allow_inf_nan=False)

@@ -44,7 +44,7 @@ class CandidateVerdict:
     """None when the evidence could not be compared, or holds too few steady steps."""
     confounds: tuple[Confound, ...]
     confidence: float
-    """Of this candidate's bounds: the declared one, or higher where several candidates compete."""
+    """The confidence of its bounds: the declared one, or higher if several candidates compete."""
     effects: tuple[EffectSplit, ...] = ()
     """Empty when no candidate with the same compiler is compiler-only, or this is it."""
     notes: tuple[Note, ...] = ()

@@ -25,7 +25,7 @@ MOST_CANDIDATES = 20
 MOST_REMEDY = 600
 """Characters; it may name two ways, each with its cost."""
 MOST_REASONS = 8
-"""Of one candidate. A mail is to be read; the report has the rest."""
+"""How many reasons of a candidate a mail names; the report has the rest."""
 
 _IN_WORDS = {Outcome.FAIL: "refused", Outcome.INCONCLUSIVE: "inconclusive"}
 

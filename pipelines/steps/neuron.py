@@ -87,7 +87,7 @@ def after_extraction(
 def _extraction_step(blueprint: Blueprint, arm_name: str, steps: int, training: Step) -> Step:
     """The training job's own request, so that its graphs are the same, but for a few steps.
 
-    Without checkpoints: gone on from one, there would be no step left to take a graph from.
+    Without checkpoints: resumed from one, the job might have no step left to take a graph from.
     """
     arm = blueprint.workload.arms[arm_name]
     environment: dict[str, Any] = training.arguments["Environment"]

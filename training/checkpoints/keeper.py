@@ -1,4 +1,4 @@
-"""When a checkpoint is written, which one is gone on from, and what the evidence says of it."""
+"""When a checkpoint is written, which one a job resumes from, and what the evidence records."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Checkpoints:
         self.seconds = 0.0
         """That writing them took."""
         self.ignored: Optional[str] = None
-        """Why a checkpoint that was there was not gone on from."""
+        """Why an existing checkpoint was not used."""
 
     @property
     def path(self) -> Path:

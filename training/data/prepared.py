@@ -29,7 +29,7 @@ MANIFEST = "manifest.json"
 TOKENIZER = "tokenizer"
 SPLITS = ("train", "validation")
 _COLUMNS = ("input_ids", "attention_mask", "labels", "ids")
-"""Of every split's file, by the names of PreparedSplit's fields."""
+"""The columns of every split's file, by the names of PreparedSplit's fields."""
 _SLICE = "slice:"
 """Prefix of a split's columns that hold categories."""
 

@@ -42,7 +42,7 @@ SCALING = "scale_learning_rate"
 """Declared, too; but what it changes is the learning rate, which is declared by itself."""
 
 EPOCHS_END = 0.05
-"""Of the examples that a run sees: what batches of another size may leave out at epochs' ends."""
+"""The share of a run's examples that another batch size may skip at the ends of epochs."""
 
 MOST_STEPS = 10**12
 

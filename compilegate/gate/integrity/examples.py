@@ -14,7 +14,7 @@ from compilegate.gate.reasons import Code, Reason, Subject, clipped
 from compilegate.gate.settings import MetricGuard
 
 SUM_TOLERANCE = 1e-3
-"""Of a row of probabilities; single-precision softmax over thousands of classes stays within."""
+"""For a row of probabilities; single-precision softmax over thousands of classes stays within."""
 LOSS_TOLERANCE = 0.02
 """Nats between a recorded loss and the one its score implies; bfloat16 scores stay within."""
 SMALLEST_COMPARED_SCORE = 1e-6
@@ -25,7 +25,7 @@ REPORTED_TOLERANCE = 1e-4
 MOST_LOSS = 1e6
 """A million nats: beyond them a number is damage, not a measurement."""
 MOST_VALUE = 1e30
-"""Of what a model predicts and of a reported metric: fourth powers of it are still numbers."""
+"""The largest prediction and reported metric: fourth powers of it are still finite."""
 MUST_BE_REPORTED = frozenset({"accuracy", "balanced_accuracy", "macro_f1", "log_loss"})
 """What every classification job reports. Others are computed from the examples, and must only agree
 where the job reports them too."""

@@ -33,7 +33,7 @@ class Comparison:
     margin: float | None
     """In the metric's units; None when only watched."""
     slack: CrossedMean
-    """Of what must stay above zero: margin minus harm; without a margin, minus harm alone."""
+    """What must stay above zero: margin minus harm; without a margin, minus harm."""
     rows: int
     """Validation examples behind it; NO_EXAMPLES for a scalar that was only reported."""
     against: str = "the baseline"

@@ -13,7 +13,7 @@ from compilegate.gate.reasons import Code, Note, Outcome, Reason, clipped
 from compilegate.gate.settings import SliceGuard
 
 MOST_CATEGORIES = 200
-"""Of one column. A column with more is an identifier, not a category."""
+"""How many one column may have: with more it is an identifier, not a category."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Part:
     name: str
     """``column = value``, as reports show it."""
     rows: npt.NDArray[np.int64]
-    """Of the examples, in the order that all replicates share."""
+    """The examples' rows, in the order that all replicates share."""
 
 
 def parts_of(guard: SliceGuard, examples: Examples) -> Iterator[Part | Reason | Note]:

@@ -21,7 +21,7 @@ from compilegate.gate.statistics.sample_size import MOST_SEEDS, POWER
 
 RESAMPLES = 2000
 MOST_LOGARITHM = 700.0
-"""Of a ratio that is still a number; two jobs that differ a lot, many candidates: the bound is as
+"""The logarithm of the largest finite ratio: with two very different jobs a bound is as
 good as infinite."""
 
 

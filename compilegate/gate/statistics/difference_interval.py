@@ -72,7 +72,7 @@ class CrossedMean:
     seed_sd: float | None
     """Standard deviation over seeds of the table's row means."""
     example_skewness: float = 0.0
-    """Of the examples' mean differences."""
+    """The skewness of the examples' mean differences."""
     counted: bool = False
     """Whether differences are flips, so that no example lies further off than one."""
     rest_variance: float = 0.0

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from compilegate.gate.statistics.difference_interval import NO_EXAMPLES, CrossedMean
 
 POWER = 0.8
-"""Of the experiments that are planned, so many shall be decided."""
+"""The share of the planned experiments that shall be decided."""
 MOST_SEEDS = 100
 MOST_GROWTH = 1000.0
-"""Of the validation set. More than that is as good as never."""
+"""How many times the validation set may grow: more is as good as never."""
 _GROWTH_STEP = 1.05
 
 
@@ -27,7 +27,7 @@ class Settling:
     """What would settle one comparison, each by itself; None where it would not."""
 
     seeds: int | None = None
-    """Of each arm, in all."""
+    """Seeds of each arm, in total."""
     examples: int | None = None
     """Validation examples (of the slice, where it is one), in all; to two digits."""
     both: tuple[int, int] | None = None

@@ -21,7 +21,7 @@ OWN_DIGEST = "sha256"
 
 
 def document_digest(document: Mapping[str, Any]) -> str:
-    """Of all that evidence.json says, as parsed JSON, however it is laid out."""
+    """The digest of evidence.json as parsed JSON, whatever its layout."""
     rest = {key: value for key, value in document.items() if key != OWN_DIGEST}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
@@ -42,7 +42,7 @@ def column_digests(
 
 
 def examples_digest(examples: Examples) -> str:
-    """Of the example ids and labels in order: two jobs that agree saw the same examples.
+    """The digest of the example ids and labels in order: jobs that agree saw the same examples.
 
     Where there are targets, each follows its label.
     """
@@ -58,7 +58,7 @@ def examples_digest(examples: Examples) -> str:
 
 
 def outputs_digest(examples: Examples) -> str:
-    """Of what the model said of each example: scores, losses, predicted numbers."""
+    """The digest of the model's outputs: scores, losses, predicted numbers."""
     columns = {"scores": examples.scores, "losses": examples.losses}
     if examples.predictions is not None:
         columns["predictions"] = examples.predictions
@@ -66,12 +66,12 @@ def outputs_digest(examples: Examples) -> str:
 
 
 def steps_digest(steps: Steps) -> str:
-    """Of each step's loss and seconds, in order."""
+    """The digest of each step's loss and seconds, in order."""
     return _digest({"loss": steps.loss, "seconds": steps.seconds})
 
 
 def parity_digest(parity: ParityErrors) -> str:
-    """Of the tensors' names and all errors."""
+    """The digest of the tensors' names and all errors."""
     errors = {"eager": parity.eager, "repeated": parity.repeated, "compiled": parity.compiled}
     return _digest(errors, names=parity.tensors)
 

@@ -17,7 +17,7 @@ from compilegate.job.errors import CompilegateError
 
 SCHEMA_VERSION = 1
 CACHE_STATES = ("warm", "cold", "ignored")
-"""Of a compile cache, see `CompileCacheRecord`."""
+"""The states of a compile cache; see `CompileCacheRecord`."""
 
 Scalar = Union[str, int, float, bool, None]
 FloatArray = npt.NDArray[np.float64]
@@ -83,7 +83,7 @@ class ParityRecord:
     """Whether compiled and eager steps were compared at equal weights, and under what terms."""
 
     precision: str
-    """Of the compiled and the eager steps; the reference is in float64."""
+    """The precision of the compiled and the eager steps; the reference is in float64."""
     steps: int
     """How many steps were compared; the rows of parity.npz. Zero where there is an obstacle."""
     seconds: float
@@ -141,7 +141,7 @@ class CheckpointRecord:
     seconds: float
     """Wall-clock seconds that writing them took: part of train_seconds, and of no step's time."""
     ignored: Optional[str]
-    """Why a checkpoint that was there was not gone on from; None when none was passed over."""
+    """Why an existing checkpoint was not used; None if none was skipped."""
     resumed: Tuple[Resumption, ...] = ()
 
 

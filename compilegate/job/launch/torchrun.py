@@ -9,7 +9,7 @@ from typing import List, Mapping, Sequence
 from compilegate.job.machine.world import host_rank, hosts
 
 PORT = 29500
-"""Of the rendezvous of several machines."""
+"""The port at which several machines meet."""
 
 
 def torchrun_command(

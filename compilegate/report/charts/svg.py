@@ -5,7 +5,7 @@ from __future__ import annotations
 from markupsafe import Markup, escape
 
 WIDTH = 440
-"""Of every chart, in its own units. Half a page wide, or the whole of a phone's screen."""
+"""Every chart's width in its own units: half a page, or a phone's whole screen."""
 
 Attribute = str | float | int | None
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from compilegate.workload.settled import Workload
 
 MOST_CHALLENGERS = 7
-"""Of the ten inputs of the gate's job, three are its program, the experiment and the champion."""
+"""The gate's job has ten inputs: its program, the experiment, the champion, and seven more."""
 
 ARM_HYPERPARAMETERS = (
     names.COMPILER,

@@ -47,7 +47,7 @@ __all__ = [
 
 
 MOST_VALUE = 1e100
-"""Of a column: its squares have to be numbers too."""
+"""The largest value in a column: its squares must be finite, too."""
 
 
 def per_example(measure: str, examples: Examples) -> FloatArray:

@@ -32,7 +32,7 @@ class Processes:
 
 
 def joined_processes(launched: World, known: World, hardware: str, *, machines: int) -> Processes:
-    """Of the processes that torchrun launched and those that torch_xla knows of.
+    """How the processes that torchrun launched and those that torch_xla knows work together.
 
     `hardware` is the kind of XLA device. Raises CompilerError where some would train alone.
     """

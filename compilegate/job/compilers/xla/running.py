@@ -111,7 +111,7 @@ class Xla:
         )
 
     def _own_proof(self) -> Dict[str, Scalar]:
-        """Of a compiler that is XLA and something more."""
+        """What a compiler that builds on XLA proves beyond XLA's own counts."""
         return {}
 
 

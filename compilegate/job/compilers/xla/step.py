@@ -47,7 +47,7 @@ class TracedStep:
         self._graphs = 0
         self._shapes: Set[str] = set()
         self.recompilations: List[str] = []
-        """Of each step after the first that was compiled: its number, and what was new in it."""
+        """For each later step that was compiled: its number, and what was new in it."""
         if through_host:
             self._gradients = runtime.compiled(self._trace_gradients, "gradients", most_graphs)
             self._update = runtime.compiled(self._trace_update, "update", most_graphs)
