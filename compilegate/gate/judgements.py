@@ -179,7 +179,7 @@ class WorstTensor:
     compiled_error: float | None
     """Relative to the tensor's norm in float64. None: not a finite number."""
     eager_error: float
-    """Of the same step."""
+    """Eager's error in the same step."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class ParityJudgement:
     answer: ParityAnswer
     sentence: str
     seed: int
-    """The replicate that it is about; where there are several, the one that speaks for them."""
+    """The replicate that was judged; of several, the one that represents them."""
     precision: str | None = None
     """None where there is no parity record at all."""
     limit: float | None = None

@@ -62,7 +62,7 @@ class BaselineVerdict:
     reasons: tuple[Reason, ...]
     """Why it is not sound; empty when it is."""
     noise_floor: tuple[NoiseFloor, ...]
-    """Of each metric; empty with one seed, an unsound baseline or a registered model."""
+    """A noise floor for each metric; empty with one seed, an unsound baseline or a champion."""
     registered: bool = False
     """True where it is the model that was registered last, and no arm of this execution."""
     exists: bool = True
@@ -105,12 +105,12 @@ class ArmCost:
     job: Amount
     """From the start of the process to its end: evaluation and parity probe included."""
     samples_per_second: float | None
-    """Of the steady steps; None when too few were measured."""
+    """The rate over the steady steps; None if too few were measured."""
     samples_per_dollar: float | None
     instance_type: str | None
     """The instance that all its jobs ran on; None when they do not say, or differ."""
     usd_per_hour: float | None
-    """Of that instance; None whenever there are no dollars."""
+    """That instance's price; None whenever there are no dollars."""
     price_note: str
     """When and where that was the price; or, in a sentence, why there are no dollars."""
 
@@ -133,7 +133,7 @@ class MoreExamples:
     examples: int
     """In all, with the slices as large a part as they are; to two digits."""
     amount: Amount
-    """Of running the candidate's and the baseline's jobs again, as each scores all examples. What
+    """The cost of running the candidate's and the baseline's jobs again on all examples. What
     the examples themselves cost is not known here."""
 
 
