@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import click
 
-from compilegate.cli.terminal.errors import Shown
+from compilegate.cli.terminal.errors import shown
 from compilegate.errors import CompilegateError
 from compilegate.execution import exit_codes
 
@@ -47,7 +47,7 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except CompilegateError as error:
-            raise Shown(error) from error
+            raise shown(error) from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.modules)

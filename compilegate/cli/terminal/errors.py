@@ -58,12 +58,23 @@ def show_error(problem: str) -> None:
 class Shown(click.ClickException):
     """An error of this project, for click; any other is a bug and keeps its traceback."""
 
+    exit_code = exit_codes.REFUSED
+
     def __init__(self, error: CompilegateError) -> None:
         super().__init__(str(error))
         self.problems = error.problems
-        # pyrefly: ignore[read-only]  # click says it is its class's, and reads it of the error
-        self.exit_code = exit_codes.LOST if isinstance(error, LostError) else exit_codes.REFUSED
 
     def show(self, file: IO[Any] | None = None) -> None:
         for problem in self.problems:
             show_error(problem)
+
+
+class ShownLoss(Shown):
+    """That an execution was lost sight of."""
+
+    exit_code = exit_codes.LOST
+
+
+def shown(error: CompilegateError) -> Shown:
+    """The error as click shows it, with the exit status for it."""
+    return ShownLoss(error) if isinstance(error, LostError) else Shown(error)
