@@ -224,6 +224,15 @@ def test_a_served_step_usually_costs_nothing_and_at_most_its_whole_runtime() -> 
     assert cost.most.counted == 2
 
 
+def test_each_instance_of_a_job_costs() -> None:
+    two = training(1)
+    two["Arguments"]["ResourceConfig"]["InstanceCount"] = 2
+    jobs = jobs_of(defined(prepare(), two), PARAMETERS)
+    predictions = {name: Prediction(name, False, "") for name in ("Prepare", "Train-1")}
+    cost = execution_cost(jobs, predictions, [], "us-east-1")
+    assert cost.most == Total(pytest.approx(2 * 1.408 * 2), 1, 2)
+
+
 def test_a_price_of_another_region_is_not_taken() -> None:
     cost = cost_of(region="eu-central-1")
     assert cost.most == Total(0, 0, 3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -138,12 +139,12 @@ def test_in_isolation_the_service_brings_the_training_code() -> None:
     assert code["DataSource"]["S3DataSource"]["S3Uri"] == SOURCES.training_archive
 
 
-@pytest.mark.slow
 def test_a_model_that_isolated_jobs_cannot_fetch_is_refused() -> None:
-    fetched = workload(model={"source": "hub", "id": "bert-base"})
+    no_layout = dict.fromkeys(tomllib.loads(WORKLOAD.read_text(encoding="utf-8"))["model"])
+    fetched = workload(model={**no_layout, "source": "hub", "id": "bert-base"})
     with pytest.raises(RequestError, match=r"model\.id is 'bert-base', which jobs in network"):
         compile_definition(fetched, GUARDED, SOURCES)
-    in_image = workload(model={"source": "hub", "id": "/models/bert"})
+    in_image = workload(model={**no_layout, "source": "hub", "id": "/models/bert"})
     assert compile_definition(in_image, GUARDED, SOURCES)
 
 

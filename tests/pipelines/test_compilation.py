@@ -50,7 +50,7 @@ _COMPILED: dict[str, str] = {}
 
 
 def compiled(declared: Workload) -> str:
-    """Compiling takes the better part of a second, and most tests ask about the same workload."""
+    """Most tests ask about the same workload."""
     key = repr(declared)
     if key not in _COMPILED:
         _COMPILED[key] = compile_definition(declared, DEPLOYMENT, SOURCES)
@@ -229,7 +229,6 @@ def test_more_evidence_than_one_job_can_take_is_gathered_first() -> None:
     ]
 
 
-@pytest.mark.slow
 def test_the_largest_experiment_fits_the_inputs_of_its_jobs() -> None:
     """check_requests counts the inputs; with eight pieces of evidence nothing is gathered."""
     largest = steps_of(definition_of(workload(seeds=tuple(range(LARGEST_EXPERIMENT // 2)))))

@@ -45,7 +45,6 @@ def steps(declared: Workload) -> dict[str, Any]:
     return {step["Name"]: step for step in definition["Steps"]}
 
 
-@pytest.mark.slow
 def test_graphs_are_extracted_once_and_both_seeds_wait_for_that() -> None:
     """The extraction's step and one training step are golden; UPDATE_GOLDEN=1 writes them."""
     found = steps(workload(extraction_steps=12))
@@ -72,7 +71,6 @@ def test_graphs_are_extracted_once_and_both_seeds_wait_for_that() -> None:
     }
 
 
-@pytest.mark.slow
 def test_an_arm_that_wants_no_extraction_has_none_and_still_a_cache() -> None:
     found = steps(workload(precompile=False))
     assert "Extract-compiled" not in found
@@ -82,7 +80,6 @@ def test_an_arm_that_wants_no_extraction_has_none_and_still_a_cache() -> None:
     )
 
 
-@pytest.mark.slow
 def test_an_extraction_on_a_spot_machine_goes_on_from_no_checkpoint() -> None:
     found = steps(workload_with(HERE / "topics.toml", arms={"compiled": {**NEURON, "spot": True}}))
     extraction, training = (

@@ -17,8 +17,6 @@ from compilegate.pipelines.requests.checks import RequestError
 from compilegate.workload import Workload
 from tests.workload.settled import workload_with
 
-pytestmark = pytest.mark.slow  # compiling takes the better part of a second each time
-
 HERE = Path(__file__).parent
 DEPLOYMENT = local_deployment({"training": "1111", "gate": "2222", "xgboost": "3333"})
 SOURCES = Sources(

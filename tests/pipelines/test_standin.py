@@ -6,8 +6,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Deployment, Sources
 from compilegate.pipelines.standin import stand_ins, standin_deployment, standin_sources
@@ -32,7 +30,6 @@ def test_no_stand_in_is_part_of_another() -> None:
     assert not [(a, b) for a in values for b in values if a != b and a in b]
 
 
-@pytest.mark.slow
 def test_with_its_stand_ins_replaced_a_definition_is_that_of_the_account() -> None:
     """Whatever stood in somewhere else too would differ here."""
     stand_in = standin_deployment(images=IMAGES, name_prefix="ours-")
