@@ -67,8 +67,8 @@ def main(place: Path) -> None:
     logging.disable(logging.CRITICAL)
     with tempfile.TemporaryDirectory() as work:
         os.chdir(work)
-        Path("training").mkdir()
         for program in (PROGRAM, LAUNCHER):
+            Path(program).parent.mkdir(parents=True, exist_ok=True)
             Path(program).write_text("")
         answers = {
             "sagemaker": version("sagemaker"),
