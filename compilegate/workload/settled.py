@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from compilegate.job.compilers import declarations
 from compilegate.job.names import BASELINE_ARM
 from compilegate.workload.arms import Arm, Setup
 from compilegate.workload.declared.data import Data
@@ -13,9 +14,6 @@ from compilegate.workload.declared.gate import Gate
 from compilegate.workload.declared.starts import NewData, Schedule
 from compilegate.workload.errors import WorkloadError
 from compilegate.workload.kinds import OwnProgram, Succession, TextClassification
-
-COMPILERS_WITH_A_CACHE = frozenset({"inductor"})
-"""Compilers whose output another process can use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +57,7 @@ class Workload:
         return (
             self.kind.calls_compiler
             and self.compile_cache.enabled
-            and setup.compiler in COMPILERS_WITH_A_CACHE
+            and declarations()[setup.compiler].output_can_be_kept
         )
 
     def with_arms(self, names: Sequence[str]) -> Workload:
@@ -69,7 +67,9 @@ class Workload:
         WorkloadError for an arm that is not declared, and when there is nothing left to compare.
         """
         if not self.arms:
-            raise WorkloadError("arms: there are none beside champion, allowed: to run the whole")
+            raise WorkloadError(
+                "arms: there are none beside champion, allowed: to leave --arms out"
+            )
         unknown = [name for name in names if name not in self.arms]
         if unknown:
             raise WorkloadError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from compilegate.catalog.instances import instance_of
 from compilegate.catalog.tested_models import TestedBatch, default_batch_size
@@ -73,8 +74,8 @@ def _wrong_waits(file: WorkloadFile) -> Iterator[str]:
         wait = _wait(file, arm)
         if wait is not None and isinstance(scheduled, int) and scheduled > wait:
             yield (
-                f"schedule.parameters.{MAX_RUNTIME} is {scheduled}, allowed: the wait of the "
-                f"spot arm {name} ({wait}) or less"
+                f"schedule.parameters.{MAX_RUNTIME} is {scheduled}, allowed: {wait} or less, "
+                f"which is the wait of the spot arm {name}"
             )
         if arm.max_wait_seconds is None:
             continue
@@ -110,9 +111,7 @@ def _incomparable(file: WorkloadFile) -> Iterator[str]:
     elif len(file.arms) == 1:
         yield f"arms holds only {BASELINE_ARM}, allowed: one or more candidates beside it"
     if NO_ARM in file.arms:
-        yield (
-            f"arms.{NO_ARM} is not allowed: {NO_ARM!r} is how a verdict says that no arm is sound"
-        )
+        yield (f"arms.{NO_ARM} is not allowed: a verdict says {NO_ARM!r} where no arm is sound")
 
 
 def _unknown_slices(file: WorkloadFile, kind: Kind) -> Iterator[str]:
@@ -139,8 +138,8 @@ def _unfit(name: str, arm: ArmTable, kind: Kind) -> Iterator[str]:
     keys = [option.key for option in arm.options_given]
     if keys:
         yield (
-            f"arms.{name}.{keys[0]} is given with a program of one's own, allowed: only with the "
-            "built-in program, since the script decides it; give it a hyperparameter"
+            f"arms.{name}.{keys[0]} is given beside program, allowed: only with the built-in "
+            "program; your script calls the compiler itself, so give it a hyperparameter"
         )
 
 
@@ -148,71 +147,80 @@ def _arms(file: WorkloadFile, kind: Kind) -> dict[str, Arm]:
     """The arms with every batch size, learning rate and number of processes in place."""
     if not file.arms:
         return {}
-    batches = {name: _Batch(file, kind, name, arm) for name, arm in file.arms.items()}
+    batches = {name: _batch(file, kind, name, table) for name, table in file.arms.items()}
     baseline = batches[BASELINE_ARM]
-    return {name: batch.arm(baseline) for name, batch in batches.items()}
+    return {name: _arm(file, name, batch, baseline) for name, batch in batches.items()}
 
 
+@dataclass(frozen=True, kw_only=True)
 class _Batch:
-    """An arm's processes and batch, which the rates of all arms are scaled by."""
+    """An arm's processes and batch, by which the learning rates of all arms are scaled."""
 
-    def __init__(self, file: WorkloadFile, kind: Kind, name: str, table: ArmTable) -> None:
-        self.file, self.name, self.table = file, name, table
-        where = table.instance_type or file.compute.instance_type
-        self.processes = _processes(name, table, where)
-        self.explanations: tuple[str, ...] = ()
-        if table.batch_size is None:
-            tested = _tested_batch(kind, name, table, where)
-            self.size = tested.batch_size
-            self.explanations = (f"batch_size {tested.batch_size}: {tested.sentence}",)
-        else:
-            self.size = table.batch_size
+    table: ArmTable
+    processes: int
+    size: int
+    explanations: tuple[str, ...]
 
     @property
     def examples(self) -> int:
         """Examples of one step, of all processes together."""
         return self.size * self.processes * self.table.instance_count
 
-    def arm(self, baseline: _Batch) -> Arm:
-        """The settled arm."""
-        table = self.table
-        rate, scaled = table.learning_rate, None
-        if rate is None:
-            scaled = self._scaled(baseline)
-            rate = scaled.rate
-        return Arm(
-            compiler=table.compiler,
-            image_folder=table.image_folder,
-            stack=table.stack,
-            instance_type=table.instance_type,
-            instance_count=table.instance_count,
-            distribution=table.distribution,
-            processes=self.processes,
-            spot=table.spot,
-            max_wait_seconds=_wait(self.file, table),
-            profiler=table.profiler,
-            debugger=table.debugger,
-            batch_size=self.size,
-            learning_rate=rate,
-            precision=table.precision,
-            scaled_rate=scaled,
-            compiler_options={option.name: value for option, value in table.options_given.items()},
-            explanations=(*self.explanations, *([scaled.sentence] if scaled else [])),
-        )
 
-    def _scaled(self, baseline: _Batch) -> ScaledRate:
-        rule = self.table.scale_learning_rate
-        if baseline.table.learning_rate is None or rule == "none":
-            raise WorkloadError(
-                f"arms.{self.name}.scale_learning_rate is {rule!r}, but the baseline has no "
-                "learning_rate of its own, allowed: one there, from which others are scaled"
-            )
-        return ScaledRate(
-            rule=rule,
-            base_rate=baseline.table.learning_rate,
-            base_batch=baseline.examples,
-            batch=self.examples,
+def _batch(file: WorkloadFile, kind: Kind, name: str, table: ArmTable) -> _Batch:
+    instance_type = table.instance_type or file.compute.instance_type
+    processes = _processes(name, table, instance_type)
+    if table.batch_size is not None:
+        return _Batch(table=table, processes=processes, size=table.batch_size, explanations=())
+    tested = _tested_batch(kind, name, table, instance_type)
+    return _Batch(
+        table=table,
+        processes=processes,
+        size=tested.batch_size,
+        explanations=(f"batch_size {tested.batch_size}: {tested.sentence}",),
+    )
+
+
+def _arm(file: WorkloadFile, name: str, batch: _Batch, baseline: _Batch) -> Arm:
+    table = batch.table
+    rate, scaled = table.learning_rate, None
+    if rate is None:
+        scaled = _scaled(name, batch, baseline)
+        rate = scaled.rate
+    return Arm(
+        compiler=table.compiler,
+        image_folder=table.image_folder,
+        stack=table.stack,
+        instance_type=table.instance_type,
+        instance_count=table.instance_count,
+        distribution=table.distribution,
+        processes=batch.processes,
+        spot=table.spot,
+        max_wait_seconds=_wait(file, table),
+        profiler=table.profiler,
+        debugger=table.debugger,
+        batch_size=batch.size,
+        learning_rate=rate,
+        precision=table.precision,
+        scaled_rate=scaled,
+        compiler_options={option.name: value for option, value in table.options_given.items()},
+        explanations=(*batch.explanations, *([scaled.sentence] if scaled else [])),
+    )
+
+
+def _scaled(name: str, batch: _Batch, baseline: _Batch) -> ScaledRate:
+    rule = batch.table.scale_learning_rate
+    if baseline.table.learning_rate is None or rule == "none":
+        raise WorkloadError(
+            f"arms.{name}.scale_learning_rate is {rule!r}, but the baseline has no learning_rate "
+            "of its own, allowed: a learning_rate there, from which the others are scaled"
         )
+    return ScaledRate(
+        rule=rule,
+        base_rate=baseline.table.learning_rate,
+        base_batch=baseline.examples,
+        batch=batch.examples,
+    )
 
 
 def _processes(name: str, arm: ArmTable, instance_type: str) -> int:

@@ -122,7 +122,7 @@ def test_a_model_of_the_hub_takes_the_place_of_the_random_one(tmp_path: Path) ->
         (
             "[arms.compiled]",
             "[arms.none]",
-            "arms.none is not allowed: 'none' is how a verdict says that no arm is sound",
+            "arms.none is not allowed: a verdict says 'none' where no arm is sound",
         ),
         (
             "seeds = [1, 2]",

