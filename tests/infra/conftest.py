@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.infra.assembly import Assembly
+from tests.made_once import made_once
 
 HERE = Path(__file__).parent
 NEIGHBOUR = """
@@ -39,13 +40,16 @@ owner = "ml-platform"
 @pytest.fixture(scope="session")
 def assembly(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
     """The stacks of `tests/infra/project` and of its neighbour, checked by the CDK and cdk-nag."""
+    return Assembly(made_once(tmp_path_factory, "synth", _synthesize) / "cdk.out")
+
+
+def _synthesize(folder: Path) -> None:
     from aws_cdk import App, Validations  # noqa: PLC0415
     from cdk_nag import AwsSolutionsChecks  # noqa: PLC0415
 
     from infra.app import build, environment_of  # noqa: PLC0415
     from infra.project import ROOT, read_project  # noqa: PLC0415
 
-    folder = tmp_path_factory.mktemp("synth")
     neighbour = folder / "neighbour"
     neighbour.mkdir()
     for part in ("containers", "workloads"):
@@ -60,4 +64,3 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
         build(app, project, environment_of(project))
     Validations.of(app).add_plugins(AwsSolutionsChecks(app))
     app.synth()
-    return Assembly(folder / "cdk.out")

@@ -15,6 +15,7 @@ import pytest
 
 from compilegate.evidence import read_evidence
 from compilegate.job.evidence import EvidenceRecord
+from tests.made_once import made_once
 from tests.xla_environment import interpreter
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -153,10 +154,12 @@ def prepared(
     raw_data: Path, prepare_process: PrepareProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """The prepared data set of `raw_data`."""
-    folder = tmp_path_factory.mktemp("prepared")
-    result = prepare_process(raw_data, folder)
-    assert result.returncode == 0, result.stderr
-    return folder
+
+    def prepare(folder: Path) -> None:
+        result = prepare_process(raw_data, folder)
+        assert result.returncode == 0, result.stderr
+
+    return made_once(tmp_path_factory, "prepared", prepare)
 
 
 @pytest.fixture(scope="module")
