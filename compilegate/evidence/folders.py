@@ -18,9 +18,9 @@ from pathlib import Path, PurePosixPath
 
 from compilegate.evidence.reading import read_evidence
 from compilegate.evidence.rows import sharing
-from compilegate.job.evidence import FOLDER, EvidenceError, EvidenceRecord, Examples
+from compilegate.job.evidence import EvidenceError, EvidenceRecord, Examples
+from compilegate.job.names import EVIDENCE_FOLDER, OUTPUT_ARCHIVE
 
-ARCHIVE = "output.tar.gz"
 MOST_UNPACKED_BYTES = 2 * 1024**3
 """How large a replicate's evidence may be; scores of a million examples fit easily."""
 MOST_ARCHIVE_BYTES = 64 * 1024**3
@@ -114,22 +114,24 @@ def _place(folder: Path, name: str) -> Path:
 
 def read_replicate(folder: Path) -> EvidenceRecord:
     """Read one replicate's subfolder. Raises EvidenceError for anything that is not evidence."""
-    archive = folder / ARCHIVE
-    if (folder / FOLDER).is_dir():
+    archive = folder / OUTPUT_ARCHIVE
+    if (folder / EVIDENCE_FOLDER).is_dir():
         if archive.exists():
             raise EvidenceError(
-                f"the evidence is there more than once: {folder.name} holds {FOLDER}/ and {ARCHIVE}"
+                f"the evidence is there more than once: {folder.name} holds {EVIDENCE_FOLDER}/ "
+                f"and {OUTPUT_ARCHIVE}"
             )
-        return read_evidence(folder / FOLDER)
+        return read_evidence(folder / EVIDENCE_FOLDER)
     if not archive.is_file():
         raise MissingEvidenceError(
-            f"there is no evidence: {folder.name} holds neither {FOLDER}/ nor {ARCHIVE}"
+            f"there is no evidence: {folder.name} holds neither {EVIDENCE_FOLDER}/ "
+            f"nor {OUTPUT_ARCHIVE}"
         )
     with tempfile.TemporaryDirectory(prefix="evidence-") as unpacked:
         _unpack(archive, Path(unpacked))
-        if not (Path(unpacked) / FOLDER).is_dir():
-            raise MissingEvidenceError(f"{ARCHIVE} holds no {FOLDER}/ folder")
-        return read_evidence(Path(unpacked) / FOLDER)
+        if not (Path(unpacked) / EVIDENCE_FOLDER).is_dir():
+            raise MissingEvidenceError(f"{OUTPUT_ARCHIVE} holds no {EVIDENCE_FOLDER}/ folder")
+        return read_evidence(Path(unpacked) / EVIDENCE_FOLDER)
 
 
 def _unpack(archive: Path, target: Path) -> None:
@@ -158,16 +160,18 @@ def _evidence_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         if of_all > MOST_ARCHIVE_BYTES:
             raise _too_large()
         if count > MOST_MEMBERS:
-            raise EvidenceError(f"{ARCHIVE} has more than {MOST_MEMBERS} members")
-        if path.parts[:1] != (FOLDER,) or member.isdir():
+            raise EvidenceError(f"{OUTPUT_ARCHIVE} has more than {MOST_MEMBERS} members")
+        if path.parts[:1] != (EVIDENCE_FOLDER,) or member.isdir():
             continue
         if not member.isfile() or ".." in path.parts:
-            raise EvidenceError(f"{ARCHIVE}: {member.name[:80]!r} is not a plain file")
+            raise EvidenceError(f"{OUTPUT_ARCHIVE}: {member.name[:80]!r} is not a plain file")
         of_evidence += member.size
         if of_evidence > MOST_UNPACKED_BYTES:
-            raise EvidenceError(f"{ARCHIVE}: {FOLDER}/ is larger than {MOST_UNPACKED_BYTES} bytes")
+            raise EvidenceError(
+                f"{OUTPUT_ARCHIVE}: {EVIDENCE_FOLDER}/ is larger than {MOST_UNPACKED_BYTES} bytes"
+            )
         yield member
 
 
 def _too_large() -> EvidenceError:
-    return EvidenceError(f"{ARCHIVE} unpacks to more than {MOST_ARCHIVE_BYTES} bytes")
+    return EvidenceError(f"{OUTPUT_ARCHIVE} unpacks to more than {MOST_ARCHIVE_BYTES} bytes")

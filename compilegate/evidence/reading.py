@@ -9,11 +9,7 @@ import numpy as np
 from compilegate.evidence.columns import read_columns
 from compilegate.evidence.scalars import read_scalars
 from compilegate.job.evidence.record import (
-    EVIDENCE,
-    EXAMPLES,
-    PARITY,
     SLICE,
-    STEPS,
     Evidence,
     EvidenceError,
     EvidenceRecord,
@@ -23,6 +19,7 @@ from compilegate.job.evidence.record import (
     Steps,
     has_parity,
 )
+from compilegate.job.names import EVIDENCE_FILE, EXAMPLES_FILE, PARITY_FILE, STEPS_FILE
 
 
 def read_evidence(folder: str | Path) -> EvidenceRecord:
@@ -32,25 +29,25 @@ def read_evidence(folder: str | Path) -> EvidenceRecord:
     version. It does not judge the values: that the losses are finite is the gate's question.
     """
     folder = Path(folder)
-    evidence, as_written = read_scalars(folder / EVIDENCE)
+    evidence, as_written = read_scalars(folder / EVIDENCE_FILE)
     steps = examples = parity = None
     if evidence.failure is None and evidence.origin == Origin.MEASURED:
         if evidence.speed is None:
-            raise EvidenceError(f"{EVIDENCE}: speed is missing")
+            raise EvidenceError(f"{EVIDENCE_FILE}: speed is missing")
         if evidence.compiler is None:
-            raise EvidenceError(f"{EVIDENCE}: compiler is missing")
-        steps = _read_steps(folder / STEPS)
+            raise EvidenceError(f"{EVIDENCE_FILE}: compiler is missing")
+        steps = _read_steps(folder / STEPS_FILE)
         _check_resumptions(evidence, len(steps.loss))
         if evidence.parity is not None and has_parity(evidence):
-            parity = _read_parity(folder / PARITY, evidence.parity.steps)
+            parity = _read_parity(folder / PARITY_FILE, evidence.parity.steps)
     if evidence.failure is None and evidence.origin in (Origin.MEASURED, Origin.SCORED):
-        examples = _read_examples(folder / EXAMPLES)
+        examples = _read_examples(folder / EXAMPLES_FILE)
     return EvidenceRecord(evidence, steps, examples, parity, as_written)
 
 
 def read_examples(folder: str | Path) -> Examples:
     """Read the examples that `write_examples` left in a folder. Raises EvidenceError."""
-    return _read_examples(Path(folder) / EXAMPLES)
+    return _read_examples(Path(folder) / EXAMPLES_FILE)
 
 
 def _check_resumptions(evidence: Evidence, steps: int) -> None:
@@ -58,7 +55,7 @@ def _check_resumptions(evidence: Evidence, steps: int) -> None:
     for each in evidence.resumed:
         if not 0 < each.step <= each.steady_from <= steps:
             raise EvidenceError(
-                f"{EVIDENCE}: checkpoints: resumed names step {each.step}, steady from "
+                f"{EVIDENCE_FILE}: checkpoints: resumed names step {each.step}, steady from "
                 f"{each.steady_from}, expected a step after the first and no more than {steps}"
             )
 

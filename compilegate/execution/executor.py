@@ -16,10 +16,6 @@ from compilegate.errors import CompilegateError
 from compilegate.execution.events import Event
 from compilegate.execution.result import ExecutionResult
 
-VERDICT = "verdict.json"
-REPORT = "report.html"
-REPORT_MARKDOWN = "report.md"
-
 
 class LostError(CompilegateError):
     """Contact with an execution is lost; it may still be running."""
@@ -51,7 +47,7 @@ class Executor(Protocol):
         """Request that it and its jobs stop; returns at once."""
 
     def fetch_verdict(self, result: ExecutionResult) -> bool:
-        """Put the gate's files into the result's folder: VERDICT, and the reports if there are any.
+        """Put the gate's files into the result's folder: the verdict, and reports if there are any.
 
         Returns whether there is a verdict: an execution that failed before the gate has none.
         """

@@ -18,10 +18,10 @@ from compilegate.document.parameters import parameter_values
 from compilegate.document.reading import read_definition
 from compilegate.document.step_types import REGISTER_MODEL, TRAINING
 from compilegate.execution.events import EnvironmentBuilding, Event
-from compilegate.execution.executor import REPORT, REPORT_MARKDOWN, VERDICT
 from compilegate.execution.result import ExecutionResult, StepResult
 from compilegate.execution.status import ExecutionStatus
 from compilegate.job.files import whole_file
+from compilegate.job.names import REPORT_FILE, REPORT_MARKDOWN_FILE, VERDICT_FILE
 from compilegate.local.engine.execution import Execution
 from compilegate.local.engine.plan import ExecutionPlan
 from compilegate.local.engine.preflight import Image, check_definition
@@ -176,8 +176,8 @@ class LocalExecutor:
         for step in result.steps.values():
             for output in step.properties.get("ProcessingOutputConfig", {}).get("Outputs", []):
                 uri = output.get("S3Output", {}).get("S3Uri")
-                if uri is not None and (self._store.path(uri) / VERDICT).is_file():
-                    for name in (VERDICT, REPORT, REPORT_MARKDOWN):
+                if uri is not None and (self._store.path(uri) / VERDICT_FILE).is_file():
+                    for name in (VERDICT_FILE, REPORT_FILE, REPORT_MARKDOWN_FILE):
                         _copy(self._store.path(uri) / name, result.folder / name)
                     return True
         return False

@@ -24,13 +24,15 @@ from compilegate.gate.quality.metrics import MetricValues
 from compilegate.gate.settings import Experiment
 from compilegate.gate.verdict import Verdict
 from compilegate.job.files import write_text
+from compilegate.job.names import (
+    NOTICE_FILE,
+    REPORT_FILE,
+    REPORT_MARKDOWN_FILE,
+    VERDICT_FILE,
+)
 from compilegate.report import notice_of, render_html, render_markdown, summary_lines
 
-VERDICT = "verdict.json"
 OBSERVATIONS = "observations.json"
-REPORT_HTML = "report.html"
-REPORT_MARKDOWN = "report.md"
-NOTICE = "notice.json"
 
 EXIT_JUDGED = 0
 EXIT_USAGE = 2
@@ -90,11 +92,11 @@ def write_files(judged: Judged, output: Path) -> None:
     """Write the verdict, the observations, the two reports and the notice."""
     output.mkdir(parents=True, exist_ok=True)
     write_text(output / OBSERVATIONS, judged.observations.to_json())
-    write_text(output / REPORT_HTML, render_html(judged.verdict, judged.observations))
-    write_text(output / REPORT_MARKDOWN, render_markdown(judged.verdict, judged.observations))
-    write_text(output / NOTICE, notice_of(judged.verdict).to_json())
+    write_text(output / REPORT_FILE, render_html(judged.verdict, judged.observations))
+    write_text(output / REPORT_MARKDOWN_FILE, render_markdown(judged.verdict, judged.observations))
+    write_text(output / NOTICE_FILE, notice_of(judged.verdict).to_json())
     # Last: who finds a verdict finds everything else beside it.
-    write_text(output / VERDICT, judged.verdict.to_json())
+    write_text(output / VERDICT_FILE, judged.verdict.to_json())
 
 
 def read_job(arguments: Sequence[str] | None) -> Job:

@@ -25,6 +25,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from compilegate.job.names import (
+    CHECKPOINT_SECONDS_VARIABLE,
+    CHECKPOINTS_VARIABLE,
+    COMPILE_CACHE_VARIABLE,
+)
 from compilegate.pipelines.deployment import Deployment
 from compilegate.workload import Setup, Workload
 
@@ -46,7 +51,7 @@ def checkpoint_members(
 
 def compile_cache_environment(workload: Workload, arm: Setup) -> dict[str, str]:
     """Tells the training program where the archives are."""
-    return {"COMPILEGATE_COMPILE_CACHE": COMPILE_CACHE} if workload.keeps_compiled(arm) else {}
+    return {COMPILE_CACHE_VARIABLE: COMPILE_CACHE} if workload.keeps_compiled(arm) else {}
 
 
 def spot_members(arm: Setup) -> dict[str, Any]:
@@ -64,6 +69,6 @@ def spot_environment(workload: Workload, arm: Setup) -> dict[str, str]:
     if not arm.spot:
         return {}
     return {
-        "COMPILEGATE_CHECKPOINTS": CHECKPOINTS,
-        "COMPILEGATE_CHECKPOINT_SECONDS": str(workload.compute.checkpoint_seconds),
+        CHECKPOINTS_VARIABLE: CHECKPOINTS,
+        CHECKPOINT_SECONDS_VARIABLE: str(workload.compute.checkpoint_seconds),
     }

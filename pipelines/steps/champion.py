@@ -34,7 +34,6 @@ from compilegate.pipelines.steps.registration import (
 from compilegate.pipelines.steps.training import model_uri, training_step
 from compilegate.workload.kinds.own_program import module_name
 
-EVALUATED = "champion"
 NOTE = "note"
 KEPT = "model"
 
@@ -93,10 +92,10 @@ def _evaluate_step(blueprint: Blueprint, data: Uri) -> Step:
             module_name(kind.scripts["champion.evaluate"]),
             f"{INPUT}/registered",
             f"{INPUT}/data",
-            f"{OUTPUT}/{EVALUATED}",
+            f"{OUTPUT}/{CHAMPION_ARM}",
         ],
         inputs={"registered": registered_uri(blueprint), "data": data},
-        output=EVALUATED,
+        output=CHAMPION_ARM,
     )
 
 

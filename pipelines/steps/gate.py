@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from compilegate.document.expressions import Expression, join, step_property
 from compilegate.document.model import PropertyFile, Step
+from compilegate.job.names import VERDICT_FILE
 from compilegate.pipelines.deployment import object_name
 from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.processing import (
@@ -20,7 +21,7 @@ from compilegate.pipelines.steps.processing import (
 from compilegate.pipelines.steps.training import evidence_uri
 
 STEP = "Gate"
-VERDICT = PropertyFile(name="Verdict", output_name="verdict", file_path="verdict.json")
+VERDICT = PropertyFile(name="Verdict", output_name="verdict", file_path=VERDICT_FILE)
 EVIDENCE_PER_GATE = MOST_INPUTS - 2
 """One input is the program itself, one the experiment."""
 EVIDENCE_PER_GATHERING = MOST_INPUTS - 1

@@ -7,6 +7,7 @@ from typing import Any
 from compilegate.document.expressions import Expression, join, parameter, step_property
 from compilegate.document.model import Step
 from compilegate.document.step_types import TRAINING
+from compilegate.job.names import IMAGE_VARIABLE, INSTANCE_TYPE_VARIABLE, OUTPUT_ARCHIVE
 from compilegate.pipelines.deployment import Deployment
 from compilegate.pipelines.requests.checkpoints import (
     checkpoint_members,
@@ -59,9 +60,9 @@ def training_step(blueprint: Blueprint, data: Uri, *, arm_name: str, seed: int) 
         # The resources are no part of the step cache's key, but a timing taken on one instance
         # type says nothing about another: naming the type here makes the cache tell them apart.
         "Environment": {
-            "COMPILEGATE_INSTANCE_TYPE": instance_type,
+            INSTANCE_TYPE_VARIABLE: instance_type,
             # For the evidence: no container knows what it was started from.
-            "COMPILEGATE_IMAGE": image,
+            IMAGE_VARIABLE: image,
             "PYTHONUNBUFFERED": "1",
             **program.environment,
             **compile_cache_environment(workload, arm),
@@ -113,7 +114,7 @@ def evidence_uri(step: Step) -> Expression:
     """The archive of SM_OUTPUT_DATA_DIR: no property of a training job holds its address."""
     place = step_property(step.name, "OutputDataConfig.S3OutputPath")
     job = step_property(step.name, "TrainingJobName")
-    return join("/", [place, job, "output", "output.tar.gz"])
+    return join("/", [place, job, "output", OUTPUT_ARCHIVE])
 
 
 def _observation(deployment: Deployment, workload: Workload, arm: Setup) -> dict[str, Any]:

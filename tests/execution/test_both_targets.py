@@ -16,9 +16,10 @@ from compilegate.cli.terminal.outcome import show_outcome
 from compilegate.errors import CompilegateError
 from compilegate.execution import exit_codes
 from compilegate.execution.events import Event, ExecutionEnded, ExecutionStarted, StepEnded
-from compilegate.execution.executor import VERDICT, Executor
+from compilegate.execution.executor import Executor
 from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.gate.reasons import Outcome
+from compilegate.job.names import VERDICT_FILE
 from compilegate.local import ImageSources, LocalExecutor
 from tests.account import scripted
 from tests.account.deployed import PIPELINE, deploy
@@ -131,7 +132,7 @@ def test_an_execution_is_started_and_followed_to_its_verdict(
     assert [(event.step, event.status) for event in ended] == [("Gate", StepStatus.SUCCEEDED)]
     assert at.executor.read(reference).steps["Gate"].type == "Processing"
     assert show_outcome(at.executor, result) == exit_codes.DECIDED
-    assert (result.folder / VERDICT).is_file()
+    assert (result.folder / VERDICT_FILE).is_file()
     assert "The model of baseline is registered." in capsys.readouterr().out
 
 

@@ -15,11 +15,12 @@ from compilegate.account.object_store import S3ObjectStore
 from compilegate.account.session import AwsSession
 from compilegate.document.model import Scalar
 from compilegate.execution.events import Event
-from compilegate.execution.executor import REPORT, REPORT_MARKDOWN, VERDICT, LostError
+from compilegate.execution.executor import LostError
 from compilegate.execution.looking import POLL_SECONDS, QUIET_SECONDS, follow
 from compilegate.execution.outcome import NO_REASON
 from compilegate.execution.result import ExecutionResult
 from compilegate.execution.status import StepStatus
+from compilegate.job.names import REPORT_FILE, REPORT_MARKDOWN_FILE, VERDICT_FILE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +74,9 @@ class SageMakerExecutor:
         store = S3ObjectStore(self.session.client("s3"))
         with _losing(result):
             for uri in self._processing_outputs(result):
-                if store.exists(f"{uri}/{VERDICT}"):
-                    for name in (VERDICT, REPORT, REPORT_MARKDOWN):
-                        if name == VERDICT or store.exists(f"{uri}/{name}"):
+                if store.exists(f"{uri}/{VERDICT_FILE}"):
+                    for name in (VERDICT_FILE, REPORT_FILE, REPORT_MARKDOWN_FILE):
+                        if name == VERDICT_FILE or store.exists(f"{uri}/{name}"):
                             store.download(f"{uri}/{name}", result.folder / name)
                     return True
         return False

@@ -7,19 +7,20 @@ from pathlib import Path
 import click
 
 from compilegate.cli.terminal.errors import show_error
-from compilegate.execution.executor import REPORT, REPORT_MARKDOWN, VERDICT, Executor
+from compilegate.execution.executor import Executor
 from compilegate.execution.outcome import outcome_of
 from compilegate.execution.result import ExecutionResult
 from compilegate.job.files import write_text
+from compilegate.job.names import REPORT_FILE, REPORT_MARKDOWN_FILE, VERDICT_FILE
 
 
 def show_outcome(executor: Executor, result: ExecutionResult) -> int:
     """Print the execution's result; returns the exit status."""
     if executor.fetch_verdict(result):
-        _show_verdict(result.folder / VERDICT)
-    if not (result.folder / REPORT).is_file():
+        _show_verdict(result.folder / VERDICT_FILE)
+    if not (result.folder / REPORT_FILE).is_file():
         _write_page(result)
-    click.echo(f"\nreport: {result.folder / REPORT}")
+    click.echo(f"\nreport: {result.folder / REPORT_FILE}")
     for model in executor.models(result):
         click.echo(f"model:  {model}")
     outcome = outcome_of(result, executor.when_stopped(result))
@@ -76,5 +77,5 @@ def _write_page(result: ExecutionResult) -> None:
             for step in result.steps.values()
         ],
     )
-    write_text(result.folder / REPORT, render_execution_html(facts))
-    write_text(result.folder / REPORT_MARKDOWN, render_execution_markdown(facts))
+    write_text(result.folder / REPORT_FILE, render_execution_html(facts))
+    write_text(result.folder / REPORT_MARKDOWN_FILE, render_execution_markdown(facts))

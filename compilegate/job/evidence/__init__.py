@@ -22,7 +22,6 @@ are those that were written, `steady` which steps a speed is measured on.
 from compilegate.job.evidence.digests import column_digests, examples_digest, outputs_digest
 from compilegate.job.evidence.record import (
     CACHE_STATES,
-    FOLDER,
     ORIGINS,
     SCHEMA_VERSION,
     CheckpointRecord,
@@ -48,7 +47,6 @@ from compilegate.job.evidence.writing import write_evidence, write_examples
 
 __all__ = [
     "CACHE_STATES",
-    "FOLDER",
     "ORIGINS",
     "SCHEMA_VERSION",
     "CheckpointRecord",

@@ -249,11 +249,6 @@ class EvidenceRecord:
     """Whether evidence.json holds its own digest, as it does when nothing in it was changed."""
 
 
-FOLDER = "evidence"
-EVIDENCE = "evidence.json"
-STEPS = "steps.npz"
-EXAMPLES = "examples.npz"
-PARITY = "parity.npz"
 SLICE = "slice:"
 """Prefix of the columns of examples.npz that hold categories."""
 

@@ -12,12 +12,7 @@ import numpy.typing as npt
 
 from compilegate.job.evidence.digests import OWN_DIGEST, column_digests, document_digest
 from compilegate.job.evidence.record import (
-    EVIDENCE,
-    EXAMPLES,
-    FOLDER,
-    PARITY,
     SLICE,
-    STEPS,
     Evidence,
     EvidenceError,
     Examples,
@@ -27,6 +22,13 @@ from compilegate.job.evidence.record import (
     has_parity,
 )
 from compilegate.job.files import whole_file, write_text
+from compilegate.job.names import (
+    EVIDENCE_FILE,
+    EVIDENCE_FOLDER,
+    EXAMPLES_FILE,
+    PARITY_FILE,
+    STEPS_FILE,
+)
 
 
 def write_evidence(
@@ -56,15 +58,15 @@ def write_evidence(
             "parity errors go with a parity record that names no obstacle, and with no other"
         )
     evidence = _with_digests(evidence, steps, examples, parity)
-    folder = Path(output_data_dir) / FOLDER
+    folder = Path(output_data_dir) / EVIDENCE_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     if steps is not None:
-        _write_arrays(folder / STEPS, {"loss": steps.loss, "seconds": steps.seconds})
+        _write_arrays(folder / STEPS_FILE, {"loss": steps.loss, "seconds": steps.seconds})
     if examples is not None:
-        _write_arrays(folder / EXAMPLES, _columns(examples))
+        _write_arrays(folder / EXAMPLES_FILE, _columns(examples))
     if parity is not None:
-        _write_arrays(folder / PARITY, _parity_columns(parity))
-    write_text(folder / EVIDENCE, _document(evidence))
+        _write_arrays(folder / PARITY_FILE, _parity_columns(parity))
+    write_text(folder / EVIDENCE_FILE, _document(evidence))
     return folder
 
 
@@ -76,7 +78,7 @@ def _document(evidence: Evidence) -> str:
 
 def write_examples(folder: Union[str, Path], examples: Examples) -> Path:
     """Write examples alone: those of a model that was trained before. Returns the file."""
-    path = Path(folder) / EXAMPLES
+    path = Path(folder) / EXAMPLES_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     _write_arrays(path, _columns(examples))
     return path

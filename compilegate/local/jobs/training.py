@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from compilegate.document.evaluation import Unresolved
+from compilegate.job.names import MODEL_ARCHIVE, OUTPUT_ARCHIVE
 from compilegate.local.errors import RequestError, StepError
 from compilegate.local.home.images import Environment
 from compilegate.local.home.object_store import ObjectStore
@@ -302,9 +303,9 @@ class TrainingJob:
 
     def collect(self, end: JobEnd) -> None:
         """Store output.tar.gz always, the checkpoints too; model.tar.gz unless the job failed."""
-        self._store_archive("output/data", "output.tar.gz")
+        self._store_archive("output/data", OUTPUT_ARCHIVE)
         if end.succeeded or end.reason == "timeout":
-            self._store_archive("model", "model.tar.gz")
+            self._store_archive("model", MODEL_ARCHIVE)
         if self._request.checkpoints is not None:
             self._store_checkpoints(self._request.checkpoints)
 
@@ -329,7 +330,7 @@ class TrainingJob:
         return read_message(self.sandbox.path(ML / "output/failure"))
 
     def output_uris(self) -> Sequence[str]:
-        return [self._result_uri("model.tar.gz"), self._result_uri("output.tar.gz")]
+        return [self._result_uri(MODEL_ARCHIVE), self._result_uri(OUTPUT_ARCHIVE)]
 
     def describe(self, outcome: JobOutcome) -> dict[str, Any]:
         seconds = int(outcome.ended - outcome.started)
@@ -349,7 +350,7 @@ class TrainingJob:
             "FinalMetricDataList": list(outcome.metrics),
         }
         if outcome.status != "Failed":
-            response["ModelArtifacts"] = {"S3ModelArtifacts": self._result_uri("model.tar.gz")}
+            response["ModelArtifacts"] = {"S3ModelArtifacts": self._result_uri(MODEL_ARCHIVE)}
         if outcome.failure is not None:
             response["FailureReason"] = outcome.failure
         return response

@@ -1,0 +1,46 @@
+"""Names that both sides of a border use stand once, in `compilegate/job/names.py`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from compilegate.job import names
+from tests.imports.project import PROJECT, modules
+
+KINDS = ("_VARIABLE", "_FILE", "_FOLDER", "_ARCHIVE", "_ARM")
+ORDINARY = {"none", "baseline", "champion", "evidence"}
+"""Words that mean other things as well: a distribution of none, a reason's group."""
+SHARED = {
+    value: name
+    for name, value in vars(names).items()
+    if name.endswith(KINDS) and value not in ORDINARY
+}
+
+
+def spelled_out(source: str) -> Iterator[str]:
+    """Shared names that a module writes as a text of its own, by line; not in its docstrings."""
+    tree = ast.parse(source)
+    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and id(node) not in said and node.value in SHARED:
+            yield f"line {node.lineno} says {node.value!r}: take names.{SHARED[node.value]}"
+
+
+def test_no_module_spells_out_a_shared_name() -> None:
+    found = [
+        f"{path.relative_to(PROJECT).as_posix()}: {each}"
+        for path in modules().values()
+        if path != Path(names.__file__)
+        for each in spelled_out(path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+def test_a_name_that_is_spelled_out_is_found_with_its_line() -> None:
+    source = '"""Reads verdict.json."""\n\nWHERE = {"verdict.json": "COMPILEGATE_ARM"}\n'
+    assert list(spelled_out(source)) == [
+        "line 3 says 'verdict.json': take names.VERDICT_FILE",
+        "line 3 says 'COMPILEGATE_ARM': take names.ARM_VARIABLE",
+    ]
