@@ -68,17 +68,21 @@ class House:
         return max(self.rooms[name].get("row", 0), 1 + max(below, default=-1))
 
     def drawn(self) -> Iterator[Arrow]:
-        """The arrows, without those to where other arrows lead already."""
+        """The arrows, without those to where other arrows lead already.
+
+        One module of a room leads to nothing that the room's others import.
+        """
         for each in self.arrows:
             others = [other for other in self.arrows if other.above == each.above and other != each]
-            if not any(self._leads(other.below, each.below) for other in others):
+            if not any(self._leads(other, each) for other in others if not other.part):
                 yield each
 
-    def _leads(self, start: str, end: str) -> bool:
+    def _leads(self, start: Arrow, end: Arrow) -> bool:
         return any(
-            each.below == end or self._leads(each.below, end)
+            (each.below == end.below and (end.part or not each.part))
+            or (not each.part and self._leads(each, end))
             for each in self.arrows
-            if each.above == start
+            if each.above == start.below
         )
 
 
@@ -134,7 +138,7 @@ def picture(declared: Mapping[str, Any]) -> str:
             MARGIN,
             lowest + HEIGHT + 24,
             "says",
-            "Dashed: one module of it. An arrow is left out where others lead already. What all "
+            "Dashed: single modules of it. An arrow is left out where others lead already. What all "
             "rooms may import (the root of errors, shared names) is not drawn.",
         ),
         text(MARGIN, flow, "title", "One execution: what is made, by which room"),
@@ -155,13 +159,19 @@ def _edge(rooms: Mapping[str, Any], width: int) -> Iterator[str]:
 
 
 def _arrow(arrow: Arrow, places: Mapping[str, tuple[int, int]]) -> str:
+    """Down the column of either room, whichever is free, and across in the gap between two rows."""
     (from_left, from_top), (to_left, to_top) = places[arrow.above], places[arrow.below]
     aside = (to_left > from_left) - (to_left < from_left)
     x, y = from_left + WIDTH // 2 + aside * 44, from_top + HEIGHT
     end_x, end_y = to_left + WIDTH // 2 - aside * 44, to_top - 2
-    bend = min(60, (end_y - y) // 2)
+    between = range(from_top + DOWN, to_top, DOWN)
+    free = not any((from_left, top) in places.values() for top in between)
+    gap = DOWN - HEIGHT
+    across_from, across_to = (end_y - gap + 2, end_y) if free else (y, y + gap)
+    middle = (across_from + across_to) // 2
     kind = "arrow part" if arrow.part else "arrow"
-    path = f"M{x} {y} C{x} {y + bend} {end_x} {end_y - bend} {end_x} {end_y}"
+    curve = f"C{x} {middle + 8} {end_x} {middle - 8} {end_x} {across_to}"
+    path = f"M{x} {y} V{across_from} {curve} V{end_y}"
     return f'<path class="{kind}" d="{path}" marker-end="url(#tip)"/>'
 
 
@@ -199,7 +209,7 @@ def box(kind: str, left: int, top: int, *, name: str, says: str, by: str = "") -
 
 def text(x: int, y: int, kind: str, words: str) -> str:
     """Words in a class of the style, with everything escaped that XML would read."""
-    return f'<text class="{kind}" x="{x}" y="{y}">{escape(words)}</text>'
+    return f'<text class="{kind}" x="{x}" y="{y}">{escape(words.replace("`", ""))}</text>'
 
 
 def main() -> None:

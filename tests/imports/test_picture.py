@@ -30,6 +30,22 @@ def test_no_room_covers_another() -> None:
     assert sorted(set(places)) == sorted(places)
 
 
+def room(*imports: str) -> dict[str, Any]:
+    return {"column": 0, "imports": list(imports), "libraries": []}
+
+
+def test_an_arrow_is_left_out_only_where_whole_rooms_lead_there() -> None:
+    by_a_module = {"top": room("middle", "low"), "middle": room("low.part"), "low": room()}
+    assert ("top", "low") in {
+        (each.above, each.below) for each in house({"rooms": by_a_module}).drawn()
+    }
+    by_rooms = {"top": room("middle", "low"), "middle": room("low"), "low": room()}
+    assert {(each.above, each.below) for each in house({"rooms": by_rooms}).drawn()} == {
+        ("top", "middle"),
+        ("middle", "low"),
+    }
+
+
 def test_only_the_edge_and_what_holds_no_thought_of_its_own_has_no_place() -> None:
     rules = declared()
     hidden = {name for name, room in rules["rooms"].items() if "column" not in room}

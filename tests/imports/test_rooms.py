@@ -21,6 +21,7 @@ from tests.imports.project import (
     within,
 )
 
+
 def offences() -> Iterator[str]:
     """The imports that their room may not have."""
     for each in imports():
