@@ -53,7 +53,7 @@ def check_parameters(values: Mapping[str, str | int]) -> None:
     for name, value in values.items():
         if name not in _ALLOWED:
             raise ValueError(
-                f"{name} is no parameter of the pipeline, allowed: {', '.join(_ALLOWED)}"
+                f"{name} is not a parameter of the pipeline, allowed: {', '.join(_ALLOWED)}"
             )
         adapter, allowed = _ALLOWED[name]
         try:

@@ -134,7 +134,7 @@ class FoundationStack(cdk.Stack):
                 champions=[
                     declared.workload.name
                     for declared in project.workloads
-                    if not declared.workload.arms
+                    if declared.workload.kind.against_champion
                 ],
                 deliveries=[
                     declared.workload.new_data.prefix

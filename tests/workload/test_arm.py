@@ -44,8 +44,8 @@ def test_torchrun_starts_the_processes_of_xla_too() -> None:
         ),
         (
             {"compiler": "eager", "image": "aws"},
-            "image is 'aws' and compiler is 'eager', allowed: only with a compiler whose images "
-            "are its own",
+            "image is 'aws' and compiler is 'eager', allowed: only with a compiler for which "
+            "AWS has images",
         ),
         (
             {"distribution": "smdistributed"},

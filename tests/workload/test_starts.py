@@ -56,7 +56,7 @@ def test_a_schedule_may_give_the_pipeline_s_parameters_values(tmp_path: Path) ->
         ),
         (
             f'{WEEKLY}[schedule.parameters]\nApproval = "Approved"',
-            "schedule.parameters: Approval is no parameter of the pipeline, allowed: Data, "
+            "schedule.parameters: Approval is not a parameter of the pipeline, allowed: Data, "
             "ModelApprovalStatus, TrainingInstanceType, MaxRuntimeInSeconds",
         ),
         (

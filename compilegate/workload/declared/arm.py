@@ -183,8 +183,8 @@ class ArmTable(CompilerKeys, DistributionKeys):
         if isinstance(raw, dict) and "instance_groups" in raw:
             raise ValueError(
                 "instance_groups is given, allowed: instance_type and instance_count, since "
-                "instances of different types make step times that say nothing, and Training "
-                "Compiler does not work with them"
+                "step times of different types of instances cannot be compared, and Training "
+                "Compiler does not support them"
             )
         return raw
 
@@ -199,7 +199,7 @@ class ArmTable(CompilerKeys, DistributionKeys):
         if self.image == AWS_IMAGE and self.stack is None:
             raise ValueError(
                 f"image is {AWS_IMAGE!r} and compiler is {self.compiler!r}, allowed: only with a "
-                "compiler whose images are its own ('training-compiler', 'neuron'); others name a "
+                "compiler for which AWS has images ('training-compiler', 'neuron'); others name a "
                 "folder of containers/"
             )
         return self

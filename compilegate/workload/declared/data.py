@@ -30,7 +30,9 @@ class WheelData(Table):
         names = [PurePosixPath(file).name for file in self.files]
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
-            raise ValueError(f"files holds {repeated[0]!r} twice, allowed: distinct last names")
+            raise ValueError(
+                f"files holds {repeated[0]!r} twice, allowed: files of different names"
+            )
         return self
 
 

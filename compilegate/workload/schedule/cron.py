@@ -73,7 +73,7 @@ def read_number(text: str, of: Field) -> int:
 def _part(text: str, of: Field) -> range:
     values, slash, step_text = text.partition("/")
     if slash and not of.steps:
-        raise ExpressionError(f"found {text!r} in the {of.name} field, allowed: no steps there")
+        raise ExpressionError(f"found {text!r} in the {of.name} field, allowed: no step there")
     start, dash, end = values.partition("-")
     if values == "*":
         first, last = of.least, of.most
@@ -84,8 +84,8 @@ def _part(text: str, of: Field) -> range:
         last = of.most if slash else first
     if first > last:
         raise ExpressionError(
-            f"found {text!r} in the {of.name} field, allowed: a range that rises; "
-            f"two ranges make one that wraps round, as in {start}-{of.most},{of.least}-{end}"
+            f"found {text!r} in the {of.name} field, allowed: a rising range; "
+            f"write one that wraps round as two, as in {start}-{of.most},{of.least}-{end}"
         )
     return range(first, last + 1, _step(step_text, text, of) if slash else 1)
 
@@ -189,8 +189,8 @@ def _of_month(text: str) -> Days:
         return NearestWorkingDay(read_number(match[1], DAYS_OF_MONTH))
     if "L" in text or "W" in text:
         raise ExpressionError(
-            f"found {text!r} in the day-of-month field, allowed: L, LW or a date with W alone, "
-            "as in 15W"
+            f"found {text!r} in the day-of-month field, allowed: L, LW or one date with W, "
+            "and nothing beside it, as in 15W"
         )
     return Dates(read_values(text, DAYS_OF_MONTH))
 
@@ -205,7 +205,7 @@ def _of_week(text: str) -> Days:
     if "#" in text or re.search(r"L(?:,|$)", text):
         raise ExpressionError(
             f"found {text!r} in the day-of-week field, allowed: L, a number with L or one day with "
-            "# alone, as in 6L (the last Friday) or 3#2 (the second Tuesday)"
+            "#, and nothing beside it, as in 6L (the last Friday) or 3#2 (the second Tuesday)"
         )
     return Weekdays(read_values(text, DAYS_OF_WEEK))
 
