@@ -1,20 +1,51 @@
-"""Sentences for what is wrong with a file that people write: the key, the find, what is allowed.
+"""Files that people write, read and checked, with a sentence for each thing that is wrong.
 
-Of workloads, experiments and settings alike, from the errors that pydantic finds in them.
+A sentence names the key, what was found and what is allowed. Workloads, experiments and settings
+are read alike, and the sentences come from the errors that pydantic finds in them.
 """
 
 from __future__ import annotations
 
 import difflib
+import tomllib
 import types
 import typing
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from compilegate.errors import CompilegateError
+
 Location = tuple[str | int, ...]
+Declared = TypeVar("Declared", bound=BaseModel)
+
+
+def read_toml(path: Path, declaration: type[Declared], refused: type[CompilegateError]) -> Declared:
+    """Read and check a TOML file. Raises `refused`, with a sentence for each problem."""
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise refused(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise refused(f"{path}: not UTF-8 text at byte {error.start}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise refused(f"{path}: {_toml_sentence(str(error))}") from error
+    try:
+        return declaration.model_validate(raw)
+    except ValidationError as error:
+        raise refused(*sentences(path, error, declaration)) from error
+
+
+def _toml_sentence(message: str) -> str:
+    """tomllib's message, and what it means where a key or table is repeated."""
+    if message.startswith("Cannot declare ('arms'"):
+        return f"two arms of one name, allowed: each arm once: {message}"
+    if message.startswith("Cannot overwrite a value"):
+        return f"a key is given twice, allowed: each key once: {message}"
+    return f"not valid TOML: {message}"
 
 
 def sentences(path: Path, error: ValidationError, declaration: type[BaseModel]) -> list[str]:

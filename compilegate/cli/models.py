@@ -6,13 +6,13 @@ The metrics of a registered model, from the verdict that it carries.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from compilegate.cli.options.home import home_option
+from compilegate.cli.terminal.tables import aligned
 from compilegate.gate.verdict import Verdict, VerdictError
 from compilegate.local import (
     ModelPackage,
@@ -102,7 +102,8 @@ def list_command(home: Path, group: str | None = None, as_json: bool = False) ->
     if not packages:
         click.echo(f"No model is registered in {home} yet; start with: compilegate run news-topics")
         return
-    _print_table([COLUMNS, *(_row(package, home) for package in packages)])
+    for line in aligned([COLUMNS, *(_row(package, home) for package in packages)]):
+        click.echo(line)
 
 
 @command.command("show")
@@ -165,10 +166,3 @@ def _files(package: ModelPackage, home: Path) -> dict[str, str]:
     if "verdict" in metadata:
         uris.append(metadata["verdict"])
     return {uri: str(store.path(uri)) for uri in uris}
-
-
-def _print_table(rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())

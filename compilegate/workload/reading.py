@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import tomllib
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from compilegate.declaration_errors import sentences
+from compilegate.declaration_errors import read_toml
 from compilegate.workload.declared.file import WorkloadFile
 from compilegate.workload.errors import WorkloadError
 from compilegate.workload.settled import Workload
@@ -40,7 +37,7 @@ def read_workload(path: Path) -> Workload:
 
     Raises WorkloadError with one sentence for each thing that is wrong with the file.
     """
-    file = _declared(path)
+    file = read_toml(path, WorkloadFile, WorkloadError)
     try:
         workload = settle(file)
     except WorkloadError as error:
@@ -50,27 +47,3 @@ def read_workload(path: Path) -> Workload:
             f"{path}: name: found {workload.name!r}, allowed: {path.stem!r}, as the file is called"
         )
     return workload
-
-
-def _declared(path: Path) -> WorkloadFile:
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise WorkloadError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise WorkloadError(f"{path}: not UTF-8 text at byte {error.start}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise WorkloadError(f"{path}: {_toml_sentence(str(error))}") from error
-    try:
-        return WorkloadFile.model_validate(raw)
-    except ValidationError as error:
-        raise WorkloadError(*sentences(path, error, WorkloadFile)) from error
-
-
-def _toml_sentence(message: str) -> str:
-    """tomllib's message; for a repeated table also what that means here."""
-    if message.startswith("Cannot declare ('arms'"):
-        return f"two arms of one name, allowed: each arm once: {message}"
-    if message.startswith("Cannot overwrite a value"):
-        return f"a key is given twice, allowed: each key once: {message}"
-    return f"not valid TOML: {message}"

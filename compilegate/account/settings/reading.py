@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from compilegate.account.settings.declaration import Settings
-from compilegate.declaration_errors import sentences
+from compilegate.declaration_errors import read_toml
 from compilegate.errors import CompilegateError
 from compilegate.pipelines.deployment import Network
 
@@ -22,20 +19,7 @@ def read_settings(path: Path) -> Settings:
 
     Raises SettingsError with one sentence for each thing that is wrong with them.
     """
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return Settings()
-    except OSError as error:
-        raise SettingsError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise SettingsError(f"{path}: not UTF-8 text at byte {error.start}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{path}: not valid TOML: {error}") from error
-    try:
-        return Settings.model_validate(raw)
-    except ValidationError as error:
-        raise SettingsError(*sentences(path, error, Settings)) from error
+    return read_toml(path, Settings, SettingsError) if path.exists() else Settings()
 
 
 def network_of(settings: Settings) -> Network | None:

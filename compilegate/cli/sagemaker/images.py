@@ -21,6 +21,7 @@ from compilegate.cli.options.account import Account, open_account, settings_opti
 from compilegate.cli.options.project import containers_option
 from compilegate.cli.terminal.errors import RefusalError, show_error
 from compilegate.cli.terminal.progress import StepLines
+from compilegate.cli.terminal.tables import aligned
 from compilegate.execution import exit_codes
 from compilegate.pipelines.staging import ImageFolder, image_folders
 
@@ -69,8 +70,8 @@ def command(  # noqa: PLR0917  one argument for each option
     if as_json:
         click.echo(json.dumps([_facts(image) for image in images], indent=2))
         return
-    _print_table(images)
-    for line in _remarks(images):
+    table = aligned([COLUMNS, *(_row(image) for image in images)])
+    for line in (*table, *_remarks(images)):
         click.echo(line)
     going = {image.image.name: image.build for image in images if image.state == "building"}
     if build:
@@ -173,14 +174,6 @@ def _remarks(images: Sequence[ImageStatus]) -> list[str]:
             since = f" (since {patches.until})" if patches.until else ""
             remarks.append(f"{image.name}: AWS no longer patches its base{since}")
     return remarks
-
-
-def _print_table(images: Sequence[ImageStatus]) -> None:
-    rows = [COLUMNS, *(_row(image) for image in images)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
 
 
 def _row(status: ImageStatus) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from compilegate.account.plan.changes import FieldChange
 from compilegate.account.plan.cost import JobCost, Total
 from compilegate.account.plan.planning import Plan
 from compilegate.account.plan.quotas import QuotaAnswer
+from compilegate.cli.terminal.tables import aligned
 from compilegate.report import formats
 from compilegate.report.cost import dollars
 
@@ -22,7 +23,7 @@ def plan_text(plan: Plan) -> str:
     lines = [f"{plan.pipeline} in {plan.region}", "", _definition_sentence(plan)]
     lines += [f"  {line}" for line in _change_lines(plan)]
     lines += ["", _cache_sentence(plan)]
-    lines += _aligned([_COLUMNS, *_rows(plan)])
+    lines += [f"  {line}" for line in aligned([_COLUMNS, *_rows(plan)])]
     lines += ["", *_cost_sentences(plan), "", _quota_sentence(plan)]
     lines += [f"  {_MARKS[quota.answer]}: {quota.sentence}" for quota in _worst_first(plan)]
     return "\n".join(lines)
@@ -149,13 +150,6 @@ def _cut(value: str) -> str:
     """One line, cut to a readable length."""
     line = value.replace("\n", "\\n")
     return line if len(line) <= LONGEST_VALUE else f"{line[: LONGEST_VALUE - 3]}..."
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        yield "  " + "  ".join(cells).rstrip()
 
 
 def _table_row(cells: Sequence[str]) -> str:
