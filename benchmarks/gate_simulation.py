@@ -31,7 +31,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from compilegate.gate.settings import MetricGuard
-from compilegate.job.evidence import Examples
+from compilegate.job import Examples
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -1,5 +1,5 @@
-"""The data plane: what runs inside a training container.
+"""The built-in training program, the first user of `compilegate.job`.
 
-Nothing here imports the rest of the project. It is written in the Python of the oldest
-container it must run in: Python 3.9 and torch 1.13.
+It imports nothing else of this project, and runs in the oldest container that it must: Python 3.9
+and torch 1.13.
 """

@@ -60,7 +60,7 @@ class MetricGuard(_Strict):
     be shown."""
     function: DottedName | None = None
     """A function of a user's own, `package.module.function`:
-    compilegate.job.evidence.Examples in, one number out, or one per example whose mean is the
+    compilegate.job.Examples in, one number out, or one per example whose mean is the
     metric."""
     reported: bool = False
     """Read from what the jobs reported, with no examples behind it: judged over seeds only."""

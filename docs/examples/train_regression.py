@@ -14,7 +14,7 @@ import time
 
 import numpy as np
 
-from compilegate.job.evidence import (
+from compilegate.job import (
     CompilerRecord,
     Evidence,
     Examples,

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch._dynamo.utils import counters
 
-from compilegate.job.evidence import (
+from compilegate.job import (
     CompilerRecord,
     Evidence,
     Examples,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compilegate.job.evidence import Examples, FloatArray
+from compilegate.job import Examples, FloatArray
 
 
 def noise_loss(examples: Examples) -> FloatArray:

@@ -8,7 +8,7 @@ from pathlib import Path
 import xgboost
 from rows import metrics, read_rows, score
 
-from compilegate.job.evidence import write_examples
+from compilegate.job import write_examples
 
 
 def main() -> None:

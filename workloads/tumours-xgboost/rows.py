@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import xgboost
 
-from compilegate.job.evidence import Examples
+from compilegate.job import Examples
 
 
 @dataclass(frozen=True)

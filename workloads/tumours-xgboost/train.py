@@ -14,7 +14,7 @@ import numpy as np
 import xgboost
 from rows import metrics, read_rows, score
 
-from compilegate.job.evidence import CompilerRecord, Evidence, SpeedRecord, Steps, write_evidence
+from compilegate.job import CompilerRecord, Evidence, SpeedRecord, Steps, write_evidence
 
 STEADY_FROM = 10
 """Rounds that are left out of the speed."""

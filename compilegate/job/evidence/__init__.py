@@ -11,12 +11,12 @@ A training job writes one evidence folder into ``SM_OUTPUT_DATA_DIR``::
 The gate reads it back. Only the standard library and numpy are needed on either side, so a
 training script of a user's own can write the same record::
 
-    from compilegate.job.evidence import Evidence, Examples, Steps, write_evidence
+    from compilegate.job import Evidence, Examples, Steps, write_evidence
 
     write_evidence(os.environ["SM_OUTPUT_DATA_DIR"], evidence, steps, examples)
 
-`record` holds the types, `writing` and `reading` the two sides, `digests` what shows that columns
-are those that were written, `steady` which steps a speed is measured on.
+`record` holds the types, `writing` writes them, and `digests` shows that columns are those that
+were written. `compilegate.evidence` reads them back.
 """
 
 from compilegate.job.evidence.digests import column_digests, examples_digest, outputs_digest

@@ -1,8 +1,6 @@
-"""Which steps a speed is measured on. The job and the gate must agree, so both ask here.
+"""The evidence record as types: what one training job measured, and what proves it.
 
-The evidence record as types: what one training job measured, and what proves it.
-
-What an evidence folder is called and what lies in it: shared by writing and reading.
+Which steps a speed is measured on stands here as well: the job and the gate must agree on it.
 """
 
 from __future__ import annotations

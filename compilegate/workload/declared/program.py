@@ -44,7 +44,7 @@ class Program(Table):
     """Regular expressions by metric: what the first group catches in the job's output is its
     value."""
     evidence: Literal["written", "printed"] = "written"
-    """`written`: the script calls compilegate.job.evidence.write_evidence. `printed`: it only
+    """`written`: the script calls compilegate.job.write_evidence. `printed`: it only
     prints its metrics, and the gate judges those over seeds."""
     speed_metric: PrintedName | None = None
     """With `evidence = "printed"`: the metric that holds training samples per second."""
