@@ -49,7 +49,7 @@ def definition_of(
     try:
         write_text(path, f"{_sha256(text)}\n{text}")
     except OSError:
-        told(f"{folder} cannot be written, so that {workload.name} is compiled again next time")
+        told(f"cannot write to {folder}: {workload.name} will be compiled again next time")
     return text
 
 

@@ -86,7 +86,7 @@ _COMPARISONS: Mapping[str, type[Condition]] = {
 
 
 class SdkError(CompilegateError):
-    """The SDK writes another definition than this program."""
+    """The SDK would write another definition than this program."""
 
 
 def check_against_sdk(definition: model.Definition) -> None:
@@ -98,8 +98,8 @@ def check_against_sdk(definition: model.Definition) -> None:
     steps = {step["Name"]: step for step in theirs["Steps"]}
     names = [step["Name"] for step in ours["Steps"] if steps.get(step["Name"]) != step]
     raise SdkError(
-        f"the SageMaker SDK writes another definition than this program: {', '.join(names)}; "
-        "report it, with the workload"
+        f"the SageMaker SDK would write these steps differently: {', '.join(names)}; please report "
+        "it with the workload's file"
     )
 
 

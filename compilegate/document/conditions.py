@@ -70,7 +70,7 @@ def condition_faults(condition: Any) -> list[str]:
         key = "Conditions" if kind == "Or" else "Values"
         items = condition[key]
         if not isinstance(items, list) or not items:
-            return [f"{key} of a condition of type {kind} must be a list that is not empty"]
+            return [f"{key} of a condition of type {kind} must be a non-empty list"]
         return [fault for item in items for fault in condition_faults(item)] if kind == "Or" else []
     return []
 
@@ -84,7 +84,9 @@ def _kind(value: Any) -> str:
         return "number"
     if isinstance(value, str) and not isinstance(value, Unresolved):
         return "string"
-    raise ExpressionError(f"{value!r:.80} cannot be compared: it is no string, number or boolean")
+    raise ExpressionError(
+        f"{value!r:.80} cannot be compared: it is not a string, number or boolean"
+    )
 
 
 def _same_kind(left: Any, right: Any) -> str:

@@ -51,7 +51,7 @@ def read_definition(text: bytes | str) -> tuple[Definition, list[str]]:
         return Definition((), ()), [f"the definition is a JSON {_kind(raw)}, expected an object"]
     faults += _unknown("the definition", raw, DEFINITION_MEMBERS)
     if raw.get("Version") != VERSION:
-        faults.append(f"Version is {raw.get('Version')!r}, this runner reads {VERSION!r}")
+        faults.append(f"Version is {raw.get('Version')!r}, expected {VERSION!r}")
     parameters = [_parameter(item, faults) for item in _list(raw, "Parameters", faults)]
     steps = list(_steps(_list(raw, "Steps", faults), None, faults))
     if not steps:
@@ -67,7 +67,7 @@ def read_definition(text: bytes | str) -> tuple[Definition, list[str]]:
 def _unknown(owner: str, raw: Mapping[str, Any], known: Collection[str]) -> Iterator[str]:
     for member in raw:
         if member not in known:
-            yield f"{owner}: the member {member} is not known, allowed are {', '.join(known)}"
+            yield f"{owner}: unknown member {member}, allowed are {', '.join(known)}"
 
 
 def _refuse_constant(constant: str) -> NoReturn:

@@ -59,7 +59,7 @@ def _condition_problems(step: Step, steps: Mapping[str, Step]) -> Iterator[str]:
     if step.branch is not None and not STEP_TYPES[step.type].on_branch:
         yield (
             f"{step.name}: found on a branch of {step.branch.condition}, allowed: {step.type} "
-            "steps beside each other"
+            "steps side by side"
         )
 
 
@@ -67,14 +67,14 @@ def _reference_problems(step: Step, steps: Mapping[str, Step]) -> Iterator[str]:
     """A sentence for each expression that names nothing that there will be."""
     for dependency in step.depends_on:
         if dependency.step not in steps:
-            yield f"{step.name}: waits for {dependency.step}, which is no step"
+            yield f"{step.name}: depends on {dependency.step}, which is not a step"
     for reference in step_references(step.arguments):
         if reference.step not in steps:
-            yield f"{step.name}: {describe_reference(reference)} names no step"
+            yield f"{step.name}: {describe_reference(reference)} refers to no step"
         elif not _is_given(reference, steps[reference.step]):
             yield (
-                f"{step.name}: {describe_reference(reference)} names nothing that a "
-                f"{steps[reference.step].type} step gives"
+                f"{step.name}: {describe_reference(reference)} is not a property of "
+                f"a {steps[reference.step].type} step"
             )
 
 

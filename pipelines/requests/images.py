@@ -24,8 +24,8 @@ def image_of(deployment: Deployment, arm: Setup) -> str:
         return _aws_image(deployment, arm)
     if arm.image_folder not in deployment.images:
         raise ImageError(
-            f"the {arm.compiler} arm runs in the image {arm.image_folder!r}, which is no folder "
-            f"of containers/ that has one, allowed: {', '.join(sorted(deployment.images))}"
+            f"the {arm.compiler} arm runs in the image {arm.image_folder!r}, which is not "
+            f"an image folder in containers/, allowed: {', '.join(sorted(deployment.images))}"
         )
     return deployment.images[arm.image_folder]
 
@@ -44,7 +44,7 @@ def image_faults(deployment: Deployment, arms: Mapping[str, Setup]) -> list[str]
 def processing_faults(deployment: Deployment, kind: Kind) -> list[str]:
     """A sentence for each processing step without an image: what prepares data, and the gate."""
     return [
-        f"{step} runs in the image {image!r}, which is no folder of containers/ with a "
+        f"{step} runs in the image {image!r}, which is not a folder in containers/ with a "
         f"Dockerfile, allowed: {', '.join(sorted(deployment.images))}"
         for step, image in (kind.processing_image, ("Gate", "gate"))
         if image not in deployment.images
@@ -54,7 +54,7 @@ def processing_faults(deployment: Deployment, kind: Kind) -> list[str]:
 def _aws_image(deployment: Deployment, arm: Setup) -> str:
     stack = arm.known_stack
     if stack is None:
-        raise ImageError(f"the catalog knows no image of AWS's for this {arm.compiler} arm")
+        raise ImageError(f"the catalog has no AWS image for this {arm.compiler} arm")
     try:
         return stack.image.uri(deployment.registry_region or deployment.region)
     except UnknownImageError as error:

@@ -134,7 +134,7 @@ def planned(*history: PastExecution, steps: Sequence[dict[str, Any]] = TWO_SEEDS
 def test_without_history_everything_runs() -> None:
     assert set(planned().values()) == {
         "has not succeeded in the latest executions",
-        "needs what Prepare makes anew",
+        "needs the result of Prepare, which runs again",
         "is never cached",
     }
 
@@ -161,7 +161,7 @@ def test_what_needs_a_step_that_runs_runs_too() -> None:
         executed("one", TWO_SEEDS), steps=(prepare("2"), training(1), training(2), GATE)
     )
     assert found["Prepare"] == "asks for something else: AppSpecification.ImageUri"
-    assert found["Train-1"] == "needs what Prepare makes anew"
+    assert found["Train-1"] == "needs the result of Prepare, which runs again"
 
 
 def test_another_value_of_a_parameter_is_another_request() -> None:
@@ -287,8 +287,8 @@ def test_a_runtime_longer_than_a_spot_job_waits_in_all_is_a_fault() -> None:
     definition = defined(prepare(), spot, training(2))
     assert job_faults(jobs_of(definition, PARAMETERS)) == []
     assert job_faults(jobs_of(definition, {**PARAMETERS, "Limit": 7201})) == [
-        "the longest runtime is 7201 seconds, allowed: 7200, for which the spot job Train-1 "
-        "waits in all"
+        "the maximum runtime is 7201 seconds, allowed: 7200, within which the spot job Train-1 "
+        "has to wait and run"
     ]
 
 

@@ -100,7 +100,7 @@ def test_an_error_is_told_wherever_it_stands(position: int) -> None:
     [
         ({"Type": "Like", "LeftValue": 1, "RightValue": 1}, "condition type 'Like' is unknown"),
         ({"Type": "Equals", "LeftValue": 1}, "needs RightValue"),
-        ({"Type": "In", "QueryValue": 1, "Values": []}, "must be a list that is not empty"),
+        ({"Type": "In", "QueryValue": 1, "Values": []}, "must be a non-empty list"),
         ({"Type": "Not", "Condition": {"Type": "Or", "Conditions": 3}}, "Conditions of a"),
         ("yes", "condition type None is unknown"),
     ],

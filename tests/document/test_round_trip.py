@@ -140,13 +140,13 @@ def with_everything() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("place", "sentence"),
     [
-        ((), "the definition: the member Unknown is not known, allowed are Version, "),
-        (("Parameters", 0), "parameter Data: the member Unknown is not known, allowed are Name, "),
-        (("Steps", 0), "train: the member Unknown is not known, allowed are Name, Type, "),
-        (("Steps", 0, "CacheConfig"), "train: CacheConfig: the member Unknown is not known, "),
-        (("Steps", 0, "RetryPolicies", 0), "train: a retry policy: the member Unknown is not "),
-        (("Steps", 1, "PropertyFiles", 0), "gate: a property file: the member Unknown is not "),
-        (("Steps", 2, "Arguments", "IfSteps", 0), "fail: the member Unknown is not known, "),
+        ((), "the definition: unknown member Unknown, allowed are Version, "),
+        (("Parameters", 0), "parameter Data: unknown member Unknown, allowed are Name, "),
+        (("Steps", 0), "train: unknown member Unknown, allowed are Name, Type, "),
+        (("Steps", 0, "CacheConfig"), "train: CacheConfig: unknown member Unknown, "),
+        (("Steps", 0, "RetryPolicies", 0), "train: a retry policy: unknown member Unknown, "),
+        (("Steps", 1, "PropertyFiles", 0), "gate: a property file: unknown member Unknown, "),
+        (("Steps", 2, "Arguments", "IfSteps", 0), "fail: unknown member Unknown, "),
     ],
 )
 def test_a_member_that_nobody_knows_is_refused_by_its_name(place: Any, sentence: str) -> None:
@@ -174,4 +174,4 @@ def test_a_member_that_belongs_to_other_types_of_step_is_refused(step: int, memb
     document = with_everything()
     document["Steps"][step][member] = {"Enabled": True} if member == "CacheConfig" else []
     (fault,) = read_definition(json.dumps(document))[1]
-    assert f"the member {member} is not known" in fault
+    assert f"unknown member {member}" in fault

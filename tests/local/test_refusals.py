@@ -268,7 +268,7 @@ CACHE = {"Enabled": True, "ExpireAfter": "soon"}
         ("{", "the definition is not JSON"),
         ("[]", "the definition is a JSON array, expected an object"),
         ('{"Version": "2020-12-01", "Steps": []}', "there is nothing to run"),
-        ('{"Version": "1", "Steps": {}}', "Version is '1', this runner reads '2020-12-01'"),
+        ('{"Version": "1", "Steps": {}}', "Version is '1', expected '2020-12-01'"),
         ('{"Version": "1", "Steps": {}}', "Steps is a JSON object, expected an array"),
         ('{"Steps": [{"Type": "Fail"}]}', "a step has no Name"),
         ('{"Steps": [{"Name": "a"}]}', "a: a step needs a Type"),

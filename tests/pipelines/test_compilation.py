@@ -176,8 +176,7 @@ def test_a_condition_on_the_branch_of_another_is_refused() -> None:
     with pytest.raises(RequestError) as caught:
         check_requests(read({**definition, "Steps": [*steps, outer]}))
     assert str(caught.value) == (
-        "Decide-baseline: found on a branch of Decide-none, allowed: Condition steps beside each "
-        "other"
+        "Decide-baseline: found on a branch of Decide-none, allowed: Condition steps side by side"
     )
 
 
@@ -359,8 +358,8 @@ def test_an_image_that_is_not_there_is_refused_by_the_arm_s_name() -> None:
     with pytest.raises(RequestError) as caught:
         compile_definition(declared, DEPLOYMENT, SOURCES)
     assert str(caught.value) == (
-        "arms.compiled.image: the inductor arm runs in the image 'mine', which is no folder of "
-        "containers/ that has one, allowed: gate, training"
+        "arms.compiled.image: the inductor arm runs in the image 'mine', which is not an "
+        "image folder in containers/, allowed: gate, training"
     )
 
 
@@ -396,11 +395,14 @@ def test_an_arm_s_compiler_settings_processes_and_scaled_rate_reach_its_job(tmp_
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        ({"Get": "Steps.Prepare.Nothing"}, "names nothing that a Processing step gives"),
-        ({"Get": "Steps.Gate.PropertyFiles.Other"}, "names nothing that a Processing step gives"),
-        ({"Get": "Steps.Train-baseline-8.ModelArtifacts.Nothing"}, "that a Training step gives"),
-        ({"Get": "Steps.Absent.TrainingJobName"}, "Steps.Absent.TrainingJobName names no step"),
-        ({"Get": "Steps.Decide-none.Nothing"}, "names nothing that a Condition step gives"),
+        ({"Get": "Steps.Prepare.Nothing"}, "is not a property of a Processing step"),
+        ({"Get": "Steps.Gate.PropertyFiles.Other"}, "is not a property of a Processing step"),
+        (
+            {"Get": "Steps.Train-baseline-8.ModelArtifacts.Nothing"},
+            "is not a property of a Training step",
+        ),
+        ({"Get": "Steps.Absent.TrainingJobName"}, "Steps.Absent.TrainingJobName refers to no step"),
+        ({"Get": "Steps.Decide-none.Nothing"}, "is not a property of a Condition step"),
     ],
 )
 def test_a_property_that_no_step_will_have_is_named(value: Any, sentence: str) -> None:
@@ -420,5 +422,5 @@ def test_a_dependency_on_no_step_and_a_malformed_condition_are_named() -> None:
     with pytest.raises(RequestError) as caught:
         check_requests(read(definition))
     waits, condition = caught.value.problems
-    assert waits == "Train-baseline-7: waits for Absent, which is no step"
+    assert waits == "Train-baseline-7: depends on Absent, which is not a step"
     assert condition.startswith("Decide-none: condition type 'Equal' is unknown, allowed are ")

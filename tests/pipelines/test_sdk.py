@@ -45,7 +45,7 @@ def test_what_the_sdk_would_write_in_another_way_is_named_by_its_step() -> None:
     definition, _ = read_definition(WHOLE[0].read_text(encoding="utf-8"))
     first, second, *rest = definition.steps
     twice = replace(second, depends_on=(Dependency(first.name), Dependency(first.name)))
-    with pytest.raises(SdkError, match=f"than this program: {second.name};"):
+    with pytest.raises(SdkError, match=f"differently: {second.name};"):
         check_against_sdk(replace(definition, steps=(first, twice, *rest)))
 
 

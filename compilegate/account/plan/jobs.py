@@ -75,8 +75,8 @@ def _runtime_faults(jobs: Iterable[PlannedJob]) -> list[str]:
     if runtime <= wait:
         return []
     return [
-        f"the longest runtime is {runtime} seconds, allowed: {wait}, for which the spot job {step} "
-        "waits in all"
+        f"the maximum runtime is {runtime} seconds, allowed: {wait}, within which the spot job "
+        f"{step} has to wait and run"
     ]
 
 

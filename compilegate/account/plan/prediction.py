@@ -87,10 +87,12 @@ class _Predictor:
             if name not in self._steps or not self._of(name).served
         ]
         if again:
-            return Prediction(step.name, served=False, why=f"needs what {again[0]} makes anew")
+            return Prediction(
+                step.name, served=False, why=f"needs the result of {again[0]}, which runs again"
+            )
         results = {name: str(known.job) for name, known in self._known.items() if known.served}
         request = _resolved(members, self._parameters, _THIS, results)
-        why = "has not succeeded in the latest executions"
+        why: str | None = None
         for past in self._history:
             found = past.step(step.name)
             if found is None or found.status != "Succeeded" or found.job is None:
@@ -101,7 +103,8 @@ class _Predictor:
             answer = self._compared(step, request, past)
             if answer.served:
                 return answer
-            why = answer.why if why.startswith("has not") else why
+            why = why or answer.why
+        why = why or "has not succeeded in the latest executions"
         return Prediction(step.name, served=False, why=why)
 
     def _compared(self, step: Step, request: Any, past: PastExecution) -> Prediction:

@@ -108,7 +108,7 @@ def _instance_answers(
 def _instance_answer(quota: str, allowed: float | None, each: int, needed: int) -> QuotaAnswer:
     if allowed is None:
         return QuotaAnswer(
-            quota, "unknown", f"{quota}: {needed} needed, the account names no limit"
+            quota, "unknown", f"{quota}: {needed} needed; the account lists no limit"
         )
     said = f"{quota}: {needed} needed at once, allowed: {allowed:.0f}"
     if allowed < each:
@@ -117,7 +117,7 @@ def _instance_answer(quota: str, allowed: float | None, each: int, needed: int) 
         return QuotaAnswer(
             quota,
             "limits",
-            f"{said}; those above it wait by trying again, so set max_parallel_steps, or {_ASK}",
+            f"{said}; jobs beyond it retry until there is room: set max_parallel_steps, or {_ASK}",
         )
     return QuotaAnswer(quota, "allows", said)
 

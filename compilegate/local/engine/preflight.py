@@ -181,7 +181,7 @@ def _request_faults(checked: _Checked) -> Iterator[str]:
     elif kind == CONDITION:
         conditions = checked.step.arguments.get("Conditions")
         if not isinstance(conditions, list) or not conditions:
-            yield "Conditions must be a list that is not empty"
+            yield "Conditions must be a non-empty list"
         else:
             for condition in conditions:
                 yield from condition_faults(condition)
