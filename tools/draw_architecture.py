@@ -138,8 +138,8 @@ def picture(declared: Mapping[str, Any]) -> str:
             MARGIN,
             lowest + HEIGHT + 24,
             "says",
-            "Dashed: single modules of it. An arrow is left out where others lead already. What all "
-            "rooms may import (the root of errors, shared names) is not drawn.",
+            "Dashed: single modules of it. An arrow is left out where others lead already. What "
+            "all rooms may import (the root of errors, shared names) is not drawn.",
         ),
         text(MARGIN, flow, "title", "One execution: what is made, by which room"),
         *_flow(steps, flow + 18),
