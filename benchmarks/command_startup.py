@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
@@ -36,13 +37,15 @@ STARTED = {
 
 def seconds(command: list[str]) -> tuple[float, float]:
     """How long a command took, and how much of it processors spent on it."""
-    before = os.times()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=PROJECT)
+    subprocess.run(
+        command, check=True, cwd=PROJECT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     passed = time.perf_counter() - began
-    after = os.times()
-    spent = after.children_user + after.children_system
-    return passed, spent - before.children_user - before.children_system
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return passed, spent
 
 
 def installed() -> tuple[int, int]:
