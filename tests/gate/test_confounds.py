@@ -192,7 +192,7 @@ def test_what_scaling_and_several_processes_change_is_intended_where_they_are_de
     for seed in execution.experiment.seeds:
         change_recipe(execution, "fast", seed, **recipe)
         change_environment(execution, "fast", seed, threads=1)
-    assert not any(item.intended for item in confounds(execution).values())
+    assert {item.intended for item in confounds(execution).values()} == {False}
     declare(execution, "fast", world_size=2, scale_learning_rate="linear", learning_rate=2e-3)
     found = confounds(execution)
     assert {name: item.why for name, item in found.items() if name in recipe} == {

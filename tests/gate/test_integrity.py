@@ -388,6 +388,7 @@ def test_the_order_of_the_rows_does_not_matter(execution):
         **vars(take_rows(examples, order)),
     )
     judged = execution.judge().candidates[0].metrics
+    assert judged
     for found, wanted in zip(judged, expected.candidates[0].metrics, strict=True):
         assert found.delta.lower == pytest.approx(wanted.delta.lower)
 

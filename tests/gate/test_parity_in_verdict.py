@@ -43,7 +43,7 @@ def test_other_arithmetic_fails_a_candidate_whose_models_are_as_good(execution):
     verdict = execution.judge()
     (candidate,) = verdict.candidates
     assert candidate.outcome is Outcome.FAIL
-    assert all(metric.outcome is Outcome.PASS for metric in candidate.metrics)
+    assert {metric.outcome for metric in candidate.metrics} == {Outcome.PASS}
     assert (candidate.parity.answer, candidate.parity.seed) == (ParityAnswer.FAIL, 2)
     assert candidate.reasons[0].code is Code.PARITY_DIFFERS
     assert verdict.decision.arm == "baseline"

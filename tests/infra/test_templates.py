@@ -249,7 +249,8 @@ def test_a_key_that_an_earlier_deployment_kept_is_used_again() -> None:
     (alias,) = (item for item in resources if item["Type"] == "AWS::KMS::Alias")
     assert alias["Properties"] == {"AliasName": "alias/compilegate", "TargetKeyId": key}
     assert template["Outputs"]["KeyArn"]["Value"] == key
-    encrypted = ("AWS::ECR::Repository", "AWS::S3::Bucket", "AWS::SNS::Topic")
+    encrypted = {"AWS::ECR::Repository", "AWS::S3::Bucket", "AWS::SNS::Topic"}
+    assert encrypted <= {item["Type"] for item in resources}
     assert all(key in json.dumps(item) for item in resources if item["Type"] in encrypted)
 
 

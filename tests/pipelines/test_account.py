@@ -122,7 +122,9 @@ def test_which_instances_have_disks_of_their_own(instance_type: str, local: bool
 
 def test_every_job_runs_in_the_account_s_network() -> None:
     vpc = {"SecurityGroupIds": ["sg-1"], "Subnets": ["subnet-1", "subnet-2"]}
-    for step in jobs_of(workload(**OTHER_DISKS), guarded=True).values():
+    jobs = jobs_of(workload(**OTHER_DISKS), guarded=True)
+    assert {"Gate", "Prepare", "Train-baseline-7"} <= jobs.keys()
+    for step in jobs.values():
         request = step["Arguments"]
         members = request if step["Type"] == "Training" else request["NetworkConfig"]
         assert members["VpcConfig"] == vpc
@@ -188,7 +190,9 @@ def test_training_and_processing_have_roles_of_their_own() -> None:
 
 
 def test_throttling_faults_and_missing_capacity_are_tried_again_by_every_job() -> None:
-    for step in jobs_of(workload()).values():
+    jobs = jobs_of(workload())
+    assert {"Gate", "Prepare", "Train-baseline-7"} <= jobs.keys()
+    for step in jobs.values():
         assert step["RetryPolicies"] == [
             {
                 "BackoffRate": 2.0,
@@ -213,7 +217,7 @@ def test_throttling_faults_and_missing_capacity_are_tried_again_by_every_job() -
 
 def test_retries_can_be_turned_off() -> None:
     jobs = jobs_of(workload(**TUNED))
-    assert not any("RetryPolicies" in step for step in jobs.values())
+    assert {"RetryPolicies" in step for step in jobs.values()} == {False}
 
 
 def test_every_job_has_a_longest_runtime() -> None:

@@ -20,11 +20,12 @@ def test_the_markdown_of_a_fixed_verdict_is_the_golden_one(verdict, observations
 
 def test_every_row_of_a_table_has_as_many_cells_as_its_header(verdict, observations):
     """The verdict's text holds a pipe, which must not become a cell."""
-    width = None
+    width, rows = None, 0
     for line in render_markdown(verdict, observations).splitlines():
         if not line.startswith("|"):
             width = None
             continue
         cells = line.replace("\\|", "").count("|")
         assert width in (None, cells)
-        width = cells
+        width, rows = cells, rows + 1
+    assert rows > 3

@@ -83,6 +83,8 @@ def test_there_are_no_keys() -> None:
 
 
 def test_pull_requests_get_the_role_that_only_looks() -> None:
+    asked = [job for job in jobs().values() if "pull_request" in job.get("if", "")]
+    assert asked
     for name, job in jobs().items():
         roles = [
             step["with"]["role-to-assume"]
