@@ -79,7 +79,7 @@ class Sources:
     gate_code: str
     """The gate's program as such a zip, the same for all workloads: `.../DIGEST.zip`."""
     experiment: str
-    """What the gate is told of this workload: `.../DIGEST.json`."""
+    """What the gate gets to know about this workload: `.../DIGEST.json`."""
     data: str
     """The raw data: the prefix of one `train.*` and one `validation.*`."""
 

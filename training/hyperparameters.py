@@ -20,7 +20,7 @@ def _option(
     below: float = math.inf,
     choices: Optional[Sequence[str]] = None,
 ) -> Any:
-    """A hyperparameter: its default, what --help says of it, and what it may be."""
+    """A hyperparameter: its default, what --help says about it, and what it may be."""
     allowed = {"at_least": at_least, "below": below, "choices": choices}
     return field(default=default, metadata={"description": description, **allowed})
 

@@ -49,7 +49,7 @@ def train(
 
     Each process of a joined `world` calls this; all have the same weights afterwards.
 
-    With `checkpoints`, a run that was interrupted goes on from its last one, to the same result.
+    With `checkpoints`, an interrupted run resumes from its last one, with the same result.
 
     Raises NonFiniteLossError in a step whose loss is NaN or infinite.
     """

@@ -45,7 +45,7 @@ def read_outputs(session: AwsSession, stack: str) -> StackOutputs:
 
 @dataclass(frozen=True)
 class DeployedPipeline:
-    """What DescribePipeline says of it."""
+    """What DescribePipeline says about it."""
 
     name: str
     definition: str

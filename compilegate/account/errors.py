@@ -25,7 +25,7 @@ class RegionError(AwsError):
 
 
 class CredentialsError(AwsError):
-    """No credentials, or some that AWS does not accept (any more)."""
+    """No credentials, or some that AWS does not (or no longer) accept."""
 
 
 class AccountError(AwsError):

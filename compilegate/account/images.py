@@ -109,7 +109,7 @@ def _is_there(session: AwsSession, repository: str, tag: str) -> bool:
 
 
 def _findings(session: AwsSession, repository: str, tag: str) -> Mapping[str, int] | None:
-    """What the scan of an image found; None when it was not scanned, or the scan goes on."""
+    """What the scan of an image found; None if it was not scanned, or the scan is still running."""
     with asking(f"read the scan of {repository}:{tag}"):
         try:
             answer = _ecr(session).describe_image_scan_findings(

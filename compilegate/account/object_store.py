@@ -1,6 +1,6 @@
 """Raw data in the bucket: put there once, and found again by its digest.
 
-It is no asset of the deployment, because it may be large, and may change without one.
+It is not an asset of the deployment, because it may be large, and may change without one.
 
 S3 as the object store that staging writes to, and reading single objects from it.
 """

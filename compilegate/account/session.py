@@ -107,7 +107,7 @@ _REQUEST_IDS = {"x-amzn-requestid", "x-amzn-request-id", "x-amz-request-id"}
 
 
 def refuse_web_pages(response_dict: Mapping[str, Any], **_event: Any) -> None:
-    """Handles botocore's `before-parse`: a web page is no answer of AWS. Raises WebPageError.
+    """Handles botocore's `before-parse`: a web page is not an answer from AWS. Raises WebPageError.
 
     boto3 reads a page as an answer without members, or as a refusal, and a page in answer to an
     upload as a success.

@@ -1,5 +1,5 @@
 """Trials: a fresh process takes a few training steps with one batch size, and what came of it is
-kept, so that a search that was interrupted goes on."""
+kept, so that an interrupted search can continue."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BY_MEMORY = {signal.SIGKILL}
 _BY_LIMIT = {*_BY_MEMORY, signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS}
 """Libraries end the process like this when an allocation fails that they did not check."""
 _SAID_LAST = ("bad_alloc", "Cannot allocate memory", "out of memory", "Thread creation failed")
-"""What libraries say of memory before they end the process themselves."""
+"""What libraries print about memory before they end the process themselves."""
 
 
 @dataclass(frozen=True, kw_only=True)

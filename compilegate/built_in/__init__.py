@@ -1,4 +1,4 @@
-"""What comes with Compilegate and is no part of its code: the training program and the images.
+"""What ships with Compilegate and is not part of its code: the training program and the images.
 
 `training/` and `containers/` lie at the root of the repository and are linked here, so that they
 are installed below `compilegate` and beside no folder of a user's that has the same name.

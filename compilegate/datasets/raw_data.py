@@ -32,7 +32,7 @@ class RawData(Protocol):
         """The files' names up to the first dot, which are known without fetching."""
 
     def fetch(self, cache: Path, announce: Announce) -> dict[str, Path]:
-        """Files by the name they shall have, from the cache if they are there.
+        """Files by their new names, from the cache if they are there.
 
         Raises DatasetError.
         """

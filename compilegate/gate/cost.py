@@ -35,7 +35,7 @@ from compilegate.gate.verdict import (
 INSTANCE_TYPE = "instance_type"
 """Key of the evidence's environment: the instance that the job really ran on."""
 MOST_RETRAININGS = 1_000_000
-"""More than that is as good as never."""
+"""More than that counts as never."""
 
 
 def cost_of(

@@ -309,7 +309,7 @@ class _Case:
 def judge_quality(
     quality: ArmQuality, confidence: float
 ) -> tuple[list[MetricJudgement], list[Reason | Note]]:
-    """Each metric's judgement at this confidence, and what is to be said of it."""
+    """Each metric's judgement at this confidence, and what the verdict says about it."""
     judged = [conclude(comparison, confidence) for comparison in quality.comparisons]
     findings = [finding for _, finding in judged]
     unresolved = (below_resolution(item, confidence) for item in quality.comparisons)

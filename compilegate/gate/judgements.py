@@ -59,7 +59,7 @@ class MetricJudgement:
 
     @property
     def limit(self) -> float | None:
-        """The delta that is just not acceptable any more: the margin with its sign."""
+        """The delta beyond which a candidate is not acceptable: the margin with its sign."""
         if self.margin is None:
             return None
         return -self.margin if self.direction == "higher" else self.margin
@@ -204,7 +204,7 @@ class ParityJudgement:
 
 @dataclass(frozen=True)
 class Confound:
-    """Something beside the compiler that differs between a candidate and the baseline."""
+    """Something besides the compiler that differs between a candidate and the baseline."""
 
     name: str
     baseline: str

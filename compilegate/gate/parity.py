@@ -26,7 +26,7 @@ EPSILON = MappingProxyType({"fp32": 2.0**-23, "bf16": 2.0**-7, "fp16": 2.0**-10}
 """Distance from 1 to the next number of a precision. A tensor on which eager is nearer to float64
 than that was lucky, and compiled code need not be."""
 REPEAT_LIMIT = 2.0
-"""Two eager runs may differ by this multiple of eager's error: each errs, in its own direction."""
+"""Two eager runs may differ by this multiple of eager's error, as their errors differ."""
 WEAKEST = 0.5
 """A tensor on which even an error of half its size would lie within the limit shows nothing."""
 NEEDED_SHARE = 0.9

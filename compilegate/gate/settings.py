@@ -173,7 +173,7 @@ class GateSettings(_Strict):
         for name, guard in self.metrics.items():
             if name not in BUILTIN_METRICS and guard.function is None and not guard.reported:
                 raise ValueError(
-                    f"metrics.{name} is no metric of the gate's, allowed: "
+                    f"metrics.{name} is not a metric of the gate, allowed: "
                     f"{', '.join(BUILTIN_METRICS)}, or a name with `function` or `reported = true`"
                 )
         if not self.guarded:
@@ -252,7 +252,7 @@ class Experiment(_Strict):
     """The replicates of every arm; the first is the one whose model is released."""
     settings: GateSettings
     left_out: list[ArmName] = []
-    """Arms that the workload declares and this execution goes without: nothing is said of them."""
+    """Arms that the workload declares and this execution goes without: they are not judged."""
     evidence: Literal["written", "printed"] = "written"
     """`printed`: the jobs left nothing but metrics that they printed. Then nothing but these can be
     judged, over seeds, and nothing proves that a compiler ran."""

@@ -71,7 +71,7 @@ def first_line(error: BaseException) -> str:
 
 
 def killed_by(number: int) -> str:
-    """What to say of a process that this signal ended."""
+    """What to say about a process that this signal ended."""
     name = next((each.name for each in signal.Signals if each == number), f"signal {number}")
     hint = "; the machine may have run out of memory" if number == signal.SIGKILL else ""
     return f"killed by {name}{hint}"

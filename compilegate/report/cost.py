@@ -1,4 +1,4 @@
-"""Cost in words: what the page, the Markdown and the terminal's lines say of it. Pure."""
+"""Cost in words: what the page, the Markdown and the terminal say about it. Pure."""
 
 from __future__ import annotations
 

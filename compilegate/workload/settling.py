@@ -90,7 +90,7 @@ def _wrong_waits(file: WorkloadFile) -> Iterator[str]:
 
 
 def _wait(file: WorkloadFile, arm: ArmTable) -> int | None:
-    """How long a job of a spot arm may take in all: twice its runtime, if nothing is said."""
+    """How long a job of a spot arm may take in all: twice its runtime unless declared."""
     if not arm.spot:
         return None
     return arm.max_wait_seconds or min(2 * file.compute.max_runtime_seconds, LONGEST_JOB_SECONDS)

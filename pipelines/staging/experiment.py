@@ -1,4 +1,4 @@
-"""`gate.json`: what the gate is told of a workload. Pure."""
+"""`gate.json`: what the gate needs to know about a workload. Pure."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Placement:
     training: SourceTree
     gate: SourceTree
     experiment: bytes
-    """What the gate is told of the workload, as JSON."""
+    """What the gate needs to know about the workload, as JSON."""
     data: RawData
 
     def put(self, store: ObjectStore, cache: Path, announce: Announce) -> None:

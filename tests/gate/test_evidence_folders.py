@@ -105,12 +105,12 @@ def zeros(count: int) -> bytes:
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        (lambda file: (file.unlink(), os.mkfifo(file)), "steps.npz is no plain file"),
-        (lambda file: (file.unlink(), file.symlink_to("/dev/zero")), "steps.npz is no plain file"),
-        (lambda file: (file.unlink(), file.mkdir()), "steps.npz is no plain file"),
+        (lambda file: (file.unlink(), os.mkfifo(file)), "steps.npz is not a plain file"),
+        (lambda file: (file.unlink(), file.symlink_to("/dev/zero")), "steps.npz is not a plain"),
+        (lambda file: (file.unlink(), file.mkdir()), "steps.npz is not a plain file"),
         (lambda file: (file.unlink(), file.symlink_to(file)), "steps.npz cannot be read"),
         (lambda file: file.write_bytes(b"\x80"), "steps.npz cannot be read: File is not a zip"),
-        (lambda file: npz(file, loss=b"x", seconds=b"y"), "column loss is no array"),
+        (lambda file: npz(file, loss=b"x", seconds=b"y"), "column loss is not an array"),
         (
             lambda file: npz(file, **{"loss.npy": zeros(9999), "seconds.npy": zeros(9999)}),
             "steps.npz unpacks to more than 100000 bytes",
@@ -134,7 +134,7 @@ def test_code_points_that_do_not_exist_are_no_text(execution, tmp_path):
         columns = {name: stored[name] for name in stored.files}
     columns["tensors"].view(np.uint32)[0] = 0xFFFFFFF0
     np.savez(replicate / "evidence" / "parity.npz", **columns)
-    with pytest.raises(EvidenceError, match="column tensors holds what is no text"):
+    with pytest.raises(EvidenceError, match="column tensors holds something other than text"):
         read_replicate(replicate)
 
 

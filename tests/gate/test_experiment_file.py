@@ -39,7 +39,7 @@ def wrong_with(folder, document) -> list[str]:
         ),
         (
             {"settings": {"metrics": {"mea": {"direction": "lower", "margin": 0.05}}}},
-            "settings: metrics.mea is no metric of the gate's, allowed: accuracy, ",
+            "settings: metrics.mea is not a metric of the gate, allowed: accuracy, ",
         ),
     ],
 )

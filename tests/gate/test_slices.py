@@ -128,7 +128,7 @@ def test_a_metric_that_a_slice_does_not_determine_is_inconclusive_there(new_exec
         ({"metrics": {"accuracy": {"direction": "higher", "watched": True}}}, "all watched"),
         (
             {"metrics": {"acuracy": {"direction": "higher", "margin": 0.1}}},
-            "metrics.acuracy is no metric of the gate's",
+            "metrics.acuracy is not a metric of the gate",
         ),
     ],
 )

@@ -226,7 +226,7 @@ def test_digests_of_the_columns_are_added_by_the_writer(tmp_path: Path) -> None:
 
 def test_ids_that_are_no_text_are_not_written(tmp_path: Path) -> None:
     broken = dataclasses.replace(EXAMPLES, ids=np.array(["a", "\ud800", "c"]))
-    with pytest.raises(EvidenceError, match="an example id is no valid text"):
+    with pytest.raises(EvidenceError, match="an example id is not valid text"):
         write_evidence(tmp_path, EVIDENCE, STEPS, broken, PARITY)
     assert not (tmp_path / "evidence").exists()
 

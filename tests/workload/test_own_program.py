@@ -129,7 +129,7 @@ def test_what_challenges_a_champion_has_no_compiler(tmp_path: Path) -> None:
             COMPARED,
             "[arms.baseline]",
             "[program.metrics]\nloss = '([0-9'\n[arms.baseline]",
-            "program.metrics: loss is no regular expression: ",
+            "program.metrics: loss is not a regular expression: ",
         ),
         (
             COMPARED,

@@ -1,4 +1,4 @@
-"""Checkpoints: a job that loses its machine goes on where it was, to the very same result.
+"""Checkpoints: a job that loses its machine resumes where it was, with the very same result.
 
 Managed spot capacity may be taken back at any time. The job then starts again elsewhere, under the
 same name, with the checkpoint folder as it was::

@@ -11,7 +11,7 @@ import torch
 
 @dataclass(frozen=True)
 class Return:
-    """A process that went on from a checkpoint."""
+    """A process that resumed from a checkpoint."""
 
     step: int
     """The first step that it took, from 0."""

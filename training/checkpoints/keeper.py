@@ -16,7 +16,7 @@ SUFFIX = ".safetensors"
 
 @dataclass(frozen=True)
 class Identity:
-    """Whose checkpoint it is. A job goes on from its own only: another's would give the result of
+    """Whose checkpoint it is. A job resumes from its own only: another's would give the result of
     that job, and times that this one never measured."""
 
     job: str
@@ -62,7 +62,7 @@ class Checkpoints:
         self._job_started = float(checkpoint.facts["job_started"])
         lost = course.returns[-1].lost_seconds
         print(
-            f"resumed: goes on with step {course.steps}, {lost:.1f} s after its checkpoint",
+            f"resumed: continues with step {course.steps}, {lost:.1f} s after its checkpoint",
             flush=True,
         )
         return course

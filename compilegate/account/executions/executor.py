@@ -42,7 +42,7 @@ class SageMakerExecutor:
         return calls.start_execution(self.session, pipeline, given, token)
 
     def follow(self, reference: str, listener: Callable[[Event], None]) -> ExecutionResult:
-        """Look at the execution until it ends; it goes on whether or not anybody looks."""
+        """Look at the execution until it ends; it continues whether or not anybody looks."""
         client = self.session.client("sagemaker")
         try:
             ended = follow(

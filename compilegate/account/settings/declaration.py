@@ -130,7 +130,7 @@ class Storage(_Table):
     retain: bool = True
     """Keep bucket, key, images and registered models when the stacks are destroyed."""
     key_arn: KeyArn | None = None
-    """A key that is there already, as one that was kept may be, in place of a new one."""
+    """An existing key, such as one that was kept, in place of a new one."""
     noncurrent_days: Days = 30
     """How long an overwritten or deleted object can still be brought back."""
     execution_days: Days = 365

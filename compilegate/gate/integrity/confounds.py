@@ -1,9 +1,9 @@
-"""Confounds: what differs between a candidate and the baseline beside the compiler.
+"""Confounds: what differs between a candidate and the baseline besides the compiler.
 
 A difference that the workload declares is intended: the report lists it, and the reader knows that
 the verdict is about compiler and batch together. A difference that nobody declared (another library
 version, other hardware, fewer cores) fails the candidate by name, since neither its quality nor its
-speed can be put down to the compiler any more.
+speed can then be attributed to the compiler.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ MOST_SHOWN = 80
 
 NOT_COMPARED = frozenset({"arm", "seed", "compiler", "on_failure"})
 """Recipe keys of programs that record all they were told: who the job is and what it does when it
-fails, not how it trains. How a compiler is set is no part of a recipe: the compiler's own record
+fails, not how it trains. A compiler's options are not part of a recipe: the compiler's own record
 holds it, so that an option can never be an undeclared confound."""
 
 
@@ -110,7 +110,7 @@ def _examples_seen(
 
 
 def _whole(steps: Scalar) -> int:
-    """Zero for what is no number of steps, which is told elsewhere."""
+    """Zero for anything that is not a number of steps; another check reports that."""
     return steps if isinstance(steps, int) and 0 < steps <= MOST_STEPS else 0
 
 

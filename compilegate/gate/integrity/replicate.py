@@ -45,7 +45,7 @@ REQUIRED_DIGESTS = {
     Origin.ABSENT: (),
 }
 LEAST_SPEED = 1e-9
-"""Samples per second: less is no measurement, and overflows ratios."""
+"""Samples per second: less is not a measurement, and overflows ratios."""
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 LEAST_STEP_SECONDS = 1e-9

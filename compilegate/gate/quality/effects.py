@@ -35,7 +35,7 @@ def find_compiler_only(experiment: Experiment, comparable: Sequence[str]) -> dic
 
 
 def changed_keys(before: ArmDeclaration, after: ArmDeclaration) -> tuple[str, ...]:
-    """The declared keys, beside the compiler, in which two arms differ."""
+    """The declared keys, besides the compiler, in which two arms differ."""
     return tuple(key for key in DECLARED if getattr(before, key) != getattr(after, key))
 
 

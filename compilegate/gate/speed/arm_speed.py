@@ -33,7 +33,7 @@ class Runs:
     steps: int
     """In the longest replicate."""
     interruptions: int = 0
-    """In all replicates: how often one lost its machine and went on from a checkpoint."""
+    """In all replicates: how often one lost its machine and resumed from a checkpoint."""
     lost_seconds: float = 0.0
     """What they cost in all; part of `train_seconds`, and of no steady step."""
 

@@ -38,7 +38,7 @@ class CompileTimes:
 def compile_times(records: Sequence[EvidenceRecord]) -> CompileTimes:
     """The compile times of an arm's replicates, which are all measured.
 
-    A job that says nothing of a cache started cold. Where all were warm, the cold figures are those
+    A job without a cache record started cold. Where all were warm, the cold figures are those
     that came with the cache.
     """
     warm = [record for record in records if _was_warm(record.evidence.compile_cache)]

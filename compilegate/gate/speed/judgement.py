@@ -27,7 +27,7 @@ def judge_speed(
     settings: GateSettings,
     confidence: float,
 ) -> tuple[SpeedJudgement | None, Reason]:
-    """Compare two arms' speeds with what is asked for; the reason says the outcome in words."""
+    """Compare two arms' speeds with what is required; the reason gives the outcome in words."""
     if isinstance(baseline, UnknownSpeed):
         return None, _unmeasured("baseline", baseline)
     if isinstance(candidate, UnknownSpeed):

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from compilegate.gate.statistics.difference_interval import NO_EXAMPLES, CrossedMean
 
 POWER = 0.8
-"""The share of the planned experiments that shall be decided."""
+"""The share of the planned experiments that should be decided."""
 MOST_SEEDS = 100
 MOST_GROWTH = 1000.0
-"""How many times the validation set may grow: more is as good as never."""
+"""How many times the validation set may grow; more counts as never."""
 _GROWTH_STEP = 1.05
 
 
@@ -96,6 +96,6 @@ def _is_settled(
 
 
 def rounded_up(count: float) -> int:
-    """To two significant digits: what is an estimate shall not look like a measurement."""
+    """To two significant digits: an estimate should not look like a measurement."""
     unit = int(10 ** max(math.floor(math.log10(count)) - 1, 0))
     return math.ceil(count / unit) * unit

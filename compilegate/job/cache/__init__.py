@@ -12,7 +12,7 @@ and who may write to it::
 * `key`: what has to be equal for a cache to fit. Pure.
 * `here`: the key of a job that runs here. The only module that needs torch.
 * `archive`: a compiler's folder as one checked file.
-* `cache`: the folder, loading and keeping it, and what the evidence says of both.
+* `cache`: the folder, loading and keeping it, and what the evidence records about both.
 
 The code in an archive is executed. Digests show damage, not who wrote it: an archive is as
 trustworthy as the folder that it lies in.

@@ -1,6 +1,6 @@
 """The compilers that an arm can name: one folder each, all behind one small interface.
 
-A folder holds all that there is to say of its compiler, and no list names it anywhere else:
+A folder holds everything about its compiler, and no list names it anywhere else:
 
 * `__init__.py`: its `Declaration`, with its name, image, options and proof. Needs no torch.
 * `facts.toml`: dated facts about it for `compilegate.catalog`. It does not travel with a job, so

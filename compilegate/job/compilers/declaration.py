@@ -1,4 +1,4 @@
-"""What a compiler says of itself: its name, its image, and what an arm may tell it.
+"""What a compiler declares about itself: its name, its image, and what an arm may tell it.
 
 Needs no torch.
 """
@@ -70,7 +70,7 @@ class Declaration:
         for name in given:
             if name not in names:
                 raise InputError(
-                    f"{name} is no option of compiler {self.name!r}, which has "
+                    f"{name} is not an option of compiler {self.name!r}, which has "
                     f"{', '.join(names) or 'none'}"
                 )
         return {each.name: given.get(each.name, each.default) for each in self.options}

@@ -42,7 +42,7 @@ def write_evidence(
 
     Raises EvidenceError when a job that measured itself and did not fail lacks steps or examples,
     when a scored model lacks examples, when `parity` and `evidence.parity` do not belong together,
-    or when an example id is no valid text. Digests of the columns are added to the evidence's own,
+    or if an example id is not valid text. Digests of the columns are added to the evidence's own,
     where it does not name them itself. Returns the folder.
     """
     measured = evidence.origin == Origin.MEASURED and evidence.failure is None
@@ -93,7 +93,7 @@ def _with_digests(
     try:
         digests = column_digests(steps, examples, parity)
     except UnicodeEncodeError as error:
-        raise EvidenceError(f"an example id is no valid text: {error}") from error
+        raise EvidenceError(f"an example id is not valid text: {error}") from error
     return dataclasses.replace(evidence, digests={**digests, **evidence.digests})
 
 

@@ -131,7 +131,7 @@ def _evidence(
     failure: Optional[str] = None,
     origin: str = Origin.MEASURED,
 ) -> Evidence:
-    """What is known without the script: what it was told, what it printed, how it ended."""
+    """What is known without the script: its arguments, its output, how it ended."""
     told = {name[2:]: value for name, value in zip(arguments[::2], arguments[1::2])}
     compiler = told.get("compiler")
     return Evidence(

@@ -24,7 +24,7 @@ class PrintedMetrics:
 
     @classmethod
     def declared(cls, variables: Mapping[str, str]) -> Optional["PrintedMetrics"]:
-        """Those that the job is told to look for; None where it is told of none."""
+        """Those that the job is told to look for; None if there are none."""
         named = {
             name[len(PRINTED_VARIABLE) :]: text
             for name, text in variables.items()

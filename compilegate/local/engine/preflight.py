@@ -114,7 +114,7 @@ def _name_faults(definition: Definition) -> Iterator[str]:
 def _reference_faults(step: Step, steps: Mapping[str, Step]) -> Iterator[str]:
     for dependency in step.depends_on:
         if dependency.step not in steps:
-            yield f"DependsOn names {dependency.step}, which is no step of this definition"
+            yield f"DependsOn names {dependency.step}, which is not a step of this definition"
     for reference in step_references(step.arguments):
         if reference.step not in steps:
             yield f"Get {describe_reference(reference)} names no step of this definition"

@@ -3,7 +3,7 @@
 SageMaker does not document what happens to the rest of a pipeline once a step has failed. Here:
 
 - A failed or stopped step is *handled* when a step that may still run waits for just that outcome
-  (Trigger Failed, Stopped or Any). The execution goes on and ends CompletedWithFailures.
+  (Trigger Failed, Stopped or Any). The execution continues and ends CompletedWithFailures.
 - After an unhandled failure, or a Fail step, no further step starts; the steps that are running
   end in their own time, so that their results are in the cache for the next execution.
 - A step that waits for a step on a branch not taken is not executed either.
@@ -48,7 +48,7 @@ class Progress:
         ]
 
     def not_to_be_executed(self) -> list[str]:
-        """The waiting steps that can never start any more."""
+        """The waiting steps that can no longer start."""
         return [
             name
             for name, status in self.statuses.items()

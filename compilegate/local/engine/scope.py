@@ -74,7 +74,8 @@ def step_scope(
         files = graph.steps[reference.step].property_files
         file = next((file for file in files if file.name == name), None)
         if file is None:
-            raise ExpressionError(f"{describe_reference(reference)} is no declared property file")
+            named = describe_reference(reference)
+            raise ExpressionError(f"{named} is not a declared property file")
         path = ("ProcessingOutputConfig", "Outputs", file.output_name, "S3Output", "S3Uri")
         folder = read_property(StepReference(reference.step, path))
         return f"{folder}/{file.file_path}"

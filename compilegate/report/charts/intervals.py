@@ -26,7 +26,7 @@ class Strip:
     lower: float
     upper: float
     limit: float | None
-    """What is just not acceptable any more; None if nothing is required."""
+    """The limit of what is acceptable; None if nothing is required."""
     limit_label: str
     reference: float
     """The value that stands for "no difference"."""

@@ -27,7 +27,7 @@ class RandomModel(Table):
 
     @property
     def hyperparameters(self) -> dict[str, str]:
-        """What the training program is told of the model."""
+        """What the training program needs to know about the model."""
         return {
             "layers": str(self.layers),
             "hidden_size": str(self.hidden_size),
@@ -59,7 +59,7 @@ class HubModel(Table):
 
     @property
     def hyperparameters(self) -> dict[str, str]:
-        """What the training program is told of the model."""
+        """What the training program needs to know about the model."""
         return {"model_id": self.id}
 
 
@@ -80,7 +80,7 @@ class Recipe(Table):
 
     @property
     def hyperparameters(self) -> dict[str, str]:
-        """What the training program is told of the recipe."""
+        """What the training program needs to know about the recipe."""
         return {
             "epochs": str(self.epochs),
             "warmup_fraction": repr(self.warmup_fraction),

@@ -63,7 +63,7 @@ class Program(Table):
             try:
                 groups = re.compile(expression).groups
             except re.error as error:
-                raise ValueError(f"{name} is no regular expression: {error}") from error
+                raise ValueError(f"{name} is not a regular expression: {error}") from error
             if not groups:
                 raise ValueError(f"{name} has no group, allowed: one that catches the number")
         return metrics

@@ -39,7 +39,7 @@ def _prefix_of_others(prefix: str) -> str:
 
 
 class Schedule(Table):
-    """Train again by the clock."""
+    """Train again on a schedule."""
 
     expression: Annotated[str, AfterValidator(_expression)]
     """As EventBridge Scheduler takes it: `rate(7 days)`, `cron(0 6 ? * MON *)`."""

@@ -1,4 +1,4 @@
-"""What every kind of workload says of itself. Pure; pipelines make steps of it."""
+"""What every kind of workload declares about itself. Pure; pipelines make steps of it."""
 
 from __future__ import annotations
 

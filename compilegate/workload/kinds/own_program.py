@@ -29,7 +29,7 @@ ARM_HYPERPARAMETERS = (
     names.PRECISION,
     names.SEED,
 )
-"""What a program is told of its arm, as `--NAME VALUE`."""
+"""What a program gets to know about its arm, as `--NAME VALUE`."""
 LAUNCHER = "compilegate/job/launch/own_script.py"
 """What starts a script, catches the metrics that it prints and makes a candidate's failure
 evidence: the job's program, in place of the script."""

@@ -83,7 +83,7 @@ def test_an_option_is_refused_with_a_compiler_that_lacks_it(option: Any) -> None
     lacking = next(name for name in NAMES if option not in declarations()[name].options)
     with pytest.raises(ValueError, match=f"{option.key} is .* allowed: only with '"):
         declared(lacking, **{option.key: other(option.name)})
-    with pytest.raises(InputError, match=f"{option.name} is no option of compiler '{lacking}'"):
+    with pytest.raises(InputError, match=f"{option.name} is not an option of compiler '{lacking}'"):
         declarations()[lacking].settings({option.name: option.default})
 
 

@@ -42,7 +42,7 @@ def test_a_killed_job_resumes_and_ends_with_the_same_weights(
     resumed = train_job({**places, "COMPILEGATE_CHECKPOINT_SECONDS": "3600"}, **OPTIONS)
 
     evidence, expected = resumed.evidence(), whole.evidence()
-    assert "resumed: goes on with step " in resumed.stdout
+    assert "resumed: continues with step " in resumed.stdout
     record = evidence.evidence.checkpoints
     assert record is not None
     assert (record.written, record.ignored) == (0, None)

@@ -97,7 +97,7 @@ def debug_mode(environment: Mapping[str, str]) -> bool:
 def overhear(stream: TextIO) -> Iterator[List[str]]:
     """Keep the compiler's lines of what is written to standard output meanwhile.
 
-    A logger that is made meanwhile goes on writing to what it was given; that passes everything on.
+    A logger that is made meanwhile keeps writing to what it was given; that passes everything on.
     """
     listener = _Listener(stream)
     with contextlib.redirect_stdout(listener):
