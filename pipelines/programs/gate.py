@@ -26,13 +26,12 @@ from compilegate.gate.verdict import Verdict
 from compilegate.job.files import write_text
 from compilegate.job.names import (
     NOTICE_FILE,
+    OBSERVATIONS_FILE,
     REPORT_FILE,
     REPORT_MARKDOWN_FILE,
     VERDICT_FILE,
 )
 from compilegate.report import notice_of, render_html, render_markdown, summary_lines
-
-OBSERVATIONS = "observations.json"
 
 EXIT_JUDGED = 0
 EXIT_USAGE = 2
@@ -91,7 +90,7 @@ def judge_evidence(
 def write_files(judged: Judged, output: Path) -> None:
     """Write the verdict, the observations, the two reports and the notice."""
     output.mkdir(parents=True, exist_ok=True)
-    write_text(output / OBSERVATIONS, judged.observations.to_json())
+    write_text(output / OBSERVATIONS_FILE, judged.observations.to_json())
     write_text(output / REPORT_FILE, render_html(judged.verdict, judged.observations))
     write_text(output / REPORT_MARKDOWN_FILE, render_markdown(judged.verdict, judged.observations))
     write_text(output / NOTICE_FILE, notice_of(judged.verdict).to_json())

@@ -13,8 +13,7 @@ few validation examples; `crossed` then finds few degrees of freedom and widens.
 
     classification   accuracy, balanced accuracy, macro and micro F1
     ranking          AUROC
-    probability      log loss, perplexity, calibration error
-    regression       mean squared and mean absolute error
+    losses           log loss, perplexity, calibration error, mean squared and absolute error
     user_function    a function by its dotted name
 
 References: Efron, "Nonparametric estimates of standard error" (Biometrika 1981); DeLong et al.,
@@ -29,7 +28,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from compilegate.evidence import Examples, FloatArray, IntArray
-from compilegate.gate.quality.metrics import classification, probability, ranking, regression
+from compilegate.gate.quality.metrics import classification, losses, ranking
 from compilegate.gate.quality.metrics.errors import MetricFunctionError, MetricUndefinedError
 from compilegate.gate.quality.metrics.user_function import load_function, pseudo_values
 
@@ -132,7 +131,7 @@ def bias_bound(measure: str, examples: Examples) -> float:
     In the metric's units. Zero but for the calibration error: the others' biases are of the order
     of 1 / n, far below their spread.
     """
-    return probability.calibration_bias(examples) if measure == "calibration_error" else 0.0
+    return losses.calibration_bias(examples) if measure == "calibration_error" else 0.0
 
 
 _COLUMNS: Mapping[str, Callable[[Examples], FloatArray]] = {
@@ -141,11 +140,11 @@ _COLUMNS: Mapping[str, Callable[[Examples], FloatArray]] = {
     "macro_f1": classification.macro_f1,
     "micro_f1": classification.accuracy,  # with one label an example, the two are the same
     "auroc": ranking.auroc,
-    "log_loss": probability.log_loss,
-    "perplexity": probability.perplexity,
-    "calibration_error": probability.calibration_error,
-    "mse": regression.mse,
-    "mae": regression.mae,
+    "log_loss": losses.log_loss,
+    "perplexity": losses.perplexity,
+    "calibration_error": losses.calibration_error,
+    "mse": losses.mse,
+    "mae": losses.mae,
 }
 _FLIPS: Mapping[str, Callable[[IntArray], float]] = {
     "accuracy": classification.whole_flip,

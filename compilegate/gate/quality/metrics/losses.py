@@ -1,4 +1,7 @@
-"""Metrics of the predicted probabilities: (examples,) columns whose mean is the metric."""
+"""Metrics of how far predictions are off: probabilities from the right class, numbers from targets.
+
+Each is an (examples,) column whose mean is the metric.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import numpy as np
 
 from compilegate.evidence import Examples, FloatArray, IntArray
 from compilegate.gate.quality.metrics.classification import accuracy, predicted_classes
+from compilegate.gate.quality.metrics.errors import MetricUndefinedError
 
 CALIBRATION_BINS = 15
 
@@ -70,3 +74,19 @@ def _confidence(examples: Examples) -> FloatArray:
     predicted = predicted_classes(examples)
     confidence: FloatArray = examples.scores[np.arange(len(predicted)), predicted]
     return confidence
+
+
+def mse(examples: Examples) -> FloatArray:
+    """Squared errors, in the square of the target's unit."""
+    return _errors(examples) ** 2
+
+
+def mae(examples: Examples) -> FloatArray:
+    """Absolute errors, in the target's unit."""
+    return abs(_errors(examples))
+
+
+def _errors(examples: Examples) -> FloatArray:
+    if examples.targets is None or examples.predictions is None:
+        raise MetricUndefinedError("these examples have no targets and predictions of numbers")
+    return examples.predictions - examples.targets
