@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compilegate.account.errors import AwsError
 from compilegate.account.executions.calls import request_token
 from compilegate.account.executions.console import Job
-from compilegate.account.executions.state import is_execution_arn
+from compilegate.account.executions.state import is_execution_arn, known
+from compilegate.execution.status import ExecutionStatus, StepStatus
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:pipeline/topics/execution/abcdef123456"
 
@@ -39,6 +41,12 @@ def test_a_jobs_log_is_found_by_its_name() -> None:
         "#logsV2:log-groups/log-group/$252Faws$252Fsagemaker$252FTrainingJobs"
         "$3FlogStreamNameFilter$3Dx-1$252F"
     )
+
+
+def test_a_status_that_came_up_later_is_named_with_those_that_are_known() -> None:
+    assert known(StepStatus, "Starting") is StepStatus.STARTING
+    with pytest.raises(AwsError, match="the status 'Paused', allowed: Executing, Stopping"):
+        known(ExecutionStatus, "Paused")
 
 
 @given(st.text(max_size=20), st.text(max_size=20))

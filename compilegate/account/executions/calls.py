@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from compilegate.account.errors import NotDeployedError, VanishedError, absent_is, asking
-from compilegate.account.executions.state import SageMakerExecution, execution_state
+from compilegate.account.executions.state import SageMakerExecution, execution_state, known
 from compilegate.account.session import AwsSession
 from compilegate.execution.status import ExecutionStatus
 
@@ -58,7 +58,7 @@ def latest_executions(session: AwsSession, pipeline: str, most: int) -> list[str
 def running_execution(session: AwsSession, pipeline: str) -> str | None:
     """The ARN of the latest execution that has not ended. Raises NotDeployedError, AwsError."""
     latest = _latest(session, pipeline, LARGEST_PAGE)
-    return next((arn for arn, status in latest if not ExecutionStatus(status).ended), None)
+    return next((arn for arn, status in latest if not known(ExecutionStatus, status).ended), None)
 
 
 def _latest(session: AwsSession, pipeline: str, most: int) -> list[tuple[str, str]]:

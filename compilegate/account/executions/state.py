@@ -6,11 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from compilegate.account.errors import RefusedRequestError
 from compilegate.account.executions.console import Job
 from compilegate.execution.result import ExecutionResult, StepResult, explain_failure
 from compilegate.execution.status import ExecutionStatus, StepStatus
+
+Status = TypeVar("Status", ExecutionStatus, StepStatus)
 
 _EXECUTION_ARN = re.compile(
     r"arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:\d{12}:pipeline/[A-Za-z0-9-]+/execution/[A-Za-z0-9-]+"
@@ -46,6 +49,17 @@ def region_of(arn: str) -> str:
     return arn.split(":")[3]
 
 
+def known(statuses: type[Status], said: str) -> Status:
+    """The status that the service names. Raises RefusedRequestError for one that came up later."""
+    try:
+        return statuses(said)
+    except ValueError as error:
+        raise RefusedRequestError(
+            f"SageMaker answers with the status {said!r}, allowed: {', '.join(statuses)}; "
+            "a newer version of this program may know it"
+        ) from error
+
+
 def execution_state(
     arn: str, described: Mapping[str, Any], listed: Sequence[Mapping[str, Any]], home: Path
 ) -> SageMakerExecution:
@@ -54,7 +68,7 @@ def execution_state(
     Its files are fetched into `home`.
     """
     execution_id = arn.rpartition("/")[2]
-    status = ExecutionStatus(described["PipelineExecutionStatus"])
+    status = known(ExecutionStatus, described["PipelineExecutionStatus"])
     steps = {step.name: step for step in map(step_state, listed)}
     failed_by, failure = explain_failure(steps, status)
     return SageMakerExecution(
@@ -85,7 +99,7 @@ def step_state(answer: Mapping[str, Any]) -> SageMakerStep:
     return SageMakerStep(
         name=answer["StepName"],
         type=made.removesuffix("Job"),
-        status=StepStatus(answer["StepStatus"]),
+        status=known(StepStatus, answer["StepStatus"]),
         cached_from=answer.get("CacheHitResult", {}).get("SourcePipelineExecutionArn"),
         attempts=answer.get("AttemptCount") or 1,
         job_name=None if job is None else job.name,
