@@ -138,8 +138,8 @@ def _data(folder: Path) -> Iterator[Path]:
 def installed_packages() -> set[str]:
     """Name and version of all packages of this Python environment, as their folders are called.
 
-    All, since what compiling imports imports others; one that has nothing to do with it costs a
-    compilation when it is upgraded, and no more.
+    All, since what compiling imports imports others; upgrading an unrelated one only costs a
+    compilation.
     """
     folders = [Path(place) for place in sys.path]
     return {

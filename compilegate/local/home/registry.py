@@ -62,7 +62,7 @@ class ModelPackage:
 
 @dataclass(frozen=True)
 class PackageOrigin:
-    """The step of an execution that registers a package; it registers one and no more."""
+    """The step of an execution that registers a package; a step registers only one."""
 
     execution_id: str
     step: str

@@ -1,9 +1,9 @@
-"""`cron(0 6 ? * MON *)`: by the clock and the calendar of a time zone.
+"""`cron(0 6 ? * MON *)`: at times of day and on days of a time zone.
 
 One field of a cron expression: numbers, names, ranges, steps and lists.
 
 Which days of a month an expression means: by date, by weekday, or by one of the wildcards that
-stand for a day which every month has somewhere else.
+stand for a day that differs from month to month.
 """
 
 from __future__ import annotations

@@ -72,12 +72,12 @@ def read_rate(content: str) -> Rate:
 def next_times(
     expression: Rate | Cron, time_zone: ZoneInfo, after: datetime, count: int
 ) -> list[datetime]:
-    """The next `count` starts after that moment, in order and in that time zone; fewer where the
-    expression names no more.
+    """The next `count` starts after that moment, in order and in that time zone; fewer if the
+    expression has fewer.
 
-    A rate counts from when the schedule is made, which is taken to be `after`. As the service does,
-    a time that the clock skips in spring is left out, and one that it shows twice in autumn is
-    taken once.
+    A rate counts from when the schedule is created, which is taken to be `after`. As in the
+    service, a local time that is skipped in spring is left out, and one that occurs twice in autumn
+    counts once.
     """
     if isinstance(expression, Rate):
         moments = (after + number * expression.interval for number in range(1, count + 1))
