@@ -150,6 +150,12 @@ def test_every_make_target_exists(page: Path) -> None:
     assert {target for make, target in words if make == "make"} <= targets
 
 
+def test_the_catalog_s_files_exist() -> None:
+    page = (PROJECT / "docs/catalog.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([a-z_]+\.(?:csv|json|toml))`", page))
+    assert named == {path.name for path in (PROJECT / "compilegate/catalog/facts").iterdir()}
+
+
 def test_the_pages_name_enough_for_these_tests_to_mean_something() -> None:
     code = [code for page in PAGES for code in code_of(page)]
     assert sum(len(PATH.findall(each)) for each in code) > 30
