@@ -115,7 +115,7 @@ class Setting:
     launched: World
     """The processes that torchrun started."""
     world: World
-    """Those that train together."""
+    """The processes that train together."""
 
 
 def run(job: JobArguments) -> None:
@@ -231,7 +231,7 @@ def _train(setting: Setting, compiler: Compiler) -> _Trained:
 
 
 def _checkpoints(setting: Setting) -> Optional[Checkpoints]:
-    """Those of this job; None where it keeps none."""
+    """The checkpoints of this job; None where it keeps none."""
     job = setting.job
     if job.folders.checkpoints is None:
         return None

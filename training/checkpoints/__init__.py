@@ -13,7 +13,6 @@ same name, with the checkpoint folder as it was::
 
 * `file`: one checkpoint as one checked file, safetensors and JSON without a line of pickle.
 * `run_state`: what has to come back for a run to go on as if nothing had been.
-* `random_generators`: the part of it that is easily forgotten.
 * `course`: what was measured so far.
 * `keeper`: when to write, and whose checkpoint may be taken.
 """

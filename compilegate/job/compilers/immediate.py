@@ -17,7 +17,7 @@ class ImmediateSteps:
     compiles_whole_steps = False
 
     def world(self, launched: World) -> World:
-        """Those that were launched."""
+        """The processes that were launched."""
         return launched
 
     def device(self, host: torch.device) -> torch.device:
@@ -29,7 +29,7 @@ class ImmediateSteps:
         seed_dropout(seed, world)
 
     def batches(self, batches: Iterator[Batch]) -> Iterable[Batch]:
-        """The same: they are on the device."""
+        """The batches as they are: already on the device."""
         return batches
 
     def stepping(self, parts: StepParts, world: World) -> TakeStep:

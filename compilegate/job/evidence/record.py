@@ -104,7 +104,7 @@ class CompileCacheRecord:
     hits: int
     """Compiled graphs, forward and backward counted apart, that were found in the cache."""
     misses: int
-    """Those that were not, and so were compiled in this job."""
+    """Graphs that were not found, and so were compiled in this job."""
     loaded_bytes: int
     """Size of the archive that was loaded; zero where none was."""
     saved_bytes: int
@@ -269,6 +269,6 @@ def steady_steps(
 
 
 def steady_steps_of(evidence: Evidence, steps: int) -> npt.NDArray[np.bool_]:
-    """The same, of a job's evidence; all steps where it has no record of speed."""
+    """Which steps of a job are steady, by its evidence; all where it has no record of speed."""
     steady_from = 0 if evidence.speed is None else evidence.speed.steady_from
     return steady_steps(steps, steady_from, evidence.resumed)

@@ -153,7 +153,7 @@ def create(settings: Settings) -> Compiler:
 
 
 def _stopping_at_the_limit(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """The same, which says by CompilerError what asked for one graph too many."""
+    """A forward pass that raises CompilerError, with the reason, at one graph too many."""
 
     def stopping(*arguments: Any, **named: Any) -> Any:
         try:

@@ -28,7 +28,7 @@ class Compilations:
     reused: int
     """Executions of a graph that had been compiled."""
     seconds: float
-    """That compiling took; None of them are training."""
+    """Spent on compiling, and on no training."""
     executions: int
 
     @classmethod

@@ -15,7 +15,7 @@ from compilegate.job.machine.world import World
 
 @dataclass(frozen=True)
 class Processes:
-    """Those that train together."""
+    """The processes that train together."""
 
     world: World
     through_host: bool
