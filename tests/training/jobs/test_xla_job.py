@@ -153,7 +153,7 @@ def test_torch_xlas_own_launcher_finds_what_it_calls(
     tiny = {"layers": 1, "hidden_size": 16, "intermediate_size": 16, "batch_size": 8}
     arguments = [f"--{name}={value}" for name, value in {**options, **tiny}.items()]
     done = subprocess.run(
-        [xla_python, "tests/training/xla/launch.py", "training/train.py", *arguments],
+        [xla_python, "tests/training/jobs/xla/launch.py", "training/train.py", *arguments],
         cwd=ROOT,
         env={
             **os.environ,
