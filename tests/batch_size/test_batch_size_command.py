@@ -75,7 +75,7 @@ def test_a_search_survives_running_out_of_memory_and_goes_on_where_it_was(find: 
     again = find("baseline", *limited)
     trials = [line for line in again.output.splitlines() if line.startswith("batch ")]
     assert trials
-    assert all(line.endswith("as tried before") for line in trials)
+    assert all(line.endswith("from an earlier trial") for line in trials)
     assert f"largest batch that fits: {fitting} " in again.output
 
 
