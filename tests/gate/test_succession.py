@@ -131,6 +131,16 @@ def test_evidence_of_another_job_is_refused_and_without_a_champion_nothing_is_le
     assert succession.judge(jobs).decision.arm == "none"
 
 
+def test_a_new_model_that_could_not_be_trained_leaves_the_registered_one_where_it_is(new_execution):
+    succession = Succession(new_execution)
+    succession.change_evidence(3, failure="the script ended with exit status 1", speed=None)
+    verdict = succession.judge()
+    assert (verdict.decision.arm, codes(verdict)) == ("champion", {Code.ARM_FAILED})
+    assert notice_of(verdict).send
+    succession.score(None)
+    assert succession.judge().decision.arm == "none"
+
+
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [

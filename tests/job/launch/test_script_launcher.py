@@ -145,3 +145,23 @@ def test_a_baseline_that_only_prints_and_fails_writes_nothing(tmp_path: Path) ->
     job.communicate()
     assert job.returncode == 1
     assert not (tmp_path / "evidence").exists()
+
+
+def test_a_challenger_that_fails_is_evidence_though_it_is_told_of_no_compiler(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("raise ValueError('no rows')")
+    job = start(
+        script,
+        *("--seed", "3"),
+        TRAINING_JOB_NAME="job",
+        COMPILEGATE_ARM="challenger",
+        COMPILEGATE_ON_FAILURE="record",
+        SM_OUTPUT_DATA_DIR=str(tmp_path),
+    )
+    _, stderr = job.communicate()
+    assert job.returncode == 0, stderr
+    evidence = read_evidence(tmp_path / "evidence").evidence
+    assert (evidence.arm, evidence.seed, evidence.compiler) == ("challenger", 3, None)
+    assert evidence.failure == "the script ended with exit status 1: ValueError: no rows"
