@@ -131,6 +131,15 @@ def test_a_training_image_leaves_the_torch_of_its_base_alone(name: str) -> None:
     assert wanted["torch"].specifier.contains(version)
 
 
+def test_an_image_is_another_one_when_the_content_of_a_file_is(tmp_path: Path) -> None:
+    for file in CONTAINERS.glob("gate/*"):
+        shutil.copy(file, tmp_path_of(tmp_path, "gate"))
+    before = image_tags(tmp_path)
+    dockerfile = tmp_path_of(tmp_path, "gate") / "Dockerfile"
+    dockerfile.write_text(dockerfile.read_text().replace("FROM", "From", 1))  # as long as before
+    assert image_tags(tmp_path)["gate"] != before["gate"]
+
+
 def test_an_image_is_another_one_when_its_base_is(tmp_path: Path) -> None:
     for file in CONTAINERS.glob("gate/*"):
         shutil.copy(file, tmp_path_of(tmp_path, "gate"))

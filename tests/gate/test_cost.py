@@ -239,6 +239,11 @@ def test_nothing_is_repaid_where_nothing_is_saved(gate, saved):
     assert count is None
 
 
+@pytest.mark.parametrize(("gate", "count"), [(1e6, 1_000_000), (1.1e6, None)])
+def test_what_takes_more_than_a_million_retrainings_is_never_repaid(gate, count):
+    assert retrainings_to_repay(Amount(gate, None), Amount(1.0, None))[0] == count
+
+
 def test_a_verdict_with_its_cost_is_read_back_as_it_was(priced):
     verdict = priced.judge()
     assert Verdict.from_json(verdict.to_json()) == verdict

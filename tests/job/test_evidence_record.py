@@ -157,6 +157,15 @@ def test_a_resumption_at_steps_that_are_not_there_is_told(
         read_files({**intact, "evidence.json": json.dumps(raw).encode()})
 
 
+def test_a_number_that_json_cannot_hold_is_told(intact: dict[str, bytes]) -> None:
+    """JSON has no infinity, but numbers that are read as one."""
+    raw = json.loads(intact["evidence.json"])
+    raw["speed"]["train_seconds"] = "much"
+    endless = json.dumps(raw).replace('"much"', "1e999").encode()
+    with pytest.raises(EvidenceError, match="train_seconds is inf, expected a finite number"):
+        read_files({**intact, "evidence.json": endless})
+
+
 def test_a_compile_cache_of_an_unknown_state_is_told(intact: dict[str, bytes]) -> None:
     raw = json.loads(intact["evidence.json"])
     raw["compile_cache"]["state"] = "lukewarm"
@@ -192,6 +201,10 @@ def test_parity_errors_without_their_record_are_not_written(
         ({"compiled": PARITY.compiled[:1]}, r"column compiled has shape \(1, 3\)"),
         ({"eager": PARITY.eager[:, :2]}, r"column eager has shape \(2, 2\)"),
         ({"repeated": PARITY.repeated - 1}, "column repeated holds a negative error"),
+        (
+            {"compiled": PARITY.compiled * np.array([1.0, -1.0, 1.0])},
+            "column compiled holds a negative error",
+        ),
         ({"tensors": np.array(["loss", "loss", "logits"])}, "names a tensor twice"),
     ],
 )

@@ -241,6 +241,24 @@ def test_a_wrong_gradient_is_found_in_its_own_tensor_alone(source: BatchSource) 
     np.testing.assert_allclose(errors.compiled[:, far], 0.1, rtol=1e-4)
 
 
+def test_what_is_zero_in_float64_and_is_not_when_compiled_is_infinitely_wrong(
+    source: BatchSource,
+) -> None:
+    model = new_model()
+    torch.nn.init.zeros_(model.classifier.weight)
+    torch.nn.init.zeros_(model.classifier.bias)
+
+    def off(**batch: torch.Tensor) -> Any:
+        output = model(**batch)
+        output.logits = output.logits + 1e-3
+        return output
+
+    _, errors = probed(source, model, PlainCall(off))
+    assert errors is not None
+    logits = list(errors.tensors).index("logits")
+    assert (errors.eager[0, logits], errors.compiled[0, logits]) == (0.0, np.inf)
+
+
 def test_dropout_is_compared_where_the_random_numbers_are_shared(source: BatchSource) -> None:
     model = new_model(dropout=0.3)
     record, errors = probed(source, model, PlainCall(model))

@@ -39,6 +39,11 @@ def test_compile_seconds_are_the_early_steps_excess() -> None:
     assert speed.compile_seconds(early, steady) == pytest.approx(30.4)
 
 
+def test_a_steady_step_that_stalled_makes_no_compile_time_less() -> None:
+    early, steady = np.array([30.0, 0.6]), np.array([*[0.1] * 9, 9.0])
+    assert speed.compile_seconds(early, steady) == pytest.approx(30.4)
+
+
 def test_fast_early_steps_are_no_negative_compile_time() -> None:
     assert speed.compile_seconds(np.array([0.05]), np.array([0.1, 0.1])) == 0
 

@@ -336,6 +336,17 @@ def test_a_job_that_writes_into_a_shared_input_fails(bench: Any) -> None:
     assert "wrote into its input" in result.steps["spoil"].failure
 
 
+def test_a_folder_is_there_in_time_when_a_step_writes_into_it(bench: Any) -> None:
+    """Before anything runs there is nothing of it: only the other step's output lies in it."""
+    make = "open('/opt/ml/processing/data/new', 'w').write('here')"
+    read = "assert open('/opt/ml/processing/all/data/new').read() == 'here'"
+    result = bench.run(
+        bench.processing("make", make, outputs=["data"]),
+        bench.processing("read", read, inputs={"all": "s3://bucket/make"}, DependsOn=["make"]),
+    )
+    assert result.status is ExecutionStatus.SUCCEEDED, result.steps["read"].failure
+
+
 def test_what_a_background_process_leaves_running_is_killed(bench: Any) -> None:
     code = """
         import os, subprocess, sys

@@ -15,6 +15,7 @@ from compilegate.local import (
     list_packages,
     set_approval,
 )
+from compilegate.local.errors import RequestError
 from compilegate.local.home.registry import (
     ModelPackage,
     PackageOrigin,
@@ -23,6 +24,12 @@ from compilegate.local.home.registry import (
 )
 
 MODEL = {"Get": "Steps.train.ModelArtifacts.S3ModelArtifacts"}
+
+
+@pytest.mark.parametrize("name", ["", "two words", "topics!", "a" * 64, "-topics"])
+def test_a_group_s_name_that_the_service_would_refuse_is_refused(name: str) -> None:
+    with pytest.raises(RequestError, match="ModelPackageGroupName"):
+        read_package_request({"ModelPackageGroupName": name})
 
 
 def register(home: Path, step: str = "s") -> ModelPackage:

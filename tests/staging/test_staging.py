@@ -58,6 +58,19 @@ def test_a_changed_margin_moves_the_experiment_and_no_program() -> None:
     assert dataclasses.replace(after, experiment=before.experiment) == before
 
 
+def test_other_data_have_another_place(tmp_path: Path) -> None:
+    def place() -> str:
+        files = LocalFiles(train=tmp_path / "train.csv", validation=tmp_path / "validation.csv")
+        placement = placement_of(read_workload(WORKLOAD), DEPLOYMENT, files, WORKLOAD.parent)
+        return placement.sources.data
+
+    data_files(tmp_path)
+    before = place()
+    assert place() == before
+    (tmp_path / "train.csv").write_text("body,topic\nz,1\n")
+    assert place() != before
+
+
 def test_everything_is_put_where_the_sources_say(tmp_path: Path) -> None:
     store = ObjectStore(tmp_path / "home")
     placement = placement_of(

@@ -45,6 +45,13 @@ def test_a_key_that_was_written_and_read_again_is_the_same(key: CacheKey) -> Non
     assert CacheKey(**read).digest == key.digest
 
 
+@pytest.mark.parametrize("other", [True, 1.0])
+def test_one_is_not_true_and_not_a_float(other: Any) -> None:
+    key, found = (CacheKey({"batch": each}, {}, {}) for each in (1, other))
+    assert key.digest != found.digest
+    assert len(key.differences(found.parts())) == 1
+
+
 @given(key=KEYS, part=st.sampled_from(["graph", "libraries", "hardware"]), changed=PARTS)
 def test_a_difference_is_told_exactly_where_the_digests_differ(
     key: CacheKey, part: str, changed: dict[str, Any]
