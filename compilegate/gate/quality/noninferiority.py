@@ -40,7 +40,12 @@ from compilegate.gate.quality.comparison import Comparison
 from compilegate.gate.quality.units import unit_of
 from compilegate.gate.reasons import Code, Note, Number, Outcome, Reason
 from compilegate.gate.statistics.difference_interval import NO_EXAMPLES, CrossedMean
-from compilegate.gate.statistics.sample_size import MOST_SEEDS, Settling, rounded_up, settling
+from compilegate.gate.statistics.sample_size import (
+    MOST_SEEDS,
+    SampleSize,
+    rounded_up,
+    sample_size_needed,
+)
 from compilegate.gate.statistics.tails import examples_to_see
 
 
@@ -66,7 +71,7 @@ def conclude(comparison: Comparison, confidence: float) -> tuple[MetricJudgement
     half_width = slack.half_width(confidence)
     delta = comparison.candidate - comparison.baseline
     undecided = outcome is Outcome.INCONCLUSIVE
-    needed = _settling(comparison, confidence) if undecided else Settling()
+    needed = _sample_size_needed(comparison, confidence) if undecided else SampleSize()
     judgement = MetricJudgement(
         metric=comparison.metric,
         direction=comparison.guard.direction,
@@ -102,21 +107,21 @@ def noise_floor(metric: str, values: Sequence[float]) -> NoiseFloor:
     )
 
 
-def _settling(comparison: Comparison, confidence: float) -> Settling:
+def _sample_size_needed(comparison: Comparison, confidence: float) -> SampleSize:
     """What would settle it, where the examples must also show what could be a harm."""
     slack = comparison.slack
-    needed = settling(slack, comparison.rows, confidence)
+    needed = sample_size_needed(slack, comparison.rows, confidence)
     if not comparison.margin or slack.mean <= 0.0 or not comparison.hides_harm(confidence):
         return needed
     columns = examples_to_see(comparison.margin / comparison.worst_example, confidence)
     rows = rounded_up(columns * comparison.rows / slack.examples)
     if _is_only_unseen(comparison, confidence):
-        return Settling(examples=rows)
+        return SampleSize(examples=rows)
     if needed.examples is not None:
-        return Settling(examples=max(needed.examples, rows))
+        return SampleSize(examples=max(needed.examples, rows))
     if needed.both is not None:
-        return Settling(both=(needed.both[0], max(needed.both[1], rows)))
-    return needed if needed.seeds is None else Settling(both=(needed.seeds, rows))
+        return SampleSize(both=(needed.both[0], max(needed.both[1], rows)))
+    return needed if needed.seeds is None else SampleSize(both=(needed.seeds, rows))
 
 
 def _is_only_unseen(comparison: Comparison, confidence: float) -> bool:
@@ -147,7 +152,7 @@ def _found(judgement: MetricJudgement, comparison: Comparison, confidence: float
 
 
 def _meaning(
-    judgement: MetricJudgement, comparison: Comparison, needed: Settling, confidence: float
+    judgement: MetricJudgement, comparison: Comparison, needed: SampleSize, confidence: float
 ) -> tuple[Code, str]:
     """What the interval means, and what would settle it."""
     if judgement.outcome is Outcome.PASS:
@@ -202,7 +207,7 @@ def _why_one_seed_is_too_few(slack: CrossedMean) -> str:
     )
 
 
-def _what_settles_it(judgement: MetricJudgement, needed: Settling) -> str:
+def _what_settles_it(judgement: MetricJudgement, needed: SampleSize) -> str:
     seeds = f"about {needed.seeds} seeds instead of {judgement.seeds}"
     examples = (
         f"about {needed.examples or 0:,} validation examples instead of {judgement.examples:,}"

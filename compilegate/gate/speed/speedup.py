@@ -38,7 +38,7 @@ def seeds_to_settle(
     baseline: ArmSpeed, candidate: ArmSpeed, min_speedup: float, confidence: float
 ) -> int | None:
     """Seeds of each arm at which the bounds would lie to one side of `min_speedup`, in eight of ten
-    experiments (`settling`).
+    experiments (`sample_size_needed`).
 
     The estimate and the jobs' spread are taken as they are. None where that spread is not known,
     or MOST_SEEDS would not do.

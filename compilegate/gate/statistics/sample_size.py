@@ -1,4 +1,4 @@
-"""Settling: how many more seeds, or examples, would decide what is undecided. Pure.
+"""How many more seeds, or examples, would decide what is undecided. Pure.
 
 The answer takes the measured spread and the measured difference as they are, and asks at which
 design eight of ten experiments would be decided. (Where the interval is expected just to clear the
@@ -23,7 +23,7 @@ _GROWTH_STEP = 1.05
 
 
 @dataclass(frozen=True)
-class Settling:
+class SampleSize:
     """What would settle one comparison, each by itself; None where it would not."""
 
     seeds: int | None = None
@@ -34,22 +34,22 @@ class Settling:
     """Seeds and examples, where only more of both would."""
 
 
-def settling(difference: CrossedMean, rows: int, confidence: float) -> Settling:
+def sample_size_needed(difference: CrossedMean, rows: int, confidence: float) -> SampleSize:
     """What would bring the bound of the difference, as it is, to one side of zero.
 
     `rows` is the number of validation examples behind the difference. Nothing would where the
     spread between seeds is not known, or there is no spread at all.
     """
     if difference.seed_variance is None or difference.half_width(confidence) == 0.0:
-        return Settling()
+        return SampleSize()
     seeds = _seeds(difference, confidence)
     if difference.examples == NO_EXAMPLES:
-        return Settling(seeds=seeds)
+        return SampleSize(seeds=seeds)
     growth = _growth(difference, confidence)
     both = None
     if seeds is None and growth is None:
         both = _both(difference, rows, confidence)
-    return Settling(seeds, None if growth is None else rounded_up(rows * growth), both)
+    return SampleSize(seeds, None if growth is None else rounded_up(rows * growth), both)
 
 
 def _seeds(difference: CrossedMean, confidence: float) -> int | None:

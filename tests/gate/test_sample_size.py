@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from compilegate.gate.reasons import Code, Outcome
 from compilegate.gate.statistics.difference_interval import CrossedMean, crossed_mean, seeds_mean
-from compilegate.gate.statistics.sample_size import Settling, rounded_up, settling
+from compilegate.gate.statistics.sample_size import SampleSize, rounded_up, sample_size_needed
 
 
 def table(seeds: int, examples: int, *, seed_sd: float, shift: float, number: int = 1):
@@ -35,7 +35,7 @@ def table(seeds: int, examples: int, *, seed_sd: float, shift: float, number: in
 def test_what_dominates_the_spread_is_what_has_to_grow(seed_sd, shift, which):
     difference = crossed_mean(table(4, 400, seed_sd=seed_sd, shift=shift))
     assert difference.mean - difference.half_width(0.95) < 0.0
-    found = settling(difference, 400, 0.95)
+    found = sample_size_needed(difference, 400, 0.95)
     assert (found.seeds is not None) == (which in ("seeds", "either"))
     assert (found.examples is not None) == (which in ("examples", "either"))
     assert (found.both is not None) == (which == "both")
@@ -57,7 +57,7 @@ def test_eight_of_ten_experiments_of_that_size_are_decided(seed_sd, rest_sd, shi
         seed_sd=None,
         rest_variance=rest_sd**2 / 400,
     )
-    found = settling(truth, 100, 0.95)
+    found = sample_size_needed(truth, 100, 0.95)
     seeds, examples = {
         "seeds": (found.seeds, 100),
         "examples": (4, found.examples),
@@ -91,7 +91,7 @@ def test_what_is_expected_of_more_examples_is_what_more_examples_show(growth):
 
 def test_a_reported_scalar_has_no_examples_to_add():
     difference = seeds_mean(np.array([0.00, 0.02, 0.04]))
-    found = settling(difference, 0, 0.95)
+    found = sample_size_needed(difference, 0, 0.95)
     assert found.examples is None
     draw = np.random.default_rng(9)
     analysed = [seeds_mean(draw.normal(0.02, 0.02, found.seeds)) for _ in range(2000)]
@@ -102,7 +102,11 @@ def test_a_reported_scalar_has_no_examples_to_add():
 def test_nothing_is_said_where_the_spread_is_not_known():
     one_seed = crossed_mean(table(1, 400, seed_sd=0.0, shift=0.0))
     same_everywhere = seeds_mean(np.array([0.01, 0.01]))
-    assert settling(one_seed, 400, 0.95) == settling(same_everywhere, 0, 0.95) == Settling()
+    assert (
+        sample_size_needed(one_seed, 400, 0.95)
+        == sample_size_needed(same_everywhere, 0, 0.95)
+        == SampleSize()
+    )
 
 
 VARIANCES = st.floats(1e-8, 1.0)
