@@ -131,7 +131,7 @@ def test_an_execution_is_started_and_followed_to_its_verdict(
     ended = [event for event in at.told if isinstance(event, StepEnded)]
     assert [(event.step, event.status) for event in ended] == [("Gate", StepStatus.SUCCEEDED)]
     assert at.executor.read(reference).steps["Gate"].type == "Processing"
-    assert show_outcome(at.executor, result) == exit_codes.DECIDED
+    assert show_outcome(at.executor, result) == exit_codes.DECIDED == 0
     assert (result.folder / VERDICT_FILE).is_file()
     assert "The model of baseline is registered." in capsys.readouterr().out
 
@@ -141,7 +141,7 @@ def test_a_fail_step_has_the_exit_status_of_the_gate(
 ) -> None:
     at = scene(fails=True)
     result = at.executor.follow(at.executor.start(at.pipeline, {}), at.told.append)
-    assert show_outcome(at.executor, result) == exit_codes.GATE_FAILED
+    assert show_outcome(at.executor, result) == exit_codes.GATE_FAILED == 4
     assert f"error: execution {result.execution_id}: {NO_SOUND_ARM}" in capsys.readouterr().err
 
 
@@ -168,3 +168,4 @@ def test_one_that_is_stopped_says_how_to_go_on(scene: Callable[..., Scene]) -> N
     result = at.executor.follow(reference, listen)
     assert result.status is ExecutionStatus.STOPPED
     assert at.executor.when_stopped(result).startswith("stopped")
+    assert show_outcome(at.executor, result) == exit_codes.INTERRUPTED == 130
