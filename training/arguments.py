@@ -48,16 +48,16 @@ _FOLDER_VARIABLES = ("SM_CHANNEL_PREPARED", "SM_MODEL_DIR", "SM_OUTPUT_DATA_DIR"
 
 @dataclass(frozen=True)
 class RateScaling:
-    """Where the learning rate comes from: the workload scaled it, and this is for the evidence."""
+    """How the workload scaled the learning rate; only recorded in the evidence."""
 
     learning_rate_rule: str = "none"
     base_learning_rate: float = 0.0
-    """The baseline's."""
+    """The baseline's learning rate."""
     base_global_batch_size: int = 0
-    """Examples of one of the baseline's steps."""
+    """How many examples a step of the baseline takes."""
 
     def declared(self, learning_rate: float) -> Dict[str, Scalar]:
-        """Rule, base and factor; empty where there is no rule."""
+        """Rule, base and factor; empty if there is no rule."""
         if self.learning_rate_rule == "none":
             return {}
         return {
@@ -81,9 +81,9 @@ class Folders:
     model: Path
     output_data: Path
     compile_cache: Optional[Path] = None
-    """Where the archives of the compile cache lie; None without one."""
+    """Where the compile cache's archives are; None without a cache."""
     checkpoints: Optional[Path] = None
-    """Where the job's checkpoints outlive its machine; None where it keeps none."""
+    """Where the job keeps its checkpoints; None if it keeps none."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Folders:
@@ -102,7 +102,7 @@ class Folders:
 
 @dataclass(frozen=True)
 class JobArguments:
-    """All that a training job is told: one arm, one seed."""
+    """The request for a training job: one arm, one seed."""
 
     name: str
     arm: str
@@ -114,15 +114,15 @@ class JobArguments:
     compile_cache_megabytes: int
     """How large all archives of the compile cache together may be; zero turns it off."""
     checkpoint_seconds: float
-    """Between two checkpoints, where the job keeps any."""
+    """Seconds between two checkpoints, if the job keeps any."""
     hyperparameters: Hyperparameters
     folders: Folders
     compiler_settings: Mapping[str, Scalar] = field(default_factory=dict)
     """A value for each option of the compiler, by name."""
     distribution: str = "none"
-    """Who starts the processes: `torchrun`, or nobody but the job itself."""
+    """What starts the processes: `torchrun`, or the job itself."""
     processes: int = 1
-    """On each machine."""
+    """Processes on each machine."""
     scaling: RateScaling = field(default_factory=RateScaling)
 
     def __post_init__(self) -> None:
@@ -133,7 +133,7 @@ class JobArguments:
             )
 
     def declared_recipe(self) -> Dict[str, Scalar]:
-        """How the job was told to train, as the evidence's recipe records it."""
+        """The job's settings, as the evidence's recipe records them."""
         return {
             **dataclasses.asdict(self.hyperparameters),
             **self.scaling.declared(self.hyperparameters.learning_rate),
@@ -149,7 +149,7 @@ class JobArguments:
 
 
 def read_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> JobArguments:
-    """Understand the command line and the environment. Raises InputError."""
+    """Read the command line and the environment. Raises InputError."""
     told = vars(_parser().parse_args(arguments))
     training, scaling = (
         {each.name: told.pop(each.name) for each in dataclasses.fields(kind)}
@@ -161,7 +161,7 @@ def read_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> 
         name=environment.get("TRAINING_JOB_NAME") or f"{told['arm']}-seed-{told['seed']}",
         checkpoint_seconds=_checkpoint_seconds(environment),
         hyperparameters=Hyperparameters(**training),
-        # Options of other compilers say nothing to this one.
+        # Options of other compilers do not concern this one.
         compiler_settings={each.name: compiling[each.name] for each in compiler.options},
         scaling=RateScaling(**scaling),
         folders=Folders.from_environment(environment),
@@ -176,7 +176,7 @@ def unfinished(
     compiler: Optional[CompilerRecord] = None,
     environment: Optional[Mapping[str, Scalar]] = None,
 ) -> Evidence:
-    """The evidence of an arm that could not be trained, and why. Needs no torch: it may be why."""
+    """Evidence that the arm could not be trained, and why. Needs no torch, which may be why."""
     digests = {"config": settings_digest(job.declared())}
     manifest = job.folders.prepared / MANIFEST
     if manifest.is_file():
@@ -238,7 +238,7 @@ def _parser() -> argparse.ArgumentParser:
         "--on_failure",
         choices=ON_FAILURE,
         default="stop",
-        help="record: that the arm cannot be trained becomes evidence, and the job succeeds; "
+        help="record: if the arm cannot be trained, the evidence says so and the job succeeds; "
         "default: stop",
     )
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""Does a batch of this size fit? A few real training steps, on made-up documents.
+"""Does a batch of this size fit? Takes a few real training steps on made-up documents.
 
     python -m training.fit --result fit.json --steps 3 --sequence_length 64 --vocabulary 4096 \
         -- --arm larger-batch --seed 1 --compiler inductor --batch_size 512
@@ -44,7 +44,7 @@ OUT_OF_MEMORY = "out of memory"
 FAILED = "failed"
 
 LABELS = 16
-"""Classes of the made-up documents: their logits take no memory to speak of."""
+"""How many classes the made-up documents have: their logits take almost no memory."""
 
 _NO_FOLDERS = dict.fromkeys(("SM_CHANNEL_PREPARED", "SM_MODEL_DIR", "SM_OUTPUT_DATA_DIR"), "unused")
 _SAID_OF_MEMORY = (
@@ -57,7 +57,7 @@ _SAID_OF_MEMORY = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Try it and write what came of it; the exit status is 0 whatever that is."""
+    """Try it and write the result; the exit status is 0 whatever the result."""
     transformers.utils.logging.disable_progress_bar()
     options = _parser().parse_args(arguments)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -92,13 +92,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _volunteer() -> None:
-    """Where the whole machine runs out of memory, let the system end this process and no other."""
+    """If the machine runs out of memory, let the system kill this process and no other."""
     with contextlib.suppress(OSError):  # no Linux
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
 def _limit_memory(limit: int, device: torch.device) -> None:
-    """Let allocations fail beyond the limit.
+    """Make allocations beyond the limit fail.
 
     A process maps far more than it holds, libraries above all; so on a CPU the limit counts from
     what is held by now, and what is mapped beside it stays free.

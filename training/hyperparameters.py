@@ -1,4 +1,4 @@
-"""How the model of a job is built and trained: its hyperparameters, and what each may be."""
+"""A job's hyperparameters: how its model is built and trained, and what is allowed."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def _option(
     below: float = math.inf,
     choices: Optional[Sequence[str]] = None,
 ) -> Any:
-    """A hyperparameter: its default, what --help says about it, and what it may be."""
+    """A hyperparameter: its default, its help text, and what is allowed."""
     allowed = {"at_least": at_least, "below": below, "choices": choices}
     return field(default=default, metadata={"description": description, **allowed})
 
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """How the model is built and trained. Two arms that share them differ by compiler only.
+    """How the model is built and trained. Arms that share them differ in the compiler only.
 
     Raises InputError for a value that is not allowed.
     """

@@ -1,6 +1,6 @@
-"""One training job in this process: train, save, evaluate what was saved, write the evidence.
+"""One training job in this process: train, save, evaluate the saved model, write the evidence.
 
-The parity probe comes after everything that is measured, so that no other figure holds any of it.
+The parity probe runs after everything that is measured, so that it affects no other figure.
 
 `training/train.py` runs this module as a child process; `compilegate.job.launch.supervisor`
 says why.
@@ -111,7 +111,7 @@ class Setting:
     device: torch.device
     """Where the model is built, and evaluated in the end."""
     accelerator: str
-    """What the machine trains on: cuda or cpu."""
+    """The machine's device: cuda or cpu."""
     launched: World
     """The processes that torchrun started."""
     world: World
@@ -135,7 +135,7 @@ def run(job: JobArguments) -> None:
             job=job,
             data=data,
             length=run_length(job.hyperparameters, data.manifest.counts["train"], world.size),
-            # What traces whole steps keeps the accelerator for itself.
+            # A compiler that traces whole steps keeps the accelerator for itself.
             device=torch.device("cpu") if compiler.compiles_whole_steps else device,
             accelerator=device.type,
             launched=launched,
@@ -149,8 +149,8 @@ def run(job: JobArguments) -> None:
     except InputError:
         raise
     except Exception as error:
-        # Of several that torchrun launched, the supervisor records what the first to fail noted.
-        # Those of torch_xla's launcher have no supervisor; what is the arm's fault all of them see.
+        # With torchrun, the supervisor records what the first failed process noted.
+        # torch_xla's processes have no supervisor; a failure of the arm hits all of them.
         together = world.alone or (launched.alone and isinstance(error, ArmError))
         if job.on_failure != "record" or not together:
             raise
@@ -185,7 +185,7 @@ class _Trained:
 
     model: Any
     initial: Optional[Weights]
-    """What it was trained from, kept when the parity probe will ask for it."""
+    """The initial weights, kept if the parity probe needs them."""
     run: TrainingRun
     cache: Optional[CompileCache]
     checkpoints: Optional[Checkpoints]
@@ -250,7 +250,7 @@ def _checkpoints(setting: Setting) -> Optional[Checkpoints]:
 
 
 def _loaded_cache(setting: Setting, compiler: Compiler, model: Any) -> Optional[CompileCache]:
-    """The declared compile cache, loaded; None where none is declared or the compiler has none."""
+    """The declared compile cache, loaded; None without a declaration or compiler support."""
     job = setting.job
     if job.folders.compile_cache is None or not job.compile_cache_megabytes:
         return None
@@ -266,7 +266,7 @@ def _loaded_cache(setting: Setting, compiler: Compiler, model: Any) -> Optional[
 
 
 def compiled_graph(job: JobArguments, model: Any, sequence_length: int) -> Dict[str, Scalar]:
-    """What decides the graph that is compiled, for the compile cache's key."""
+    """What decides the compiled graph, for the compile cache's key."""
     return {
         "compiler": job.compiler,
         **job.compiler_settings,
@@ -279,7 +279,7 @@ def compiled_graph(job: JobArguments, model: Any, sequence_length: int) -> Dict[
 
 @contextlib.contextmanager
 def _distrusting(cache: Optional[CompileCache]) -> Iterator[None]:
-    """Where training fails with code that an earlier job compiled, no later one gets that code."""
+    """If training fails with code that an earlier job compiled, no later job gets that code."""
     try:
         yield
     except Exception:
@@ -291,7 +291,7 @@ def _distrusting(cache: Optional[CompileCache]) -> Iterator[None]:
 def _keep_compiled(
     trained: _Trained, compiler: Compiler, evidence: Evidence
 ) -> Optional[CompileCacheRecord]:
-    """Leave what was compiled to the next job, now that everything has succeeded."""
+    """Leave what was compiled for the next job, now that everything has succeeded."""
     if trained.cache is None or evidence.compiler is None:
         return None
     figures = ColdFigures(
@@ -302,7 +302,7 @@ def _keep_compiled(
 
 
 def _evaluate_saved(setting: Setting) -> Examples:
-    """Evaluate the files that will be released, not the model that is still in memory."""
+    """Evaluate the files that will be released, not the model in memory."""
     model = load_model(setting.job.folders.model).to(setting.device)
     batch_size = setting.job.hyperparameters.eval_batch_size
     return evaluate(model, setting.data.validation, setting.device, batch_size)
@@ -311,7 +311,7 @@ def _evaluate_saved(setting: Setting) -> Examples:
 def _compare_arithmetic(
     setting: Setting, compiler: Compiler, trained: _Trained
 ) -> Tuple[Optional[ParityRecord], Optional[ParityErrors]]:
-    """The parity probe of a job that compiled; nothing of one that did not, or has it off."""
+    """Run the parity probe, if the job compiled and the probe is on."""
     if trained.initial is None:
         return None, None
     job, length = setting.job, setting.length
@@ -367,7 +367,7 @@ def _evidence(
 
 
 def _warm_ups(run: TrainingRun) -> Tuple[int, Tuple[Resumption, ...]]:
-    """The first steady step of the run, and its resumptions with theirs."""
+    """The first steady step of the run and of each resumption."""
     first, *starts = steady_starts(run.graphs)
     seconds = run.steps.seconds
     resumed = tuple(
@@ -404,7 +404,7 @@ def _checkpoint_record(
 
 
 def _performed(setting: Setting) -> Dict[str, Scalar]:
-    """What followed from the hyperparameters on these data and this machine."""
+    """What the hyperparameters led to with these data on this machine."""
     manifest, length, job = setting.data.manifest, setting.length, setting.job
     return {
         "world_size": length.world_size,
@@ -421,7 +421,7 @@ def _performed(setting: Setting) -> Dict[str, Scalar]:
 
 
 def _global_batch_size(setting: Setting) -> int:
-    """Documents of one step, of all processes together."""
+    """How many documents all processes together take in a step."""
     return setting.job.hyperparameters.batch_size * setting.length.world_size
 
 

@@ -1,4 +1,4 @@
-"""The training loop: the same statements for every arm, around the compiler's forward pass."""
+"""The training loop: the same code for every arm, around the compiler's forward pass."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ REPORT_SECONDS = 1.0  # SageMaker keeps one value of a metric a minute; people w
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """What the loop measured, and with what it trained."""
+    """What the loop measured, and what it trained with."""
 
     steps: Steps
     seconds: float
-    """From before the first step to after the last, whatever came between."""
+    """Seconds from before the first step to after the last, interruptions included."""
     graphs: List[List[int]]
     """By process, (its steps,) graphs the compiler had compiled by the end of each step; one
     process, unless the job was resumed."""
@@ -81,7 +81,7 @@ def train(
         course.add(value, now - clock, compiler.graphs())
         if checkpoints is not None and course.steps < length.steps and checkpoints.due():
             checkpoints.save(state, course)
-            # No step's time holds it: it is the price of spot capacity, not of a compiler.
+            # Not part of any step's time: it is the price of spot capacity, not of a compiler.
             now = time.perf_counter()
         clock = now
         if world.first:

@@ -53,7 +53,7 @@ def save_model(model: Any, data: PreparedData, folder: Path) -> None:
 
 
 def load_model(folder: Path) -> Any:
-    """The saved model, as its user will load it."""
+    """The saved model, loaded as its user will load it."""
     return AutoModelForSequenceClassification.from_pretrained(str(folder)).float()
 
 
@@ -88,7 +88,7 @@ def _classification(manifest: Manifest) -> Dict[str, Any]:
         "num_labels": len(labels),
         "id2label": labels,
         "label2id": {label: index for index, label in labels.items()},
-        # Left to be guessed in the first forward pass, it would change the configuration that
+        # If the first forward pass guessed it, that would change the configuration that
         # the compiled graph is guarded on: one recompilation.
         "problem_type": "single_label_classification",
     }

@@ -1,10 +1,10 @@
-"""What a training script imports, whoever wrote it: all public names, and nothing of them loaded.
+"""What a training script imports: all public names, loaded only when used.
 
     from compilegate.job import Evidence, Examples, Steps, write_evidence
 
 Nothing here imports the rest of this project. It is written in Python 3.8 with numpy; torch is
-imported where it is used. So that a script pays for what it uses alone, the imports below are read
-for type checkers and, at run time, followed one name at a time when a name is asked for.
+imported where it is used. So that a script only pays for what it uses, the imports below serve type
+checkers and, at run time, are followed one name at a time.
 """
 
 import importlib
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 else:
     _IMPORT = re.compile(r"^    from (\S+) import (\w+) as \2$", re.MULTILINE)
     _PLACES = {name: place for place, name in _IMPORT.findall(__loader__.get_source(__name__))}
-    """By public name, the module that has it: read from the imports above."""
+    """The module of each public name, read from the imports above."""
     __all__ = list(_PLACES)
 
     def __getattr__(name):

@@ -12,9 +12,9 @@ same name, with the checkpoint folder as it was::
     checkpoints.finish()                    # once the evidence is written
 
 * `file`: one checkpoint as one checked file, safetensors and JSON without a line of pickle.
-* `run_state`: what has to come back for a run to go on as if nothing had been.
+* `run_state`: what must be restored for a run to continue as if nothing had happened.
 * `course`: what was measured so far.
-* `keeper`: when to write, and whose checkpoint may be taken.
+* `keeper`: when to write a checkpoint, and whose may be used.
 """
 
 from training.checkpoints.course import Course, Return

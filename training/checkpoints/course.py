@@ -14,7 +14,7 @@ class Return:
     """A process that resumed from a checkpoint."""
 
     step: int
-    """The first step that it took, from 0."""
+    """Its first step, from 0."""
     lost_seconds: float
     """Wall-clock seconds since the checkpoint was written: steps taken twice, the wait for another
     machine, start-up."""
@@ -27,7 +27,7 @@ class Course:
     losses: List[float] = field(default_factory=list)
     seconds: List[float] = field(default_factory=list)
     graphs: List[List[int]] = field(default_factory=lambda: [[]])
-    """By process, the graphs that it had compiled by the end of each of its steps."""
+    """By process, how many graphs it had compiled by the end of each of its steps."""
     returns: List[Return] = field(default_factory=list)
     """One for each process but the first."""
     began: float = field(default_factory=time.time)
@@ -38,7 +38,7 @@ class Course:
         return len(self.losses)
 
     def add(self, loss: float, seconds: float, graphs: int) -> None:
-        """Take one more step into the record."""
+        """Record one more step."""
         self.losses.append(loss)
         self.seconds.append(seconds)
         self.graphs[-1].append(graphs)
@@ -49,7 +49,7 @@ class Course:
         self.graphs.append([])
 
     def tensors(self) -> Dict[str, torch.Tensor]:
-        """The columns, exactly."""
+        """The record's columns."""
         graphs = [count for each in self.graphs for count in each]
         return {
             "losses": torch.tensor(self.losses, dtype=torch.float64),
@@ -58,7 +58,7 @@ class Course:
         }
 
     def facts(self) -> Dict[str, Any]:
-        """The rest, as JSON."""
+        """The rest of the record, as JSON."""
         return {
             "began": self.began,
             "returns": [[each.step, each.lost_seconds] for each in self.returns],
@@ -66,7 +66,7 @@ class Course:
 
     @classmethod
     def restored(cls, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> Course:
-        """What `tensors` and `facts` gave."""
+        """The record from what `tensors` and `facts` returned."""
         returns = [Return(int(step), float(lost)) for step, lost in facts["returns"]]
         graphs: List[int] = tensors["graphs"].tolist()
         bounds = [0, *(each.step for each in returns), len(graphs)]

@@ -1,6 +1,6 @@
 """A checkpoint as one file: tensors, and facts as JSON beside them, under one digest.
 
-One file, because a folder is copied to S3 file by file: of two files that belong together, one may
+One file, because a folder is copied to S3 file by file: one of two files that belong together may
 be older than the other.
 """
 
@@ -23,12 +23,12 @@ _FACTS, _DIGEST = "facts", "sha256"
 
 
 class CheckpointError(CompilegateError):
-    """A file that is no whole checkpoint. The message says why, in words that follow "it"."""
+    """A file that is not a complete checkpoint. The message says why, in words that follow "it"."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a run needs to go on."""
+    """What a run needs to continue."""
 
     tensors: Mapping[str, torch.Tensor]
     """On the CPU."""

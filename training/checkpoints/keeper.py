@@ -16,14 +16,14 @@ SUFFIX = ".safetensors"
 
 @dataclass(frozen=True)
 class Identity:
-    """Whose checkpoint it is. A job resumes from its own only: another's would give the result of
-    that job, and times that this one never measured."""
+    """Whose checkpoint it is. A job resumes only from its own: another's would give that job's
+    result, with times that this one never measured."""
 
     job: str
     config: str
-    """Digest of what the job was told to do."""
+    """The digest of the job's settings."""
     data: str
-    """Digest of the prepared data."""
+    """The digest of the prepared data."""
     torch: str
     """Version."""
 
@@ -41,9 +41,9 @@ class Checkpoints:
         self._job_started = job_started
         self._written_at = time.monotonic()
         self.written = 0
-        """Checkpoints that this process wrote."""
+        """How many checkpoints this process wrote."""
         self.seconds = 0.0
-        """That writing them took."""
+        """How long writing them took."""
         self.ignored: Optional[str] = None
         """Why an existing checkpoint was not used."""
 
@@ -53,7 +53,7 @@ class Checkpoints:
         return self._folder / (self._identity.job + SUFFIX)
 
     def resume(self, state: RunState) -> Course:
-        """The course of the job so far, its state restored; a new one where it has none."""
+        """The job's course so far, with its state restored; a new one if it has none."""
         self._folder.mkdir(parents=True, exist_ok=True)
         checkpoint = self._own_checkpoint()
         if checkpoint is None:
@@ -68,11 +68,11 @@ class Checkpoints:
         return course
 
     def due(self) -> bool:
-        """Whether it is time for the next one."""
+        """Whether the next checkpoint is due."""
         return time.monotonic() - self._written_at >= self._seconds_between
 
     def save(self, state: RunState, course: Course) -> None:
-        """Write the state after the course's last step. A disk that is full ends no training."""
+        """Write the state after the course's last step. A full disk does not end the training."""
         began = time.monotonic()
         checkpoint = state.capture(course)
         own = {"identity": asdict(self._identity), "job_started": self._job_started}
@@ -94,7 +94,7 @@ class Checkpoints:
             self.path.write_bytes(b"")
 
     def total_seconds(self) -> float:
-        """Since the job's first process started, whatever came between."""
+        """Seconds since the job's first process started, interruptions included."""
         return time.time() - self._job_started
 
     def _own_checkpoint(self) -> Optional[Checkpoint]:

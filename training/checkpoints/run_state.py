@@ -1,4 +1,4 @@
-"""What has to come back for an interrupted run to continue as if it had not been.
+"""What must be restored for a run to continue as if it had not been interrupted.
 
 The weights, the optimizer's moments, the average, and every random generator's state. The data
 order needs nothing: it follows from the seed and the number of the step.
@@ -67,7 +67,7 @@ class RunState:
         return course
 
     def _model_tensors(self) -> Dict[str, torch.Tensor]:
-        # Each once, also where two names share one: the file holds no tensor twice.
+        # Each once, even if two names share one: the file holds no tensor twice.
         saved = self.model.state_dict().keys()
         buffers = {name: each for name, each in self.model.named_buffers() if name in saved}
         return {**dict(self.model.named_parameters()), **buffers}

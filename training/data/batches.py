@@ -1,4 +1,4 @@
-"""The batches of a run: of one fixed shape, in an order that the seed alone decides."""
+"""The batches of a run: one fixed shape, in an order that only the seed decides."""
 
 from __future__ import annotations
 

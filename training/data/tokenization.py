@@ -1,8 +1,8 @@
-"""The tokenizer of a prepared data set: trained here, or taken from a model; always as files.
+"""The tokenizer of a prepared data set: trained here or taken from a model, saved as files.
 
 Training WordPiece twice on the same texts gives two tokenizers, because the library numbers the
 first tokens in the order of a hash map, breaks ties between merges by these numbers, and numbers
-the result by them. `train_wordpiece` takes the chance out of both. Without that no digest of the
+the result by them. `train_wordpiece` is deterministic. Without that no digest of the
 prepared data would mean anything.
 """
 

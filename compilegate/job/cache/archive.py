@@ -1,7 +1,7 @@
 """A compile cache as one file: a plain tar, its manifest first, then the files that it names.
 
-One file, so that what is stored and fetched is always a whole: of two jobs that leave an archive
-under one name at the same time, one wins, and no manifest meets the other's files.
+One file, so that what is stored and fetched is always complete: if two jobs write the same archive
+at the same time, one wins, and no manifest is mixed with the other's files.
 
 Reading trusts nothing: every name, size and sha256 must be as the manifest says, nothing may be
 missing or left over, and nothing is written outside the target folder.
@@ -26,7 +26,7 @@ from compilegate.job.files import whole_file
 
 FORMAT = 1
 UNFINISHED = ".part"
-"""How the name of an archive ends while it is written; it is left by whoever dies meanwhile."""
+"""The suffix of an archive that is being written; a job that dies leaves it behind."""
 _MANIFEST = "manifest.json"
 _MANIFEST_LIMIT = 8 << 20
 _BLOCK = 1 << 20
@@ -81,7 +81,7 @@ def write_archive(
 
 
 def read_archive(path: Path, target: Path, *, key: CacheKey, most_bytes: int) -> Origin:
-    """Unpack the archive into the empty folder `target`, if it is whole and of this key.
+    """Unpack the archive into the empty folder `target` if it is complete and has this key.
 
     Raises UnusableCacheError, with the folder empty again.
     """
@@ -105,7 +105,7 @@ def read_archive(path: Path, target: Path, *, key: CacheKey, most_bytes: int) ->
 
 
 def created(path: Path) -> str:
-    """When an archive was made, as it says itself; empty when it cannot be read."""
+    """When an archive was made, according to itself; empty if it cannot be read."""
     try:
         with tarfile.open(str(path), "r:") as archive:
             return _read_manifest(archive).origin.created
@@ -115,7 +115,7 @@ def created(path: Path) -> str:
 
 def _manifest_text(key: CacheKey, origin: Origin, files: Mapping[str, Any]) -> bytes:
     content = {"format": FORMAT, "key": key.parts(), "origin": asdict(origin), "files": files}
-    # The digest makes a changed figure in the manifest itself as visible as one in a file.
+    # The digest reveals a change in the manifest itself, too.
     document = {"content": content, "sha256": settings_digest(content)}
     return (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
 
@@ -212,6 +212,6 @@ def _empty(folder: Path) -> None:
 
 
 def _short(said: Any) -> str:
-    """What an error or an archive says, in one short line."""
+    """The text of an error or an archive, in one short line."""
     flat = "".join(each if each.isprintable() else "?" for each in str(said)) or repr(said)
     return flat if len(flat) <= 120 else f"{flat[:117]}..."

@@ -1,4 +1,4 @@
-"""The compile cache of one job: load what fits, compile, keep what was compiled.
+"""A job's compile cache: load what fits, compile, keep what was compiled.
 
 Where a compiler keeps its results while it works, and which of them are worth keeping.
 """
@@ -38,13 +38,13 @@ class Lookups:
 
 @dataclass(frozen=True)
 class CacheFolder:
-    """A folder that is the compiler's alone, for the length of one job."""
+    """A folder that only the compiler uses, for one job."""
 
     path: Path
     left_out: Tuple[str, ...] = ()
     """Subfolders that are not worth keeping, or must not be kept."""
     binaries: Tuple[str, ...] = ()
-    """How the names of files end that were slow to make: one that is new was made in this job."""
+    """Suffixes of files that are slow to make: a new one was made in this job."""
 
     def files(self) -> Dict[str, Path]:
         """The files to keep, by their `/`-separated path in the folder, in order of the paths."""
@@ -61,7 +61,7 @@ class CacheFolder:
 
 @dataclass(frozen=True)
 class ColdFigures:
-    """What this job's compilation took; they go with the cache, beside later warm ones."""
+    """What this job's compilation took; kept with the cache, for later warm jobs."""
 
     compile_seconds: float
     first_step_seconds: float
@@ -69,7 +69,7 @@ class ColdFigures:
 
 @dataclass(frozen=True)
 class _Loaded:
-    """What came of loading."""
+    """The result of loading."""
 
     reason: str
     origin: Optional[Origin] = None
@@ -84,7 +84,7 @@ class CompileCache:
     """Archives in `archives`, which may not exist yet; the compiler works in `folder`.
 
     Nothing here fails a job: whatever goes wrong, the compiler compiles, and the record says why.
-    Only code that was loaded can, and then it is not loaded again.
+    Only loaded code can fail one, and then it is not loaded again.
     """
 
     def __init__(self, archives: Path, most_bytes: int, key: CacheKey, folder: CacheFolder) -> None:
@@ -96,11 +96,11 @@ class CompileCache:
 
     @property
     def load_seconds(self) -> float:
-        """What loading took, wall-clock."""
+        """How long loading took, wall-clock."""
         return self._loaded.seconds
 
     def load(self) -> None:
-        """Unpack the archive of this key, if there is one that can be trusted to be whole."""
+        """Unpack the archive with this key, if there is one that is complete."""
         began = time.perf_counter()
         loaded = self._load()
         self._loaded = dataclasses.replace(loaded, seconds=time.perf_counter() - began)
@@ -124,7 +124,7 @@ class CompileCache:
         )
 
     def keep(self, lookups: Lookups, figures: ColdFigures, job: str) -> CompileCacheRecord:
-        """Leave the next job what this one compiled, unless it was all there; say what happened."""
+        """Keep what this job compiled, unless the cache had all of it; returns the record."""
         loaded, made = self._loaded, self._made_here()
         warm = loaded.origin is not None and not (lookups.misses or made) and lookups.hits > 0
         saved_bytes, kept = (0, "") if warm else self._save(figures, job)
@@ -146,7 +146,7 @@ class CompileCache:
         return record
 
     def discard_loaded(self) -> None:
-        """Remove the archive that was loaded, if any: the job fails, and its code may be why."""
+        """Remove the loaded archive, if any: the job failed, and its code may be the cause."""
         if self._loaded.origin is None:
             return
         with contextlib.suppress(FileNotFoundError):  # of several processes all fail

@@ -19,7 +19,7 @@ from compilegate.job.machine.environment import cpu_features, cpu_model, version
 
 _SETTINGS = ("TORCHINDUCTOR_", "TORCHDYNAMO_", "TORCH_COMPILE_", "TRITON_")
 _NO_SETTINGS = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_COMPILE_THREADS")
-"""Variables that say where and how fast to compile, and not what."""
+"""Variables that affect where and how fast to compile, but not what."""
 _OWN_CODE = Path(__file__).resolve().parents[1]
 
 
@@ -37,7 +37,7 @@ def key_here(graph: Part, *, device: torch.device, code: Sequence[Path] = ()) ->
 
 
 def hardware_of(device: torch.device) -> Dict[str, Scalar]:
-    """What compiled code depends on of this machine, as far as this process may use it."""
+    """What compiled code depends on in this machine, as far as this process may use it."""
     on_gpu = device.type == "cuda"
     return {
         "machine": platform.machine(),

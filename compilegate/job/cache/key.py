@@ -1,4 +1,4 @@
-"""What has to be equal for a compile cache to fit: graph, libraries and hardware. Pure."""
+"""What must be equal for a compile cache to fit: graph, libraries and hardware. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Part = Mapping[str, Scalar]
 _SHOWN = 60
 """Characters of a value that an archive names; they come from outside."""
 _TOLD = 3
-"""Differences that are told; one that matters usually comes alone."""
+"""How many differences to name; one that matters usually comes alone."""
 _ABSENT = object()
 
 
 @dataclass(frozen=True)
 class CacheKey:
-    """Equal keys compile to the same code. Names within a part are free, their order is not told.
+    """Equal keys compile to the same code. Names within a part are free, in any order.
 
     A compiler checks graph and inputs again, by itself. It does not check all of the hardware: code
     that was made for one processor may end the process on another.
@@ -28,9 +28,9 @@ class CacheKey:
     graph: Part
     """The model, its shapes, its precision, and how the compiler is set."""
     libraries: Part
-    """Everything that takes part in making code out of the graph."""
+    """Everything that is involved in compiling the graph."""
     hardware: Part
-    """What the code was made for."""
+    """The hardware that the code was made for."""
 
     @property
     def digest(self) -> str:
@@ -47,7 +47,7 @@ class CacheKey:
         return f"{settings_digest(self.hardware)[:16]}.tar"
 
     def differences(self, found: Any) -> List[str]:
-        """How another key, as an archive tells it, differs from this one; empty when it does not.
+        """How an archive's key differs from this one; empty if it does not.
 
         `found` is JSON of any kind.
         """

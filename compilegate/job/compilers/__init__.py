@@ -3,12 +3,12 @@
 A folder holds everything about its compiler, and no list names it anywhere else:
 
 * `__init__.py`: its `Declaration`, with its name, image, options and proof. Needs no torch.
-* `facts.toml`: dated facts about it for `compilegate.catalog`. It does not travel with a job, so
-  that another fact trains nothing again.
+* `facts.toml`: dated facts about it for `compilegate.catalog`. They are not staged with a job, so
+  a changed fact trains nothing again.
 * `running.py`: how it runs. `create(settings)` makes the `Compiler` of one job.
 
-A new option needs its line in the declaration alone: workloads may set it, jobs are told, and the
-evidence has it. `tests/job/test_each_compiler.py` walks all compilers through every table.
+A new option only needs a line in the declaration: workloads can set it, jobs get it, and the
+evidence records it. `tests/job/test_each_compiler.py` walks all compilers through every table.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def package_of(name: str) -> str:
 
 
 def load_compiler(name: str, given: Mapping[str, Any] = MappingProxyType({})) -> Compiler:
-    """The compiler of that name, set as told; what is left out has its default.
+    """The compiler with that name and these options; missing options have their defaults.
 
-    Raises InputError for an option that it lacks, and CompilerError where it cannot run.
+    Raises InputError for an option that it lacks, and CompilerError if it cannot run.
     """
     settings = declarations()[name].settings(given)
     compiler: Compiler = importlib.import_module(f"{package_of(name)}.running").create(settings)
@@ -62,7 +62,7 @@ def load_compiler(name: str, given: Mapping[str, Any] = MappingProxyType({})) ->
 
 
 def compiler_options() -> Dict[str, Option]:
-    """The options of all compilers by name; one that several have is the same for all."""
+    """The options of all compilers by name; one that several have is the same in all."""
     return {option.name: option for each in declarations().values() for option in each.options}
 
 

@@ -17,27 +17,27 @@ class Compiler(Protocol):
     """What the training loop needs of a compiler."""
 
     shares_random_numbers: bool
-    """Whether a compiled step draws the random numbers that the eager one draws at that seed."""
+    """Whether a compiled step draws the same random numbers as an eager one with that seed."""
     compiles_whole_steps: bool
-    """Whether a graph holds the update as well, so that gradients alone are another graph."""
+    """Whether a graph includes the update, so that gradients alone are another graph."""
 
     def world(self, launched: World) -> World:
-        """The processes that train together, where a launcher started those.
+        """The processes that train together, given those that a launcher started.
 
         Raises CompilerError when the compiler's own processes are others.
         """
 
     def device(self, host: torch.device) -> torch.device:
-        """Where the steps of a model compute that was built on `host`."""
+        """The device on which the steps of a model from `host` compute."""
 
     def seed(self, seed: int, world: World) -> None:
-        """Seed what a step draws from, beyond what every process was seeded with."""
+        """Seed the generators of a step, beyond what every process was seeded with."""
 
     def batches(self, batches: Iterator[Batch]) -> Iterable[Batch]:
-        """The batches, on their way to where the steps compute."""
+        """The batches, moved to the device on which the steps compute."""
 
     def stepping(self, parts: StepParts, world: World) -> TakeStep:
-        """What takes the steps of a run."""
+        """The object that takes the steps of a run."""
 
     def cache_folder(self) -> Optional[CacheFolder]:
         """An empty folder in which this compiler will keep what it compiles, to be filled first.
@@ -57,7 +57,7 @@ class Compiler(Protocol):
         """
 
     def graphs(self) -> int:
-        """How many graphs were compiled so far. Asked after every step, so it must be cheap."""
+        """How many graphs were compiled so far. Called after every step, so it must be cheap."""
 
     def record(self, compile_seconds: float, recompilations: int) -> CompilerRecord:
-        """What the compiler did, with the observations that prove it."""
+        """What the compiler did, with the proof."""

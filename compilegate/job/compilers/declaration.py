@@ -1,4 +1,4 @@
-"""What a compiler declares about itself: its name, its image, and what an arm may tell it.
+"""What a compiler declares about itself: its name, its image, and its options.
 
 Needs no torch.
 """
@@ -12,22 +12,22 @@ from compilegate.job.errors import InputError
 
 Setting = Union[bool, int, str]
 Settings = Mapping[str, Any]
-"""How a compiler is set: a value for each of its options, by the option's name."""
+"""A compiler's settings: a value for each of its options, by name."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """One thing that an arm may tell its compiler."""
+    """One option that an arm may set."""
 
     name: str
-    """Names the hyperparameter, and the value in the evidence."""
+    """Its name as a hyperparameter and in the evidence."""
     key: str
-    """Names it in a workload, under `[arms.NAME]`."""
+    """Its key in a workload, under `[arms.NAME]`."""
     default: Setting
     """Its type is the option's."""
     description: str
     choices: Tuple[str, ...] = ()
-    """All that a text may be."""
+    """The allowed texts."""
     at_least: int = 0
     at_most: int = 0
     """Bounds of a whole number."""
@@ -51,12 +51,12 @@ class Option:
 
 @dataclass(frozen=True)
 class Declaration:
-    """One compiler. Dated facts about it stand in `facts.toml` beside its declaration."""
+    """One compiler. `facts.toml` beside its declaration has dated facts about it."""
 
     name: str
-    """As a workload declares it, and as the evidence names it."""
+    """Its name in workloads and in the evidence."""
     image: str
-    """The folder in `containers/` that an arm's jobs run in when it names none."""
+    """The folder in `containers/` that an arm's jobs run in by default."""
     proof: Tuple[str, ...]
     """What its record in the evidence shows at least, by name: that it ran, or for eager, that
     nothing did."""

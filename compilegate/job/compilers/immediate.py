@@ -1,4 +1,4 @@
-"""What compilers have in common whose steps run on torch's own devices, operation by operation."""
+"""What compilers share whose steps run on torch's own devices, operation by operation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from compilegate.job.steps.step import Batch, ImmediateStep, StepParts, TakeStep
 
 
 class ImmediateSteps:
-    """The part of a `Compiler` that is about steps. The loss is looked at before the update."""
+    """The part of a `Compiler` that concerns steps. The loss is read before the update."""
 
     compiles_whole_steps = False
 
@@ -21,11 +21,11 @@ class ImmediateSteps:
         return launched
 
     def device(self, host: torch.device) -> torch.device:
-        """Where the model is."""
+        """The model's device."""
         return host
 
     def seed(self, seed: int, world: World) -> None:
-        """Dropout of each process its own."""
+        """Each process has its own dropout masks."""
         seed_dropout(seed, world)
 
     def batches(self, batches: Iterator[Batch]) -> Iterable[Batch]:
@@ -33,5 +33,5 @@ class ImmediateSteps:
         return batches
 
     def stepping(self, parts: StepParts, world: World) -> TakeStep:
-        """Takes steps as they are written."""
+        """Takes steps operation by operation."""
         return ImmediateStep(parts, world)

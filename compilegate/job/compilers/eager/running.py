@@ -33,7 +33,7 @@ class Eager(ImmediateSteps):
         return forward
 
     def graphs(self) -> int:
-        """Zero, or what something else in this process compiled behind the recipe's back."""
+        """Zero, unless something else in this process compiled."""
         # torch._dynamo fails to import beside some old releases, and nobody can have compiled
         # with it while it is not loaded; so it is looked up, never imported.
         dynamo = sys.modules.get("torch._dynamo.utils")
@@ -60,5 +60,5 @@ class Eager(ImmediateSteps):
 
 
 def create(_settings: Settings) -> Compiler:
-    """The compiler object of one job. There is nothing to set."""
+    """The compiler object of one job. It has no options."""
     return Eager()

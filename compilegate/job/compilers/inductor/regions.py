@@ -1,7 +1,7 @@
-"""The block that a model repeats, compiled once and lent to the model for a step at a time.
+"""The block that a model repeats, compiled once and swapped in for each step.
 
-Sixteen equal layers are one graph here and not sixteen in one: compiling takes a fraction of the
-time, and what would be fused across layers is not.
+Sixteen equal layers share one graph instead of being sixteen parts of one: compiling takes a
+fraction of the time, but nothing is fused across layers.
 """
 
 from __future__ import annotations

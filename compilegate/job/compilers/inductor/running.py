@@ -1,4 +1,4 @@
-"""`torch.compile` with Inductor, counted, cached and guarded against a silent return to eager."""
+"""`torch.compile` with Inductor: counted, cached, and guarded against silently running eager."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from compilegate.job.evidence import CompilerRecord, Scalar
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 
 _LIMIT_ERRORS = ("FailOnRecompileLimitHit", "FailOnCacheLimitHit")
-"""What dynamo raises instead of compiling one graph too many; the second is of torch before 2.6."""
+"""What dynamo raises instead of compiling one graph too many; the second before torch 2.6."""
 
 
 class Inductor(ImmediateSteps):
-    """Compiles as the options say, counts the graphs it compiled and the calls they served."""
+    """Compiles with the options, and counts graphs and their calls."""
 
     def __init__(self, settings: Settings) -> None:
         if not hasattr(torch, "compile"):
@@ -59,7 +59,7 @@ class Inductor(ImmediateSteps):
         )
 
     def cache_lookups(self) -> Lookups:
-        """Lookups of compiled graphs; forward and backward are counted apart."""
+        """Lookups of compiled graphs; forward and backward count separately."""
         from torch._dynamo.utils import counters  # noqa: PLC0415
 
         counted = counters["inductor"]
@@ -80,7 +80,7 @@ class Inductor(ImmediateSteps):
         # Inductor's own generator is slow on a CPU, and draws other dropout masks than eager
         # does; with eager's generator the two arms differ by arithmetic only.
         torch._inductor.config.fallback_random = self._settings["fallback_random"]
-        # Past its limit dynamo would go on in eager mode without a word.
+        # Beyond its limit dynamo would silently continue in eager mode.
         torch._dynamo.config.fail_on_recompile_limit_hit = True
         if self._settings["regional"]:
             return _stopping_at_the_limit(CompiledRegions(model, self._compiled))
@@ -127,7 +127,7 @@ class Inductor(ImmediateSteps):
     def _backend(self, graph: Any, inputs: List[Any]) -> Callable[..., Any]:
         """Inductor, with every compiled graph and every call of one counted.
 
-        Counters say that something was compiled; only the calls say that it was used.
+        Counters show that something was compiled; only the calls show that it was used.
         """
         from torch._inductor import list_mode_options  # noqa: PLC0415
         from torch._inductor.compile_fx import compile_fx  # noqa: PLC0415
@@ -178,7 +178,7 @@ def _recompile_limit() -> int:
 
 
 def _failed_guard() -> str:
-    """The last guard that did not hold, in dynamo's words."""
+    """The last guard that failed, in dynamo's words."""
     from torch._dynamo.utils import get_compilation_metrics  # noqa: PLC0415
 
     reasons = [getattr(each, "recompile_reason", None) for each in get_compilation_metrics()]
@@ -219,5 +219,5 @@ def _require_cpp_compiler() -> None:
 
 
 def _frame_seconds(metrics: List[Any]) -> float:
-    """Seconds that dynamo itself reports for compiling, of all frames."""
+    """Seconds that dynamo itself reports for compiling all frames."""
     return round(sum((each.duration_us or 0) for each in metrics) / 1e6, 3)

@@ -22,7 +22,7 @@ STEP_GRAPHS = Option(
     at_most=1000,
     description="graphs that XLA may compile for the training steps; one more stops the job",
 )
-"""Every compiler has it that traces whole steps on an XLA device."""
+"""An option of every compiler that traces whole steps on an XLA device."""
 
 TRACED = (
     *("torch", "torch_xla", "device", "graphs_compiled", "graphs_reused", "executions"),

@@ -24,7 +24,7 @@ class Compilations:
     """Counted since torch_xla was imported."""
 
     graphs: int
-    """Compiled, since none like them was."""
+    """Graphs compiled because there was none like them."""
     reused: int
     """Executions of a graph that had been compiled."""
     seconds: float

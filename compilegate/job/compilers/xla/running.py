@@ -20,7 +20,7 @@ from compilegate.job.machine.world import ALONE, SEED_LIMIT, World, hosts
 from compilegate.job.steps.step import Batch, StepParts, TakeStep
 
 TOLD_CAUSES = 10
-"""Compilations of which the evidence gives the cause; past a few they are all alike."""
+"""How many compilations the evidence gives the cause of; after a few they are all alike."""
 
 
 class Xla:
@@ -30,7 +30,7 @@ class Xla:
     shares_random_numbers = False  # the device has a generator of its own
     compiles_whole_steps = True
     without_device = "the machine or the image has none of that kind"
-    """What to make of an XLA device that cannot be opened."""
+    """Advice for an XLA device that cannot be opened."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -52,11 +52,11 @@ class Xla:
         return runtime.device()
 
     def seed(self, seed: int, world: World) -> None:
-        """Weights are the same in all processes; what dropout draws is each one's own."""
+        """All processes have the same weights; each draws its own dropout masks."""
         self._seed = seed + world.rank * SEED_LIMIT
 
     def batches(self, batches: Iterator[Batch]) -> Iterable[Batch]:
-        """Put together on the host, and copied to the device ahead of their steps."""
+        """Batches are assembled on the host and copied to the device ahead of their steps."""
         return runtime.device_batches(batches)
 
     def stepping(self, parts: StepParts, world: World) -> TakeStep:
