@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.infra.assembly import ACCOUNT, REGION, Assembly
-from tests.infra.policy_engine import AWS_ACCOUNT, Question, ask
+from tests.infra.access.policy_engine import AWS_ACCOUNT, Question, ask
 
 FOUNDATION, IMAGES = "compilegate-foundation", "compilegate-images"
 WORKLOAD, CI = "compilegate-workload-topics", "compilegate-ci"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.infra.assembly import ACCOUNT, REGION, Assembly, Resource
-from tests.infra.policy_engine import Question, ask
+from tests.infra.access.policy_engine import Question, ask
 
 FOUNDATION, WORKLOAD = "compilegate-foundation", "compilegate-workload-topics"
 STEP = re.compile(r"Steps\.([\w-]+)\.(.+)")
