@@ -12,13 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from compilegate.document.model import Scalar
-from compilegate.errors import CompilegateError
 from compilegate.execution.events import Event
 from compilegate.execution.result import ExecutionResult
-
-
-class LostError(CompilegateError):
-    """Contact with an execution is lost; it may still be running."""
 
 
 class Executor(Protocol):

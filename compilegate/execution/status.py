@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from compilegate.errors import CompilegateError
+
 
 class StepStatus(StrEnum):
     """The state of a step."""
@@ -43,3 +45,7 @@ _STEP_ENDS = frozenset(
     {StepStatus.SUCCEEDED, StepStatus.FAILED, StepStatus.STOPPED, StepStatus.NOT_EXECUTED}
 )
 UNSUCCESSFUL = frozenset({StepStatus.FAILED, StepStatus.STOPPED})
+
+
+class LostError(CompilegateError):
+    """Contact with an execution is lost; it may still be running."""

@@ -15,11 +15,10 @@ from compilegate.account.object_store import S3ObjectStore
 from compilegate.account.session import AwsSession
 from compilegate.document.model import Scalar
 from compilegate.execution.events import Event
-from compilegate.execution.executor import LostError
 from compilegate.execution.looking import POLL_SECONDS, QUIET_SECONDS, follow
 from compilegate.execution.outcome import NO_REASON
 from compilegate.execution.result import ExecutionResult
-from compilegate.execution.status import StepStatus
+from compilegate.execution.status import LostError, StepStatus
 from compilegate.job.names import REPORT_FILE, REPORT_MARKDOWN_FILE, VERDICT_FILE
 
 

@@ -12,7 +12,7 @@ import click
 
 from compilegate.errors import CompilegateError
 from compilegate.execution import exit_codes
-from compilegate.execution.executor import LostError
+from compilegate.execution.status import LostError
 
 
 class RefusalError(CompilegateError):
