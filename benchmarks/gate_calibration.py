@@ -26,8 +26,7 @@ import numpy as np
 import scipy
 from gate_hard_scores import hard_scores
 from gate_other_rules import RULES
-from gate_simulation import Design, draw, harmed
-from rates import rate, table
+from gate_simulation import Design, draw, harmed, rate, table
 from scipy.stats import binom
 
 from compilegate.gate.quality.comparison import arm_scores, compare_scores

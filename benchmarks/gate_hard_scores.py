@@ -13,8 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from gate_simulation import Design, draw, harmed
-from rates import rate, table
+from gate_simulation import Design, draw, harmed, rate, table
 
 from compilegate.gate.quality.comparison import arm_scores, compare_scores
 from compilegate.gate.quality.metrics import MetricUndefinedError

@@ -1,4 +1,4 @@
-"""Simulated experiments with known truth, for the gate's calibration.
+"""Simulated experiments with known truth, for the gate's calibration, and tables of rates.
 
 A candidate is worse than the baseline by exactly `harm` margins in the population: over all seeds
 and all examples that might have been drawn. What a single experiment shows is left to chance.
@@ -21,7 +21,7 @@ confidence: that is where the sample's own bias hides it best.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -35,6 +35,8 @@ from compilegate.job import Examples
 
 FloatArray = npt.NDArray[np.float64]
 
+Z = 1.959964
+"""The normal quantile of a 95% interval."""
 LOSS_SPREAD = 1.5
 RARE_CLASSES = (0.70, 0.20, 0.08, 0.02)
 """The shares of the classes; a harmed candidate is worse in the last one only."""
@@ -294,3 +296,23 @@ _METRICS: dict[str, Callable[[FloatArray], FloatArray]] = {
     "auroc": _auroc,
     "log_loss": _log_loss,
 }
+
+
+def wilson(successes: int, trials: int) -> tuple[float, float]:
+    """The 95% interval of a proportion (Wilson, JASA 1927)."""
+    share, spread = successes / trials, Z**2 / trials
+    middle = share + spread / 2.0
+    half = Z * math.sqrt(share * (1.0 - share) / trials + spread / (4.0 * trials))
+    return max((middle - half) / (1.0 + spread), 0.0), min((middle + half) / (1.0 + spread), 1.0)
+
+
+def rate(successes: int, trials: int) -> str:
+    """The rate in per cent, with its interval."""
+    low, high = wilson(successes, trials)
+    return f"{100 * successes / trials:.1f} ({100 * low:.1f} to {100 * high:.1f})"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -104,7 +104,7 @@ def test_where_lower_is_better_the_rules_turn_round(module):
 
 def test_the_interval_of_a_rate_is_wilson_s(module):
     """Against the worked example of Newcombe (Statistics in Medicine 1998), method 3: 15/148."""
-    low, high = module("rates").wilson(15, 148)
+    low, high = module("gate_simulation").wilson(15, 148)
     assert (low, high) == pytest.approx((0.0624, 0.1605), abs=1e-4)
 
 
