@@ -138,6 +138,7 @@ for name in main.list_commands(None):
 """
 
 
+@pytest.mark.slow
 def test_every_command_explains_itself(installed: Installed) -> None:
     listed = installed.run("--help").partition("Commands:\n")[2].partition("\n\n")[0]
     commands = [line.split()[0] for line in listed.splitlines()]
@@ -161,6 +162,7 @@ def test_a_workload_is_trained_and_judged_in_any_folder(installed: Installed) ->
     assert "model:  tiny/2, PendingManualApproval" in again
 
 
+@pytest.mark.slow
 def test_evidence_of_ones_own_script_is_written_and_judged_in_any_folder(
     installed: Installed,
 ) -> None:
