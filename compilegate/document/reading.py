@@ -26,7 +26,7 @@ from compilegate.document.model import (
     Step,
     matches,
 )
-from compilegate.document.step_types import STEP_TYPES, step_members
+from compilegate.document.step_types import CONDITION, STEP_TYPES, step_members
 
 DEFINITION_MEMBERS = (
     "Version",
@@ -133,7 +133,7 @@ def _steps(raw_steps: list[Any], branch: Branch | None, faults: list[str]) -> It
         if kind in STEP_TYPES:
             faults += _unknown(name, raw, step_members(kind))
         own = {k: v for k, v in arguments.items() if k not in {"IfSteps", "ElseSteps"}}
-        is_condition = kind == "Condition"
+        is_condition = kind == CONDITION
         yield Step(
             name=name,
             type=kind,

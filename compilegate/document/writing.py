@@ -19,6 +19,7 @@ from compilegate.document.model import (
     RetryPolicy,
     Step,
 )
+from compilegate.document.step_types import CONDITION
 
 
 def write_definition(definition: Definition) -> str:
@@ -61,7 +62,7 @@ def _steps(definition: Definition, branch: Branch | None) -> list[dict[str, Any]
 
 def _step(definition: Definition, step: Step) -> dict[str, Any]:
     arguments = dict(step.arguments)
-    if step.type == "Condition":
+    if step.type == CONDITION:
         for key, taken_when in (("IfSteps", True), ("ElseSteps", False)):
             arguments[key] = _steps(definition, Branch(step.name, taken_when))
     return {"Name": step.name, "Type": step.type, "Arguments": arguments, **dict(_around(step))}

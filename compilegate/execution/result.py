@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from compilegate.document.model import Scalar
+from compilegate.document.step_types import FAIL
 from compilegate.execution.status import UNSUCCESSFUL, ExecutionStatus, StepStatus
 
 FailedBy = Literal["job", "fail-step"]
@@ -84,7 +85,7 @@ def explain_failure(
     if status not in {ExecutionStatus.FAILED, ExecutionStatus.COMPLETED_WITH_FAILURES}:
         return None, None
     failed = [step for step in steps.values() if step.status in UNSUCCESSFUL]
-    reached = next((step for step in failed if step.type == "Fail"), None)
+    reached = next((step for step in failed if step.type == FAIL), None)
     if reached is not None:
         return "fail-step", reached.failure or f"the Fail step {reached.name} was reached"
     reasons = [f"{step.name}: {step.failure or step.status}".partition("\n")[0] for step in failed]

@@ -14,6 +14,7 @@ from compilegate.account.executions.state import SageMakerExecution, SageMakerSt
 from compilegate.account.object_store import S3ObjectStore
 from compilegate.account.session import AwsSession
 from compilegate.document.model import Scalar
+from compilegate.document.step_types import PROCESSING
 from compilegate.execution.events import Event
 from compilegate.execution.looking import POLL_SECONDS, QUIET_SECONDS, follow
 from compilegate.execution.outcome import NO_REASON
@@ -111,7 +112,7 @@ class SageMakerExecutor:
         waits for everything else."""
         client = self.session.client("sagemaker")
         for step in reversed([*result.steps.values()]):
-            if step.type != "Processing" or step.status is not StepStatus.SUCCEEDED or step.cached:
+            if step.type != PROCESSING or step.status is not StepStatus.SUCCEEDED or step.cached:
                 continue
             with asking(f"read the processing job {step.job_name}"):
                 job = client.describe_processing_job(ProcessingJobName=step.job_name)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from compilegate.account.errors import RefusedRequestError
 from compilegate.account.executions.console import Job
+from compilegate.document.step_types import REGISTER_MODEL
 from compilegate.execution.result import ExecutionResult, StepResult, explain_failure
 from compilegate.execution.status import ExecutionStatus, StepStatus
 
@@ -107,6 +108,6 @@ def step_state(answer: Mapping[str, Any]) -> SageMakerStep:
         seconds=max(0.0, (ended - started).total_seconds()) if started and ended else 0.0,
         failure=failure or None,
         links={} if job is None else job.pages,
-        properties={"ModelPackageArn": arn} if made == "RegisterModel" else {},
+        properties={"ModelPackageArn": arn} if made == REGISTER_MODEL else {},
         job=job,
     )

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from compilegate.document.graph import StepGraph
 from compilegate.document.model import Dependency
+from compilegate.document.step_types import FAIL
 from compilegate.execution.status import UNSUCCESSFUL, ExecutionStatus, StepStatus
 
 _OUTCOMES = {
@@ -75,7 +76,7 @@ class Progress:
         return ExecutionStatus.SUCCEEDED
 
     def _handled(self, name: str) -> bool:
-        if self.graph.steps[name].type == "Fail":
+        if self.graph.steps[name].type == FAIL:
             return False
         return any(
             self.statuses[step] is not StepStatus.NOT_EXECUTED
