@@ -5,8 +5,10 @@ from __future__ import annotations
 import botocore.session
 import pytest
 
+from compilegate.account.plan.jobs import KINDS
 from compilegate.document.step_types import STEP_TYPES
 from compilegate.local.engine.inline_steps import INLINE_STEPS
+from compilegate.local.engine.preflight import REQUEST_FAULTS
 from compilegate.local.jobs.making import JOB_REQUESTS
 
 SERVICE = botocore.session.get_session().get_service_model("sagemaker")
@@ -18,6 +20,14 @@ def test_the_local_runner_has_one_way_to_run_each_type_of_step() -> None:
     the wrong one."""
     assert sorted([*JOB_REQUESTS, *INLINE_STEPS]) == sorted(STEP_TYPES)
     assert set(JOB_REQUESTS) == {name for name, known in STEP_TYPES.items() if known.job_name}
+
+
+def test_a_plan_knows_the_quotas_and_prices_of_each_type_of_step_that_runs_a_job() -> None:
+    assert set(KINDS) == {name for name, known in STEP_TYPES.items() if known.job_name}
+
+
+def test_the_local_runner_checks_each_type_of_step_before_it_starts() -> None:
+    assert sorted(REQUEST_FAULTS) == sorted(STEP_TYPES)
 
 
 @pytest.mark.parametrize("name", CALLING)

@@ -52,6 +52,15 @@ def test_all_reasons_are_told_at_once_with_the_steps_they_concern(bench: Any) ->
     )
 
 
+def test_a_number_of_machines_that_is_none_names_its_step(bench: Any) -> None:
+    processing = bench.processing("read")
+    del processing["Arguments"]["ProcessingResources"]
+    found = reasons(bench, with_resources(bench, InstanceCount="two"), processing)
+    assert [reason.partition(":")[0] for reason in found] == ["train", "read"]
+    assert "InstanceCount" in found[0]
+    assert "ProcessingResources" in found[1]
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

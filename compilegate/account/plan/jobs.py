@@ -13,9 +13,11 @@ from typing import Any, Literal
 import botocore.session
 
 from compilegate.document.model import Definition, Scalar, Step
-from compilegate.document.step_types import STEP_TYPES, TRAINING
+from compilegate.document.step_types import PROCESSING, STEP_TYPES, TRAINING
 
 Kind = Literal["training", "processing"]
+KINDS: Mapping[str, Kind] = {TRAINING: "training", PROCESSING: "processing"}
+"""What quotas and prices call the job of each type of step that runs one."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def _job(step: Step, parameters: Mapping[str, Scalar]) -> PlannedJob:
     )
     return PlannedJob(
         step=step.name,
-        kind="training" if step.type == TRAINING else "processing",
+        kind=KINDS[step.type],
         instance_type=str(_value(resources.get("InstanceType", "unknown"), parameters)),
         instances=int(_value(resources.get("InstanceCount", 1), parameters)),
         max_seconds=runtime,

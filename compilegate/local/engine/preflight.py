@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,15 +23,20 @@ from compilegate.document.expressions import (
 from compilegate.document.graph import build_graph, find_cycle
 from compilegate.document.model import Definition, Step
 from compilegate.document.paths import lookup
-from compilegate.document.step_types import CONDITION, FAIL, REGISTER_MODEL, STEP_TYPES
+from compilegate.document.step_types import (
+    CONDITION,
+    FAIL,
+    PROCESSING,
+    REGISTER_MODEL,
+    STEP_TYPES,
+    TRAINING,
+)
 from compilegate.local.engine.retries import EXCEPTION_TYPES
 from compilegate.local.errors import ImageError, ObjectStoreError, StepError
 from compilegate.local.home.images import Environment, ImageSources, UnbuiltEnvironment, find_image
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import PackageRequest, read_package_request
 from compilegate.local.jobs.making import JOB_REQUESTS, JobRequest
-from compilegate.local.jobs.processing import ProcessingRequest
-from compilegate.local.jobs.training import TrainingRequest
 from compilegate.local.requests import RequestReader
 
 _STEP_NAME = re.compile(r"[A-Za-z0-9\-_]{1,64}")
@@ -94,7 +99,11 @@ def check_definition(
             faults.append(f"{step.name}: {error}")
     images: dict[str, Image] = {}
     for item in checked:
-        faults += (f"{item.step.name}: {fault}" for fault in _request_faults(item))
+        try:
+            found = REQUEST_FAULTS[item.step.type](item)
+            faults += (f"{item.step.name}: {fault}" for fault in found)
+        except StepError as error:
+            faults.append(f"{item.step.name}: {error}")
         faults += (f"{item.step.name}: {fault}" for fault in _image_faults(item, sources, images))
     faults += _input_faults(checked, store)
     return Preflight(tuple(dict.fromkeys(faults)), images)
@@ -171,53 +180,73 @@ def _check_step(step: Step, scope: Scope) -> _Checked:
     return _Checked(step, arguments, job, package)
 
 
-def _request_faults(checked: _Checked) -> Iterator[str]:
-    kind, arguments = checked.step.type, checked.arguments
-    if isinstance(checked.job, TrainingRequest):
-        yield from _training_faults(checked.job)
-    elif isinstance(checked.job, ProcessingRequest):
-        cluster = RequestReader(arguments).section("ProcessingResources").section("ClusterConfig")
-        yield from _machine_faults(cluster, checked.job.instance_type)
-    elif kind == CONDITION:
-        conditions = checked.step.arguments.get("Conditions")
-        if not isinstance(conditions, list) or not conditions:
-            yield "Conditions must be a non-empty list"
-        else:
-            for condition in conditions:
-                yield from condition_faults(condition)
-    elif kind == FAIL and not isinstance(arguments.get("ErrorMessage", ""), str):
-        yield f"ErrorMessage is {arguments['ErrorMessage']!r:.80}, expected a string"
+def _condition_faults(checked: _Checked) -> Iterator[str]:
+    conditions = checked.step.arguments.get("Conditions")
+    if not isinstance(conditions, list) or not conditions:
+        yield "Conditions must be a non-empty list"
+        return
+    for condition in conditions:
+        yield from condition_faults(condition)
 
 
-def _training_faults(job: TrainingRequest) -> Iterator[str]:
-    reader = RequestReader(job.raw)
+def _fail_faults(checked: _Checked) -> Iterator[str]:
+    message = checked.arguments.get("ErrorMessage", "")
+    if not isinstance(message, str):
+        yield f"ErrorMessage is {message!r:.80}, expected a string"
+
+
+def _no_faults(_checked: _Checked) -> Iterator[str]:
+    """Whatever can be wrong with the request is found when it is read."""
+    yield from ()
+
+
+def _processing_faults(checked: _Checked) -> Iterator[str]:
+    resources = RequestReader(checked.arguments).section("ProcessingResources")
+    yield from _machine_faults(resources.section("ClusterConfig"))
+
+
+def _training_faults(checked: _Checked) -> Iterator[str]:
+    reader = RequestReader(checked.arguments)
     resources = reader.section("ResourceConfig")
-    yield from _machine_faults(resources, job.instance_type)
+    yield from _machine_faults(resources)
     if resources.has("InstanceGroups"):
         yield "InstanceGroups are not supported here: a local job has one machine"
     if reader.section("AlgorithmSpecification").text_or("TrainingInputMode", "File") == "Pipe":
         yield "TrainingInputMode Pipe is not supported here, use File"
-    if not job.entrypoint:
-        for name in _LAUNCHER_FLAGS:
-            if _is_on(job, name):
-                yield f"{name} is not supported here: a local job is one process on one machine"
-        if _is_on(job, _TRAINING_COMPILER):
-            yield (
-                f"{_TRAINING_COMPILER} needs SageMaker Training Compiler, which is in AWS's "
-                "images only; run it on SageMaker"
-            )
+    if reader.section("AlgorithmSpecification").texts("ContainerEntrypoint"):
+        return  # The toolkit, which reads these hyperparameters, does not start the script.
+    hyperparameters = reader.text_map("HyperParameters")
+    for name in _LAUNCHER_FLAGS:
+        if _is_on(hyperparameters, name):
+            yield f"{name} is not supported here: a local job is one process on one machine"
+    if _is_on(hyperparameters, _TRAINING_COMPILER):
+        yield (
+            f"{_TRAINING_COMPILER} needs SageMaker Training Compiler, which is in AWS's "
+            "images only; run it on SageMaker"
+        )
 
 
-def _is_on(job: TrainingRequest, name: str) -> bool:
-    return job.hyperparameters.get(name, "false").strip('"').lower() == "true"
+def _is_on(hyperparameters: Mapping[str, str], name: str) -> bool:
+    return hyperparameters.get(name, "false").strip('"').lower() == "true"
 
 
-def _machine_faults(resources: RequestReader, instance_type: str) -> Iterator[str]:
+def _machine_faults(resources: RequestReader) -> Iterator[str]:
     count = resources.integer_or("InstanceCount", 1)
+    instance_type = resources.text_or("InstanceType", "local")
     if count != 1:
         yield f"InstanceCount is {count}, only 1 is possible here"
     if _ACCELERATORS_ABSENT_HERE.match(instance_type):
         yield f"InstanceType {instance_type} needs Trainium or Inferentia, which is not here"
+
+
+REQUEST_FAULTS: Mapping[str, Callable[[_Checked], Iterator[str]]] = {
+    TRAINING: _training_faults,
+    PROCESSING: _processing_faults,
+    CONDITION: _condition_faults,
+    FAIL: _fail_faults,
+    REGISTER_MODEL: _no_faults,
+}
+"""What this machine cannot do for each type of step, though its request could be read."""
 
 
 def _image_faults(
@@ -237,7 +266,7 @@ def _image_faults(
 
 
 def _input_faults(checked: list[_Checked], store: ObjectStore) -> Iterator[str]:
-    produced = [uri for item in checked for uri in _output_prefixes(item)]
+    produced = [uri for item in checked if item.job for uri in item.job.output_prefixes]
     for item in checked:
         for uri in _needed_uris(item):
             if isinstance(uri, Unresolved):
@@ -250,14 +279,6 @@ def _input_faults(checked: list[_Checked], store: ObjectStore) -> Iterator[str]:
                     )
             except ObjectStoreError as error:
                 yield f"{item.step.name}: {error}"
-
-
-def _output_prefixes(checked: _Checked) -> list[str]:
-    if isinstance(checked.job, TrainingRequest):
-        return [checked.job.output_uri]
-    if isinstance(checked.job, ProcessingRequest):
-        return [path.uri for path in checked.job.outputs]
-    return []
 
 
 def _needed_uris(checked: _Checked) -> tuple[str, ...]:

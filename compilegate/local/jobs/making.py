@@ -14,12 +14,8 @@ from compilegate.document.model import Step
 from compilegate.document.step_types import PROCESSING, STEP_TYPES, TRAINING
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.jobs.job import Job
-from compilegate.local.jobs.processing import (
-    ProcessingJob,
-    ProcessingRequest,
-    read_processing_request,
-)
-from compilegate.local.jobs.training import TrainingJob, TrainingRequest, read_training_request
+from compilegate.local.jobs.processing import ProcessingRequest, read_processing_request
+from compilegate.local.jobs.training import TrainingRequest, read_training_request
 
 JobRequest = TrainingRequest | ProcessingRequest
 
@@ -67,8 +63,4 @@ def make_job(
 ) -> JobStep:
     """The job for a step's resolved request. Raises RequestError."""
     asked = JOB_REQUESTS[step.type](request)
-    if isinstance(asked, TrainingRequest):
-        job: Job = TrainingJob(name, asked, jobs / name, store)
-    else:
-        job = ProcessingJob(name, asked, jobs / name, store)
-    return JobStep(job, asked.image, request)
+    return JobStep(asked.job(name, jobs / name, store), asked.image, request)

@@ -43,7 +43,6 @@ class ProcessingRequest:
     environment: Mapping[str, str]
     inputs: tuple[ProcessingPath, ...]
     outputs: tuple[ProcessingPath, ...]
-    instance_type: str
     max_seconds: int
     raw: Mapping[str, Any]
     """The whole resolved request, which DescribeProcessingJob echoes."""
@@ -58,6 +57,15 @@ class ProcessingRequest:
         """Every object or prefix that must exist when the job starts."""
         return tuple(path.uri for path in self.inputs)
 
+    @property
+    def output_prefixes(self) -> tuple[str, ...]:
+        """Below which the job's results will lie."""
+        return tuple(path.uri for path in self.outputs)
+
+    def job(self, name: str, folder: Path, store: ObjectStore) -> ProcessingJob:
+        """The job that is asked for, in a sandbox of its own."""
+        return ProcessingJob(name, self, folder, store)
+
 
 def read_processing_request(raw: Mapping[str, Any]) -> ProcessingRequest:
     """Read a resolved request. Raises RequestError for what is missing, mistyped or unsupported."""
@@ -69,7 +77,6 @@ def read_processing_request(raw: Mapping[str, Any]) -> ProcessingRequest:
             "AppSpecification.ContainerEntrypoint is missing: an image has no entry point of its "
             "own here"
         )
-    cluster = reader.section("ProcessingResources").section("ClusterConfig")
     outputs = reader.section_or_empty("ProcessingOutputConfig").sections("Outputs")
     return ProcessingRequest(
         image=application.text("ImageUri"),
@@ -78,7 +85,6 @@ def read_processing_request(raw: Mapping[str, Any]) -> ProcessingRequest:
         environment=reader.text_map("Environment"),
         inputs=tuple(_input(item) for item in reader.sections("ProcessingInputs")),
         outputs=tuple(_output(item) for item in outputs),
-        instance_type=cluster.text_or("InstanceType", "local"),
         max_seconds=reader.section_or_empty("StoppingCondition").integer_or(
             "MaxRuntimeInSeconds", DEFAULT_MAX_SECONDS
         ),

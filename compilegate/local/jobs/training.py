@@ -88,6 +88,15 @@ class TrainingRequest:
         channels = tuple(channel.uri for channel in self.channels)
         return channels if source is None or in_container(source) else (*channels, source)
 
+    @property
+    def output_prefixes(self) -> tuple[str, ...]:
+        """Below which the job's results will lie."""
+        return (self.output_uri,)
+
+    def job(self, name: str, folder: Path, store: ObjectStore) -> TrainingJob:
+        """The job that is asked for, in a sandbox of its own."""
+        return TrainingJob(name, self, folder, store)
+
 
 def in_container(source: str) -> bool:
     """Whether a source archive is a path in the container."""
