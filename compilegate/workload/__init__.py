@@ -6,8 +6,9 @@ every value is known, and `kinds/` says what each kind of workload needs.
 
 from compilegate.workload.arms import Arm, Setup
 from compilegate.workload.declared.arm import AWS_IMAGE, Neuron, TrainingCompiler
+from compilegate.workload.declared.compute import Compute
 from compilegate.workload.declared.data import FilesData, HubData, ReutersData, WheelData
-from compilegate.workload.declared.file import Compute, WorkloadFile
+from compilegate.workload.declared.file import WorkloadFile
 from compilegate.workload.declared.starts import NewData, Schedule
 from compilegate.workload.errors import InfeasibleError, WorkloadError
 from compilegate.workload.kinds import (

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from compilegate.job.compilers import declarations
 from compilegate.job.names import BASELINE_ARM
 from compilegate.workload.arms import Arm, Setup
+from compilegate.workload.declared.compute import Compute
 from compilegate.workload.declared.data import Data
-from compilegate.workload.declared.file import Cache, CompileCache, Compute, Registry
+from compilegate.workload.declared.file import Cache, CompileCache, Registry
 from compilegate.workload.declared.gate import Gate
 from compilegate.workload.declared.starts import NewData, Schedule
 from compilegate.workload.errors import WorkloadError
