@@ -1,4 +1,7 @@
-"""The target "here": starts, follows, resumes and stops executions on this machine."""
+"""The target "here": starts, follows, resumes and stops executions on this machine.
+
+It also decides how many jobs run at once, on how many cores each, and how long a stopped job has.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Integrity: is one replicate's evidence usable? Every check fails closed, with its own code.
 
-These checks look at one record and what the workload declares about it; those of its examples are
-in `examples_integrity`. What needs several records side by side (duplicates, the same examples, the
-same data) is in `agreement`.
+These checks look at one record and what the workload declares about it: that it is this job's,
+whole and plausible, that the compiler really ran, and that it did not recompile. Those of its
+examples are in `examples`. What needs several records side by side (duplicates, the same examples,
+the same data) is in `agreement`.
 """
 
 from __future__ import annotations

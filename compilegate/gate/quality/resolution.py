@@ -6,7 +6,7 @@ and that can be known before anything is trained. The smallest such margin is
 
     (quantile at the confidence + quantile at 0.8) x standard error of the difference
 
-with the same crossed effects and quantiles as the verdict (`crossed`).
+with the same crossed effects and quantiles as the verdict (`difference_interval`).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ which a tail grows; what they cost and what they leave is measured in docs/gate-
 Edgeworth expansion of the t statistic (Johnson, "Modified t tests and confidence intervals for
 asymmetrical populations", JASA 1978; Hall, "On the removal of skewness by transformation", JRSS B
 1992). Both bounds move, so that swapped arms mirror. Beside it, one imaginary example that lies as
-far off as the furthest is added to the variance (`crossed`).
+far off as the furthest is added to the variance (`difference_interval`).
 
 For flips that is enough: where every flip is a harm, the bound is then within 3% of the exact one
 of a Poisson number of them, from five flips on, and above it where there are fewer.

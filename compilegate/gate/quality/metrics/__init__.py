@@ -7,9 +7,9 @@ column is the metric's sampling variance to first order. A user's own function h
 function at hand; a delete-a-group jackknife stands in for it (`user_function`).
 
 The linearisation was preferred to a bootstrap over seeds and examples because it lets all metrics
-share one interval (see `crossed`), has no random numbers, and a bootstrap over two or three seeds
-understates the variance between seeds by a factor (k - 1) / k. It is weakest for a class with very
-few validation examples; `crossed` then finds few degrees of freedom and widens.
+share one interval (`difference_interval`), has no random numbers, and a bootstrap over two or three
+seeds understates the variance between seeds by a factor (k - 1) / k. It is weakest for a class with
+very few validation examples; the interval then has few degrees of freedom and widens.
 
     classification   accuracy, balanced accuracy, macro and micro F1
     ranking          AUROC
