@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.infra.assembly import ACCOUNT, REGION, Assembly, Resource
 from tests.infra.access.policy_engine import Question, ask
+from tests.infra.assembly import ACCOUNT, REGION, Assembly, Resource
 
 FOUNDATION, WORKLOAD = "compilegate-foundation", "compilegate-workload-topics"
 STEP = re.compile(r"Steps\.([\w-]+)\.(.+)")

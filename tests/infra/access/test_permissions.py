@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.infra.assembly import ACCOUNT, REGION, Assembly
 from tests.infra.access.policy_engine import AWS_ACCOUNT, Question, ask
+from tests.infra.assembly import ACCOUNT, REGION, Assembly
 
 FOUNDATION, IMAGES = "compilegate-foundation", "compilegate-images"
 WORKLOAD, CI = "compilegate-workload-topics", "compilegate-ci"
