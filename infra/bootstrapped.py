@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from compilegate.account.errors import AwsError
 from compilegate.account.session import open_session
-from compilegate.account.settings import SettingsError, read_settings
+from compilegate.account.settings import SETTINGS_FILE, SettingsError, read_settings
 from infra.project import ROOT
 
 YES, NO, UNKNOWN = 0, 1, 2
@@ -23,7 +23,7 @@ DEFAULT_QUALIFIER = "hnb659fds"
 
 def main() -> int:
     try:
-        settings = read_settings(ROOT / "infra" / "settings.toml")
+        settings = read_settings(ROOT / SETTINGS_FILE)
         ssm = open_session(settings.region, settings.account).client("ssm")
         ssm.get_parameter(Name=f"/cdk-bootstrap/{_qualifier()}/version")
     except ClientError as error:

@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from compilegate.account.settings import Names, Settings, SettingsError, read_settings
+from compilegate.account.settings import (
+    SETTINGS_FILE,
+    Names,
+    Settings,
+    SettingsError,
+    read_settings,
+)
 from compilegate.datasets import cache_folder
 from compilegate.pipelines.staging import ImageFolder, image_folders
 from compilegate.workload import Workload, find_workload, read_workload
@@ -50,7 +56,7 @@ def read_project(folder: Path = ROOT) -> Project:
     Raises SettingsError, WorkloadError and ImageFolderError, with one sentence for each
     problem.
     """
-    settings = read_settings(folder / "infra" / "settings.toml")
+    settings = read_settings(folder / SETTINGS_FILE)
     declared = folder / "workloads"
     paths = (
         [find_workload(name, declared) for name in settings.workloads]

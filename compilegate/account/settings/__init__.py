@@ -2,6 +2,6 @@
 
 from compilegate.account.settings.declaration import Settings
 from compilegate.account.settings.names import Names
-from compilegate.account.settings.reading import SettingsError, read_settings
+from compilegate.account.settings.reading import SETTINGS_FILE, SettingsError, read_settings
 
-__all__ = ["Names", "Settings", "SettingsError", "read_settings"]
+__all__ = ["SETTINGS_FILE", "Names", "Settings", "SettingsError", "read_settings"]

@@ -9,6 +9,9 @@ from compilegate.declaration_errors import read_toml
 from compilegate.errors import CompilegateError
 from compilegate.pipelines.deployment import Network
 
+SETTINGS_FILE = Path("infra") / "settings.toml"
+"""Where a project keeps its settings."""
+
 
 class SettingsError(CompilegateError):
     """Settings cannot be used. Each problem is one sentence that names the file and the key."""

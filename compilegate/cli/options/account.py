@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from compilegate.account.session import AwsSession, open_session
-from compilegate.account.settings import Names, read_settings
+from compilegate.account.settings import SETTINGS_FILE, Names, read_settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -30,7 +30,7 @@ def settings_option(command: Command) -> Command:
     return click.option(
         "--settings",
         type=click.Path(dir_okay=False, path_type=Path),
-        default="infra/settings.toml",
+        default=SETTINGS_FILE,
         show_default=True,
         callback=_there_if_named,
         help="The file that says which account the project is deployed to.",
@@ -43,6 +43,17 @@ def _there_if_named(context: click.Context, option: click.Parameter, path: Path)
     if named and not path.exists():
         raise click.UsageError(f"--settings: {path} does not exist")
     return path
+
+
+def poll_option(seconds: float) -> Callable[[Command], Command]:
+    """Add the hidden option for the interval between two looks, which is `seconds` by default."""
+    return click.option(
+        "--poll-seconds",
+        type=click.FloatRange(min=0),
+        default=seconds,
+        envvar="COMPILEGATE_POLL_SECONDS",
+        hidden=True,
+    )
 
 
 def open_account(settings: Path) -> Account:

@@ -9,13 +9,11 @@ from typing import Any, TypeVar
 
 import click
 
-from compilegate.account.settings import Settings, read_settings
+from compilegate.account.settings import SETTINGS_FILE, Settings, read_settings
 from compilegate.built_in import IMAGE_FOLDERS
 from compilegate.workload import Workload, find_workload, read_workload
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-SETTINGS = Path("infra") / "settings.toml"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +58,7 @@ def project_options(command: Command) -> Command:
 
 def settings_here() -> Settings:
     """The settings of the project in this folder; the defaults if it has none."""
-    return read_settings(SETTINGS)
+    return read_settings(SETTINGS_FILE)
 
 
 def load_workload(name_or_path: str, workloads: Path) -> tuple[Workload, Path]:

@@ -17,7 +17,7 @@ from compilegate.account.image_builds import POLL_SECONDS, Build, follow_builds
 from compilegate.account.images import ImageStatus, build_image, read_images
 from compilegate.account.session import AwsSession
 from compilegate.catalog.images import BaseImage, patches_of
-from compilegate.cli.options.account import Account, open_account, settings_option
+from compilegate.cli.options.account import Account, open_account, poll_option, settings_option
 from compilegate.cli.options.project import containers_option
 from compilegate.cli.terminal.errors import RefusalError, show_error
 from compilegate.cli.terminal.progress import StepLines
@@ -33,13 +33,7 @@ COLUMNS = ("IMAGE", "TAG", "STATE", "VULNERABILITIES", "BASE")
 @click.option("--build", is_flag=True, help="Start the builds of missing images.")
 @click.option("--wait", is_flag=True, help="Wait until the builds have ended.")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
-@click.option(
-    "--poll-seconds",
-    type=click.FloatRange(min=0),
-    default=POLL_SECONDS,
-    envvar="COMPILEGATE_POLL_SECONDS",
-    hidden=True,
-)
+@poll_option(POLL_SECONDS)
 @settings_option
 @containers_option
 def command(  # noqa: PLR0917  one argument for each option

@@ -11,16 +11,17 @@ from compilegate.account.deployed import DeployedPipeline, StackOutputs, read_ou
 from compilegate.account.executions.calls import running_execution
 from compilegate.account.executions.executor import SageMakerExecutor
 from compilegate.account.plan.jobs import job_faults, jobs_of
-from compilegate.cli.options.account import Account, open_account, settings_option
+from compilegate.cli.options.account import Account, open_account, poll_option, settings_option
 from compilegate.cli.options.home import home_option
 from compilegate.cli.options.parameters import parameter_option, parameter_pairs
 from compilegate.cli.options.project import load_workload, workloads_option
 from compilegate.cli.sagemaker.stage import stage_data
-from compilegate.cli.sagemaker.watch import poll_option, watch_execution
+from compilegate.cli.sagemaker.watch import watch_execution
 from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
 from compilegate.cli.workload.checks import refuse_infeasible
 from compilegate.document.parameters import parameter_values
 from compilegate.document.reading import read_definition
+from compilegate.execution.looking import POLL_SECONDS
 from compilegate.workload.parameters import INSTANCE_TYPE
 
 DATA = "Data"
@@ -36,7 +37,7 @@ DATA = "Data"
     metavar="TEXT",
     help="Two submits with the same token start one execution; in CI, use the run's number.",
 )
-@poll_option
+@poll_option(POLL_SECONDS)
 @home_option
 @settings_option
 @workloads_option

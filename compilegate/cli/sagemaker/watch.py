@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
@@ -14,30 +13,17 @@ from compilegate.account.executions.calls import latest_executions
 from compilegate.account.executions.executor import SageMakerExecutor
 from compilegate.account.executions.state import is_execution_arn, region_of
 from compilegate.account.session import AwsSession, open_session
-from compilegate.cli.options.account import open_account, settings_option
+from compilegate.cli.options.account import open_account, poll_option, settings_option
 from compilegate.cli.options.home import home_option
 from compilegate.cli.terminal.outcome import show_outcome
 from compilegate.cli.terminal.progress import ProgressLines
 from compilegate.execution import exit_codes
 from compilegate.execution.looking import POLL_SECONDS
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def poll_option(command: Command) -> Command:
-    """Add the hidden option for the interval between two looks."""
-    return click.option(
-        "--poll-seconds",
-        type=click.FloatRange(min=0),
-        default=POLL_SECONDS,
-        envvar="COMPILEGATE_POLL_SECONDS",
-        hidden=True,
-    )(command)
-
 
 @click.command("watch")
 @click.argument("execution", metavar="ARN|NAME")
-@poll_option
+@poll_option(POLL_SECONDS)
 @home_option
 @settings_option
 def command(execution: str, poll_seconds: float, home: Path, settings: Path) -> None:
