@@ -29,7 +29,10 @@ from compilegate.job.names import (
     CHECKPOINT_SECONDS_VARIABLE,
     CHECKPOINTS_VARIABLE,
     COMPILE_CACHE_VARIABLE,
+    MODEL_VARIABLE,
     ON_FAILURE,
+    OUTPUT_DATA_VARIABLE,
+    PREPARED_VARIABLE,
 )
 from training.data.prepared import MANIFEST
 from training.hyperparameters import Hyperparameters
@@ -43,7 +46,7 @@ MOST_PARITY_STEPS = 1000
 MOST_COMPILE_CACHE_MEGABYTES = 100_000
 
 DEFAULT_CHECKPOINT_SECONDS = 300.0
-_FOLDER_VARIABLES = ("SM_CHANNEL_PREPARED", "SM_MODEL_DIR", "SM_OUTPUT_DATA_DIR")
+FOLDER_VARIABLES = (PREPARED_VARIABLE, MODEL_VARIABLE, OUTPUT_DATA_VARIABLE)
 
 
 @dataclass(frozen=True)
@@ -89,10 +92,10 @@ class Folders:
     def from_environment(cls, environment: Mapping[str, str]) -> Folders:
         """Read ``SM_CHANNEL_PREPARED``, ``SM_MODEL_DIR`` and ``SM_OUTPUT_DATA_DIR``, and
         ``COMPILEGATE_COMPILE_CACHE`` and ``COMPILEGATE_CHECKPOINTS`` where they are set."""
-        for name in _FOLDER_VARIABLES:
+        for name in FOLDER_VARIABLES:
             if not environment.get(name):
                 raise InputError(f"the environment variable {name} must name a folder")
-        prepared, model, output_data = (Path(environment[name]) for name in _FOLDER_VARIABLES)
+        prepared, model, output_data = (Path(environment[name]) for name in FOLDER_VARIABLES)
         archives, checkpoints = (
             Path(environment[name]) if environment.get(name) else None
             for name in (COMPILE_CACHE_VARIABLE, CHECKPOINTS_VARIABLE)
@@ -218,7 +221,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="training/train.py",
         description="Trains one arm of a workload with one seed and writes the evidence.",
-        epilog=f"The folders come from the environment: {', '.join(_FOLDER_VARIABLES)}.",
+        epilog=f"The folders come from the environment: {', '.join(FOLDER_VARIABLES)}.",
         allow_abbrev=False,
     )
     parser.add_argument("--arm", required=True, help="name of the arm, for the evidence")

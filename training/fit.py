@@ -32,7 +32,7 @@ from compilegate.job import (
     one_sentence,
     peak_memory_bytes,
 )
-from training.arguments import JobArguments, read_arguments
+from training.arguments import FOLDER_VARIABLES, JobArguments, read_arguments
 from training.data.batches import BatchSource
 from training.data.prepared import Manifest, PreparedSplit
 from training.loop import train
@@ -46,7 +46,7 @@ FAILED = "failed"
 LABELS = 16
 """How many classes the made-up documents have: their logits take almost no memory."""
 
-_NO_FOLDERS = dict.fromkeys(("SM_CHANNEL_PREPARED", "SM_MODEL_DIR", "SM_OUTPUT_DATA_DIR"), "unused")
+_NO_FOLDERS = dict.fromkeys(FOLDER_VARIABLES, "unused")
 _SAID_OF_MEMORY = (
     "out of memory",
     "allocate memory",

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from compilegate.built_in import import_path
 from compilegate.job.files import write_json
+from compilegate.job.names import COMPILE_THREADS_VARIABLE
 
 Outcome = Literal["fits", "out of memory", "failed"]
 
@@ -113,7 +114,7 @@ def _environment() -> dict[str, str]:
     return {
         **os.environ,
         "PYTHONPATH": import_path(os.environ),
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        COMPILE_THREADS_VARIABLE: "1",
     }
 
 

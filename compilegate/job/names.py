@@ -30,6 +30,17 @@ JOB_STARTED_VARIABLE = "COMPILEGATE_JOB_STARTED"
 FAILURE_NOTE_VARIABLE = "COMPILEGATE_FAILURE_NOTE"
 """Where one of several processes notes why it failed."""
 
+# What a job's surroundings are told by the names that others gave them.
+PREPARED_VARIABLE = "SM_CHANNEL_PREPARED"
+MODEL_VARIABLE = "SM_MODEL_DIR"
+OUTPUT_DATA_VARIABLE = "SM_OUTPUT_DATA_DIR"
+"""The folder whose content becomes `OUTPUT_ARCHIVE`."""
+INDUCTOR_CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
+TRITON_CACHE_VARIABLE = "TRITON_CACHE_DIR"
+COMPILE_THREADS_VARIABLE = "TORCHINDUCTOR_COMPILE_THREADS"
+NEURON_CACHE_VARIABLE = "NEURON_COMPILE_CACHE_URL"
+XLA_DEVICE_VARIABLE = "PJRT_DEVICE"
+
 # Hyperparameters that every training program is given, under the names that a workload declares.
 SEED = "seed"
 COMPILER = "compiler"

@@ -20,6 +20,7 @@ from typing import Any
 
 from compilegate.document.model import Dependency, Step
 from compilegate.document.step_types import TRAINING
+from compilegate.job.names import NEURON_CACHE_VARIABLE
 from compilegate.pipelines.deployment import Deployment
 from compilegate.pipelines.requests.checkpoints import spot_environment
 from compilegate.pipelines.requests.retries import job_retries
@@ -46,7 +47,7 @@ def neuron_environment(
     if arm.compiler != "neuron" or deployment.isolated:
         return {}
     cache = deployment.uri("workloads", workload.name, "checkpoints", _CACHE, arm_name)
-    return {"NEURON_COMPILE_CACHE_URL": cache}
+    return {NEURON_CACHE_VARIABLE: cache}
 
 
 def isolation_faults(deployment: Deployment, arms: Mapping[str, Arm]) -> list[str]:

@@ -16,9 +16,14 @@ import torch
 from compilegate.job.cache.key import CacheKey, Part
 from compilegate.job.evidence import Scalar
 from compilegate.job.machine.environment import cpu_features, cpu_model, version_of
+from compilegate.job.names import (
+    COMPILE_THREADS_VARIABLE,
+    INDUCTOR_CACHE_VARIABLE,
+    TRITON_CACHE_VARIABLE,
+)
 
 _SETTINGS = ("TORCHINDUCTOR_", "TORCHDYNAMO_", "TORCH_COMPILE_", "TRITON_")
-_NO_SETTINGS = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_COMPILE_THREADS")
+_NO_SETTINGS = (INDUCTOR_CACHE_VARIABLE, TRITON_CACHE_VARIABLE, COMPILE_THREADS_VARIABLE)
 """Variables that affect where and how fast to compile, but not what."""
 _OWN_CODE = Path(__file__).resolve().parents[1]
 

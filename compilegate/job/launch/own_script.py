@@ -25,6 +25,7 @@ from compilegate.job.machine.world import host_rank
 from compilegate.job.names import (
     ARM_VARIABLE,
     ON_FAILURE_VARIABLE,
+    OUTPUT_DATA_VARIABLE,
     PROCESSES_VARIABLE,
     SCRIPT_VARIABLE,
 )
@@ -69,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
     else:
         return 0  # the script wrote its evidence itself
     if host_rank(os.environ) == 0:
-        write_evidence(os.environ["SM_OUTPUT_DATA_DIR"], evidence)
+        write_evidence(os.environ[OUTPUT_DATA_VARIABLE], evidence)
     return 0
 
 

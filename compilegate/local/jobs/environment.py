@@ -11,6 +11,11 @@ import site
 from collections.abc import Mapping
 from pathlib import Path
 
+from compilegate.job.names import (
+    COMPILE_THREADS_VARIABLE,
+    INDUCTOR_CACHE_VARIABLE,
+    TRITON_CACHE_VARIABLE,
+)
 from compilegate.local.home.images import Environment
 from compilegate.local.jobs.sandbox import Sandbox
 
@@ -21,7 +26,7 @@ _THREAD_COUNTS = (
     "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
     "RAYON_NUM_THREADS",
-    "TORCHINDUCTOR_COMPILE_THREADS",
+    COMPILE_THREADS_VARIABLE,
 )
 
 # What the machine's way to a network or to its devices may hang on.
@@ -73,8 +78,8 @@ def base_environment(
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "XDG_CACHE_HOME": str(caches),
-        "TORCHINDUCTOR_CACHE_DIR": str(caches / "torchinductor"),
-        "TRITON_CACHE_DIR": str(caches / "triton"),
+        INDUCTOR_CACHE_VARIABLE: str(caches / "torchinductor"),
+        TRITON_CACHE_VARIABLE: str(caches / "triton"),
         "HF_HOME": machine.get("HF_HOME", str(Path.home() / ".cache" / "huggingface")),
         "TOKENIZERS_PARALLELISM": "false",
     }

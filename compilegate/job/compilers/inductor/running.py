@@ -18,8 +18,7 @@ from compilegate.job.compilers.immediate import ImmediateSteps
 from compilegate.job.compilers.inductor.regions import CompiledRegions
 from compilegate.job.errors import CompilerError
 from compilegate.job.evidence import CompilerRecord, Scalar
-
-CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
+from compilegate.job.names import INDUCTOR_CACHE_VARIABLE
 
 _LIMIT_ERRORS = ("FailOnRecompileLimitHit", "FailOnCacheLimitHit")
 """What dynamo raises instead of compiling one graph too many; the second before torch 2.6."""
@@ -190,7 +189,7 @@ def _names_a_cache() -> bool:
     """Whether the environment names a cache. Importing torch sets the variable to its default."""
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # noqa: PLC0415
 
-    return os.environ.get(CACHE_VARIABLE, default_cache_dir()) != default_cache_dir()
+    return os.environ.get(INDUCTOR_CACHE_VARIABLE, default_cache_dir()) != default_cache_dir()
 
 
 def _use_fresh_cache() -> Path:
@@ -200,7 +199,7 @@ def _use_fresh_cache() -> Path:
     before it, and grows without end. What should be kept is kept by compilegate.job.cache.
     """
     folder = tempfile.mkdtemp(prefix="inductor-")
-    os.environ[CACHE_VARIABLE] = folder
+    os.environ[INDUCTOR_CACHE_VARIABLE] = folder
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
 

@@ -13,8 +13,7 @@ from compilegate.job.compilers.xla.running import Xla
 from compilegate.job.errors import CompilerError
 from compilegate.job.evidence import Scalar
 from compilegate.job.machine.environment import version_of
-
-CACHE_URL = "NEURON_COMPILE_CACHE_URL"
+from compilegate.job.names import NEURON_CACHE_VARIABLE, XLA_DEVICE_VARIABLE
 
 
 class Neuron(Xla):
@@ -29,7 +28,7 @@ class Neuron(Xla):
                 "neuron needs the package torch_neuronx, and this environment has none; run the "
                 "arm in the image 'neuron' on a Trainium instance"
             )
-        os.environ["PJRT_DEVICE"] = "NEURON"
+        os.environ[XLA_DEVICE_VARIABLE] = "NEURON"
         super().__init__(settings)
         require_neuron_core()
 
@@ -37,7 +36,7 @@ class Neuron(Xla):
         return {
             "torch_neuronx": version_of("torch_neuronx") or "unknown",
             "neuronx_cc": version_of("neuronx-cc") or "unknown",
-            "cache": os.environ.get(CACHE_URL, "of this machine"),
+            "cache": os.environ.get(NEURON_CACHE_VARIABLE, "of this machine"),
         }
 
 

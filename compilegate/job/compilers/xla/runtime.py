@@ -23,6 +23,7 @@ import torch
 
 from compilegate.job.errors import CompilerError, first_line
 from compilegate.job.machine.world import World
+from compilegate.job.names import XLA_DEVICE_VARIABLE
 from compilegate.job.steps.step import Batch
 
 Trace = Callable[[int, Batch], None]
@@ -54,7 +55,7 @@ def start(environment: MutableMapping[str, str], *, without_device: str) -> str:
     try:
         device()
     except (ImportError, OSError, RuntimeError) as error:  # a device may come as a plugin
-        asked = environment.get("PJRT_DEVICE")
+        asked = environment.get(XLA_DEVICE_VARIABLE)
         raise CompilerError(
             f"torch_xla {version} opens no XLA device{f', asked for {asked}' if asked else ''} "
             f"({first_line(error)}); {without_device}"
@@ -66,7 +67,7 @@ def _configure(environment: MutableMapping[str, str], version: str) -> None:
     """It reads its settings when it is imported, or at its first use."""
     if version.startswith("1."):
         return  # AWS's image sets its own, GPU_NUM_DEVICES among them
-    environment.setdefault("PJRT_DEVICE", "CPU")
+    environment.setdefault(XLA_DEVICE_VARIABLE, "CPU")
     if DEBUG_FILE_VARIABLE not in environment and "PT_XLA_DEBUG_LEVEL" not in environment:
         descriptor, path = tempfile.mkstemp(prefix="xla-compilations-")
         os.close(descriptor)
