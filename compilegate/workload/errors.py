@@ -13,5 +13,5 @@ class InfeasibleError(CompilegateError):
     """An arm cannot run."""
 
 
-class ExpressionError(CompilegateError, ValueError):
+class ScheduleError(CompilegateError, ValueError):
     """A schedule's expression or time zone cannot be used: what was found, and what is allowed."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from compilegate.workload.schedule import (
     Cron,
-    ExpressionError,
+    ScheduleError,
     next_times,
     read_expression,
     read_time_zone,
@@ -131,14 +131,14 @@ def test_a_time_that_the_clock_skips_is_left_out_and_one_shown_twice_is_taken_on
     ],
 )
 def test_what_is_said_of_an_expression_that_is_not_one(expression: str, sentence: str) -> None:
-    with pytest.raises(ExpressionError) as caught:
+    with pytest.raises(ScheduleError) as caught:
         read_expression(expression)
     assert sentence in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["Europe/Pariss", "CEST", "localtime", "../etc/passwd", ""])
 def test_only_names_of_places_are_time_zones(name: str) -> None:
-    with pytest.raises(ExpressionError, match="allowed: the name of an IANA time zone"):
+    with pytest.raises(ScheduleError, match="allowed: the name of an IANA time zone"):
         read_time_zone(name)
 
 

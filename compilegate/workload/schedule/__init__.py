@@ -8,7 +8,7 @@ What the service does not document is refused here: a schedule that is refused a
 better than a deployment that fails, or a job that never starts.
 """
 
-from compilegate.workload.errors import ExpressionError
+from compilegate.workload.errors import ScheduleError
 from compilegate.workload.schedule.cron import Cron
 from compilegate.workload.schedule.expression import (
     Rate,
@@ -17,4 +17,4 @@ from compilegate.workload.schedule.expression import (
     read_time_zone,
 )
 
-__all__ = ["Cron", "ExpressionError", "Rate", "next_times", "read_expression", "read_time_zone"]
+__all__ = ["Cron", "Rate", "ScheduleError", "next_times", "read_expression", "read_time_zone"]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from compilegate.workload.errors import ExpressionError
+from compilegate.workload.errors import ScheduleError
 
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
@@ -53,7 +53,7 @@ YEAR = Field("year", 1970, 2199)
 
 
 def read_values(text: str, of: Field) -> tuple[int, ...]:
-    """The numbers that a field names, in order. Raises ExpressionError."""
+    """The numbers that a field names, in order. Raises ScheduleError."""
     values: set[int] = set()
     for part in text.split(","):
         values.update(_part(part, of))
@@ -61,19 +61,19 @@ def read_values(text: str, of: Field) -> tuple[int, ...]:
 
 
 def read_number(text: str, of: Field) -> int:
-    """One number or name. Raises ExpressionError."""
+    """One number or name. Raises ScheduleError."""
     value = of.names.get(text)
     if value is None and re.fullmatch(r"[0-9]{1,4}", text):
         value = int(text)
     if value is None or not of.least <= value <= of.most:
-        raise ExpressionError(f"found {text!r} in the {of.name} field, allowed: {of.range}")
+        raise ScheduleError(f"found {text!r} in the {of.name} field, allowed: {of.range}")
     return value
 
 
 def _part(text: str, of: Field) -> range:
     values, slash, step_text = text.partition("/")
     if slash and not of.steps:
-        raise ExpressionError(f"found {text!r} in the {of.name} field, allowed: no step there")
+        raise ScheduleError(f"found {text!r} in the {of.name} field, allowed: no step there")
     start, dash, end = values.partition("-")
     if values == "*":
         first, last = of.least, of.most
@@ -83,7 +83,7 @@ def _part(text: str, of: Field) -> range:
         first = read_number(values, of)
         last = of.most if slash else first
     if first > last:
-        raise ExpressionError(
+        raise ScheduleError(
             f"found {text!r} in the {of.name} field, allowed: a rising range; "
             f"write one that wraps round as two, as in {start}-{of.most},{of.least}-{end}"
         )
@@ -92,7 +92,7 @@ def _part(text: str, of: Field) -> range:
 
 def _step(step_text: str, text: str, of: Field) -> int:
     if not re.fullmatch(r"[0-9]{1,4}", step_text) or not 1 <= int(step_text) <= of.most:
-        raise ExpressionError(
+        raise ScheduleError(
             f"found {text!r} in the {of.name} field, allowed: a step from 1 to {of.most}"
         )
     return int(step_text)
@@ -168,14 +168,14 @@ class WeekdayOfMonth:
 
 
 def read_days(of_month: str, of_week: str) -> Days:
-    """The two day fields, of which exactly one is `?`. Raises ExpressionError."""
+    """The two day fields, of which exactly one is `?`. Raises ScheduleError."""
     if UNSPECIFIED not in {of_month, of_week}:
-        raise ExpressionError(
+        raise ScheduleError(
             f"found {of_month!r} in the day-of-month field and {of_week!r} in the day-of-week "
             "field, allowed: '?' in one of them"
         )
     if of_month == of_week:
-        raise ExpressionError(
+        raise ScheduleError(
             "found '?' in the day-of-month and the day-of-week field, allowed: '?' in one of "
             "them only, '*' for every day"
         )
@@ -188,7 +188,7 @@ def _of_month(text: str) -> Days:
     if match := re.fullmatch(r"(\d+)W", text):
         return NearestWorkingDay(read_number(match[1], DAYS_OF_MONTH))
     if "L" in text or "W" in text:
-        raise ExpressionError(
+        raise ScheduleError(
             f"found {text!r} in the day-of-month field, allowed: L, LW or one date with W, "
             "and nothing beside it, as in 15W"
         )
@@ -203,7 +203,7 @@ def _of_week(text: str) -> Days:
     if match := re.fullmatch(r"(\d|[A-Z]{3})#([1-5])", text):
         return WeekdayOfMonth(read_number(match[1], DAYS_OF_WEEK), int(match[2]))
     if "#" in text or re.search(r"L(?:,|$)", text):
-        raise ExpressionError(
+        raise ScheduleError(
             f"found {text!r} in the day-of-week field, allowed: L, a number with L or one day with "
             "#, and nothing beside it, as in 6L (the last Friday) or 3#2 (the second Tuesday)"
         )
@@ -259,11 +259,11 @@ class Cron:
 
 
 def read_cron(content: str) -> Cron:
-    """Read what stands between the parentheses. Raises ExpressionError."""
+    """Read what stands between the parentheses. Raises ScheduleError."""
     fields = content.split(" ")
     if len(fields) != FIELDS or not all(fields):
         found = len(content.split())
-        raise ExpressionError(
+        raise ScheduleError(
             f"found cron({content}) with {found} fields, allowed: six with one space between them, "
             "minutes hours day-of-month month day-of-week year, as in cron(0 6 ? * MON *)"
         )

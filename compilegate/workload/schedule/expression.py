@@ -11,7 +11,7 @@ from functools import cache
 from itertools import islice
 from zoneinfo import ZoneInfo, available_timezones
 
-from compilegate.workload.errors import ExpressionError
+from compilegate.workload.errors import ScheduleError
 from compilegate.workload.schedule.cron import Cron, read_cron
 
 UNITS = {
@@ -30,19 +30,19 @@ class Rate:
 
 
 def read_expression(text: str) -> Rate | Cron:
-    """`rate(...)` or `cron(...)` as types. Raises ExpressionError: what was found, what is allowed.
+    """`rate(...)` or `cron(...)` as types. Raises ScheduleError: what was found, what is allowed.
 
     `at(...)` is refused, since what starts once is no schedule for training again and again.
     """
     match = re.fullmatch(r"(rate|cron|at)\((.*)\)", text)
     if match is None:
-        raise ExpressionError(
+        raise ScheduleError(
             f"found {text!r}, allowed: rate(...) or cron(...), as in rate(7 days) or "
             "cron(0 6 ? * MON *)"
         )
     kind, content = match[1], match[2]
     if kind == "at":
-        raise ExpressionError(
+        raise ScheduleError(
             f"found {text}, which starts once and never again, allowed: rate(...) or cron(...); "
             "to train once, start an execution by hand"
         )
@@ -50,22 +50,22 @@ def read_expression(text: str) -> Rate | Cron:
 
 
 def read_rate(content: str) -> Rate:
-    """Read what stands between the parentheses. Raises ExpressionError."""
+    """Read what stands between the parentheses. Raises ScheduleError."""
     match = re.fullmatch(r"([0-9]+) ([a-z]+)", content)
     unit = match and match[2].removesuffix("s")
     if match is None or unit not in UNITS:
-        raise ExpressionError(
+        raise ScheduleError(
             f"found rate({content}), allowed: rate(NUMBER UNIT), as in rate(1 day) or "
             "rate(12 hours), with minutes, hours or days"
         )
     number, plural = int(match[1]), match[2].endswith("s")
     if number < 1 or match[1].startswith("0"):
-        raise ExpressionError(f"found {match[1]} in rate({content}), allowed: 1 or more")
+        raise ScheduleError(f"found {match[1]} in rate({content}), allowed: 1 or more")
     if plural == (number == 1):
         right = unit if number == 1 else f"{unit}s"
-        raise ExpressionError(f"found rate({content}), allowed: rate({number} {right})")
+        raise ScheduleError(f"found rate({content}), allowed: rate({number} {right})")
     if number > LONGEST // UNITS[str(unit)]:
-        raise ExpressionError(f"found rate({content}), allowed: {LONGEST.days} days at most")
+        raise ScheduleError(f"found rate({content}), allowed: {LONGEST.days} days at most")
     return Rate(number * UNITS[str(unit)])
 
 
@@ -99,11 +99,11 @@ _NO_ZONES = {"Factory", "localtime", "posixrules"}
 
 
 def read_time_zone(name: str) -> ZoneInfo:
-    """The time zone of that name. Raises ExpressionError."""
+    """The time zone of that name. Raises ScheduleError."""
     if name not in _names():
         close = difflib.get_close_matches(name, _names(), n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise ExpressionError(
+        raise ScheduleError(
             f"found {name!r}{hint}, allowed: the name of an IANA time zone, as in 'UTC' or "
             "'Europe/Paris'"
         )
