@@ -12,7 +12,7 @@ from compilegate.catalog.findings import refusal
 from compilegate.catalog.images import BaseImage
 from compilegate.execution.target import Target
 from compilegate.workload.arms import Arm
-from compilegate.workload.declared.arm import AWS_IMAGE, TrainingCompiler
+from compilegate.workload.declared.arm import AWS_IMAGE, stack_key
 from compilegate.workload.errors import InfeasibleError
 from compilegate.workload.parameters import INSTANCE_TYPE
 from compilegate.workload.settled import Workload
@@ -134,7 +134,7 @@ def _scheduled_instance_types(workload: Workload) -> list[str]:
 
 def _key(finding: Finding, arm: Arm) -> str:
     if finding.about == "version" and arm.stack is not None:
-        return f"{arm.compiler.replace('-', '_')}.version"
+        return f"{stack_key(arm.compiler)}.version"
     return _KEYS.get(finding.about, "compiler")
 
 
@@ -187,6 +187,6 @@ def asked_of(
         extends_image=stack is not None and arm.image_folder != AWS_IMAGE,
         profiler=arm.profiler,
         debugger=arm.debugger,
-        debug_mode=isinstance(stack, TrainingCompiler) and stack.debug,
+        debug_mode=stack is not None and stack.debug,
         target=target,
     )

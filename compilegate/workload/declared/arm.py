@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, StringConstraints, create_model, field_validator, model_validator
 
@@ -33,6 +34,7 @@ class TrainingCompiler(Table):
     """For a Hugging Face stack; None for a stack of the framework alone."""
     debug: bool = False
     """The compiler's debug mode: graphs and metrics go into the job's output, steps are slower."""
+    precompile: ClassVar[bool] = False
 
 
 class Neuron(Table):
@@ -42,10 +44,23 @@ class Neuron(Table):
     version: Version = "2.9.0"
     """The version of PyTorch in AWS's Neuron image."""
     transformers: None = None
+    debug: ClassVar[bool] = False
     precompile: bool = True
     """Extract the graphs in a job of its own, and compile them side by side, before training."""
     extraction_steps: int = Field(default=10, ge=2, le=1000)
     """Training steps that the extraction goes through; enough for every graph to occur."""
+
+
+STACKS: Mapping[str, type[TrainingCompiler | Neuron]] = {
+    "training-compiler": TrainingCompiler,
+    "neuron": Neuron,
+}
+"""The tables of the compilers that come in stacks of AWS's, by the compiler's name."""
+
+
+def stack_key(compiler: str) -> str:
+    """The key of the compiler's table."""
+    return compiler.replace("-", "_")
 
 
 Distribution = Literal["none", "torchrun", "pytorchxla", "sm_dist"]
@@ -150,11 +165,8 @@ class ArmTable(CompilerKeys, DistributionKeys):
     @property
     def stack(self) -> TrainingCompiler | Neuron | None:
         """The versions that the compiler's image holds; None where the image alone decides."""
-        if self.compiler == "training-compiler":
-            return self.training_compiler or TrainingCompiler()
-        if self.compiler == "neuron":
-            return self.neuron or Neuron()
-        return None
+        table = STACKS.get(self.compiler)
+        return None if table is None else getattr(self, stack_key(self.compiler)) or table()
 
     @field_validator("distribution", mode="before")
     @classmethod
@@ -190,17 +202,17 @@ class ArmTable(CompilerKeys, DistributionKeys):
 
     @model_validator(mode="after")
     def _tables_are_those_of_the_compiler(self) -> Self:
-        for key, name in (("training_compiler", "training-compiler"), ("neuron", "neuron")):
-            if getattr(self, key) is not None and self.compiler != name:
+        for name in STACKS:
+            if getattr(self, stack_key(name)) is not None and self.compiler != name:
                 raise ValueError(
-                    f"a table {key} is given and compiler is {self.compiler!r}, allowed: "
-                    f"only with compiler = {name!r}"
+                    f"a table {stack_key(name)} is given and compiler is {self.compiler!r}, "
+                    f"allowed: only with compiler = {name!r}"
                 )
         if self.image == AWS_IMAGE and self.stack is None:
             raise ValueError(
                 f"image is {AWS_IMAGE!r} and compiler is {self.compiler!r}, allowed: only with a "
-                "compiler for which AWS has images ('training-compiler', 'neuron'); others name a "
-                "folder of containers/"
+                f"compiler for which AWS has images ({', '.join(map(repr, STACKS))}); others name "
+                "a folder of containers/"
             )
         return self
 

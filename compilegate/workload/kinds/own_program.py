@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal
 
 from compilegate.job import names
 from compilegate.workload.arms import Arm, Setup
-from compilegate.workload.declared.arm import Neuron
 from compilegate.workload.declared.file import WorkloadFile
 from compilegate.workload.declared.program import Champion, Program
 from compilegate.workload.errors import WorkloadError
@@ -123,7 +122,7 @@ class OwnProgram(_Scripts):
             f"arms.{name}.neuron.precompile is true beside program, allowed: false, since only the "
             "built-in training program can be run for a few steps"
             for name, arm in file.arms.items()
-            if isinstance(arm.stack, Neuron) and arm.stack.precompile
+            if arm.stack is not None and arm.stack.precompile
         )
         return cls(program=program)
 

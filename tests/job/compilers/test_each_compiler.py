@@ -15,7 +15,7 @@ from compilegate.catalog.compilers import compilers
 from compilegate.job import InputError, declarations
 from compilegate.job.compilers import compiler_options, package_of
 from compilegate.job.compilers.compiler import Compiler
-from compilegate.workload.declared.arm import ArmTable
+from compilegate.workload.declared.arm import STACKS, ArmTable, stack_key
 from training.arguments import read_arguments
 
 ROOT = Path(__file__).parents[3]
@@ -48,6 +48,12 @@ def test_the_folders_are_the_compilers() -> None:
 def test_a_workload_may_name_it_and_its_image_has_a_folder(name: str) -> None:
     folder = ROOT / "containers" / declared(name).image_folder
     assert (folder / "requirements.txt").is_file()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_compiler_that_comes_in_stacks_has_a_table_to_name_one(name: str) -> None:
+    assert (name in STACKS) == bool(compilers()[name].stacks)
+    assert (stack_key(name) in ArmTable.model_fields) == (name in STACKS)
 
 
 @pytest.mark.parametrize("name", NAMES)
