@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from compilegate.document.errors import ExpressionError
 from compilegate.document.expressions import (
@@ -19,6 +19,7 @@ from compilegate.document.expressions import (
 )
 from compilegate.document.model import Scalar
 from compilegate.document.paths import lookup, parse_path
+from compilegate.document.reading import refuse_constant
 
 
 class Unresolved(str):
@@ -130,11 +131,7 @@ def _property_file_reference(argument: Any) -> StepReference:
 
 
 def _parse_json(uri: str, content: bytes) -> Any:
-    def refuse(constant: str) -> NoReturn:
-        # Python would read NaN, and a comparison with NaN is silently false.
-        raise ValueError(f"{constant} is not a JSON number")
-
     try:
-        return json.loads(content, parse_constant=refuse)
+        return json.loads(content, parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         raise ExpressionError(f"{uri} is not valid JSON: {error}") from error

@@ -44,7 +44,7 @@ def read_definition(text: bytes | str) -> tuple[Definition, list[str]]:
     """The definition, and one sentence for each part of it that could not be read."""
     faults: list[str] = []
     try:
-        raw = json.loads(text, parse_constant=_refuse_constant)
+        raw = json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         return Definition((), ()), [f"the definition is not JSON: {error}"]
     if not isinstance(raw, dict):
@@ -70,7 +70,8 @@ def _unknown(owner: str, raw: Mapping[str, Any], known: Collection[str]) -> Iter
             yield f"{owner}: unknown member {member}, allowed are {', '.join(known)}"
 
 
-def _refuse_constant(constant: str) -> NoReturn:
+def refuse_constant(constant: str) -> NoReturn:
+    """For `json.loads`, which would read NaN: a comparison with NaN is silently false."""
     raise ValueError(f"{constant} is not a JSON number")
 
 

@@ -14,7 +14,7 @@ from compilegate.evidence.folders import (
     read_records,
     read_replicate,
 )
-from compilegate.evidence.reading import read_evidence, read_examples
+from compilegate.evidence.reading import read_evidence
 from compilegate.job.evidence import (
     CompileCacheRecord,
     CompilerRecord,
@@ -60,7 +60,6 @@ __all__ = [
     "folder_name",
     "outputs_digest",
     "read_evidence",
-    "read_examples",
     "read_records",
     "read_replicate",
     "steady_steps_of",

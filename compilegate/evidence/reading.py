@@ -45,11 +45,6 @@ def read_evidence(folder: str | Path) -> EvidenceRecord:
     return EvidenceRecord(evidence, steps, examples, parity, as_written)
 
 
-def read_examples(folder: str | Path) -> Examples:
-    """Read the examples that `write_examples` left in a folder. Raises EvidenceError."""
-    return _read_examples(Path(folder) / EXAMPLES_FILE)
-
-
 def _check_resumptions(evidence: Evidence, steps: int) -> None:
     # They say which steps do not count for the speed, so they must name steps that there are.
     for each in evidence.resumed:

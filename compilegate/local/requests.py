@@ -56,6 +56,10 @@ class RequestReader:
             raise self._wrong(key, value, "a whole number")
         return value
 
+    def max_seconds(self) -> int:
+        """How long the job may run: a day, where its StoppingCondition does not say."""
+        return self.section_or_empty("StoppingCondition").integer_or("MaxRuntimeInSeconds", 86_400)
+
     def flag(self, key: str) -> bool:
         """True or false; an absent member is false."""
         value = self._raw.get(key)

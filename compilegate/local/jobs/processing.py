@@ -21,8 +21,6 @@ from compilegate.local.jobs.metrics import MetricDefinition
 from compilegate.local.jobs.sandbox import ML, Sandbox, container_path
 from compilegate.local.requests import ACCOUNT, RequestReader, iso_time
 
-DEFAULT_MAX_SECONDS = 86400
-
 
 @dataclass(frozen=True)
 class ProcessingPath:
@@ -85,9 +83,7 @@ def read_processing_request(raw: Mapping[str, Any]) -> ProcessingRequest:
         environment=reader.text_map("Environment"),
         inputs=tuple(_input(item) for item in reader.sections("ProcessingInputs")),
         outputs=tuple(_output(item) for item in outputs),
-        max_seconds=reader.section_or_empty("StoppingCondition").integer_or(
-            "MaxRuntimeInSeconds", DEFAULT_MAX_SECONDS
-        ),
+        max_seconds=reader.max_seconds(),
         raw=raw,
     )
 

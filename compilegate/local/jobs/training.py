@@ -24,8 +24,6 @@ from compilegate.local.jobs.sandbox import ML, Sandbox, pack_folder, unpack_sour
 from compilegate.local.jobs.toolkit import TrainingContainer, command_line, toolkit_environment
 from compilegate.local.requests import ACCOUNT, RequestReader, iso_time
 
-DEFAULT_MAX_SECONDS = 86400
-
 
 @dataclass(frozen=True)
 class Channel:
@@ -118,9 +116,7 @@ def read_training_request(raw: Mapping[str, Any]) -> TrainingRequest:
         output_uri=reader.section("OutputDataConfig").text("S3OutputPath"),
         checkpoints=_checkpoints(reader),
         instance_type=reader.section("ResourceConfig").text_or("InstanceType", "local"),
-        max_seconds=reader.section_or_empty("StoppingCondition").integer_or(
-            "MaxRuntimeInSeconds", DEFAULT_MAX_SECONDS
-        ),
+        max_seconds=reader.max_seconds(),
         raw=raw,
     )
     if not request.entrypoint and not (request.program and request.source_uri):
