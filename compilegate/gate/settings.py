@@ -10,7 +10,14 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from compilegate.job.names import CHALLENGER_ARM, CHAMPION_ARM, CHAMPION_SEED, NO_ARM
+from compilegate.job.names import (
+    CHALLENGER_ARM,
+    CHAMPION_ARM,
+    CHAMPION_SEED,
+    DEFAULT_PARITY_STEPS,
+    MOST_PARITY_STEPS,
+    NO_ARM,
+)
 
 BuiltinMetric = Literal[
     "accuracy",
@@ -115,7 +122,7 @@ class SliceGuard(_Strict):
 class ParitySettings(_Strict):
     """The `[gate.parity]` table: is the compiled graph the same arithmetic as eager?"""
 
-    steps: int = Field(default=4, ge=0, le=1000)
+    steps: int = Field(default=DEFAULT_PARITY_STEPS, ge=0, le=MOST_PARITY_STEPS)
     """Training steps that the built-in training program compares in each compiled job; zero leaves
     the comparison out. Not the gate's to judge: a run may have fewer steps."""
     enabled: bool = True

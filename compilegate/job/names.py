@@ -48,6 +48,16 @@ BATCH_SIZE = "batch_size"
 LEARNING_RATE = "learning_rate"
 PRECISION = "precision"
 
+# Hyperparameters of AWS's images.
+TRAINING_COMPILER_HYPERPARAMETER = "sagemaker_training_compiler_enabled"
+TRAINING_COMPILER_DEBUG_HYPERPARAMETER = "sagemaker_training_compiler_debug_mode"
+
+# Limits and defaults that a workload declares, and the built-in training program holds as well.
+MOST_PROCESSES = 64
+DEFAULT_PARITY_STEPS, MOST_PARITY_STEPS = 4, 1000
+DEFAULT_COMPILE_CACHE_MEGABYTES, MOST_COMPILE_CACHE_MEGABYTES = 1024, 100_000
+DEFAULT_CHECKPOINT_SECONDS = 300
+
 ON_FAILURE = ("stop", "record")
 """What a job does when its arm cannot be trained: end, or write that down as evidence."""
 

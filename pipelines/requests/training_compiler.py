@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import json
 
+from compilegate.job.names import (
+    TRAINING_COMPILER_DEBUG_HYPERPARAMETER,
+    TRAINING_COMPILER_HYPERPARAMETER,
+)
 from compilegate.workload import Setup, TrainingCompiler
 from compilegate.workload.declared.arm import Distribution
 
@@ -24,8 +28,8 @@ def arm_hyperparameters(arm: Setup, program: str) -> dict[str, str]:
     if not isinstance(arm.stack, TrainingCompiler):
         return {}
     return {
-        "sagemaker_training_compiler_enabled": "true",
-        "sagemaker_training_compiler_debug_mode": json.dumps(arm.stack.debug),
+        TRAINING_COMPILER_HYPERPARAMETER: "true",
+        TRAINING_COMPILER_DEBUG_HYPERPARAMETER: json.dumps(arm.stack.debug),
         **_launch(arm.distribution, program),
     }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from compilegate.job import names
 from tests.imports.project import PROJECT, modules
 
-KINDS = ("_VARIABLE", "_FILE", "_FOLDER", "_ARCHIVE", "_ARM")
+KINDS = ("_VARIABLE", "_FILE", "_FOLDER", "_ARCHIVE", "_ARM", "_HYPERPARAMETER")
 ORDINARY = {"none", "baseline", "champion", "evidence"}
 """Words that mean other things as well: a distribution of none, a reason's group."""
 SHARED = {

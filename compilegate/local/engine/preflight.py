@@ -31,6 +31,7 @@ from compilegate.document.step_types import (
     STEP_TYPES,
     TRAINING,
 )
+from compilegate.job.names import TRAINING_COMPILER_HYPERPARAMETER
 from compilegate.local.engine.retries import EXCEPTION_TYPES
 from compilegate.local.errors import ImageError, ObjectStoreError, StepError
 from compilegate.local.home.images import Environment, ImageSources, UnbuiltEnvironment, find_image
@@ -52,8 +53,6 @@ _LAUNCHER_FLAGS = (
     "sagemaker_multi_worker_mirrored_strategy_enabled",
     "sagemaker_torch_distributed_enabled",
 )
-
-_TRAINING_COMPILER = "sagemaker_training_compiler_enabled"
 
 Image = Environment | UnbuiltEnvironment
 
@@ -219,10 +218,10 @@ def _training_faults(checked: _Checked) -> Iterator[str]:
     for name in _LAUNCHER_FLAGS:
         if _is_on(hyperparameters, name):
             yield f"{name} is not supported here: a local job is one process on one machine"
-    if _is_on(hyperparameters, _TRAINING_COMPILER):
+    if _is_on(hyperparameters, TRAINING_COMPILER_HYPERPARAMETER):
         yield (
-            f"{_TRAINING_COMPILER} needs SageMaker Training Compiler, which is in AWS's "
-            "images only; run it on SageMaker"
+            f"{TRAINING_COMPILER_HYPERPARAMETER} needs SageMaker Training Compiler, which is in "
+            "AWS's images only; run it on SageMaker"
         )
 
 

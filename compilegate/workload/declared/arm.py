@@ -15,6 +15,7 @@ from compilegate.job.compilers import (
     declarations,
     with_option,
 )
+from compilegate.job.names import MOST_PROCESSES
 from compilegate.workload.declared.table import Positive, Table
 from compilegate.workload.parameters import LONGEST_JOB_SECONDS, InstanceType
 
@@ -73,7 +74,7 @@ class DistributionKeys(Table):
     """What starts the processes. `torchrun` is torch's own launcher, with NCCL on GPUs and gloo on
     CPUs. The others are Training Compiler's and start one process for each accelerator."""
     instance_count: int = Field(default=1, ge=1, le=100)
-    processes: int | None = Field(default=None, ge=1, le=64)
+    processes: int | None = Field(default=None, ge=1, le=MOST_PROCESSES)
     """On each instance; by default one, and with Training Compiler's one for each accelerator."""
 
     def check_processes(self) -> None:

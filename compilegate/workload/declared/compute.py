@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from compilegate.job.names import DEFAULT_CHECKPOINT_SECONDS
 from compilegate.workload.declared.table import Table
 from compilegate.workload.parameters import InstanceType, RuntimeSeconds
 
@@ -25,5 +26,5 @@ class Compute(Table):
     capacity_wait_minutes: int = Field(default=240, ge=0, le=14400)
     """How long a job keeps asking for an instance that AWS has none of, or that the account's quota
     forbids just now; 0 fails at once."""
-    checkpoint_seconds: int = Field(default=300, ge=10, le=86400)
+    checkpoint_seconds: int = Field(default=DEFAULT_CHECKPOINT_SECONDS, ge=10, le=86400)
     """Between two checkpoints of a spot arm: at most so much training is lost with a machine."""

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from compilegate.gate.settings import Seed
+from compilegate.job.names import DEFAULT_COMPILE_CACHE_MEGABYTES, MOST_COMPILE_CACHE_MEGABYTES
 from compilegate.workload.declared.arm import ArmTable
 from compilegate.workload.declared.compute import Compute
 from compilegate.workload.declared.data import Data
@@ -44,7 +45,9 @@ class CompileCache(Table):
     """`[compile_cache]`: whether a job starts from what an earlier one of its arm compiled."""
 
     enabled: bool = True
-    max_megabytes: int = Field(default=1024, ge=1, le=100_000)
+    max_megabytes: int = Field(
+        default=DEFAULT_COMPILE_CACHE_MEGABYTES, ge=1, le=MOST_COMPILE_CACHE_MEGABYTES
+    )
     """The limit for an arm's archives together; a larger one is neither kept nor loaded."""
 
 

@@ -22,9 +22,12 @@ from compilegate.job.compilers.training_compiler import CONFIGURED
 from compilegate.job.compilers.xla.running import Xla
 from compilegate.job.errors import CompilerError
 from compilegate.job.evidence import Scalar
+from compilegate.job.names import (
+    TRAINING_COMPILER_DEBUG_HYPERPARAMETER,
+    TRAINING_COMPILER_HYPERPARAMETER,
+)
 
 PARAMETERS = "SM_FRAMEWORK_PARAMS"
-DEBUG_MODE = "sagemaker_training_compiler_debug_mode"
 LINES = (
     "Found configuration for Training Compiler",
     "Configuring SM Training Compiler",
@@ -71,7 +74,7 @@ def require_configured(environment: Mapping[str, str]) -> None:
     """Raises CompilerError when torch_xla was imported and the compiler is off."""
     if environment.get(CONFIGURED) == "1":
         return
-    told = "sagemaker_training_compiler_enabled" in environment.get(PARAMETERS, "")
+    told = TRAINING_COMPILER_HYPERPARAMETER in environment.get(PARAMETERS, "")
     raise CompilerError(
         f"the compiler was declared and did not run: {CONFIGURED} is not set after torch_xla was "
         "imported"
@@ -90,7 +93,7 @@ def debug_mode(environment: Mapping[str, str]) -> bool:
         parameters = json.loads(environment.get(PARAMETERS) or "{}")
     except ValueError:
         return False
-    return str(parameters.get(DEBUG_MODE)).lower() == "true"
+    return str(parameters.get(TRAINING_COMPILER_DEBUG_HYPERPARAMETER)).lower() == "true"
 
 
 @contextlib.contextmanager
