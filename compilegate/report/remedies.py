@@ -55,7 +55,7 @@ _EVIDENCE = "Its evidence cannot be trusted: read the logs of its training jobs,
 
 def remedies(verdict: Verdict, candidate: CandidateVerdict) -> list[str]:
     """What can be done: a sentence each, the likeliest first, and last how to do without it."""
-    settling = _settling(verdict, candidate.arm)
+    more_evidence = _what_settles_it(verdict, candidate.arm)
     challenges = verdict.baseline.registered
     found = [
         remedy
@@ -67,17 +67,17 @@ def remedies(verdict: Verdict, candidate: CandidateVerdict) -> list[str]:
             if reason.outcome is candidate.outcome
         )
         # What more evidence would settle has its own line, with its cost.
-        if not (settling and remedy == _MORE_EVIDENCE)
+        if not (more_evidence and remedy == _MORE_EVIDENCE)
     ]
     last = _STANDS if challenges else _do_without(verdict, candidate)
-    return [*settling, *dict.fromkeys(found), last]
+    return [*more_evidence, *dict.fromkeys(found), last]
 
 
 def _remedy(code: Code) -> str:
     return _BY_CODE.get(code) or _BY_SUBJECT.get(code.subject, _EVIDENCE)
 
 
-def _settling(verdict: Verdict, arm: str) -> list[str]:
+def _what_settles_it(verdict: Verdict, arm: str) -> list[str]:
     figures = () if verdict.cost is None else verdict.cost.candidates
     ways = [cost.what_settles_it(item) for item in figures if item.arm == arm]
     return [f"To settle it, add {way}." for way in ways if way]

@@ -42,8 +42,8 @@ class GateJobError(CompilegateError):
 
 
 @dataclass(frozen=True)
-class Job:
-    """What the job was asked to do."""
+class GateArguments:
+    """What the job is asked to judge, and where it puts the answer."""
 
     experiment: Experiment
     evidence: Path
@@ -54,19 +54,19 @@ class Job:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job; returns the exit status."""
     try:
-        job = read_job(arguments)
+        asked = read_arguments(arguments)
     except GateJobError as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_USAGE
-    for line in run(job):
+    for line in run(asked):
         print(line)
     return EXIT_JUDGED
 
 
-def run(job: Job) -> list[str]:
+def run(asked: GateArguments) -> list[str]:
     """Judge the evidence and write the five files; returns the summary's lines."""
-    judged = judge_evidence(job.experiment, job.evidence, job.jobs)
-    write_files(judged, job.output)
+    judged = judge_evidence(asked.experiment, asked.evidence, asked.jobs)
+    write_files(judged, asked.output)
     return summary_lines(judged.verdict)
 
 
@@ -98,7 +98,7 @@ def write_files(judged: Judged, output: Path) -> None:
     write_text(output / VERDICT_FILE, judged.verdict.to_json())
 
 
-def read_job(arguments: Sequence[str] | None) -> Job:
+def read_arguments(arguments: Sequence[str] | None) -> GateArguments:
     """Read the command line and the experiment file. Raises GateJobError."""
     parser = argparse.ArgumentParser(
         prog="python3 -m compilegate.pipelines.programs.gate",
@@ -125,7 +125,7 @@ def read_job(arguments: Sequence[str] | None) -> Job:
     if not options.evidence.is_dir():
         raise GateJobError(f"--evidence {options.evidence} is not a folder")
     jobs = _expected_jobs(options.expect, experiment) if options.expect else None
-    return Job(experiment, options.evidence, options.output, jobs)
+    return GateArguments(experiment, options.evidence, options.output, jobs)
 
 
 def _expected_jobs(expectations: Sequence[str], experiment: Experiment) -> dict[Replicate, str]:

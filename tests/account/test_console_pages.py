@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from compilegate.account.errors import AwsError
 from compilegate.account.executions.calls import request_token
-from compilegate.account.executions.console import Job
+from compilegate.account.executions.console import StartedJob
 from compilegate.account.executions.state import is_execution_arn, known
 from compilegate.execution.status import ExecutionStatus, StepStatus
 
@@ -31,11 +31,11 @@ ARN = "arn:aws:sagemaker:us-east-1:123456789012:pipeline/topics/execution/abcdef
     ],
 )
 def test_a_job_has_its_page_in_the_console_of_its_partition(arn: str, page: str | None) -> None:
-    assert Job(arn).page == page
+    assert StartedJob(arn).page == page
 
 
 def test_a_jobs_log_is_found_by_its_name() -> None:
-    log = Job("arn:aws:sagemaker:us-east-1:123456789012:training-job/x-1").log
+    log = StartedJob("arn:aws:sagemaker:us-east-1:123456789012:training-job/x-1").log
     assert log is not None
     assert log.endswith(
         "#logsV2:log-groups/log-group/$252Faws$252Fsagemaker$252FTrainingJobs"

@@ -20,7 +20,7 @@ LOG_GROUPS = {
 
 
 @dataclass(frozen=True)
-class Job:
+class StartedJob:
     """What a step started, as its ARN names it."""
 
     arn: str

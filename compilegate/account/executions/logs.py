@@ -7,13 +7,13 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from compilegate.account.errors import asking, is_absent
-from compilegate.account.executions.console import LOG_GROUPS, Job
+from compilegate.account.executions.console import LOG_GROUPS, StartedJob
 from compilegate.account.session import AwsSession
 
 LAST_LINES = 20
 
 
-def last_lines(session: AwsSession, job: Job, most: int = LAST_LINES) -> list[str]:
+def last_lines(session: AwsSession, job: StartedJob, most: int = LAST_LINES) -> list[str]:
     """What the job printed last, oldest first; nothing when it printed nothing. Raises AwsError.
 
     A job on several machines has a stream for each; the one that was written to last counts.
@@ -30,7 +30,7 @@ def last_lines(session: AwsSession, job: Job, most: int = LAST_LINES) -> list[st
             raise
 
 
-def _read(client: Any, group: str, job: Job, most: int) -> list[str]:
+def _read(client: Any, group: str, job: StartedJob, most: int) -> list[str]:
     streams = client.describe_log_streams(logGroupName=group, logStreamNamePrefix=f"{job.name}/")[
         "logStreams"
     ]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from compilegate.account.errors import RefusedRequestError
-from compilegate.account.executions.console import Job
+from compilegate.account.executions.console import StartedJob
 from compilegate.document.step_types import REGISTER_MODEL
 from compilegate.execution.result import ExecutionResult, StepResult, explain_failure
 from compilegate.execution.status import ExecutionStatus, StepStatus
@@ -25,7 +25,7 @@ _EXECUTION_ARN = re.compile(
 class SageMakerStep(StepResult):
     """One step of an execution; `cached_from` is an ARN."""
 
-    job: Job | None = None
+    job: StartedJob | None = None
     """What runs or ran; for a step from the cache, the job of the earlier execution."""
 
 
@@ -94,7 +94,7 @@ def step_state(answer: Mapping[str, Any]) -> SageMakerStep:
     made = next(iter(metadata), "")
     details = metadata.get(made, {})
     arn = details.get("Arn")
-    job = Job(arn) if arn is not None and made.endswith("Job") else None
+    job = StartedJob(arn) if arn is not None and made.endswith("Job") else None
     started, ended = answer.get("StartTime"), answer.get("EndTime")
     failure = answer.get("FailureReason") or details.get("ErrorMessage")
     return SageMakerStep(

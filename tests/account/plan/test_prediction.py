@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from compilegate.account.executions.console import Job
+from compilegate.account.executions.console import StartedJob
 from compilegate.account.executions.state import SageMakerExecution, SageMakerStep
 from compilegate.account.plan.cost import Total, execution_cost
 from compilegate.account.plan.history import PastExecution
@@ -92,7 +92,7 @@ def executed(
             started=start.timestamp(),
             seconds=600,
             attempts=1,
-            job=Job(
+            job=StartedJob(
                 f"arn:aws:sagemaker:us-east-1:1:{step['Type'].lower()}-job/"
                 f"{identifier}-{step['Name']}"
             ),
