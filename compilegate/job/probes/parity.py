@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from compilegate.job.compilers import Compiler
-from compilegate.job.errors import one_sentence
+from compilegate.job.errors import CompilegateError, one_sentence
 from compilegate.job.evidence import ParityErrors, ParityRecord
 from compilegate.job.steps.precision import autocast
 from compilegate.job.steps.step import Batch
@@ -40,7 +40,7 @@ _Tensors = Dict[str, torch.Tensor]
 """What a variant computed in one step: the loss, the logits, the gradients, by name."""
 
 
-class _ObstacleError(Exception):
+class _ObstacleError(CompilegateError):
     """Why the variants cannot be compared, in one sentence."""
 
 
