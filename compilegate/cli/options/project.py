@@ -51,6 +51,15 @@ def _containers_here() -> Path:
     return own if any(own.glob("*/requirements.txt")) else IMAGE_FOLDERS
 
 
+def require_containers(containers: Path) -> None:
+    """Refuse a folder of images that is not there."""
+    if not containers.is_dir():
+        raise click.UsageError(
+            f"--containers: {containers} is not a folder, allowed: one that holds a folder for "
+            "each image, as containers/ of a checkout does"
+        )
+
+
 def project_options(command: Command) -> Command:
     """Add `--workloads` and `--containers` to a command."""
     return workloads_option(containers_option(command))

@@ -18,7 +18,7 @@ from compilegate.account.images import ImageStatus, build_image, read_images
 from compilegate.account.session import AwsSession
 from compilegate.catalog.images import BaseImage, patches_of
 from compilegate.cli.options.account import Account, open_account, poll_option, settings_option
-from compilegate.cli.options.project import containers_option
+from compilegate.cli.options.project import containers_option, require_containers
 from compilegate.cli.terminal.errors import RefusalError, show_error
 from compilegate.cli.terminal.progress import StepLines
 from compilegate.cli.terminal.tables import aligned
@@ -77,10 +77,7 @@ def command(  # noqa: PLR0917  one argument for each option
 
 def _chosen(names: Sequence[str], containers: Path, account: Account) -> Mapping[str, ImageFolder]:
     """The image folders that were named, or all; refuses an unknown name."""
-    if not containers.is_dir():
-        raise click.UsageError(
-            f"--containers: {containers} is not a folder; run this in a checkout"
-        )
+    require_containers(containers)
     folders = image_folders(containers, account.names.settings.images.base)
     for name in names:
         if name not in folders:

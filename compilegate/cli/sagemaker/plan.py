@@ -17,7 +17,7 @@ from compilegate.account.plan.planning import Plan, make_plan
 from compilegate.account.plan.target import target_deployment, target_sources
 from compilegate.cli.options.account import Account, open_account, settings_option
 from compilegate.cli.options.parameters import parameter_option, parameter_pairs
-from compilegate.cli.options.project import load_workload, project_options
+from compilegate.cli.options.project import load_workload, project_options, require_containers
 from compilegate.cli.terminal.errors import refusing_os_errors
 from compilegate.cli.workload.checks import image_bases, refuse_infeasible
 from compilegate.cli.workload.definition import compiled
@@ -120,10 +120,7 @@ def _target(
 ) -> tuple[Deployment, Sources]:
     """Where this checkout's definition would be deployed. Raises NotDeployedError if not even
     the foundation is deployed."""
-    if not containers.is_dir():
-        raise click.UsageError(
-            f"--containers: {containers} is not a folder; run this in a checkout"
-        )
+    require_containers(containers)
     foundation = read_outputs(account.session, account.names.foundation_stack)
     folders = image_folders(containers, account.names.settings.images.base)
     deployment = target_deployment(

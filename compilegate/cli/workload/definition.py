@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from compilegate.cli.options.project import Project
+from compilegate.cli.options.project import Project, require_containers
 from compilegate.cli.terminal.errors import refusing_os_errors
 from compilegate.datasets import cache_folder, raw_data
 from compilegate.pipelines.deployment import Deployment, Sources, local_deployment
@@ -21,11 +21,7 @@ from compilegate.workload import Workload
 
 def place_locally(workload: Workload, path: Path, project: Project) -> tuple[Deployment, Placement]:
     """Where a local execution of the workload finds its files; nothing is fetched yet."""
-    if not project.containers.is_dir():
-        raise click.UsageError(
-            f"--containers: {project.containers} is not a folder, allowed: "
-            "one that holds a folder for each image"
-        )
+    require_containers(project.containers)
     deployment = local_deployment(image_tags(project.containers))
     needed = {workload.kind.processing_image[1], "gate"}
     missing = needed - deployment.images.keys()
