@@ -40,8 +40,9 @@ def gate_sentence(cost: CostFigures) -> str:
     at_least = "at least " if left_out else ""
     why = f"; {_jobs(left_out)} without sound evidence left out" if left_out else ""
     return (
-        f"The gate took {at_least}{amount(cost.gate)} of machine time for training: "
-        f"{_jobs(cost.jobs_counted)} minus one of the baseline{why}.{_why_no_dollars(cost)}"
+        f"The comparison took {at_least}{amount(cost.gate)} of machine time: "
+        f"{_jobs(cost.jobs_counted)}, not counting the one that the baseline needs anyway{why}."
+        f"{_why_no_dollars(cost)}"
     )
 
 

@@ -76,8 +76,8 @@ def test_the_terminal_says_what_the_gate_took_and_what_would_settle_it(verdict):
         "again: 3.7 h of machine time, and what the examples cost."
     ) in lines
     assert lines[-1] == (
-        "The gate took at least 2.6 h of machine time for training: 4 jobs minus one of the "
-        "baseline; 2 jobs without sound evidence left out. Dollars are unknown. "
+        "The comparison took at least 2.6 h of machine time: 4 jobs, not counting the one that the "
+        "baseline needs anyway; 2 jobs without sound evidence left out. Dollars are unknown. "
         "Jobs ran on <b>, and the price is of ml.g5.xlarge."
     )
 
@@ -99,8 +99,8 @@ def test_what_repaying_compilation_asks_of_the_speed_up_is_said_where_it_decides
 def test_known_dollars_need_no_explanation(verdict):
     cost = dataclasses.replace(verdict.cost, gate=Amount(9540.0, 3.731), jobs_not_counted=0)
     assert summary_lines(dataclasses.replace(verdict, cost=cost))[-1] == (
-        "The gate took 2.6 h ($3.73) of machine time for training: 4 jobs minus one of the "
-        "baseline."
+        "The comparison took 2.6 h ($3.73) of machine time: 4 jobs, not counting the one that the "
+        "baseline needs anyway."
     )
 
 
