@@ -15,15 +15,15 @@ WORKLOAD = """
 name = "small"
 description = "A small one"
 seeds = [1]
-data = { source = "reuters-r8", sequence_length = 64, vocabulary = 500 }
-model = { source = "random", layers = 1, hidden_size = 64, intermediate_size = 128 }
+data = { source = "reuters-r8", sequence_length = 512, vocabulary = 500 }
+model = { source = "random", layers = 1, hidden_size = 64, intermediate_size = 16384 }
 recipe = { epochs = 1 }
 [gate.metrics.accuracy]
 direction = "higher"
 margin = 0.01
 [arms.baseline]
 compiler = "eager"
-batch_size = 512
+batch_size = 2
 learning_rate = 1e-3
 [arms.eight]
 compiler = "eager"
