@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from compilegate.document.model import Definition, Step
 from compilegate.document.writing import write_definition
 from compilegate.pipelines.deployment import Deployment, Sources
-from compilegate.pipelines.requests.checks import RequestError, check_requests
+from compilegate.pipelines.requests.checks import InvalidRequestError, check_requests
 from compilegate.pipelines.requests.images import image_faults, processing_faults
 from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.champion import succession_steps
@@ -31,8 +31,8 @@ def compile_definition(workload: Workload, deployment: Deployment, sources: Sour
 def compile_document(workload: Workload, deployment: Deployment, sources: Sources) -> Definition:
     """The definition of the workload's pipeline. No AWS, no SageMaker SDK.
 
-    Raises RequestError when a step's request is not one that the service would take, cannot work in
-    the deployment's network, or names an image that the deployment does not have.
+    Raises InvalidRequestError when a step's request is not one that the service would take, cannot
+    work in the deployment's network, or names an image that the deployment does not have.
     """
     _check_reach(workload, deployment)
     _check_images(workload, deployment)
@@ -46,7 +46,7 @@ def compile_document(workload: Workload, deployment: Deployment, sources: Source
 def _check_reach(workload: Workload, deployment: Deployment) -> None:
     model = workload.kind.hub_model
     if deployment.isolated and model is not None and not model.startswith("/"):
-        raise RequestError(
+        raise InvalidRequestError(
             f"model.id is {model!r}, which jobs in network isolation cannot fetch, allowed: "
             "the folder of a model in the image, or a network without isolation"
         )
@@ -59,4 +59,4 @@ def _check_images(workload: Workload, deployment: Deployment) -> None:
         *isolation_faults(deployment, workload.arms),
     ]
     if faults:
-        raise RequestError(*faults)
+        raise InvalidRequestError(*faults)

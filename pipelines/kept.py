@@ -36,8 +36,9 @@ def definition_of(
 ) -> str:
     """The definition in indented JSON, from `folder` or compiled now and put there.
 
-    `told` gets a line before anything that takes long. Raises RequestError when a step's request is
-    not one that the service would take, SdkError when the SDK would write something else.
+    `told` gets a line before anything that takes long. Raises InvalidRequestError when a step's
+    request is not one that the service would take, SdkError when the SDK would write something
+    else.
     """
     digest = _sha256(code_digest(), repr(workload), repr(deployment), repr(sources))
     path = folder / f"{digest}.json"

@@ -21,7 +21,7 @@ folder too. What it cannot run it refuses by name before anything starts.
 
 from compilegate.local.errors import (
     ExecutionError,
-    ImageError,
+    ImageEnvironmentError,
     RefusedDefinitionError,
     RegistryError,
 )
@@ -39,7 +39,7 @@ from compilegate.local.home.registry import (
 
 __all__ = [
     "ExecutionError",
-    "ImageError",
+    "ImageEnvironmentError",
     "ImageSources",
     "LocalExecutor",
     "ModelPackage",

@@ -17,7 +17,7 @@ class ExecutionError(LocalRunError):
     """An execution cannot be started, resumed or read."""
 
 
-class ImageError(LocalRunError):
+class ImageEnvironmentError(LocalRunError):
     """An image's Python environment cannot be made."""
 
 
@@ -29,8 +29,8 @@ class StepError(LocalRunError):
     """A step cannot do what its request says; the step fails with this sentence."""
 
 
-class RequestError(StepError):
-    """A step's request lacks a member, or a member has the wrong type."""
+class StepRequestError(StepError):
+    """A step's request lacks a member, or holds one that is mistyped or not supported here."""
 
 
 class ObjectStoreError(StepError):

@@ -29,7 +29,7 @@ from compilegate.local.engine.execution import Execution
 from compilegate.local.engine.plan import ExecutionPlan
 from compilegate.local.engine.preflight import Image, check_definition
 from compilegate.local.engine.scope import ExecutionFacts, preflight_scope
-from compilegate.local.errors import ExecutionError, ImageError, RefusedDefinitionError
+from compilegate.local.errors import ExecutionError, ImageEnvironmentError, RefusedDefinitionError
 from compilegate.local.home.images import Environment, ImageSources, build_environment
 from compilegate.local.home.journal import Journal, journal_of, resumable_steps
 from compilegate.local.home.object_store import ObjectStore
@@ -129,8 +129,8 @@ class LocalExecutor:
     ) -> ExecutionResult:
         """Carry the execution out in this process, telling the listener on the calling thread.
 
-        Raises RefusedDefinitionError, ImageError when an environment cannot be built, and
-        ExecutionError when another process carries it out.
+        Raises RefusedDefinitionError, ImageEnvironmentError when an environment cannot be built,
+        and ExecutionError when another process carries it out.
         """
         journal = journal_of(self._home, reference)
         with journal.alive():
@@ -143,7 +143,7 @@ class LocalExecutor:
             resumed = any(step.attempts for step in result.steps.values())
             try:
                 environments = _environments(checked.images, self._home, listener)
-            except ImageError:
+            except ImageEnvironmentError:
                 if not resumed:
                     shutil.rmtree(
                         journal.folder

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from compilegate.document.evaluation import Unresolved
-from compilegate.local.errors import RequestError
+from compilegate.local.errors import StepRequestError
 
 ACCOUNT = "arn:aws:sagemaker:local:000000000000"
 """How every ARN here begins."""
@@ -113,11 +113,11 @@ class RequestReader:
 
     def _value(self, key: str) -> Any:
         if not self.has(key):
-            raise RequestError(f"{self._path(key)} is missing")
+            raise StepRequestError(f"{self._path(key)} is missing")
         return self._raw[key]
 
     def _path(self, key: str) -> str:
         return f"{self._where}.{key}" if self._where else key
 
-    def _wrong(self, key: str, value: Any, expected: str) -> RequestError:
-        return RequestError(f"{self._path(key)} is {value!r:.80}, expected {expected}")
+    def _wrong(self, key: str, value: Any, expected: str) -> StepRequestError:
+        return StepRequestError(f"{self._path(key)} is {value!r:.80}, expected {expected}")

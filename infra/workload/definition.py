@@ -34,8 +34,8 @@ def incomplete_definition(
     `region` decides which of AWS's images exist; without one this is not checked.
     Raises InfeasibleError when an arm cannot run, DatasetError when declared data files are not
     there, OwnCodeError when declared code is not, MetricFunctionsError when the gate could not load
-    a metric's function, RequestError when the service would not take a step's request, and
-    DefinitionSizeError when it would not take the whole.
+    a metric's function, InvalidRequestError when the service would not take a step's request,
+    and DefinitionSizeError when it would not take the whole.
     """
     _check_arms(project, declared, region)
     images = list(project.images)

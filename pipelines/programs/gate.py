@@ -37,7 +37,7 @@ EXIT_JUDGED = 0
 EXIT_USAGE = 2
 
 
-class GateJobError(CompilegateError):
+class GateStartError(CompilegateError):
     """The job cannot start. The message names the file or argument and what to do."""
 
 
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job; returns the exit status."""
     try:
         asked = read_arguments(arguments)
-    except GateJobError as error:
+    except GateStartError as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_USAGE
     for line in run(asked):
@@ -99,7 +99,7 @@ def write_files(judged: Judged, output: Path) -> None:
 
 
 def read_arguments(arguments: Sequence[str] | None) -> GateArguments:
-    """Read the command line and the experiment file. Raises GateJobError."""
+    """Read the command line and the experiment file. Raises GateStartError."""
     parser = argparse.ArgumentParser(
         prog="python3 -m compilegate.pipelines.programs.gate",
         description="Judge the evidence of one execution and write the verdict and its report.",
@@ -121,9 +121,9 @@ def read_arguments(arguments: Sequence[str] | None) -> GateArguments:
     try:
         experiment = read_experiment(options.experiment)
     except ExperimentError as error:
-        raise GateJobError(str(error)) from error
+        raise GateStartError(str(error)) from error
     if not options.evidence.is_dir():
-        raise GateJobError(f"--evidence {options.evidence} is not a folder")
+        raise GateStartError(f"--evidence {options.evidence} is not a folder")
     jobs = _expected_jobs(options.expect, experiment) if options.expect else None
     return GateArguments(experiment, options.evidence, options.output, jobs)
 
@@ -132,19 +132,21 @@ def _expected_jobs(expectations: Sequence[str], experiment: Experiment) -> dict[
     jobs = dict(_read_expectation(expectation) for expectation in expectations)
     for arm, seed in experiment.trained:
         if (arm, seed) not in jobs:
-            raise GateJobError(f"--expect names no job for {arm}:{seed}, which gate.json declares")
+            raise GateStartError(
+                f"--expect names no job for {arm}:{seed}, which gate.json declares"
+            )
     for arm, seed in jobs:
         if (arm, seed) not in experiment.trained:
-            raise GateJobError(f"--expect names {arm}:{seed}, which gate.json does not declare")
+            raise GateStartError(f"--expect names {arm}:{seed}, which gate.json does not declare")
     return jobs
 
 
 def _read_expectation(expectation: str) -> tuple[Replicate, str]:
-    """`ARM:SEED:JOBNAME`. Raises GateJobError."""
+    """`ARM:SEED:JOBNAME`. Raises GateStartError."""
     arm, _, rest = expectation.partition(":")
     seed, _, name = rest.partition(":")
     if not (seed.isdecimal() and name):
-        raise GateJobError(f"--expect {expectation!r} is not ARM:SEED:JOBNAME")
+        raise GateStartError(f"--expect {expectation!r} is not ARM:SEED:JOBNAME")
     return (arm, int(seed)), name
 
 

@@ -33,12 +33,12 @@ from compilegate.pipelines.requests.lengths import Lengths
 _STAND_INS = {"integer": 1, "long": 1, "boolean": True, "float": 1.0, "double": 1.0}
 
 
-class RequestError(CompilegateError):
+class InvalidRequestError(CompilegateError):
     """A request that the service would refuse. The message has a line for each problem."""
 
 
 def check_requests(definition: Definition) -> None:
-    """Raises RequestError naming each step, field, what was found and what is allowed."""
+    """Raises InvalidRequestError naming each step, field, what was found and what is allowed."""
     steps = {step.name: step for step in definition.steps}
     lengths = Lengths({name: step.arguments for name, step in steps.items()})
     defaults = {parameter.name: parameter.default for parameter in definition.parameters}
@@ -49,7 +49,7 @@ def check_requests(definition: Definition) -> None:
         problems += _condition_problems(step, steps)
     if problems:
         # What is wrong with a parameter is so wherever it is used.
-        raise RequestError(*dict.fromkeys(problems))
+        raise InvalidRequestError(*dict.fromkeys(problems))
 
 
 def _condition_problems(step: Step, steps: Mapping[str, Step]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from compilegate.pipelines.deployment import Deployment
 from compilegate.workload import AWS_IMAGE, Kind, Setup
 
 
-class ImageError(CompilegateError):
+class NoImageError(CompilegateError):
     """There is no image for an arm; one sentence without a full stop."""
 
 
@@ -18,12 +18,12 @@ def image_of(deployment: Deployment, arm: Setup) -> str:
     """The URI of the image that an arm's jobs run in.
 
     That of the project's own folder, or AWS's own image in the deployment's region. Raises
-    ImageError.
+    NoImageError.
     """
     if arm.image_folder == AWS_IMAGE:
         return _aws_image(deployment, arm)
     if arm.image_folder not in deployment.images:
-        raise ImageError(
+        raise NoImageError(
             f"the {arm.compiler} arm runs in the image {arm.image_folder!r}, which is not "
             f"an image folder in containers/, allowed: {', '.join(sorted(deployment.images))}"
         )
@@ -36,7 +36,7 @@ def image_faults(deployment: Deployment, arms: Mapping[str, Setup]) -> list[str]
     for name, arm in arms.items():
         try:
             image_of(deployment, arm)
-        except ImageError as error:
+        except NoImageError as error:
             faults.append(f"arms.{name}.image: {error}")
     return faults
 
@@ -54,8 +54,8 @@ def processing_faults(deployment: Deployment, kind: Kind) -> list[str]:
 def _aws_image(deployment: Deployment, arm: Setup) -> str:
     stack = arm.known_stack
     if stack is None:
-        raise ImageError(f"the catalog has no AWS image for this {arm.compiler} arm")
+        raise NoImageError(f"the catalog has no AWS image for this {arm.compiler} arm")
     try:
         return stack.image.uri(deployment.registry_region or deployment.region)
     except UnknownImageError as error:
-        raise ImageError(str(error)) from error
+        raise NoImageError(str(error)) from error

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compilegate.execution.events import EnvironmentBuilding
-from compilegate.local import ImageError, ImageSources
+from compilegate.local import ImageEnvironmentError, ImageSources
 from compilegate.local.home.images import (
     Environment,
     UnbuiltEnvironment,
@@ -83,7 +83,7 @@ def test_the_first_pattern_that_matches_comes_before_the_folders(tmp_path: Path)
 
 def test_a_pattern_that_leads_nowhere_is_an_error(tmp_path: Path) -> None:
     sources = ImageSources(patterns=(("*", str(tmp_path / "none")),))
-    with pytest.raises(ImageError, match="is neither 'here', nor a folder"):
+    with pytest.raises(ImageEnvironmentError, match="is neither 'here', nor a folder"):
         find_image(URI, sources)
 
 
@@ -125,7 +125,7 @@ def test_a_build_that_fails_says_where_its_log_is_and_starts_nothing(
     bench: Any, tmp_path: Path
 ) -> None:
     images = image(tmp_path, "/nowhere/to_be_found-1.0-py3-none-any.whl", name="processing")
-    with pytest.raises(ImageError, match="could not be built") as caught:
+    with pytest.raises(ImageEnvironmentError, match="could not be built") as caught:
         bench.run(bench.processing("job"), images=images)
     log = Path(str(caught.value).rpartition("see ")[2])
     assert "to_be_found" in log.read_text()

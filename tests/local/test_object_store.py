@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from compilegate.job.files import write_json
 from compilegate.local import ObjectStore
-from compilegate.local.errors import ObjectStoreError, RequestError
+from compilegate.local.errors import ObjectStoreError, StepRequestError
 from compilegate.local.jobs.sandbox import Sandbox
 
 
@@ -126,7 +126,7 @@ def test_only_container_paths_are_rewritten(text: str, rewritten: str) -> None:
 
 @pytest.mark.parametrize("path", ["relative", "/opt/ml/../../etc", "/"])
 def test_a_container_path_must_be_absolute_and_plain(path: str) -> None:
-    with pytest.raises(RequestError, match="must be absolute and without"):
+    with pytest.raises(StepRequestError, match="must be absolute and without"):
         Sandbox(Path("/job")).path(path)
 
 

@@ -15,7 +15,7 @@ from compilegate.local import (
     list_packages,
     set_approval,
 )
-from compilegate.local.errors import RequestError
+from compilegate.local.errors import StepRequestError
 from compilegate.local.home.registry import (
     ModelPackage,
     PackageOrigin,
@@ -28,7 +28,7 @@ MODEL = {"Get": "Steps.train.ModelArtifacts.S3ModelArtifacts"}
 
 @pytest.mark.parametrize("name", ["", "two words", "topics!", "a" * 64, "-topics"])
 def test_a_group_s_name_that_the_service_would_refuse_is_refused(name: str) -> None:
-    with pytest.raises(RequestError, match="ModelPackageGroupName"):
+    with pytest.raises(StepRequestError, match="ModelPackageGroupName"):
         read_package_request({"ModelPackageGroupName": name})
 
 

@@ -15,7 +15,7 @@ import pytest
 from compilegate.document.writing import compact
 from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Deployment, Network, Sources, local_deployment
-from compilegate.pipelines.requests.checks import RequestError
+from compilegate.pipelines.requests.checks import InvalidRequestError
 from compilegate.pipelines.requests.keys_network_tags import has_local_disks
 from compilegate.workload import Workload, WorkloadError
 from tests.workload.settled import workload_with
@@ -144,7 +144,9 @@ def test_in_isolation_the_service_brings_the_training_code() -> None:
 def test_a_model_that_isolated_jobs_cannot_fetch_is_refused() -> None:
     no_layout = dict.fromkeys(tomllib.loads(WORKLOAD.read_text(encoding="utf-8"))["model"])
     fetched = workload(model={**no_layout, "source": "hub", "id": "bert-base"})
-    with pytest.raises(RequestError, match=r"model\.id is 'bert-base', which jobs in network"):
+    with pytest.raises(
+        InvalidRequestError, match=r"model\.id is 'bert-base', which jobs in network"
+    ):
         compile_definition(fetched, GUARDED, SOURCES)
     in_image = workload(model={**no_layout, "source": "hub", "id": "/models/bert"})
     assert compile_definition(in_image, GUARDED, SOURCES)

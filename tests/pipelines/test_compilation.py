@@ -18,7 +18,7 @@ from compilegate.document.reading import read_definition
 from compilegate.gate.settings import ParitySettings
 from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Sources, local_deployment
-from compilegate.pipelines.requests.checks import RequestError, check_requests
+from compilegate.pipelines.requests.checks import InvalidRequestError, check_requests
 from compilegate.pipelines.steps.processing import MOST_INPUTS
 from compilegate.workload import Workload, read_workload
 from compilegate.workload.settling import LARGEST_EXPERIMENT
@@ -173,7 +173,7 @@ def test_a_condition_on_the_branch_of_another_is_refused() -> None:
     definition = json.loads(GOLDEN.read_text(encoding="utf-8"))
     *steps, inner, outer = definition["Steps"]
     outer["Arguments"]["IfSteps"] = [inner]
-    with pytest.raises(RequestError) as caught:
+    with pytest.raises(InvalidRequestError) as caught:
         check_requests(read({**definition, "Steps": [*steps, outer]}))
     assert str(caught.value) == (
         "Decide-baseline: found on a branch of Decide-none, allowed: Condition steps side by side"
@@ -314,7 +314,7 @@ def break_unknown(request: dict[str, Any]) -> None:
 def test_a_request_that_the_service_would_refuse_is_named(break_it: Any, sentence: str) -> None:
     definition = json.loads(GOLDEN.read_text(encoding="utf-8"))
     break_it(definition["Steps"][1]["Arguments"])
-    with pytest.raises(RequestError) as caught:
+    with pytest.raises(InvalidRequestError) as caught:
         check_requests(read(definition))
     assert str(caught.value).startswith("Train-baseline-7")
     assert sentence in str(caught.value)
@@ -325,7 +325,7 @@ def test_a_parameter_s_default_that_the_service_would_refuse_is_named_once() -> 
     for parameter in definition["Parameters"]:
         if parameter["Name"] == "TrainingInstanceType":
             parameter["DefaultValue"] = "ml.g5.xlarg"
-    with pytest.raises(RequestError) as caught:
+    with pytest.raises(InvalidRequestError) as caught:
         check_requests(read(definition))
     (problem,) = caught.value.problems
     assert problem.startswith("the parameter TrainingInstanceType: found 'ml.g5.xlarg', allowed: ")
@@ -355,7 +355,7 @@ def test_an_arm_runs_in_its_compiler_s_image_or_in_the_one_it_names() -> None:
 
 def test_an_image_that_is_not_there_is_refused_by_the_arm_s_name() -> None:
     declared = workload_with(WORKLOAD, arms__compiled={"image": "mine"})
-    with pytest.raises(RequestError) as caught:
+    with pytest.raises(InvalidRequestError) as caught:
         compile_definition(declared, DEPLOYMENT, SOURCES)
     assert str(caught.value) == (
         "arms.compiled.image: the inductor arm runs in the image 'mine', which is not an "
@@ -408,7 +408,7 @@ def test_an_arm_s_compiler_settings_processes_and_scaled_rate_reach_its_job(tmp_
 def test_a_property_that_no_step_will_have_is_named(value: Any, sentence: str) -> None:
     definition = json.loads(GOLDEN.read_text(encoding="utf-8"))
     definition["Steps"][1]["Arguments"]["Environment"]["VALUE"] = value
-    with pytest.raises(RequestError) as caught:
+    with pytest.raises(InvalidRequestError) as caught:
         check_requests(read(definition))
     (problem,) = caught.value.problems
     assert problem.startswith("Train-baseline-7: Steps.")
@@ -419,7 +419,7 @@ def test_a_dependency_on_no_step_and_a_malformed_condition_are_named() -> None:
     definition = json.loads(GOLDEN.read_text(encoding="utf-8"))
     definition["Steps"][1]["DependsOn"] = ["Absent"]
     definition["Steps"][-1]["Arguments"]["Conditions"][0]["Type"] = "Equal"
-    with pytest.raises(RequestError) as caught:
+    with pytest.raises(InvalidRequestError) as caught:
         check_requests(read(definition))
     waits, condition = caught.value.problems
     assert waits == "Train-baseline-7: depends on Absent, which is not a step"

@@ -12,7 +12,7 @@ import pytest
 
 from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Network, Sources, local_deployment
-from compilegate.pipelines.requests.checks import RequestError
+from compilegate.pipelines.requests.checks import InvalidRequestError
 from compilegate.workload import Workload
 from tests.workload.settled import workload_with
 
@@ -95,7 +95,7 @@ def test_an_extraction_on_a_spot_machine_goes_on_from_no_checkpoint() -> None:
 
 def test_in_network_isolation_no_cache_can_be_filled() -> None:
     isolated = replace(DEPLOYMENT, network=Network(isolation=True))
-    with pytest.raises(RequestError) as caught:
+    with pytest.raises(InvalidRequestError) as caught:
         compile_definition(workload(), isolated, SOURCES)
     assert str(caught.value) == (
         "arms.compiled.neuron.precompile is true, and jobs in network isolation cannot reach the "

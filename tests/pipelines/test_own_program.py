@@ -13,7 +13,7 @@ import pytest
 
 from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Network, Sources, local_deployment
-from compilegate.pipelines.requests.checks import RequestError
+from compilegate.pipelines.requests.checks import InvalidRequestError
 from compilegate.workload import Workload
 from tests.workload.settled import workload_with
 
@@ -172,7 +172,7 @@ def test_a_new_model_that_is_not_as_good_ends_the_execution_without_a_registrati
 
 def test_an_image_that_is_not_there_is_refused_by_name() -> None:
     without_gate = local_deployment({"training": "1111", "xgboost": "3333"})
-    with pytest.raises(RequestError) as refused:
+    with pytest.raises(InvalidRequestError) as refused:
         compile_definition(declared("trees", {"image": "boost"}), without_gate, SOURCES)
     assert list(refused.value.problems) == [
         "program.image runs in the image 'boost', which is not a folder in containers/ with a "

@@ -14,7 +14,7 @@ from compilegate.document.model import Step
 from compilegate.document.step_types import CONDITION, FAIL, REGISTER_MODEL
 from compilegate.execution.result import StepResult
 from compilegate.execution.status import StepStatus
-from compilegate.local.errors import RequestError, StepError
+from compilegate.local.errors import StepError, StepRequestError
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import PackageOrigin, create_package, read_package_request
 
@@ -55,7 +55,7 @@ def _register(arguments: Mapping[str, Any], result: StepResult, here: _Here) -> 
     for uri in request.model_data_uris:
         if not here.store.exists(uri):
             missing = f"ModelDataUrl {uri} is not in the local store ({here.store.path(uri)})"
-            raise RequestError(missing)
+            raise StepRequestError(missing)
     package = create_package(here.home, request, here.origin)
     return replace(result, properties=dict(package.description))
 

@@ -33,7 +33,7 @@ from compilegate.document.step_types import (
 )
 from compilegate.job.names import TRAINING_COMPILER_HYPERPARAMETER
 from compilegate.local.engine.retries import EXCEPTION_TYPES
-from compilegate.local.errors import ImageError, ObjectStoreError, StepError
+from compilegate.local.errors import ImageEnvironmentError, ObjectStoreError, StepError
 from compilegate.local.home.images import Environment, ImageSources, UnbuiltEnvironment, find_image
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import PackageRequest, read_package_request
@@ -260,7 +260,7 @@ def _image_faults(
     try:
         if image not in images:
             images[image] = find_image(image, sources)
-    except ImageError as error:
+    except ImageEnvironmentError as error:
         yield str(error)
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from compilegate.local.errors import ImageError
+from compilegate.local.errors import ImageEnvironmentError
 
 HERE = "here"
 
@@ -62,7 +62,10 @@ class UnbuiltEnvironment:
 
 
 def find_image(image: str, sources: ImageSources) -> Environment | UnbuiltEnvironment:
-    """The environment for an image URI. Raises ImageError, with the remedy, for an unknown one."""
+    """The environment for an image URI.
+
+    Raises ImageEnvironmentError, with the remedy, for an unknown one.
+    """
     for pattern, target in sources.patterns:
         if fnmatchcase(image, pattern):
             return _from_target(image, target)
@@ -72,7 +75,7 @@ def find_image(image: str, sources: ImageSources) -> Environment | UnbuiltEnviro
         if requirements.is_file():
             return _from_requirements(requirements)
     where = f" and {sources.root} has no folder {name}" if sources.root else ""
-    raise ImageError(
+    raise ImageEnvironmentError(
         f"image {image} is unknown: no pattern matches{where}; "
         f"name a Python environment for it, for example --image '*{name}*=here'"
     )
@@ -94,7 +97,7 @@ def _from_target(image: str, target: str) -> Environment | UnbuiltEnvironment:
         return Environment(
             python, f"{python} {_digest_of_distributions(_package_folders(python))}", here=False
         )
-    raise ImageError(
+    raise ImageEnvironmentError(
         f"image {image}: {target!r} is neither 'here', nor a folder with a requirements.txt, "
         f"nor a Python executable"
     )
@@ -130,12 +133,12 @@ def first_unmet(requirements: Path, folders: Sequence[str] | None = None) -> str
 
     `folders` are where packages are looked for; the running interpreter's own path by default.
     A line that cannot be judged here (an option, a URL, another file) counts as unmet.
-    Raises ImageError when the file cannot be read.
+    Raises ImageEnvironmentError when the file cannot be read.
     """
     try:
         lines = requirements.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ImageError(f"{requirements} cannot be read: {error}") from error
+        raise ImageEnvironmentError(f"{requirements} cannot be read: {error}") from error
     for line in lines:
         requirement = re.split(r"(?:^|\s)#", line)[0].strip()
         if requirement and not _holds(requirement, sys.path if folders is None else folders):
@@ -168,7 +171,7 @@ def build_environment(
     `on_building` is told the log's path before a build. A lock makes concurrent executions build
     it once. It is built in its final place, because a virtual environment's scripts name their
     own path; a marker written last tells a whole one from a piece.
-    Raises ImageError with the log's path when pip fails.
+    Raises ImageEnvironmentError with the log's path when pip fails.
     """
     digest = _requirements_digest(unbuilt.requirements)
     folder = home / "environments" / digest
@@ -208,7 +211,7 @@ def _build(unbuilt: UnbuiltEnvironment, folder: Path, log: Path) -> None:
         for command in commands:
             end = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False)
             if end.returncode != 0:
-                raise ImageError(
+                raise ImageEnvironmentError(
                     f"the environment for {unbuilt.requirements} could not be built (here, "
                     f"{unbuilt.unmet!r} does not hold): see {log}"
                 )

@@ -17,7 +17,7 @@ from typing import Any
 
 from compilegate.document.evaluation import Unresolved
 from compilegate.job.files import write_json
-from compilegate.local.errors import RegistryError, RequestError
+from compilegate.local.errors import RegistryError, StepRequestError
 from compilegate.local.requests import ACCOUNT, RequestReader, iso_time
 
 APPROVAL_STATUSES = ("Approved", "Rejected", "PendingManualApproval")
@@ -84,10 +84,13 @@ class PackageRequest:
 
 
 def read_package_request(raw: Mapping[str, Any]) -> PackageRequest:
-    """Read a resolved request. Raises RequestError for what is missing, mistyped or unsupported."""
+    """Read a resolved request.
+
+    Raises StepRequestError for what is missing, mistyped or unsupported.
+    """
     reader = RequestReader(raw)
     if reader.has("ModelPackageName"):
-        raise RequestError(
+        raise StepRequestError(
             "ModelPackageName (a package without versions) is not supported here, "
             "use ModelPackageGroupName"
         )
@@ -95,11 +98,13 @@ def read_package_request(raw: Mapping[str, Any]) -> PackageRequest:
     group = reader.text("ModelPackageGroupName")
     name = group.rpartition("/")[2] if group.startswith("arn:") else group
     if not isinstance(group, Unresolved) and not _GROUP_NAME.fullmatch(name):
-        raise RequestError(f"ModelPackageGroupName is {group!r}: 1 to 63 letters, digits and '-'")
+        raise StepRequestError(
+            f"ModelPackageGroupName is {group!r}: 1 to 63 letters, digits and '-'"
+        )
     status = reader.text_or("ModelApprovalStatus", "PendingManualApproval")
     if not isinstance(status, Unresolved) and status not in APPROVAL_STATUSES:
         allowed = ", ".join(APPROVAL_STATUSES)
-        raise RequestError(f"ModelApprovalStatus is {status!r}, allowed are {allowed}")
+        raise StepRequestError(f"ModelApprovalStatus is {status!r}, allowed are {allowed}")
     containers = reader.section_or_empty("InferenceSpecification").sections("Containers")
     urls = tuple(item.text("ModelDataUrl") for item in containers if item.has("ModelDataUrl"))
     return PackageRequest(name, status, urls, raw)

@@ -23,7 +23,7 @@ JOB_REQUESTS: Mapping[str, Callable[[Mapping[str, Any]], JobRequest]] = {
     TRAINING: read_training_request,
     PROCESSING: read_processing_request,
 }
-"""What reads the request of each type of step that runs a job; each raises RequestError."""
+"""What reads the request of each type of step that runs a job; each raises StepRequestError."""
 
 _NAME_LIMIT = 63
 _SUFFIX_CHARACTERS = 10
@@ -61,6 +61,6 @@ def new_job_name(execution_id: str, step: Step) -> str:
 def make_job(
     step: Step, name: str, request: Mapping[str, Any], jobs: Path, store: ObjectStore
 ) -> JobStep:
-    """The job for a step's resolved request. Raises RequestError."""
+    """The job for a step's resolved request. Raises StepRequestError."""
     asked = JOB_REQUESTS[step.type](request)
     return JobStep(asked.job(name, jobs / name, store), asked.image, request)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from compilegate.document.evaluation import Unresolved
-from compilegate.local.errors import RequestError
+from compilegate.local.errors import StepRequestError
 from compilegate.local.home.images import Environment
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.jobs.job import JobOutcome, interpreter_for, read_message
@@ -66,12 +66,15 @@ class ProcessingRequest:
 
 
 def read_processing_request(raw: Mapping[str, Any]) -> ProcessingRequest:
-    """Read a resolved request. Raises RequestError for what is missing, mistyped or unsupported."""
+    """Read a resolved request.
+
+    Raises StepRequestError for what is missing, mistyped or unsupported.
+    """
     reader = RequestReader(raw)
     application = reader.section("AppSpecification")
     entrypoint = tuple(application.texts("ContainerEntrypoint"))
     if not entrypoint:
-        raise RequestError(
+        raise StepRequestError(
             "AppSpecification.ContainerEntrypoint is missing: an image has no entry point of its "
             "own here"
         )
@@ -91,21 +94,21 @@ def read_processing_request(raw: Mapping[str, Any]) -> ProcessingRequest:
 def _input(reader: RequestReader) -> ProcessingPath:
     name = reader.text("InputName")
     if not reader.has("S3Input"):
-        raise RequestError(f"input {name} has no S3Input; a DatasetDefinition needs AWS")
+        raise StepRequestError(f"input {name} has no S3Input; a DatasetDefinition needs AWS")
     s3 = reader.section("S3Input")
     if s3.text_or("S3DataType", "S3Prefix") != "S3Prefix":
-        raise RequestError(f"input {name}: S3DataType must be S3Prefix here")
+        raise StepRequestError(f"input {name}: S3DataType must be S3Prefix here")
     if s3.text_or("S3InputMode", "File") == "Pipe":
-        raise RequestError(f"input {name}: S3InputMode Pipe is not supported here, use File")
+        raise StepRequestError(f"input {name}: S3InputMode Pipe is not supported here, use File")
     if s3.text_or("S3CompressionType", "None") != "None":
-        raise RequestError(f"input {name}: S3CompressionType must be None here")
+        raise StepRequestError(f"input {name}: S3CompressionType must be None here")
     return ProcessingPath(name, s3.text("S3Uri"), _local_path(s3))
 
 
 def _output(reader: RequestReader) -> ProcessingPath:
     name = reader.text("OutputName")
     if not reader.has("S3Output"):
-        raise RequestError(f"output {name} has no S3Output; a feature store needs AWS")
+        raise StepRequestError(f"output {name} has no S3Output; a feature store needs AWS")
     s3 = reader.section("S3Output")
     return ProcessingPath(name, s3.text("S3Uri"), _local_path(s3))
 

@@ -12,7 +12,7 @@ import tarfile
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-from compilegate.local.errors import CapacityError, RequestError, SourceArchiveError
+from compilegate.local.errors import CapacityError, SourceArchiveError, StepRequestError
 
 # Results are mostly weights, which hardly compress: the fastest level is as good as the best.
 _COMPRESSION_LEVEL = 1
@@ -80,7 +80,7 @@ class Sandbox:
     def path(self, where: str | PurePosixPath) -> Path:
         """The folder or file here that a container path stands for.
 
-        Raises RequestError for a path that is relative or climbs with `..`.
+        Raises StepRequestError for a path that is relative or climbs with `..`.
         """
         return self.folder.joinpath(*container_path(where).parts[1:])
 
@@ -105,8 +105,10 @@ class Sandbox:
 
 
 def container_path(text: str | PurePosixPath) -> PurePosixPath:
-    """A path in a container. Raises RequestError unless it is absolute and without `..`."""
+    """A path in a container. Raises StepRequestError unless it is absolute and without `..`."""
     path = PurePosixPath(text)
     if not path.is_absolute() or ".." in path.parts or path == PurePosixPath("/"):
-        raise RequestError(f"the container path {str(text)!r} must be absolute and without '..'")
+        raise StepRequestError(
+            f"the container path {str(text)!r} must be absolute and without '..'"
+        )
     return path

@@ -14,7 +14,7 @@ from typing import Any
 
 from compilegate.document.evaluation import Unresolved
 from compilegate.job.names import MODEL_ARCHIVE, OUTPUT_ARCHIVE
-from compilegate.local.errors import RequestError, StepError
+from compilegate.local.errors import StepError, StepRequestError
 from compilegate.local.home.images import Environment
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.jobs.job import JobOutcome, interpreter_for, read_message
@@ -102,7 +102,10 @@ def in_container(source: str) -> bool:
 
 
 def read_training_request(raw: Mapping[str, Any]) -> TrainingRequest:
-    """Read a resolved request. Raises RequestError for what is missing, mistyped or unsupported."""
+    """Read a resolved request.
+
+    Raises StepRequestError for what is missing, mistyped or unsupported.
+    """
     reader = RequestReader(raw)
     algorithm = reader.section("AlgorithmSpecification")
     request = TrainingRequest(
@@ -120,12 +123,12 @@ def read_training_request(raw: Mapping[str, Any]) -> TrainingRequest:
         raw=raw,
     )
     if not request.entrypoint and not (request.program and request.source_uri):
-        raise RequestError(
+        raise StepRequestError(
             "HyperParameters need sagemaker_program and sagemaker_submit_directory, "
             "or AlgorithmSpecification a ContainerEntrypoint: nothing says what to run"
         )
     if request.program is not None and not _is_plain_path(request.program):
-        raise RequestError(
+        raise StepRequestError(
             f"sagemaker_program is {request.program!r}, expected a path in the source archive"
         )
     return request
@@ -146,25 +149,27 @@ def _metric(reader: RequestReader) -> MetricDefinition:
     try:
         return MetricDefinition(name, re.compile(expression))
     except re.error as error:
-        raise RequestError(f"the Regex of metric {name} is malformed: {error}") from error
+        raise StepRequestError(f"the Regex of metric {name} is malformed: {error}") from error
 
 
 def _channel(reader: RequestReader) -> Channel:
     name = reader.text("ChannelName")
     if not re.fullmatch(r"[A-Za-z0-9.\-_]+", name) or name in {".", ".."}:
-        raise RequestError(f"ChannelName {name!r} may hold letters, digits, '.', '-' and '_'")
+        raise StepRequestError(f"ChannelName {name!r} may hold letters, digits, '.', '-' and '_'")
     source = reader.section("DataSource")
     if not source.has("S3DataSource"):
-        raise RequestError(f"channel {name} has no S3DataSource; FSx and EFS are not mounted here")
+        raise StepRequestError(
+            f"channel {name} has no S3DataSource; FSx and EFS are not mounted here"
+        )
     s3 = source.section("S3DataSource")
     if s3.text_or("S3DataType", "S3Prefix") != "S3Prefix":
-        raise RequestError(f"channel {name}: S3DataType must be S3Prefix here")
+        raise StepRequestError(f"channel {name}: S3DataType must be S3Prefix here")
     if reader.text_or("CompressionType", "None") != "None":
-        raise RequestError(f"channel {name}: CompressionType must be None here")
+        raise StepRequestError(f"channel {name}: CompressionType must be None here")
     if reader.text_or("RecordWrapperType", "None") != "None":
-        raise RequestError(f"channel {name}: RecordWrapperType must be None here")
+        raise StepRequestError(f"channel {name}: RecordWrapperType must be None here")
     if reader.text_or("InputMode", "File") == "Pipe":
-        raise RequestError(f"channel {name}: InputMode Pipe is not supported here, use File")
+        raise StepRequestError(f"channel {name}: InputMode Pipe is not supported here, use File")
     content_type = reader.text("ContentType") if reader.has("ContentType") else None
     return Channel(name, s3.text("S3Uri"), content_type)
 

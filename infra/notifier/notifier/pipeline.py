@@ -28,7 +28,7 @@ class Ending:
     """When it last changed: an execution that is retried and fails again ends again."""
 
 
-class GateJobError(Exception):
+class NoGateOutputError(Exception):
     """The gate's job has no output to read the notice from. The message names the job."""
 
 
@@ -80,11 +80,11 @@ class Pipeline:
         ]
 
     def gate_output(self, job_arn: str) -> str:
-        """The S3 URI of what the gate's job wrote. Raises GateJobError when it has no output."""
+        """The S3 URI of what the gate's job wrote. Raises NoGateOutputError when there is none."""
         job = self.client.describe_processing_job(ProcessingJobName=short_name(job_arn))
         outputs = (job.get("ProcessingOutputConfig") or {}).get("Outputs") or []
         if not outputs or "S3Output" not in outputs[0]:
-            raise GateJobError(f"{job_arn} has no output in S3")
+            raise NoGateOutputError(f"{job_arn} has no output in S3")
         return str(outputs[0]["S3Output"]["S3Uri"]).rstrip("/")
 
     def _listed(self) -> list[Execution]:

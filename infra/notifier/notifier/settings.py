@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 
-class SettingsError(Exception):
+class MissingVariableError(Exception):
     """The function's environment lacks a variable. The message names it."""
 
 
@@ -28,11 +28,11 @@ class Settings:
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
-    """Read the environment. Raises SettingsError for what is missing or empty."""
+    """Read the environment. Raises MissingVariableError for what is missing or empty."""
     required = ("TOPIC_ARN", "PIPELINE_ARN", "BUCKET", "WORKLOAD")
     missing = [name for name in required if not environment.get(name)]
     if missing:
-        raise SettingsError(f"the environment lacks {', '.join(missing)}")
+        raise MissingVariableError(f"the environment lacks {', '.join(missing)}")
     return Settings(
         topic_arn=environment["TOPIC_ARN"],
         pipeline_arn=environment["PIPELINE_ARN"],
