@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -19,9 +18,6 @@ from compilegate.cli.workload.checks import (
 from compilegate.workload import Schedule, Workload
 from compilegate.workload.feasibility import findings
 from compilegate.workload.schedule import Rate, next_times, read_expression, read_time_zone
-
-if TYPE_CHECKING:
-    from compilegate.gate.quality.resolution import MarginCheck
 
 
 @click.command("validate")
@@ -61,8 +57,8 @@ def command(workload: str, region: str | None, workloads: Path, containers: Path
     today = datetime.now(UTC).date()
     for finding in findings(declared, today=today, region=region, bases=bases):
         click.echo(f"{path}: {finding.sentence}")
-    for check in _checked_margins(declared):
-        click.echo(f"{path}: gate.metrics.{check.sentence}")
+    for sentence in _checked_margins(declared):
+        click.echo(f"{path}: gate.metrics.{sentence}")
 
 
 SHOWN_TIMES = 3
@@ -90,7 +86,7 @@ def _description(workload: Workload) -> str:
     return f"{len(workload.arms)} arms, {arms}; {len(workload.seeds)} seeds; {jobs} training jobs"
 
 
-def _checked_margins(workload: Workload) -> tuple[MarginCheck, ...]:
+def _checked_margins(workload: Workload) -> tuple[str, ...]:
     from compilegate.gate.quality.resolution import Design, check_margins  # noqa: PLC0415  scipy takes time
 
     design = Design(seeds=len(workload.seeds), candidates=len(workload.candidates))

@@ -34,26 +34,16 @@ class Design:
     """Validation examples; None when their number is not known yet."""
 
 
-@dataclass(frozen=True)
-class MarginCheck:
-    """Whether one declared margin can be shown by the design."""
-
-    metric: str
-    resolvable: bool | None
-    """None when too little is known to say."""
-    smallest: float | None
-    """The smallest margin that the design resolves, in the metric's units; None when not known.
-    Without the number of examples it counts the seeds alone, and the truth is larger."""
-    sentence: str
-
-
 def smallest_margin(difference: CrossedMean, confidence: float) -> float:
     """The smallest margin resolved by a design whose difference is known as well as this one's."""
     return difference.half_width(confidence) + difference.half_width(POWER)
 
 
-def check_margins(settings: GateSettings, design: Design) -> tuple[MarginCheck, ...]:
-    """Hold each guarded margin against what the design can show. Nothing has been run yet."""
+def check_margins(settings: GateSettings, design: Design) -> tuple[str, ...]:
+    """A sentence for each guarded margin: whether the design can show it, before anything has run.
+
+    Without the number of examples the seeds alone count, and the smallest margin is truly larger.
+    """
     confidence = level_for(max(design.candidates, 1), settings.confidence)
     return tuple(
         _check(metric, guard, guard.margin, design, confidence)
@@ -90,15 +80,14 @@ def below_resolution(comparison: Comparison, confidence: float) -> Note | None:
 
 def _check(
     metric: str, guard: MetricGuard, margin: float, design: Design, confidence: float
-) -> MarginCheck:
+) -> str:
     if design.seeds == 1:
-        sentence = (
+        return (
             f"{metric}: with one seed no margin can be shown, since the spread between seeds "
             "cannot be seen: declare two or more seeds"
         )
-        return MarginCheck(metric, resolvable=False, smallest=None, sentence=sentence)
     if guard.expected_seed_sd is None or guard.relative:
-        return MarginCheck(metric, None, None, f"{metric}: {_why_unknown(guard)}")
+        return f"{metric}: {_why_unknown(guard)}"
     smallest = smallest_margin(_expected(guard.expected_seed_sd, design.seeds, design), confidence)
     unit = unit_of(metric)
     found = (
@@ -107,12 +96,11 @@ def _check(
         f"show a margin of {unit.amount(smallest)} at best"
     )
     if smallest <= margin:
-        return MarginCheck(metric, True, smallest, f"{found}; the margin is {unit.amount(margin)}")
-    sentence = (
+        return f"{found}; the margin is {unit.amount(margin)}"
+    return (
         f"{found}, and the margin is {unit.amount(margin)}: "
         f"{_remedy(guard.expected_seed_sd, margin, design, confidence)}"
     )
-    return MarginCheck(metric, resolvable=False, smallest=smallest, sentence=sentence)
 
 
 def _expected(seed_sd: float, seeds: int, design: Design) -> CrossedMean:

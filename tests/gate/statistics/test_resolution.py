@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -17,10 +19,15 @@ def checked(seeds, *, candidates=1, examples=None, **guard):
     return check_margins(settings, Design(seeds, candidates, examples))[0]
 
 
+def smallest_told(sentence):
+    """The margin, in the metric's units, that a sentence says the design shows at best."""
+    return float(re.search(r"show a margin of ([\d.]+) points at best", sentence)[1]) / 100
+
+
 @pytest.mark.parametrize("seeds", [3, 6])
 def test_an_equal_candidate_passes_eight_times_of_ten_at_the_smallest_margin(seeds):
     seed_sd = 0.005
-    smallest = checked(seeds, expected_seed_sd=seed_sd).smallest
+    smallest = smallest_told(checked(seeds, expected_seed_sd=seed_sd))
     generator = np.random.default_rng(seeds)
     passed = 0
     for _ in range(2000):
@@ -31,30 +38,32 @@ def test_an_equal_candidate_passes_eight_times_of_ten_at_the_smallest_margin(see
 
 
 def test_a_margin_below_the_resolution_is_told_with_the_seeds_that_it_takes():
-    check = checked(3, expected_seed_sd=0.0042)
-    assert check.resolvable is False
-    assert check.smallest > 0.01
-    assert "3 seeds with a standard deviation of 0.42 points show a margin of" in check.sentence
-    enough = int(check.sentence.split("declare about ")[1].split()[0])
-    assert checked(enough, expected_seed_sd=0.0042).resolvable is True
-    assert checked(enough - 1, expected_seed_sd=0.0042).resolvable is False
+    told = checked(3, expected_seed_sd=0.0042)
+    assert smallest_told(told) > 0.01
+    assert "3 seeds with a standard deviation of 0.42 points show a margin of" in told
+    enough = int(told.split("declare about ")[1].split()[0])
+    assert "declare" not in checked(enough, expected_seed_sd=0.0042)
+    assert f"declare about {enough} seeds" in checked(enough - 1, expected_seed_sd=0.0042)
 
 
 def test_a_margin_far_above_the_resolution_is_fine():
-    check = checked(5, expected_seed_sd=0.001, margin=0.02)
-    assert check.resolvable is True
-    assert check.smallest < 0.02
+    told = checked(5, expected_seed_sd=0.001, margin=0.02)
+    assert smallest_told(told) < 0.02
+    assert told.endswith("at best; the margin is 2.00 points")
 
 
 def test_more_candidates_and_fewer_examples_make_the_smallest_margin_larger():
-    one = checked(5, expected_seed_sd=0.002, examples=100_000).smallest
-    assert checked(5, expected_seed_sd=0.002, examples=100_000, candidates=3).smallest > one
-    assert checked(5, expected_seed_sd=0.002, examples=200).smallest > 2.9 / 200
+    def smallest(examples, candidates=1):
+        told = checked(5, expected_seed_sd=0.002, examples=examples, candidates=candidates)
+        return smallest_told(told)
+
+    assert smallest(100_000, candidates=3) > smallest(100_000)
+    assert smallest(200) > 2.9 / 200
 
 
 def test_one_seed_shows_no_margin_whatever_is_known():
-    assert checked(1, expected_seed_sd=0.001).resolvable is False
-    assert "declare two or more seeds" in checked(1).sentence
+    assert "declare two or more seeds" in checked(1, expected_seed_sd=0.001)
+    assert "declare two or more seeds" in checked(1)
 
 
 @pytest.mark.parametrize(
@@ -65,13 +74,11 @@ def test_one_seed_shows_no_margin_whatever_is_known():
     ],
 )
 def test_what_is_not_known_is_said_to_be_so(guard, told):
-    check = checked(3, **guard)
-    assert (check.resolvable, check.smallest) == (None, None)
-    assert told in check.sentence
+    assert told in checked(3, **guard)
 
 
 def test_no_number_of_seeds_is_named_where_none_would_do():
-    assert "not even 100 seeds" in checked(3, expected_seed_sd=0.2).sentence
+    assert "not even 100 seeds" in checked(3, expected_seed_sd=0.2)
 
 
 def test_the_verdict_says_which_margins_its_evidence_could_not_resolve(new_execution):
