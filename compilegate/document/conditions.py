@@ -11,8 +11,8 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from compilegate.document.errors import ExpressionError
 from compilegate.document.evaluation import Unresolved
+from compilegate.document.paths import ExpressionError
 
 _ORDERINGS: Mapping[str, Callable[[Any, Any], bool]] = {
     "GreaterThan": operator.gt,

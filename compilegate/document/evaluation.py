@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from compilegate.document.errors import ExpressionError
 from compilegate.document.expressions import (
     FUNCTIONS,
     StepReference,
@@ -18,7 +17,7 @@ from compilegate.document.expressions import (
     step_reference,
 )
 from compilegate.document.model import Scalar
-from compilegate.document.paths import lookup, parse_path
+from compilegate.document.paths import ExpressionError, lookup, parse_path
 from compilegate.document.reading import refuse_constant
 
 

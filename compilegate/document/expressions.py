@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compilegate.document.errors import ExpressionError
-from compilegate.document.paths import Segment, format_path, parse_path
+from compilegate.document.paths import ExpressionError, Segment, format_path, parse_path
 
 FUNCTIONS = ("Get", "Std:Join", "Std:JsonGet")
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from compilegate.document.errors import ExpressionError
+from compilegate.errors import CompilegateError
 
 Segment = str | int
 
@@ -24,6 +24,10 @@ _TOKEN = re.compile(
 
 # The member that names an element, in each list of a Describe* response that can be picked by name.
 _NAMING_MEMBERS = ("OutputName", "InputName", "MetricName", "ChannelName", "Name")
+
+
+class ExpressionError(CompilegateError):
+    """A path is malformed, or a Get, Std:Join, Std:JsonGet or condition has no value."""
 
 
 def parse_path(text: str) -> tuple[Segment, ...]:

@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compilegate.document.durations import parse_duration
-from compilegate.document.errors import ExpressionError
 from compilegate.document.evaluation import Scope, resolve
 from compilegate.document.expressions import StepReference, step_references
 from compilegate.document.model import Parameter
 from compilegate.document.parameters import parameter_values
-from compilegate.document.paths import format_path, lookup, parse_path
+from compilegate.document.paths import ExpressionError, format_path, lookup, parse_path
 
 REPORT = {"gate": {"passed": True, "arms": [{"name": "a.b"}, {"name": "c"}]}, "odd key": 3}
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from compilegate.account.plan.changes import compare_values
 from compilegate.account.plan.history import PastExecution
-from compilegate.document.errors import ExpressionError
 from compilegate.document.evaluation import Scope, resolve
 from compilegate.document.expressions import (
     EXECUTION_VARIABLES,
@@ -24,6 +23,7 @@ from compilegate.document.expressions import (
     step_references,
 )
 from compilegate.document.model import Definition, Scalar, Step
+from compilegate.document.paths import ExpressionError
 from compilegate.document.step_types import STEP_TYPES
 
 _THIS = "the execution that is planned"

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from compilegate.document.errors import ExpressionError
+from compilegate.document.paths import ExpressionError
 from compilegate.document.step_types import TRAINING
 from compilegate.execution.events import (
     Event,

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from compilegate.document.conditions import evaluate_all
-from compilegate.document.errors import ExpressionError
 from compilegate.document.evaluation import Scope, resolve
 from compilegate.document.model import Step
+from compilegate.document.paths import ExpressionError
 from compilegate.document.step_types import CONDITION, FAIL, REGISTER_MODEL
 from compilegate.execution.result import StepResult
 from compilegate.execution.status import StepStatus

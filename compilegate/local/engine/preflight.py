@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from compilegate.document.conditions import condition_faults
-from compilegate.document.errors import ExpressionError
 from compilegate.document.evaluation import Scope, Unresolved, resolve
 from compilegate.document.expressions import (
     StepReference,
@@ -22,7 +21,7 @@ from compilegate.document.expressions import (
 )
 from compilegate.document.graph import build_graph, find_cycle
 from compilegate.document.model import Definition, Step
-from compilegate.document.paths import lookup
+from compilegate.document.paths import ExpressionError, lookup
 from compilegate.document.step_types import (
     CONDITION,
     FAIL,

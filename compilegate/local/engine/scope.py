@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from compilegate.document.errors import ExpressionError
 from compilegate.document.evaluation import Scope, Unresolved
 from compilegate.document.expressions import EXECUTION_VARIABLES, StepReference, describe_reference
 from compilegate.document.graph import StepGraph
 from compilegate.document.model import Scalar
-from compilegate.document.paths import lookup
+from compilegate.document.paths import ExpressionError, lookup
 from compilegate.execution.result import StepResult
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.requests import ACCOUNT, iso_time
