@@ -63,13 +63,17 @@ def _facts(result: ExecutionResult) -> dict[str, Any]:
 
 
 def _step_facts(step: StepResult) -> dict[str, Any]:
+    why = step.failure
     return {
         "step": step.name,
         "type": step.type,
         "status": str(step.status),
         "cached": step.cached,
         "seconds": round(step.seconds, 1),
-        "failure": step.failure,
+        "failure": None if why is None else why.text,
+        "sentence": None if why is None else why.sentence,
+        "log": None if step.log is None else str(step.log),
+        "last_lines": [] if why is None else list(why.last_lines),
     }
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from compilegate.execution.failure import StepFailure
 from compilegate.execution.status import ExecutionStatus, StepStatus
 
 
@@ -64,7 +65,7 @@ class StepRetried(_Event):
 
     step: str
     attempt: int
-    reason: str
+    failure: StepFailure
     wait_seconds: float
 
 
@@ -78,7 +79,7 @@ class StepEnded(_Event):
     """The execution that the result comes from; None if the step ran."""
     seconds: float
     """The wall-clock time of all its attempts."""
-    failure: str | None
+    failure: StepFailure | None
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def outcome_of(result: ExecutionResult, when_stopped: str) -> Outcome:
             return Outcome(exit_codes.GATE_FAILED, (result.failure or NO_REASON,))
         case _:
             failed = [
-                f"{step.name}: {step.failure or NO_REASON}"
+                f"{step.name}: {NO_REASON if step.failure is None else step.failure.text}"
                 for step in result.steps.values()
                 if step.status in UNSUCCESSFUL
             ]

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from compilegate.document.model import Scalar
 from compilegate.document.step_types import FAIL
+from compilegate.execution.failure import StepFailure
 from compilegate.execution.status import UNSUCCESSFUL, ExecutionStatus, StepStatus
 
 FailedBy = Literal["job", "fail-step"]
@@ -31,8 +32,7 @@ class StepResult:
     """When the first attempt started, in seconds since the epoch."""
     seconds: float = 0.0
     """Wall-clock time from the first attempt's start to the last one's end."""
-    failure: str | None = None
-    """One sentence; the job's last lines, if any, follow it line by line."""
+    failure: StepFailure | None = None
     log: Path | None = None
     """The latest attempt's output, if it is a file here."""
     links: Mapping[str, str] = field(default_factory=dict)
@@ -87,6 +87,10 @@ def explain_failure(
     failed = [step for step in steps.values() if step.status in UNSUCCESSFUL]
     reached = next((step for step in failed if step.type == FAIL), None)
     if reached is not None:
-        return "fail-step", reached.failure or f"the Fail step {reached.name} was reached"
-    reasons = [f"{step.name}: {step.failure or step.status}".partition("\n")[0] for step in failed]
+        said = f"the Fail step {reached.name} was reached"
+        return "fail-step", said if reached.failure is None else reached.failure.text
+    reasons = [
+        f"{step.name}: {step.status if step.failure is None else step.failure.headline}"
+        for step in failed
+    ]
     return "job", "; ".join(reasons) or None

@@ -22,8 +22,8 @@ class StepFacts:
     cached: bool
     metrics: Mapping[str, float]
     """Last values of the job's metrics, by name."""
-    failure: str | None
-    """Why it failed; the job's last lines follow, line by line."""
+    failure: Sequence[str]
+    """Why it failed, line by line; nothing if it did not."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class ExecutionFacts:
     pipeline: str
     status: str
     failure: str | None
+    """A Fail step's message may have several lines."""
     steps: Sequence[StepFacts]
 
     @property
@@ -66,10 +67,10 @@ def render_execution_markdown(facts: ExecutionFacts) -> str:
         if step.metrics:
             values = ", ".join(f"{name} {value:.6g}" for name, value in step.metrics.items())
             lines += ["", f"{step.name}: {values}"]
-        if step.failure is not None:
+        if step.failure:
             # Indented, a job's own output is shown as it is and can be no markup.
             lines += ["", f"{step.name} failed:", ""]
-            lines += [f"    {line}" for line in step.failure.splitlines()]
+            lines += [f"    {line}" for line in step.failure]
     return "\n".join(lines) + "\n"
 
 

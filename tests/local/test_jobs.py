@@ -152,7 +152,7 @@ def test_metrics_are_caught_and_the_last_value_counts(bench: Any) -> None:
         ),
     )
     assert result.steps["low"].outcome is True
-    assert "FinalMetricDataList has no 'acc'" in result.steps["nan"].failure
+    assert "FinalMetricDataList has no 'acc'" in result.steps["nan"].failure.sentence
 
 
 def test_container_paths_are_rewritten_wherever_a_processing_request_names_them(bench: Any) -> None:
@@ -333,7 +333,7 @@ def test_a_job_that_writes_into_a_shared_input_fails(bench: Any) -> None:
             "spoil", spoil, inputs={"data": "s3://bucket/make/data"}, DependsOn=["make"]
         ),
     )
-    assert "wrote into its input" in result.steps["spoil"].failure
+    assert "wrote into its input" in result.steps["spoil"].failure.sentence
 
 
 def test_a_folder_is_there_in_time_when_a_step_writes_into_it(bench: Any) -> None:

@@ -99,4 +99,4 @@ def test_an_arm_that_fails_is_noted(run: Any) -> None:
     assert result.status is ExecutionStatus.COMPLETED_WITH_FAILURES
     assert result.steps["note"].status is StepStatus.SUCCEEDED
     assert result.steps["gate"].status is StepStatus.NOT_EXECUTED
-    assert "this data cannot be learned" in result.steps["baseline"].failure
+    assert "this data cannot be learned" in result.steps["baseline"].failure.text

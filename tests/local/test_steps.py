@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from compilegate.document.graph import StepGraph, build_graph
 from compilegate.document.model import TRIGGERS, Branch, Definition, Dependency, Step
 from compilegate.execution.events import StepEnded, StepRetried, StepStarted
+from compilegate.execution.failure import StepFailure
 from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.local.engine.progress import Progress
 
@@ -109,7 +110,7 @@ def test_a_failed_job_fails_the_execution_and_says_why(bench: Any) -> None:
     assert (result.status, result.failed_by) == (ExecutionStatus.FAILED, "job")
     assert result.failure.startswith("bad: exit code 3; log: ")
     bad = result.steps["bad"]
-    assert bad.failure.splitlines()[1:] == ["  line one", "  the cause"]
+    assert bad.failure == StepFailure("exit code 3", bad.log, ("line one", "the cause"))
     assert bad.log.read_text() == "line one\nthe cause\n"
     assert result.steps["next"].attempts == 0
 
@@ -174,7 +175,7 @@ def test_a_job_over_its_time_limit_is_stopped(bench: Any) -> None:
     assert result.status is ExecutionStatus.COMPLETED_WITH_FAILURES
     endless = result.steps["endless"]
     assert endless.status is StepStatus.STOPPED
-    assert "ran longer than MaxRuntimeInSeconds (1 s)" in endless.failure
+    assert "ran longer than MaxRuntimeInSeconds (1 s)" in endless.failure.sentence
     assert endless.properties["ProcessingJobStatus"] == "Stopped"
 
 

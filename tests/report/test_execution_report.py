@@ -16,9 +16,9 @@ FAILED = StepFacts(
     seconds=12.34,
     cached=False,
     metrics={"loss": 0.25},
-    failure="exit code 1; log: x/log.txt\n  <script>alert(1)</script>",
+    failure=("exit code 1; log: x/log.txt", "  <script>alert(1)</script>"),
 )
-CACHED = StepFacts("prepare", "Processing", "Succeeded", 0.0, True, {}, None)
+CACHED = StepFacts("prepare", "Processing", "Succeeded", 0.0, True, {}, ())
 FACTS = ExecutionFacts("abc", "topics", "Failed", "train: exit code 1", [CACHED, FAILED])
 
 

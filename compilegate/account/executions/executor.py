@@ -9,6 +9,7 @@ from pathlib import Path
 
 from compilegate.account.errors import AwsError, VanishedError, asking
 from compilegate.account.executions import calls
+from compilegate.account.executions.console import StartedJob
 from compilegate.account.executions.logs import last_lines
 from compilegate.account.executions.state import SageMakerExecution, SageMakerStep
 from compilegate.account.object_store import S3ObjectStore
@@ -16,6 +17,7 @@ from compilegate.account.session import AwsSession
 from compilegate.document.model import Scalar
 from compilegate.document.step_types import PROCESSING
 from compilegate.execution.events import Event
+from compilegate.execution.failure import StepFailure
 from compilegate.execution.looking import POLL_SECONDS, QUIET_SECONDS, follow
 from compilegate.execution.outcome import NO_REASON
 from compilegate.execution.result import ExecutionResult
@@ -121,26 +123,22 @@ class SageMakerExecutor:
                     yield output["S3Output"]["S3Uri"].rstrip("/")
 
     def _with_logs(self, ended: SageMakerExecution) -> SageMakerExecution:
-        """The same, with the last lines of the log after the sentence of each step that failed."""
+        """The same, with the log and its last lines in the failure of each step that failed."""
         steps = {
-            name: replace(step, failure=self._failure(step))
+            name: replace(step, failure=self._failure(step, step.job))
             if step.status is StepStatus.FAILED and step.job is not None
             else step
             for name, step in ended.steps.items()
         }
         return replace(ended, steps=steps)
 
-    def _failure(self, step: SageMakerStep) -> str:
-        lines = [step.failure or NO_REASON]
-        if step.job is not None:
-            if step.job.log is not None:
-                lines.append(f"log: {step.job.log}")
-            try:
-                lines += [f"  {line}" for line in last_lines(self.session, step.job)]
-            except AwsError as error:
-                # The failure is what matters; that its log is out of reach comes second.
-                lines.append(f"({error})")
-        return "\n".join(lines)
+    def _failure(self, step: SageMakerStep, job: StartedJob) -> StepFailure:
+        failure = replace(step.failure or StepFailure(NO_REASON), log=job.log)
+        try:
+            return replace(failure, last_lines=tuple(last_lines(self.session, job)))
+        except AwsError as error:
+            # The failure is what matters; that its log is out of reach comes second.
+            return replace(failure, unread=str(error))
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from compilegate.account.errors import RefusedRequestError
 from compilegate.account.executions.console import StartedJob
 from compilegate.document.step_types import REGISTER_MODEL
+from compilegate.execution.failure import StepFailure
 from compilegate.execution.result import ExecutionResult, StepResult, explain_failure
 from compilegate.execution.status import ExecutionStatus, StepStatus
 
@@ -106,7 +107,7 @@ def step_state(answer: Mapping[str, Any]) -> SageMakerStep:
         job_name=None if job is None else job.name,
         started=None if started is None else started.timestamp(),
         seconds=max(0.0, (ended - started).total_seconds()) if started and ended else 0.0,
-        failure=failure or None,
+        failure=StepFailure(failure) if failure else None,
         links={} if job is None else job.pages,
         properties={"ModelPackageArn": arn} if made == REGISTER_MODEL else {},
         job=job,

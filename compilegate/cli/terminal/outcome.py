@@ -72,7 +72,7 @@ def _write_page(result: ExecutionResult) -> None:
                     metric["MetricName"]: float(metric["Value"])
                     for metric in step.properties.get("FinalMetricDataList", [])
                 },
-                failure=step.failure,
+                failure=() if step.failure is None else step.failure.lines,
             )
             for step in result.steps.values()
         ],

@@ -65,7 +65,7 @@ class ProgressLines:
                 self._line(
                     event,
                     event.step,
-                    f"attempt {event.attempt} failed ({event.reason}); "
+                    f"attempt {event.attempt} failed ({event.failure.headline}); "
                     f"trying again in {event.wait_seconds:.0f} s",
                 )
             case StepEnded():

@@ -23,6 +23,7 @@ from compilegate.execution.events import (
     StepRetried,
     StepStarted,
 )
+from compilegate.execution.failure import StepFailure
 from compilegate.execution.result import ExecutionResult, StepResult, explain_failure
 from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.local.engine.attempts import AttemptEnded, Inbox, RunningAttempts, StopRequested
@@ -169,8 +170,8 @@ class Execution:
         try:
             prepared = self._plan.prepare(step, self._steps)
         except (ExpressionError, StepError) as error:
-            failed = replace(self._steps[name], status=StepStatus.FAILED, failure=str(error))
-            self._end_step(failed)
+            why = StepFailure(str(error))
+            self._end_step(replace(self._steps[name], status=StepStatus.FAILED, failure=why))
             return False
         self._prepared[name] = prepared
         is_retry = name in self._active
@@ -247,7 +248,7 @@ class Execution:
     def _end_attempt(self, name: str, result: AttemptResult) -> None:
         prepared, active = self._running.collect(name), self._active[name]
         step = replace(self._steps[name], failure=result.failure, properties=result.properties)
-        if result.status == "Completed":
+        if result.failure is None:
             self._record(prepared, result)
             self._end_step(replace(step, status=StepStatus.SUCCEEDED))
         elif result.status == "Stopped":
@@ -259,8 +260,7 @@ class Execution:
                 return
             active.retry_at = time.monotonic() + wait
             self._update(step)
-            reason = (result.failure or "").partition("\n")[0]
-            self._listener(StepRetried(name, step.attempts, reason, wait))
+            self._listener(StepRetried(name, step.attempts, result.failure, wait))
 
     def _retry_wait(self, name: str, exception_type: str) -> float | None:
         active = self._active[name]

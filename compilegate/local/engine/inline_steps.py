@@ -12,6 +12,7 @@ from compilegate.document.evaluation import Scope, resolve
 from compilegate.document.model import Step
 from compilegate.document.paths import ExpressionError
 from compilegate.document.step_types import CONDITION, FAIL, REGISTER_MODEL
+from compilegate.execution.failure import StepFailure
 from compilegate.execution.result import StepResult
 from compilegate.execution.status import StepStatus
 from compilegate.local.errors import StepError, StepRequestError
@@ -37,7 +38,7 @@ def run_inline_step(
     try:
         return INLINE_STEPS[step.type](resolve(dict(step.arguments), scope), result, here)
     except (ExpressionError, StepError) as error:
-        return replace(result, status=StepStatus.FAILED, failure=str(error))
+        return replace(result, status=StepStatus.FAILED, failure=StepFailure(str(error)))
 
 
 def _choose(arguments: Mapping[str, Any], result: StepResult, _here: _Here) -> StepResult:
@@ -46,8 +47,9 @@ def _choose(arguments: Mapping[str, Any], result: StepResult, _here: _Here) -> S
 
 
 def _fail(arguments: Mapping[str, Any], result: StepResult, _here: _Here) -> StepResult:
-    message = arguments.get("ErrorMessage", "")
-    return replace(result, status=StepStatus.FAILED, failure=str(message))
+    message = str(arguments.get("ErrorMessage", ""))
+    failure = StepFailure(message) if message else None
+    return replace(result, status=StepStatus.FAILED, failure=failure)
 
 
 def _register(arguments: Mapping[str, Any], result: StepResult, here: _Here) -> StepResult:

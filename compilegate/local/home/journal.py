@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from compilegate.document.model import Scalar
+from compilegate.execution.failure import StepFailure
 from compilegate.execution.result import ExecutionResult, StepResult
 from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.job.files import write_bytes, write_json
@@ -95,7 +96,9 @@ class Journal:
 
     def write_step(self, step: StepResult) -> None:
         """Keep one step's state."""
-        document = asdict(step) | {"log": None if step.log is None else str(step.log)}
+        document = asdict(step) | {"log": _written(step.log)}
+        if step.failure is not None:
+            document["failure"] = asdict(step.failure) | {"log": _written(step.failure.log)}
         write_json(self.folder / "steps" / f"{step.name}.json", document)
 
     def read(self) -> ExecutionResult:
@@ -136,6 +139,7 @@ class Journal:
         raw: dict[str, Any] = json.loads(path.read_bytes())
         raw["status"] = StepStatus(raw["status"])
         raw["log"] = None if raw["log"] is None else Path(raw["log"])
+        raw["failure"] = _read_failure(raw.get("failure"))
         known = {field.name for field in fields(StepResult)}  # not so what another version wrote
         return StepResult(**{name: value for name, value in raw.items() if name in known})
 
@@ -172,6 +176,19 @@ class Journal:
     def _lock_file(self) -> IO[bytes]:
         self.folder.mkdir(parents=True, exist_ok=True)
         return (self.folder / "alive.lock").open("ab")
+
+
+def _written(log: Path | str | None) -> str | None:
+    return None if log is None else str(log)
+
+
+def _read_failure(raw: Mapping[str, Any] | str | None) -> StepFailure | None:
+    if raw is None or raw == "":
+        return None
+    if isinstance(raw, str):
+        return StepFailure(raw)  # an earlier version kept all of it as one text
+    log = None if raw["log"] is None else Path(raw["log"])
+    return StepFailure(raw["sentence"], log, tuple(raw["last_lines"]), raw["unread"])
 
 
 def journal_of(home: Path, execution_id: str) -> Journal:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from compilegate.execution.failure import StepFailure
 from compilegate.local.errors import CapacityError, StepError
 from compilegate.local.home.images import Environment
 from compilegate.local.jobs.cores import CoreLease
@@ -39,8 +40,8 @@ class AttemptResult:
     status: AttemptStatus
     exception_type: str | None
     """The exception that the service would raise for a failed attempt."""
-    failure: str | None
-    """Why it did not complete: one sentence, then the job's last lines."""
+    failure: StepFailure | None
+    """Why it did not complete."""
     properties: Mapping[str, Any]
 
 
@@ -50,9 +51,8 @@ class _Failure:
     sentence: str
     last_lines: Sequence[str] = ()
 
-    def text(self, log: Path) -> str:
-        lines = [f"{self.sentence}; log: {log}", *(f"  {line}" for line in self.last_lines)]
-        return "\n".join(lines)
+    def told(self, log: Path) -> StepFailure:
+        return StepFailure(self.sentence, log, tuple(self.last_lines))
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def run_attempt(job: Job, slot: JobSlot, on_line: Callable[[str], None]) -> Atte
     return AttemptResult(
         status=status,
         exception_type=failure.exception_type if failure and status == "Failed" else None,
-        failure=None if failure is None else failure.text(job.sandbox.log),
+        failure=None if failure is None else failure.told(job.sandbox.log),
         properties=job.describe(outcome),
     )
 
