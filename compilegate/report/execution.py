@@ -40,7 +40,7 @@ class ExecutionFacts:
     @property
     def sentence(self) -> str:
         """What became of it."""
-        why = "" if self.failure is None else f": {self.failure.splitlines()[0]}"
+        why = f": {self.failure.splitlines()[0]}" if self.failure else ""
         return f"Execution {self.execution_id} of {self.pipeline}: {self.status}{why}"
 
 
