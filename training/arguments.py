@@ -15,16 +15,13 @@ from typing import Any, Callable, Dict, Mapping, NoReturn, Optional, Sequence
 
 from compilegate.job import (
     SEED_LIMIT,
-    CompilerRecord,
-    Evidence,
+    Baseline,
     InputError,
-    Option,
     Scalar,
-    compiler_options,
-    declarations,
+    Told,
     file_digest,
-    settings_digest,
 )
+from compilegate.job.compilers import Option, compiler_options, declarations
 from compilegate.job.names import (
     CHECKPOINT_SECONDS_VARIABLE,
     CHECKPOINTS_VARIABLE,
@@ -32,16 +29,19 @@ from compilegate.job.names import (
     DEFAULT_CHECKPOINT_SECONDS,
     DEFAULT_COMPILE_CACHE_MEGABYTES,
     DEFAULT_PARITY_STEPS,
+    EVALUATION_PLACES,
     MODEL_VARIABLE,
     MOST_COMPILE_CACHE_MEGABYTES,
     MOST_PARITY_STEPS,
     MOST_PROCESSES,
+    MOST_SPEED_PROBE_SECONDS,
     ON_FAILURE,
     OUTPUT_DATA_VARIABLE,
+    PADDINGS,
     PREPARED_VARIABLE,
 )
 from training.data.prepared import MANIFEST
-from training.hyperparameters import Hyperparameters
+from training.hyperparameters import PRECISIONS, Hyperparameters
 
 DISTRIBUTIONS = ("none", "torchrun")
 RULES = ("none", "linear", "square-root")
@@ -119,6 +119,17 @@ class JobArguments:
     """Seconds between two checkpoints, if the job keeps any."""
     hyperparameters: Hyperparameters
     folders: Folders
+    speed_probe_seconds: Optional[float] = None
+    """How long the paired speed probe may take; zero leaves it out. None: a share of the
+    training's time."""
+    baseline_compiler: Optional[str] = None
+    """What this arm's step is timed against; None where nobody said, as for a baseline."""
+    baseline_batch_size: Optional[int] = None
+    baseline_precision: Optional[str] = None
+    baseline_padding: Optional[str] = None
+    """Where it is not this arm's."""
+    evaluate_on: str = EVALUATION_PLACES[0]
+    """Where the trained model is evaluated, in all jobs of the workload."""
     compiler_settings: Mapping[str, Scalar] = field(default_factory=dict)
     """A value for each option of the compiler, by name."""
     distribution: str = "none"
@@ -133,6 +144,15 @@ class JobArguments:
                 f"--distribution is torchrun, and {CHECKPOINTS_VARIABLE} names a folder: "
                 "checkpoints hold the state of one process; leave out one of them"
             )
+        compiler = declarations()[self.compiler]
+        padding = self.hyperparameters.padding
+        if padding == "longest" and not compiler.serves_any_shape(self.compiler_settings):
+            option = compiler.any_shape
+            switch = f", or --{option.name} true" if isinstance(option, Option) else ""
+            raise InputError(
+                f"--padding is longest, and compiler {self.compiler} compiles every shape anew; "
+                f"expected max or buckets{switch}"
+            )
 
     def declared_recipe(self) -> Dict[str, Scalar]:
         """The job's settings, as the evidence's recipe records them."""
@@ -140,6 +160,40 @@ class JobArguments:
             **dataclasses.asdict(self.hyperparameters),
             **self.scaling.declared(self.hyperparameters.learning_rate),
         }
+
+    def told(self) -> Told:
+        """The request, as `compilegate.job` takes it."""
+        told, baseline = self.hyperparameters, None
+        if self.baseline_compiler is not None:
+            baseline = Baseline(
+                self.baseline_compiler,
+                self.baseline_batch_size,
+                self.baseline_precision,
+                self.baseline_padding,
+            )
+        manifest = self.folders.prepared / MANIFEST
+        return Told(
+            job=self.name,
+            arm=self.arm,
+            model=self.folders.model,
+            output=self.folders.output_data,
+            seed=self.seed,
+            compiler=self.compiler,
+            options=self.compiler_settings,
+            batch_size=told.batch_size,
+            learning_rate=told.learning_rate,
+            precision=told.precision,
+            recipe=self.declared_recipe(),
+            parity_steps=self.parity_steps,
+            compile_cache_megabytes=self.compile_cache_megabytes,
+            speed_probe_seconds=self.speed_probe_seconds,
+            baseline=baseline,
+            compile_cache=self.folders.compile_cache,
+            # The manifest holds the digests of all files, which are checked when they are read.
+            data_digest=file_digest(manifest) if manifest.is_file() else None,
+            on_failure=self.on_failure,
+            evaluate_on=self.evaluate_on,
+        )
 
     def declared(self) -> Dict[str, Scalar]:
         """Everything that decides the result of the job, for its digests."""
@@ -168,32 +222,6 @@ def read_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> 
         scaling=RateScaling(**scaling),
         folders=Folders.from_environment(environment),
         **told,
-    )
-
-
-def unfinished(
-    job: JobArguments,
-    reason: str,
-    *,
-    compiler: Optional[CompilerRecord] = None,
-    environment: Optional[Mapping[str, Scalar]] = None,
-) -> Evidence:
-    """Evidence that the arm could not be trained, and why. Needs no torch, which may be why."""
-    digests = {"config": settings_digest(job.declared())}
-    manifest = job.folders.prepared / MANIFEST
-    if manifest.is_file():
-        digests["data"] = file_digest(manifest)
-    return Evidence(
-        job=job.name,
-        arm=job.arm,
-        seed=job.seed,
-        recipe=job.declared_recipe(),
-        compiler=compiler
-        or CompilerRecord(name=job.compiler, ran=False, options=job.compiler_settings),
-        speed=None,
-        environment=environment or {},
-        digests=digests,
-        failure=reason,
     )
 
 
@@ -244,12 +272,20 @@ def _parser() -> argparse.ArgumentParser:
         "default: stop",
     )
     parser.add_argument(
+        "--evaluate_on",
+        choices=EVALUATION_PLACES,
+        default=EVALUATION_PLACES[0],
+        help="where the trained model is evaluated; host: where an arm's compiler keeps the "
+        f"accelerator to itself, the same in every arm; default: {EVALUATION_PLACES[0]}",
+    )
+    parser.add_argument(
         "--parity_steps",
         type=_whole_number(0, MOST_PARITY_STEPS),
         default=DEFAULT_PARITY_STEPS,
         help="steps in which compiled and eager arithmetic are compared after training; 0 is "
         f"off; default: {DEFAULT_PARITY_STEPS}",
     )
+    _add_speed_probe(parser)
     parser.add_argument(
         "--compile_cache_megabytes",
         type=_whole_number(0, MOST_COMPILE_CACHE_MEGABYTES),
@@ -267,6 +303,23 @@ def _parser() -> argparse.ArgumentParser:
             help=f"{each.metadata['description']}; default: {each.default!r}",
         )
     return parser
+
+
+def _add_speed_probe(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--speed_probe_seconds",
+        type=_seconds,
+        help="how long the baseline's step and this arm's may take turns after training; 0 is off; "
+        "default: a twentieth of the training's time, a minute at most",
+    )
+    parser.add_argument(
+        "--baseline_compiler",
+        choices=list(declarations()),
+        help="of the arm that this one's step is timed against; default: there is none",
+    )
+    parser.add_argument("--baseline_batch_size", type=_whole_number(1, SEED_LIMIT), help="the same")
+    parser.add_argument("--baseline_precision", choices=PRECISIONS, help="the same")
+    parser.add_argument("--baseline_padding", choices=PADDINGS, help="the same, where it differs")
 
 
 def _add_compiler_options(parser: argparse.ArgumentParser) -> None:
@@ -320,6 +373,13 @@ def _add_rate_scaling(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--base_global_batch_size", type=int, default=0, help="documents in a step with that rate"
     )
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= MOST_SPEED_PROBE_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text} is not from 0 to {MOST_SPEED_PROBE_SECONDS}")
+    return value
 
 
 def _whole_number(least: int, most: int) -> Callable[[str], int]:

@@ -18,20 +18,14 @@ import resource
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, Sequence
+from typing import Any, Dict, Optional, Sequence
 
 import numpy as np
 import torch
 import transformers
 
-from compilegate.job import (
-    ArmError,
-    InputError,
-    check_precision,
-    load_compiler,
-    one_sentence,
-    peak_memory_bytes,
-)
+from compilegate.job import ArmError, InputError, Job, check_precision, this_machine
+from compilegate.job.errors import one_sentence
 from training.arguments import FOLDER_VARIABLES, JobArguments, read_arguments
 from training.data.batches import BatchSource
 from training.data.prepared import Manifest, PreparedSplit
@@ -60,22 +54,25 @@ def main(arguments: Sequence[str]) -> int:
     """Try it and write the result; the exit status is 0 whatever the result."""
     transformers.utils.logging.disable_progress_bar()
     options = _parser().parse_args(arguments)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     began = time.perf_counter()
     result: Dict[str, Any] = {"outcome": FITS, "reason": None}
+    job: Optional[Job] = None
     try:
-        job = read_arguments(options.hyperparameters, _NO_FOLDERS)
+        request = read_arguments(options.hyperparameters, _NO_FOLDERS)
         _volunteer()
-        _limit_memory(options.memory_limit, device)
-        _take_steps(job, options, device)
+        job = _job(request)
+        _limit_memory(options.memory_limit, job.accelerator)
+        _take_steps(job, request, options)
     except (InputError, ArmError, MemoryError, RuntimeError, OSError) as error:
         ran_out = isinstance(error, MemoryError) or any(
             said in str(error) for said in _SAID_OF_MEMORY
         )
         result = {"outcome": OUT_OF_MEMORY if ran_out else FAILED, "reason": one_sentence(error)}
-    result["peak_memory_bytes"] = peak_memory_bytes(device)
+    result["peak_memory_bytes"] = None if job is None else job.peak_memory_bytes
     result["seconds"] = time.perf_counter() - began
-    result["device"] = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    has = this_machine().accelerators
+    on_host = job is None or job.accelerator == "cpu" or has is None
+    result["device"] = "cpu" if on_host else has.name
     options.result.write_text(json.dumps(result), encoding="utf-8")
     return 0
 
@@ -97,7 +94,7 @@ def _volunteer() -> None:
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
-def _limit_memory(limit: int, device: torch.device) -> None:
+def _limit_memory(limit: int, place: str) -> None:
     """Make allocations beyond the limit fail.
 
     A process maps far more than it holds, libraries above all; so on a CPU the limit counts from
@@ -105,9 +102,9 @@ def _limit_memory(limit: int, device: torch.device) -> None:
     """
     if not limit:
         return
-    if device.type == "cuda":
-        total = torch.cuda.get_device_properties(device).total_memory
-        torch.cuda.set_per_process_memory_fraction(min(1.0, limit / total), device)
+    if place == "cuda" and torch.cuda.is_available():
+        total = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, limit / total), 0)
         return
     page = resource.getpagesize()
     mapped, held = (int(each) * page for each in Path("/proc/self/statm").read_text().split()[:2])
@@ -120,10 +117,22 @@ def _limit_memory(limit: int, device: torch.device) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
-def _take_steps(job: JobArguments, options: argparse.Namespace, device: torch.device) -> None:
-    check_precision(job.hyperparameters.precision, device.type)
-    documents = job.hyperparameters.batch_size
-    hyperparameters = dataclasses.replace(job.hyperparameters, epochs=options.steps, max_steps=0)
+def _job(request: JobArguments) -> Job:
+    """The job without its probes: what they keep is no part of a step's memory."""
+    transformers.set_seed(request.seed)
+    return Job(
+        dataclasses.replace(
+            request.told(), parity_steps=0, baseline=None, compile_cache=None, recipe={}
+        )
+    )
+
+
+def _take_steps(job: Job, request: JobArguments, options: argparse.Namespace) -> None:
+    check_precision(request.hyperparameters.precision, job.accelerator)
+    documents = request.hyperparameters.batch_size
+    hyperparameters = dataclasses.replace(
+        request.hyperparameters, epochs=options.steps, max_steps=0
+    )
     manifest = Manifest(
         labels=tuple(str(number) for number in range(LABELS)),
         counts={"train": documents},
@@ -132,16 +141,14 @@ def _take_steps(job: JobArguments, options: argparse.Namespace, device: torch.de
         pad_token_id=0,
         digests={},
     )
-    transformers.set_seed(job.seed)
-    compiler = load_compiler(job.compiler, job.compiler_settings)
-    host = torch.device("cpu") if compiler.compiles_whole_steps else device
+    host = torch.device("cpu") if job.compiles_whole_steps else job.device
+    model = build_model(hyperparameters, manifest).to(host)
     train(
-        build_model(hyperparameters, manifest).to(host),
-        compiler=compiler,
+        job,
+        job.compile(model),
         source=BatchSource(_made_up(documents, manifest), host),
         hyperparameters=hyperparameters,
         length=run_length(hyperparameters, documents),
-        seed=job.seed,
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional, Sequence
 
 from compilegate.job import InputError
+from compilegate.job.names import PADDINGS
 
 PRECISIONS = ("fp32", "bf16", "fp16")
 
@@ -37,6 +38,12 @@ class Hyperparameters:
     precision: str = _option(
         "fp32", "arithmetic; 16 bits are by autocast, fp16 on a GPU", choices=PRECISIONS
     )
+    padding: str = _option(
+        "max",
+        "documents of a step are filled up to the data's sequence length, to one of a few lengths, "
+        "or to the longest of them",
+        choices=PADDINGS,
+    )
     epochs: int = _option(3, "passes over the training split", at_least=1)
     warmup_fraction: float = _option(0.1, "part of the steps in which the rate rises", below=1)
     weight_decay: float = _option(0.01, "AdamW's; biases and normalisation weights go without")
@@ -49,6 +56,10 @@ class Hyperparameters:
     intermediate_size: int = _option(512, "inner width of a model from scratch", at_least=1)
     model_id: str = _option("", "fine-tune this model (hub id or folder), not one from scratch")
     max_steps: int = _option(0, "stop after so many steps; 0 trains all epochs")
+    log_every_steps: int = _option(0, "steps between two lines of the log; 0: about a second")
+    evaluate_every_epochs: int = _option(
+        0, "epochs between two evaluations while training; 0: only the trained model is evaluated"
+    )
     eval_batch_size: int = _option(256, "validation documents per forward pass", at_least=1)
 
     def __post_init__(self) -> None:

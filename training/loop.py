@@ -1,16 +1,14 @@
-"""The training loop: the same code for every arm, around the compiler's forward pass."""
+"""The training loop: the same code for every arm, on the public API of `compilegate.job`."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import Any, Callable, List, Optional
+from typing import Any, Optional
 
-import numpy as np
-
-from compilegate.job import ALONE, Compiler, StepParts, Steps, World
-from training.checkpoints import Checkpoints, Course, Return, RunState
+from compilegate.job import Job, NonFiniteLossError
+from training.checkpoints import Checkpoints, RunState
 from training.data.batches import BatchSource, batches_of_run
+from training.evaluation import InterimEvaluation
 from training.hyperparameters import Hyperparameters
 from training.schedule import RunLength
 from training.update import WeightAverage, WeightUpdate
@@ -18,105 +16,95 @@ from training.update import WeightAverage, WeightUpdate
 REPORT_SECONDS = 1.0  # SageMaker keeps one value of a metric a minute; people want a live log
 
 
-@dataclass(frozen=True)
-class TrainingRun:
-    """What the loop measured, and what it trained with."""
-
-    steps: Steps
-    seconds: float
-    """Seconds from before the first step to after the last, interruptions included."""
-    graphs: List[List[int]]
-    """By process, (its steps,) graphs the compiler had compiled by the end of each step; one
-    process, unless the job was resumed."""
-    returns: List[Return]
-    """One for each process but the first."""
-    forward: Callable[..., Any]
-    """The compiler's forward pass that every step went through."""
-
-
 def train(
+    job: Job,
     model: Any,
     *,
-    compiler: Compiler,
     source: BatchSource,
     hyperparameters: Hyperparameters,
     length: RunLength,
-    seed: int,
     checkpoints: Optional[Checkpoints] = None,
-    world: World = ALONE,
-) -> TrainingRun:
+    interim: Optional[InterimEvaluation] = None,
+) -> None:
     """Train the model in place; its weights are the averaged ones afterwards.
 
-    Each process of a joined `world` calls this; all have the same weights afterwards.
+    The job compiled it, and it lies on the job's device. Each process of a world that has met calls
+    this; all have the same weights afterwards. With `checkpoints`, an interrupted run resumes from
+    its last one, with the same result. `interim` evaluates in between, outside of the steps.
 
-    With `checkpoints`, an interrupted run resumes from its last one, with the same result.
-
-    Raises NonFiniteLossError in a step whose loss is NaN or infinite.
+    Raises NonFiniteLossError where the loss is NaN or infinite: before the update on a CPU, and
+    elsewhere when the losses are fetched.
     """
     host = next(model.parameters()).device
-    compiler.seed(seed, world)
-    model.to(compiler.device(host))
+    together = job.distributed(model)
+    model.to(job.device)
     average = WeightAverage(model, hyperparameters.averaging)
     update = WeightUpdate(model, hyperparameters, length, average=average)
+    if job.compiles_whole_steps:
+        update.allocate()
     state = RunState(model, update, average)
-    course = Course() if checkpoints is None else checkpoints.resume(state)
-    progress = _Progress(length, hyperparameters.batch_size * world.size, course.steps)
-    model.train()
-    began = clock = time.perf_counter()
-    forward = compiler.compile(model)
-    parts = StepParts(
-        model=model,
-        forward=forward,
-        update=update,
-        precision=hyperparameters.precision,
-        device=compiler.device(host),
-    )
-    take_step = compiler.stepping(parts, world)
+    if checkpoints is not None:
+        checkpoints.resume(job, state)
+    first = job.steps_taken
     batches = batches_of_run(
-        source, hyperparameters, length, seed, first=course.steps, rank=world.rank
+        source, hyperparameters, length, job.seed, first=first, rank=job.world.rank
     )
-    for step, batch in enumerate(compiler.batches(batches), start=course.steps):
-        value = take_step(step, batch)
-        now = time.perf_counter()
-        course.add(value, now - clock, compiler.graphs())
-        if checkpoints is not None and course.steps < length.steps and checkpoints.due():
-            checkpoints.save(state, course)
-            # Not part of any step's time: it is the price of spot capacity, not of a compiler.
-            now = time.perf_counter()
-        clock = now
-        if world.first:
-            progress.report(step, value, course.seconds)
-    ended = time.perf_counter()
+    progress = _Progress(
+        job,
+        length,
+        hyperparameters.batch_size * job.world.size,
+        every=hyperparameters.log_every_steps,
+    )
+    model.train()
+    try:
+        for step, batch in enumerate(job.steps(batches), start=first):
+
+            def gradients() -> Any:
+                with job.autocast():
+                    loss = together(**batch).loss  # noqa: B023 - it is called within the iteration
+                update.backward(loss)
+                return loss
+
+            job.step(gradients, lambda: update.apply(step))  # noqa: B023
+            progress.report()
+            if interim is not None and job.world.first:
+                interim.report_if_due(job.steps_taken, length, average.tensors())
+            if checkpoints is not None and job.steps_taken < length.steps:
+                checkpoints.save_if_due(job, state)
+        job.losses()
+    except NonFiniteLossError as error:
+        described = update.describe(job.steps_taken if error.step is None else error.step)
+        raise NonFiniteLossError(f"{error} {described}", step=error.step) from error
     average.apply()
     model.to(host)
-    return TrainingRun(
-        steps=Steps(np.array(course.losses), np.array(course.seconds)),
-        seconds=time.time() - course.began if course.returns else ended - began,
-        graphs=course.graphs,
-        returns=course.returns,
-        forward=forward,
-    )
 
 
 class _Progress:
-    """Prints a line of metrics about once a second, in the form the job's metric regexes read."""
+    """Prints lines of metrics, in the form the job's metric regexes read."""
 
-    def __init__(self, length: RunLength, batch_size: int, taken: int) -> None:
+    def __init__(self, job: Job, length: RunLength, batch_size: int, *, every: int) -> None:
+        """`batch_size` is of all processes; `every`: steps between two lines, 0 about a second."""
+        self._job = job
         self._length = length
         self._batch_size = batch_size
+        self._every = every
         self._printed_at = time.perf_counter()
-        self._printed_steps = taken
+        self._printed_steps = job.steps_taken
 
-    def report(self, step: int, loss: float, seconds: List[float]) -> None:
-        now = time.perf_counter()
-        done = step + 1
-        if now - self._printed_at < REPORT_SECONDS and done != self._length.steps:
+    def report(self) -> None:
+        """Say how far the job is, if the time has come. Waits for no device."""
+        now, done = time.perf_counter(), self._job.steps_taken
+        last = done == self._length.steps
+        in_time = now - self._printed_at >= REPORT_SECONDS
+        due = done % self._every == 0 if self._every else in_time
+        if not self._job.world.first or not (due or last):
             return
-        recent = seconds[self._printed_steps :]
-        rate = len(recent) * self._batch_size / sum(recent)
+        loss = self._job.losses()[-1] if last else self._job.latest_loss()
+        shown = "" if loss is None else f"train:loss={loss:.4f} "
+        rate = (done - self._printed_steps) * self._batch_size / (now - self._printed_at)
         print(
-            f"step={done}/{self._length.steps} epoch={step // self._length.steps_per_epoch + 1} "
-            f"train:loss={loss:.4f} train:samples_per_second={rate:.1f}",
+            f"step={done}/{self._length.steps} epoch={-(-done // self._length.steps_per_epoch)} "
+            f"{shown}train:samples_per_second={rate:.1f}",
             flush=True,
         )
         self._printed_at, self._printed_steps = now, done

@@ -12,7 +12,8 @@ from transformers import (
     BertForSequenceClassification,
 )
 
-from compilegate.job import InputError, first_line
+from compilegate.job import InputError
+from compilegate.job.errors import first_line
 from training.data.prepared import Manifest, PreparedData
 from training.hyperparameters import Hyperparameters
 

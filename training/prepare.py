@@ -23,7 +23,8 @@ from typing import Callable, Dict, List, Mapping, NoReturn, Optional, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from compilegate.job import InputError, report_failure
+from compilegate.job import InputError
+from compilegate.job.errors import report_failure
 from training.data.prepared import (
     SPLITS,
     TOKENIZER,

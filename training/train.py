@@ -16,15 +16,11 @@ import sys
 import time
 from typing import Sequence
 
-from compilegate.job import (
-    InputError,
-    Launch,
-    record_failure,
-    report_failure,
-    supervise,
-)
+from compilegate.job import InputError, record_failure
+from compilegate.job.errors import report_failure
+from compilegate.job.launch.supervisor import Launch, supervise
 from compilegate.job.names import JOB_STARTED_VARIABLE
-from training.arguments import read_arguments, unfinished
+from training.arguments import read_arguments
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -36,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
         return 1
 
     def record(reason: str) -> None:
-        record_failure(job.folders.output_data, unfinished(job, reason))
+        record_failure(job.folders.output_data, job.told().failure(reason))
 
     return supervise(
         Launch(

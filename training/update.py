@@ -41,6 +41,9 @@ class WeightAverage:
         if current[0].device.type == "xla":
             self._update_traced(current, decay)
             return
+        if hasattr(torch, "_foreach_lerp_"):  # a quarter of the time of the two below
+            torch._foreach_lerp_(self._average, current, 1 - decay)
+            return
         torch._foreach_mul_(self._average, decay)
         torch._foreach_add_(self._average, current, alpha=1 - decay)
 
@@ -83,10 +86,8 @@ class WeightUpdate:
         length: RunLength,
         *,
         average: Optional[WeightAverage] = None,
-        scaled: bool = True,
     ) -> None:
-        """`average` takes in the weights of each step. Without `scaled`, the gradients are taken as
-        they are, in fp16 too."""
+        """`average` takes in the weights of each step."""
         self._model = model
         self._hyperparameters = hyperparameters
         self._length = length
@@ -94,7 +95,7 @@ class WeightUpdate:
         self._device = device = next(model.parameters()).device
         groups = _parameter_groups(model, hyperparameters.weight_decay)
         self._optimizer = adamw(groups, hyperparameters.learning_rate, device)
-        self._scaler = loss_scaler(hyperparameters.precision, device) if scaled else None
+        self._scaler = loss_scaler(hyperparameters.precision, device)
 
     def rate(self, step: int) -> float:
         """The learning rate of a step, counted from 0."""
@@ -102,14 +103,9 @@ class WeightUpdate:
         return self._hyperparameters.learning_rate * rate_factor(step, length.steps, length.warmup)
 
     def describe(self, step: int) -> str:
-        """The step in words, for an error."""
+        """Where in the run the step was, for an error."""
         epoch = step // self._length.steps_per_epoch + 1
-        return f"step {step} (epoch {epoch}) at learning rate {self.rate(step):.3g}"
-
-    @property
-    def optimizer(self) -> torch.optim.Optimizer:
-        """For what averages its gradients over processes."""
-        return self._optimizer
+        return f"(epoch {epoch}) at learning rate {self.rate(step):.3g}"
 
     def allocate(self) -> None:
         """Give the optimizer its moments now, as its first step would.

@@ -17,6 +17,15 @@ def file_digest(path: Path) -> str:
     return digest.hexdigest()
 
 
+def folder_digest(folder: Path) -> str:
+    """sha256 of all files in a folder, however deep, with their names; in hexadecimal."""
+    digest = hashlib.sha256()
+    for path in sorted(each for each in folder.rglob("*") if each.is_file()):
+        name = path.relative_to(folder).as_posix()
+        digest.update(f"{name}:{path.stat().st_size}:{file_digest(path)}\n".encode())
+    return digest.hexdigest()
+
+
 def settings_digest(settings: Mapping[str, Any]) -> str:
     """sha256 of a JSON object in its canonical form (sorted keys, no spaces), in hexadecimal."""
     text = json.dumps(settings, sort_keys=True, separators=(",", ":"))

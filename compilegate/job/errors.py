@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Mapping, Tuple
+from typing import Mapping, Optional, Tuple
 
 FAILURE_FILE_LIMIT = 1024  # SageMaker shows this many characters of /opt/ml/output/failure
 
@@ -48,7 +48,13 @@ class ArmError(CompilegateError):
 
 
 class NonFiniteLossError(ArmError):
-    """The training loss became NaN or infinite; the weights were not updated with it."""
+    """The training loss became NaN or infinite. Where its value was known at once, as on a CPU, the
+    weights were not updated with it."""
+
+    def __init__(self, *problems: str, step: Optional[int] = None) -> None:
+        """`step` is the number of the first step with such a loss, from 0."""
+        super().__init__(*problems)
+        self.step = step
 
 
 class CompilerError(ArmError):

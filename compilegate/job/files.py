@@ -1,13 +1,32 @@
-"""Files that are either whole or absent, whatever kills the process that writes them."""
+"""Files that are either whole or absent, whatever kills the process that writes them; and files and
+folders of a process alone, which end with it."""
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import secrets
+import shutil
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Iterator, List
+
+_OF_THIS_PROCESS: List[str] = []
+
+
+def remove_at_end(path: str) -> None:
+    """Remove a file or a folder when the process ends, after all that a job does then: what was
+    compiled is kept from its folder, and the evidence written."""
+    _OF_THIS_PROCESS.append(path)
+
+
+@atexit.register  # before any job registers what it does at the end, which runs first therefore
+def _remove() -> None:
+    for path in _OF_THIS_PROCESS:
+        shutil.rmtree(path, ignore_errors=True)
+        if os.path.lexists(path):
+            os.unlink(path)
 
 
 @contextmanager

@@ -11,35 +11,57 @@ IMAGE_VARIABLE = "COMPILEGATE_IMAGE"
 """The URI of the job's image: no container knows its own."""
 INSTANCE_TYPE_VARIABLE = "COMPILEGATE_INSTANCE_TYPE"
 """The instance type in the request: it tells the step cache that timings elsewhere differ."""
+MACHINE_VARIABLE = "COMPILEGATE_MACHINE"
+"""Describes, as JSON, a machine that is not this one: `compilegate.job.machine.accelerators`. For
+tests, and to see what a job would do there."""
 CHECKPOINTS_VARIABLE = "COMPILEGATE_CHECKPOINTS"
 """The folder where checkpoints outlive the job's machine."""
 CHECKPOINT_SECONDS_VARIABLE = "COMPILEGATE_CHECKPOINT_SECONDS"
 """Seconds between two checkpoints."""
 COMPILE_CACHE_VARIABLE = "COMPILEGATE_COMPILE_CACHE"
 """The folder where archives of the compile cache outlive the job."""
+JOB_VARIABLE = "COMPILEGATE_JOB"
+"""What a training script's process is told about its job, as JSON: the fields of
+`compilegate.job.script.told.Told` by name."""
+COMPILER_VARIABLE = "COMPILEGATE_COMPILER"
+"""The compiler to try in a script that is started by hand."""
 SCRIPT_VARIABLE = "COMPILEGATE_SCRIPT"
 """The training script that the launcher starts."""
 PROCESSES_VARIABLE = "COMPILEGATE_PROCESSES"
 """In how many processes on each machine the launcher starts it."""
+ARGUMENTS_VARIABLE = "COMPILEGATE_ARGUMENTS"
+"""As JSON, by a hyperparameter's declared name: the script's own name for it, or a list of words
+that stand for name and value. What of `ARM_HYPERPARAMETERS` is not there is then not passed."""
+ARGUMENT_STYLE_VARIABLE = "COMPILEGATE_ARGUMENT_STYLE"
+"""How the launcher writes the other arguments: one of `ARGUMENT_STYLES`."""
 PRINTED_VARIABLE = "COMPILEGATE_PRINTED_"
 """With a metric's name after it: the regular expression that the launcher catches it by."""
+PERCENT_VARIABLE = "COMPILEGATE_PERCENT"
+"""The names of the printed metrics that are percentages, with spaces between them."""
 ON_FAILURE_VARIABLE = "COMPILEGATE_ON_FAILURE"
 """What the launcher does when the script fails: one of `ON_FAILURE`."""
 JOB_STARTED_VARIABLE = "COMPILEGATE_JOB_STARTED"
 """When the job's first process started, on the system's monotonic clock."""
+SCRIPT_ARGUMENTS_VARIABLE = "COMPILEGATE_SCRIPT_ARGUMENTS"
+"""As JSON: the script that AWS's launcher of PyTorch 1.10 is to start, and its arguments."""
 FAILURE_NOTE_VARIABLE = "COMPILEGATE_FAILURE_NOTE"
 """Where one of several processes notes why it failed."""
 
 # What a job's surroundings are told by the names that others gave them.
 PREPARED_VARIABLE = "SM_CHANNEL_PREPARED"
 MODEL_VARIABLE = "SM_MODEL_DIR"
+HYPERPARAMETERS_VARIABLE = "SM_HPS"
+"""All hyperparameters, as JSON."""
 OUTPUT_DATA_VARIABLE = "SM_OUTPUT_DATA_DIR"
 """The folder whose content becomes `OUTPUT_ARCHIVE`."""
+GPU_COUNT_VARIABLE = "GPU_NUM_DEVICES"
+"""What torch_xla 1.x asks how many GPUs the machine has."""
 INDUCTOR_CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 TRITON_CACHE_VARIABLE = "TRITON_CACHE_DIR"
 COMPILE_THREADS_VARIABLE = "TORCHINDUCTOR_COMPILE_THREADS"
 NEURON_CACHE_VARIABLE = "NEURON_COMPILE_CACHE_URL"
 XLA_DEVICE_VARIABLE = "PJRT_DEVICE"
+VISIBLE_GPUS_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 # Hyperparameters that every training program is given, under the names that a workload declares.
 SEED = "seed"
@@ -47,6 +69,23 @@ COMPILER = "compiler"
 BATCH_SIZE = "batch_size"
 LEARNING_RATE = "learning_rate"
 PRECISION = "precision"
+EVALUATE_ON = "evaluate_on"
+PARITY_STEPS = "parity_steps"
+SPEED_PROBE_SECONDS = "speed_probe_seconds"
+BASELINE_COMPILER = "baseline_compiler"
+BASELINE_BATCH_SIZE = "baseline_batch_size"
+BASELINE_PRECISION = "baseline_precision"
+BASELINE_PADDING = "baseline_padding"
+DISTRIBUTION, TORCHRUN = "distribution", "torchrun"
+"""Which launcher starts the built-in program's processes, and torch's own."""
+PROCESSES = "processes"
+"""How many it starts on each machine."""
+ARM_HYPERPARAMETERS = (COMPILER, BATCH_SIZE, LEARNING_RATE, PRECISION, SEED)
+"""What a program of a user's own gets to know about its arm."""
+GPUS = "n_gpus"
+"""The GPUs of each instance, for a script that asks; as AWS's own examples call it."""
+ARGUMENT_STYLES = ("--name value", "--name=value", "name=value")
+"""How arguments are written; the first is SageMaker's, and the default."""
 
 # Hyperparameters of AWS's images.
 TRAINING_COMPILER_HYPERPARAMETER = "sagemaker_training_compiler_enabled"
@@ -55,14 +94,31 @@ TRAINING_COMPILER_DEBUG_HYPERPARAMETER = "sagemaker_training_compiler_debug_mode
 # Limits and defaults that a workload declares, and the built-in training program holds as well.
 MOST_PROCESSES = 64
 DEFAULT_PARITY_STEPS, MOST_PARITY_STEPS = 4, 1000
+MOST_SPEED_PROBE_SECONDS = 3600
+DEFAULT_PARITY_LIMITS = {"fp32": 20.0, "bf16": 4.0, "fp16": 4.0}
+"""By precision: how many times what eager's rounding explains a compiled tensor may err."""
 DEFAULT_COMPILE_CACHE_MEGABYTES, MOST_COMPILE_CACHE_MEGABYTES = 1024, 100_000
 DEFAULT_CHECKPOINT_SECONDS = 300
+
+PADDINGS = ("max", "buckets", "longest")
+"""To which length the built-in program pads documents: all to one, each step's to one of a few, or
+each step's to the longest of them."""
+MOST_BUCKETS = 4
+"""Lengths that the second of them has at most: each is a graph to compile."""
+PADDING = "padding"
+"""The hyperparameter that says which."""
+
+EVALUATION_PLACES = ("accelerator", "host")
+"""Where a job evaluates its model: where it trains, if torch itself computes there, or on the
+host's processor. All arms of a workload do it in one place."""
 
 ON_FAILURE = ("stop", "record")
 """What a job does when its arm cannot be trained: end, or write that down as evidence."""
 
 SPEED_METRIC = "samples_per_second"
 """Under which name a job that only prints its metrics reports its speed."""
+AVERAGE_SPEED_METRIC = "average_samples_per_second"
+"""The same, where it printed averages, in which the time to compile is: no steady speed."""
 
 # Special names of arms.
 NO_ARM = "none"
@@ -78,11 +134,18 @@ CHALLENGER_ARM = "challenger"
 # What a job leaves, by SageMaker's names and by ours.
 MODEL_ARCHIVE = "model.tar.gz"
 OUTPUT_ARCHIVE = "output.tar.gz"
+DOCTOR_FILE = "doctor.json"
+"""In `OUTPUT_ARCHIVE` of a job that examined its image and its instance."""
+DOCTOR_TEXT_FILE = "doctor.txt"
+"""The same for people."""
 EVIDENCE_FOLDER = "evidence"
 EVIDENCE_FILE = "evidence.json"
 STEPS_FILE = "steps.npz"
 EXAMPLES_FILE = "examples.npz"
 PARITY_FILE = "parity.npz"
+PAIRED_FILE = "paired.npz"
+REPRO_SCRIPT = "repro.py"
+"""In the folder that `ParityRecord.repro` names."""
 
 # What the gate leaves.
 VERDICT_FILE = "verdict.json"
@@ -90,3 +153,15 @@ REPORT_FILE = "report.html"
 REPORT_MARKDOWN_FILE = "report.md"
 NOTICE_FILE = "notice.json"
 OBSERVATIONS_FILE = "observations.json"
+REPROS_FOLDER = "repros"
+"""With a folder ARM--SEED for each script that shows wrong arithmetic."""
+
+
+def job_variable(number: int) -> str:
+    """The name of the variable that holds this part, from 1, of what a job is told."""
+    return JOB_VARIABLE if number == 1 else f"{JOB_VARIABLE}_{number}"
+
+
+# What a job prints of its progress, for whoever runs it.
+COMPILING_LINE = "compilegate: the first step compiles"
+COMPILED_LINE = "compilegate: the first step has ended"

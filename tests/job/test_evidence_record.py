@@ -23,6 +23,10 @@ from compilegate.job.evidence import (
     EvidenceError,
     EvidenceRecord,
     Examples,
+    PaddedPositions,
+    PaddingRecord,
+    PairedBlocks,
+    PairedSpeedRecord,
     ParityErrors,
     ParityRecord,
     Resumption,
@@ -45,6 +49,11 @@ PARITY = ParityErrors(
     repeated=np.zeros((2, 3)),
     compiled=np.array([[1e-8, 3e-7, 3e-7], [3e-8, 2e-7, np.inf]]),
 )
+PAIRED = PairedBlocks(
+    baseline_seconds=np.array([0.012, 0.011, 0.013]),
+    candidate_seconds=np.array([0.008, 0.007, 0.009]),
+    baseline_first=np.array([True, False, False]),
+)
 STEPS = Steps(loss=np.array([0.7, 0.6]), seconds=np.array([0.5, 0.01]))
 EVIDENCE = Evidence(
     job="job-1",
@@ -57,15 +66,28 @@ EVIDENCE = Evidence(
     ),
     metrics={"accuracy": 0.67, "log_loss": 0.41},
     peak_memory_bytes=123,
+    memory_of="process",
     environment={"torch": "2.13.0", "gpu": None},
-    digests={"model": "0" * 64, **column_digests(STEPS, EXAMPLES, PARITY)},
-    parity=ParityRecord(precision="fp32", steps=2, seconds=0.2),
+    digests={"model": "0" * 64, **column_digests(STEPS, EXAMPLES, PARITY, PAIRED)},
+    parity=ParityRecord(
+        precision="fp32",
+        steps=2,
+        seconds=0.2,
+        repro="repro/loss",
+        departs="layers.0 departs first.",
+    ),
+    paired_speed=PairedSpeedRecord(1.5, "eager", 32, 64, steps_per_block=20),
+    padding=PaddingRecord(
+        *("buckets", (64, 128), (64, 128), 1_900, PaddedPositions(3_840, 2_560, 2_400)),
+        *((64, 128), (20, 10)),
+    ),
+    notes=("The loader is slow: give it two workers.",),
     compile_cache=CompileCacheRecord("warm", "All were there.", "ab" * 32, 2, 0, 900, 0, 0.1, 25.0),
     checkpoints=CheckpointRecord(
         written=1, seconds=0.1, ignored=None, resumed=(Resumption(1, 2, 90.0),)
     ),
 )
-ARRAYS = ["steps.npz", "examples.npz", "parity.npz"]
+ARRAYS = ["steps.npz", "examples.npz", "parity.npz", "paired.npz"]
 FILES = ["evidence.json", *ARRAYS]
 
 JSON_VALUES = st.recursive(
@@ -81,7 +103,7 @@ JSON_VALUES = st.recursive(
 
 def written() -> tempfile.TemporaryDirectory[str]:
     folder = tempfile.TemporaryDirectory()
-    write_evidence(folder.name, EVIDENCE, STEPS, EXAMPLES, PARITY)
+    write_evidence(folder.name, EVIDENCE, STEPS, EXAMPLES, PARITY, paired=PAIRED)
     return folder
 
 
@@ -100,7 +122,10 @@ def read_files(files: dict[str, bytes]) -> EvidenceRecord:
 
 
 def assert_same_arrays(found: EvidenceRecord) -> None:
-    pairs = ((found.steps, STEPS), (found.examples, EXAMPLES), (found.parity, PARITY))
+    pairs = (
+        *((found.steps, STEPS), (found.examples, EXAMPLES)),
+        *((found.parity, PARITY), (found.paired, PAIRED)),
+    )
     for stored, original in pairs:
         assert stored is not None
         for field in dataclasses.fields(original):
@@ -127,9 +152,24 @@ def test_who_may_read_one_of_the_files_may_read_all_of_them() -> None:
 def test_evidence_from_before_there_was_parity_is_read(intact: dict[str, bytes]) -> None:
     raw = json.loads(intact["evidence.json"])
     del raw["parity"]
-    older = {name: intact[name] for name in ("steps.npz", "examples.npz")}
+    older = {name: content for name, content in intact.items() if name != "parity.npz"}
     found = read_files({**older, "evidence.json": json.dumps(raw).encode()})
     assert (found.evidence.parity, found.parity) == (None, None)
+
+
+def test_evidence_from_before_the_paired_probe_notes_and_padding_is_read(
+    intact: dict[str, bytes],
+) -> None:
+    raw = json.loads(intact["evidence.json"])
+    for key in ("paired_speed", "padding", "notes", "memory_of"):
+        del raw[key]
+    for key in ("repro", "departs"):
+        del raw["parity"][key]
+    older = {name: content for name, content in intact.items() if name != "paired.npz"}
+    found = read_files({**older, "evidence.json": json.dumps(raw).encode()})
+    assert (found.evidence.paired_speed, found.paired) == (None, None)
+    assert (found.evidence.notes, found.evidence.memory_of) == ((), None)
+    assert found.evidence.peak_memory_bytes == 123
 
 
 def test_evidence_without_a_compile_cache_is_read(intact: dict[str, bytes]) -> None:
@@ -174,47 +214,28 @@ def test_a_compile_cache_of_an_unknown_state_is_told(intact: dict[str, bytes]) -
         read_files(odd)
 
 
-def test_an_obstacle_stands_in_place_of_parity_errors(tmp_path: Path) -> None:
-    obstacle = ParityRecord("fp32", steps=0, seconds=0.1, obstacle="it has no float64")
-    folder = write_evidence(
-        tmp_path, dataclasses.replace(EVIDENCE, parity=obstacle), STEPS, EXAMPLES
-    )
-    found = read_evidence(folder)
-    assert (found.evidence.parity, found.parity) == (obstacle, None)
-    assert not (folder / "parity.npz").exists()
-
-
-@pytest.mark.parametrize("record", [None, ParityRecord("fp32", 0, 0.1, "it has no float64")])
-def test_parity_errors_without_their_record_are_not_written(
-    tmp_path: Path, record: ParityRecord | None
-) -> None:
-    with pytest.raises(EvidenceError, match="parity errors go with a parity record"):
-        write_evidence(
-            tmp_path, dataclasses.replace(EVIDENCE, parity=record), STEPS, EXAMPLES, PARITY
-        )
-    assert not (tmp_path / "evidence").exists()
+@pytest.mark.parametrize("repro", ["", "/etc/passwd", "../other/evidence.json", "a/../../b"])
+def test_a_repro_outside_of_the_evidence_is_told(intact: dict[str, bytes], repro: str) -> None:
+    raw = json.loads(intact["evidence.json"])
+    raw["parity"]["repro"] = repro
+    with pytest.raises(EvidenceError, match=r"repro is .*, expected a path inside the evidence"):
+        read_files({**intact, "evidence.json": json.dumps(raw).encode()})
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"compiled": PARITY.compiled[:1]}, r"column compiled has shape \(1, 3\)"),
-        ({"eager": PARITY.eager[:, :2]}, r"column eager has shape \(2, 2\)"),
-        ({"repeated": PARITY.repeated - 1}, "column repeated holds a negative error"),
-        (
-            {"compiled": PARITY.compiled * np.array([1.0, -1.0, 1.0])},
-            "column compiled holds a negative error",
-        ),
-        ({"tensors": np.array(["loss", "loss", "logits"])}, "names a tensor twice"),
+        ({"memory_of": "host"}, "memory_of is 'host', expected 'device', 'process' or null"),
+        ({"peak_memory_bytes": None}, "memory_of is 'process' but peak_memory_bytes is not given"),
+        ({"notes": [1]}, "notes: 0 is 1, expected a string"),
     ],
 )
-def test_parity_errors_that_do_not_fit_together_are_told(
-    tmp_path: Path, changed: dict[str, Any], message: str
+def test_what_is_wrong_with_memory_and_notes_is_told(
+    intact: dict[str, bytes], changed: dict[str, Any], message: str
 ) -> None:
-    damaged = dataclasses.replace(PARITY, **changed)
-    folder = write_evidence(tmp_path, EVIDENCE, STEPS, EXAMPLES, damaged)
-    with pytest.raises(EvidenceError, match=rf"parity\.npz: .*{message}"):
-        read_evidence(folder)
+    raw = {**json.loads(intact["evidence.json"]), **changed}
+    with pytest.raises(EvidenceError, match=message):
+        read_files({**intact, "evidence.json": json.dumps(raw).encode()})
 
 
 def test_a_failed_job_needs_neither_steps_nor_examples(tmp_path: Path) -> None:
@@ -226,21 +247,32 @@ def test_a_failed_job_needs_neither_steps_nor_examples(tmp_path: Path) -> None:
 
 
 def test_a_job_that_did_not_fail_cannot_leave_its_measurements_out(tmp_path: Path) -> None:
-    with pytest.raises(EvidenceError, match="needs steps, examples and a speed record"):
-        write_evidence(tmp_path, EVIDENCE, STEPS)
+    with pytest.raises(EvidenceError, match="needs steps and a speed record"):
+        write_evidence(tmp_path, EVIDENCE, None, EXAMPLES)
+    without = dataclasses.replace(EVIDENCE, metrics={})
+    with pytest.raises(EvidenceError, match="needs examples, or metrics"):
+        write_evidence(tmp_path, without, STEPS, None, PARITY, paired=PAIRED)
     assert not (tmp_path / "evidence").exists()
+
+
+def test_a_job_with_metrics_needs_no_examples(tmp_path: Path) -> None:
+    alone = dataclasses.replace(EVIDENCE, digests={"model": "0" * 64})
+    found = read_evidence(write_evidence(tmp_path, alone, STEPS, None, PARITY, paired=PAIRED))
+    assert found.examples is None
+    assert found.steps is not None
+    assert set(found.evidence.digests) == {"model", "steps", "parity", "paired"}
 
 
 def test_digests_of_the_columns_are_added_by_the_writer(tmp_path: Path) -> None:
     without = dataclasses.replace(EVIDENCE, digests={"model": "0" * 64})
-    folder = write_evidence(tmp_path, without, STEPS, EXAMPLES, PARITY)
+    folder = write_evidence(tmp_path, without, STEPS, EXAMPLES, PARITY, paired=PAIRED)
     assert read_evidence(folder).evidence == EVIDENCE
 
 
 def test_ids_that_are_no_text_are_not_written(tmp_path: Path) -> None:
     broken = dataclasses.replace(EXAMPLES, ids=np.array(["a", "\ud800", "c"]))
     with pytest.raises(EvidenceError, match="an example id is not valid text"):
-        write_evidence(tmp_path, EVIDENCE, STEPS, broken, PARITY)
+        write_evidence(tmp_path, EVIDENCE, STEPS, broken, PARITY, paired=PAIRED)
     assert not (tmp_path / "evidence").exists()
 
 
@@ -254,12 +286,16 @@ def test_each_number_of_steps_outputs_and_parity_is_in_their_digests(
     seconds[row] *= factor
     eager = PARITY.eager.copy()
     eager[row, column] *= factor
-    before = column_digests(STEPS, EXAMPLES, PARITY)
+    candidate_seconds = PAIRED.candidate_seconds.copy()
+    candidate_seconds[column] *= factor
+    before = column_digests(STEPS, EXAMPLES, PARITY, PAIRED)
     after = column_digests(
         dataclasses.replace(STEPS, seconds=seconds),
         dataclasses.replace(EXAMPLES, losses=losses),
         dataclasses.replace(PARITY, eager=eager),
+        dataclasses.replace(PAIRED, candidate_seconds=candidate_seconds),
     )
+    assert before["paired"] != after["paired"]
     assert before["steps"] != after["steps"]
     assert before["parity"] != after["parity"]
     assert before["outputs"] != after["outputs"]
@@ -297,7 +333,11 @@ OPEN_SECTIONS = [
     *(("compiler", "proof"), ("compiler", "options")),
 ]
 """Objects whose names are the writer's choice."""
-OPTIONAL = [("failure",), ("parity",), ("compile_cache",), ("checkpoints",)]
+OPTIONAL = [
+    *(("failure",), ("parity",), ("compile_cache",), ("checkpoints",), ("paired_speed",)),
+    *(("padding",), ("notes",), ("printed",), ("memory_of",), ("checkup",)),
+    *(("parity", "repro"), ("parity", "departs")),
+]
 REQUIRED_PATHS = [
     path for path in ALL_PATHS if path[:-1] not in OPEN_SECTIONS and path not in OPTIONAL
 ]
@@ -369,13 +409,13 @@ def test_arbitrary_bytes_are_an_evidence_error(
 
 def test_columns_of_different_lengths_are_told(tmp_path: Path) -> None:
     short = dataclasses.replace(EXAMPLES, losses=EXAMPLES.losses[:2])
-    folder = write_evidence(tmp_path, EVIDENCE, STEPS, short, PARITY)
+    folder = write_evidence(tmp_path, EVIDENCE, STEPS, short, PARITY, paired=PAIRED)
     with pytest.raises(EvidenceError, match="different lengths"):
         read_evidence(folder)
 
 
 def test_pickled_columns_are_refused(tmp_path: Path) -> None:
-    folder = write_evidence(tmp_path, EVIDENCE, STEPS, EXAMPLES, PARITY)
+    folder = write_evidence(tmp_path, EVIDENCE, STEPS, EXAMPLES, PARITY, paired=PAIRED)
     losses = np.array([print], dtype=object)
     np.savez(folder / "steps.npz", loss=losses, seconds=np.array([1.0]))
     with pytest.raises(EvidenceError, match=r"steps\.npz cannot be read"):

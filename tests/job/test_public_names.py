@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,22 +11,13 @@ from pathlib import Path
 import pytest
 
 import compilegate.job
+from compilegate.job.compilers import declarations
+from tests.environments.interpreters import find_python
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "compilegate" / "job"
 NEEDS_NO_NUMPY = ("names", "errors", "digests", "files", "compilers", "machine.world")
 """What starts a job, in an image where nothing may be installed yet."""
-
-
-def python38() -> str:
-    """A Python 3.8 that starts."""
-    pyenv = sorted(Path.home().glob(".pyenv/versions/3.8*/bin/python3.8"))
-    for candidate in [*map(str, pyenv), shutil.which("python3.8")]:
-        if candidate is not None:
-            said = subprocess.run([candidate, "--version"], capture_output=True, check=False)
-            if said.returncode == 0:
-                return candidate
-    pytest.skip("no Python 3.8 on this machine (python3.8 on PATH, or pyenv's)")
 
 
 def run(python: str, program: str) -> str:
@@ -67,14 +57,14 @@ def test_writing_evidence_imports_no_torch() -> None:
 
 
 def test_python_3_8_reads_every_file_and_loads_what_starts_a_job() -> None:
-    python = python38()
+    python = find_python("3.8")
     files = [str(path) for path in PACKAGE.rglob("*.py")]
     assert len(files) > 30
     program = f"for path in {files!r}: compile(open(path).read(), path, 'exec')"
     run(python, program)
     modules = ", ".join(f"compilegate.job.{name}" for name in NEEDS_NO_NUMPY)
     program = (
-        f"import {modules}; from compilegate.job import declarations, InputError; "
-        "print(len(declarations()))"
+        f"import {modules}; from compilegate.job import InputError; "
+        "print(len(compilegate.job.compilers.declarations()))"
     )
-    assert int(run(python, program)) == len(compilegate.job.declarations())
+    assert int(run(python, program)) == len(declarations())

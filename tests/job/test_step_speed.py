@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compilegate.job.evidence import Resumption, steady_steps
-from compilegate.job.steps import speed
+from compilegate.job.stepping import speed
 
 
 def test_steady_steps_begin_after_settling_even_without_a_compiler() -> None:
@@ -60,6 +60,39 @@ def test_a_process_that_was_interrupted_while_warming_up_has_no_steady_step() ->
 def test_compiling_again_in_another_process_is_no_recompilation() -> None:
     assert speed.recompilations([[1] * 3, [1] * 3]) == 0
     assert speed.recompilations([[1] * 3, [1, 1, 2]]) == 1
+
+
+def test_a_declared_shape_may_be_compiled_wherever_it_first_occurs() -> None:
+    graphs = [[1, 2, 2, *[2] * 56, 3, *[3] * 40]]
+    shapes = [[64, 32, 64, *[32] * 56, 48, *[64] * 40]]
+    assert speed.recompilations(graphs, shapes) == 0
+    assert speed.steady_starts(graphs, shapes) == [59 + 6]
+
+
+def test_a_declared_shape_may_be_compiled_once_and_take_as_many_graphs_as_the_first() -> None:
+    shapes = [[64, 32, 64, 32, 32]]
+    assert speed.recompilations([[2, 4, 4, 4, 4]], shapes) == 0
+    assert speed.recompilations([[2, 5, 5, 5, 5]], shapes) == 1
+    assert speed.recompilations([[1, 2, 3, 4, 4]], shapes) == 2
+    assert speed.recompilations([[0, 1, 1, 1, 1]], shapes) == 0
+
+
+def test_the_steps_of_recompilations_are_told() -> None:
+    assert speed.late_compilations([2, 4, 4, 5, 5], [64, 32, 64, 64, 32]) == [3]
+    assert speed.late_compilations([1, 2, 3], [64, 32, 48]) == []
+    assert speed.late_compilations([0, 0], [64, 64]) == []
+
+
+def test_each_process_of_a_resumed_run_compiles_its_shapes_anew() -> None:
+    shapes = [[64, 32, 64], [32, 32, 64]]
+    assert speed.recompilations([[1, 2, 2], [1, 1, 2]], shapes) == 0
+    assert speed.recompilations([[1, 2, 2], [1, 2, 2]], shapes) == 1
+
+
+def test_compile_seconds_count_what_is_usual_for_a_steps_shape() -> None:
+    early, steady = np.array([10.0, 5.0]), np.array([0.1, 0.1, 0.1, 0.4])
+    found = speed.compile_seconds(early, steady, ([64, 32], [32, 32, 32, 64]))
+    assert found == pytest.approx(15 - 0.4 - 0.1)
 
 
 COUNTS = st.lists(st.integers(min_value=0, max_value=3), min_size=1, max_size=60)

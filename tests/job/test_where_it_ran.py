@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-import torch
+import os
 
+import pytest
+
+from compilegate.job.machine.accelerators import Machine
 from compilegate.job.machine.environment import describe_machine
 from compilegate.local.requests import ACCOUNT
 
@@ -14,7 +16,7 @@ def instance_type(monkeypatch: pytest.MonkeyPatch, arn: str | None) -> object:
     monkeypatch.delenv("TRAINING_JOB_ARN", raising=False)
     if arn is not None:
         monkeypatch.setenv("TRAINING_JOB_ARN", arn)
-    return describe_machine(torch.device("cpu"))["instance_type"]
+    return describe_machine(Machine(None), "cpu", os.environ)["instance_type"]
 
 
 def test_a_job_on_sagemaker_says_which_instance_it_ran_on(monkeypatch):
@@ -35,4 +37,4 @@ def test_a_job_records_the_image_that_it_was_told_it_runs_in(monkeypatch, told, 
     monkeypatch.delenv("COMPILEGATE_IMAGE", raising=False)
     if told is not None:
         monkeypatch.setenv("COMPILEGATE_IMAGE", told)
-    assert describe_machine(torch.device("cpu"))["image"] == recorded
+    assert describe_machine(Machine(None), "cpu", os.environ)["image"] == recorded

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +15,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compilegate.job import Job, Told
+from compilegate.job.names import JOB_STARTED_VARIABLE
 from training.checkpoints import (
     Checkpoint,
     CheckpointError,
     Checkpoints,
-    Course,
     Identity,
     RunState,
 )
@@ -36,15 +39,21 @@ class Run:
 
     model: torch.nn.Module
     state: RunState
-    course: Course
+    job: Job
 
     def step(self) -> None:
-        inputs = torch.randn(8, 4) * random.random() + float(np.random.rand())
-        loss = torch.nn.functional.dropout(self.model(inputs), 0.5).square().mean()
-        loss.backward()
-        self.state.update.apply(self.course.steps)
-        self.state.average.update()
-        self.course.add(loss.item(), 0.01, 1)
+        with self.job.step():
+            inputs = torch.randn(8, 4) * random.random() + float(np.random.rand())
+            loss = torch.nn.functional.dropout(self.model(inputs), 0.5).square().mean()
+            self.job.loss(loss)
+            loss.backward()
+            self.state.update.apply(self.job.steps_taken)
+            self.state.average.update()
+
+    @property
+    def measured(self) -> Mapping[str, Any]:
+        with self.job.checkpoint() as measured:
+            return measured
 
 
 def new_run(seed: int = 1, checkpoints: Checkpoints | None = None) -> Run:
@@ -54,11 +63,15 @@ def new_run(seed: int = 1, checkpoints: Checkpoints | None = None) -> Run:
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
     update = WeightUpdate(model, Hyperparameters(batch_size=8, learning_rate=0.1), LENGTH)
     state = RunState(model, update, WeightAverage(model, 0.9))
-    return Run(model, state, Course() if checkpoints is None else checkpoints.resume(state))
+    nowhere = Path("unused")
+    run = Run(model, state, Job(Told("job-1", "arm", nowhere, nowhere)))
+    if checkpoints is not None:
+        checkpoints.resume(run.job, state)
+    return run
 
 
 def keeper(folder: Path, identity: Identity = IDENTITY) -> Checkpoints:
-    return Checkpoints(folder, identity, seconds_between=0.0, job_started=1000.0)
+    return Checkpoints(folder, identity, seconds_between=0.0)
 
 
 def weights(run: Run) -> dict[str, torch.Tensor]:
@@ -71,7 +84,7 @@ def interrupted(folder: Path, steps: int = 7, lost_steps: int = 2) -> Run:
     run = new_run(checkpoints=checkpoints)
     for _ in range(steps):
         run.step()
-    checkpoints.save(run.state, run.course)
+    checkpoints.save_if_due(run.job, run.state)
     for _ in range(lost_steps):
         run.step()
     return run
@@ -84,10 +97,10 @@ def test_a_resumed_run_ends_with_the_bits_of_one_that_was_never_interrupted(tmp_
         whole.step()
     interrupted(tmp_path)
     resumed = new_run(seed=99, checkpoints=keeper(tmp_path))
-    assert [each.step for each in resumed.course.returns] == [7]
-    while resumed.course.steps < 20:
+    assert resumed.measured["resumed_at"] == [7]
+    while resumed.job.steps_taken < 20:
         resumed.step()
-    assert resumed.course.losses == whole.course.losses
+    assert resumed.job.losses() == whole.job.losses()
     assert weights(resumed).keys() == weights(whole).keys()
     for name, each in weights(whole).items():
         assert torch.equal(weights(resumed)[name], each), name
@@ -99,19 +112,24 @@ def test_a_run_that_is_interrupted_again_remembers_both_times(tmp_path: Path) ->
     checkpoints = keeper(tmp_path)
     run = new_run(checkpoints=checkpoints)
     run.step()
-    checkpoints.save(run.state, run.course)
+    checkpoints.save_if_due(run.job, run.state)
     again = new_run(checkpoints=keeper(tmp_path))
-    assert [each.step for each in again.course.returns] == [7, 8]
-    assert [len(each) for each in again.course.graphs] == [7, 1, 0]
+    assert again.measured["resumed_at"] == [7, 8]
+    assert len(again.measured["lost_seconds"]) == 2
+    assert [len(again.measured[name]) for name in ("losses", "seconds", "graphs")] == [8, 8, 8]
 
 
 @pytest.mark.slow
-def test_the_job_s_time_counts_from_its_first_process(tmp_path: Path) -> None:
-    interrupted(tmp_path)
-    later = Checkpoints(tmp_path, IDENTITY, seconds_between=0.0, job_started=5000.0)
-    new_run(checkpoints=later)
-    fresh = Checkpoints(tmp_path / "other", IDENTITY, seconds_between=0.0, job_started=5000.0)
-    assert later.total_seconds() - fresh.total_seconds() == pytest.approx(4000.0, abs=10.0)
+def test_the_job_s_time_counts_from_its_first_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    an_hour_ago = time.monotonic() - 3600
+    monkeypatch.setenv(JOB_STARTED_VARIABLE, str(an_hour_ago))
+    first = interrupted(tmp_path)
+    monkeypatch.delenv(JOB_STARTED_VARIABLE)
+    later = new_run(checkpoints=keeper(tmp_path))
+    assert later.measured["job_started"] == first.measured["job_started"]
+    assert new_run().measured["job_started"] > first.measured["job_started"] + 3500
 
 
 @pytest.mark.parametrize(
@@ -127,18 +145,19 @@ def test_a_checkpoint_of_something_else_is_ignored_and_that_is_said(
 ) -> None:
     interrupted(tmp_path)
     other = keeper(tmp_path, dataclasses.replace(IDENTITY, **changes))
-    assert new_run(checkpoints=other).course.steps == 0
-    assert other.ignored == f"job-1.safetensors {sentence}"
+    assert new_run(checkpoints=other).job.steps_taken == 0
     assert f"checkpoint ignored: it {sentence}; the job starts over" in capsys.readouterr().out
 
 
 @pytest.mark.slow
-def test_another_job_s_checkpoint_is_not_taken_under_one_s_own_name(tmp_path: Path) -> None:
+def test_another_job_s_checkpoint_is_not_taken_under_one_s_own_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     interrupted(tmp_path)
     (tmp_path / "job-1.safetensors").rename(tmp_path / "job-2.safetensors")
     other = keeper(tmp_path, dataclasses.replace(IDENTITY, job="job-2"))
-    assert new_run(checkpoints=other).course.steps == 0
-    assert other.ignored == "job-2.safetensors is another job's: its job differ"
+    assert new_run(checkpoints=other).job.steps_taken == 0
+    assert "it is another job's: its job differ; the job starts over" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -150,20 +169,21 @@ def test_checkpoints_of_other_jobs_are_left_alone(
     other = keeper(tmp_path, dataclasses.replace(IDENTITY, job="job-2"))
     run = new_run(checkpoints=other)
     run.step()
-    other.save(run.state, run.course)
+    other.save_if_due(run.job, run.state)
     other.finish()
     assert (tmp_path / "job-1.safetensors").read_bytes() == before
     assert "checkpoints of 1 other jobs are left alone" in capsys.readouterr().out
 
 
 @pytest.mark.slow
-def test_a_finished_job_leaves_an_empty_file(tmp_path: Path) -> None:
+def test_a_finished_job_leaves_an_empty_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     interrupted(tmp_path)
     keeper(tmp_path).finish()
     assert (tmp_path / "job-1.safetensors").read_bytes() == b""
-    again = keeper(tmp_path)
-    assert new_run(checkpoints=again).course.steps == 0
-    assert again.ignored == "job-1.safetensors is empty, as a job leaves it that has finished"
+    assert new_run(checkpoints=keeper(tmp_path)).job.steps_taken == 0
+    assert "it is empty, as a job leaves it that has finished" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -175,8 +195,7 @@ def test_a_disk_that_is_full_ends_no_training(
     run.step()
     # A folder where the file should be: as good as any reason why it cannot be written.
     (tmp_path / "job-1.safetensors" / "x").mkdir(parents=True)
-    checkpoints.save(run.state, run.course)
-    assert checkpoints.written == 0
+    checkpoints.save_if_due(run.job, run.state)
     assert "no checkpoint after step 0: " in capsys.readouterr().out
 
 

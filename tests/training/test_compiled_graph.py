@@ -19,7 +19,12 @@ CPU = torch.device("cpu")
 
 
 def key(
-    *, width: int = 32, sequence_length: int = 16, seed: int = 1, arm: str = "a", **recipe: Any
+    *,
+    width: int = 32,
+    lengths: tuple[int, ...] = (16,),
+    seed: int = 1,
+    arm: str = "a",
+    **recipe: Any,
 ) -> CacheKey:
     job = JobArguments(
         name=f"{arm}-{seed}",
@@ -37,7 +42,7 @@ def key(
     class Model:
         config = BertConfig(hidden_size=width, intermediate_size=64)
 
-    return key_here(compiled_graph(job, Model(), sequence_length), device=CPU)
+    return key_here(compiled_graph(job, Model(), lengths), device=CPU)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +56,13 @@ def test_jobs_that_run_the_same_graph_share_a_key(other: dict[str, Any]) -> None
 
 @pytest.mark.parametrize(
     "other",
-    [{"batch_size": 8}, {"precision": "bf16"}, {"sequence_length": 32}, {"width": 64}],
+    [
+        {"batch_size": 8},
+        {"precision": "bf16"},
+        {"lengths": (32,)},
+        {"lengths": (8, 16)},
+        {"width": 64},
+    ],
     ids=str,
 )
 def test_another_shape_or_precision_is_another_key(other: dict[str, Any]) -> None:

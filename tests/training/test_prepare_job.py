@@ -177,7 +177,8 @@ def test_a_missing_column_of_categories_is_one_sentence(
     result = prepare_process(data, tmp_path / "prepared", "--slice-column", "language")
     assert result.returncode == 1
     assert result.stderr == (
-        "error: validation.jsonl line 1: no column 'language'; there are: text, label\n"
+        "error: validation.jsonl line 1: no column 'language'; there are: text, label; data.slices "
+        "of the workload says which it is\n"
     )
 
 
@@ -186,7 +187,7 @@ def test_csv_jsonl_and_parquet_give_the_same_data(data: Path, run: Prepare, tmp_
     (data / "train.jsonl").unlink()
     header = "text,label\n"
     lines = [f'"{row["text"]}",{row["label"]}\n' for row in ROWS]
-    (data / "train.csv").write_text(header + "".join(lines))
+    (data / "train.csv").write_text(header + "".join(lines) + "\n")  # and an empty line
     assert run("csv") == from_jsonl
     (data / "train.csv").unlink()
     parquet.write_table(pyarrow.Table.from_pylist(ROWS), data / "train.parquet")
@@ -277,6 +278,39 @@ def test_a_csv_row_of_another_width_is_named_with_its_line(data: Path, run: Prep
     (data / "train.csv").write_text("text,label\nships,sea\ncars, and more,land\n")
     with pytest.raises(InputError, match="line 3: 3 cells where the header has 2"):
         run()
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "train.csv holds no rows; the train split needs at least one"),
+        (b"text,label\n", "train.csv holds no rows; the train split needs at least one"),
+        (
+            b"Text,label\nx,y\n",
+            "train.csv line 2: no column 'text' (did you mean 'Text'?)",
+        ),
+        (
+            b"text, label\nx,y\n",
+            "train.csv line 2: no column 'label' (did you mean ' label'?)",
+        ),
+        (b"text,label\nx,\n", "train.csv line 2: column 'label' holds '', expected a string that"),
+        (b"text;label\nx;y\n", "train.csv line 1: the columns are separated by ';', expected ','"),
+        (b"text,label,text\nx,y,z\n", "train.csv line 1: the header holds 'text' more than once"),
+        (
+            "text,label\nM\u00e4rz,y\n".encode("cp1252"),
+            "train.csv is not UTF-8 text (its byte 13 is 0xe4); save it as UTF-8, which spread",
+        ),
+        ("text,label\nx,y\n".encode("utf-16"), "train.csv is not UTF-8 text (its byte 1 is 0xff)"),
+    ],
+)
+def test_what_is_wrong_with_a_csv_file_is_said_with_what_to_do(
+    data: Path, run: Prepare, content: bytes, sentence: str
+) -> None:
+    (data / "train.jsonl").unlink()
+    (data / "train.csv").write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        run()
+    assert str(caught.value).startswith(sentence)
 
 
 def test_a_validation_label_that_was_never_trained_is_refused(data: Path, run: Prepare) -> None:

@@ -63,6 +63,25 @@ def test_the_parity_probe_is_no_part_of_the_recipe() -> None:
     assert "parity_steps" not in read_arguments(REQUIRED, ENVIRONMENT).declared()
 
 
+def test_the_speed_probe_is_told_what_to_compare_with_and_is_no_part_of_the_recipe() -> None:
+    untold = read_arguments(REQUIRED, ENVIRONMENT)
+    assert (untold.speed_probe_seconds, untold.baseline_compiler) == (None, None)
+    flags = ["--baseline_compiler", "eager", "--baseline_batch_size", "16"]
+    flags += [
+        "--baseline_padding",
+        "max",
+        "--baseline_precision",
+        "bf16",
+        "--speed_probe_seconds",
+        "2.5",
+    ]
+    told = read_arguments([*REQUIRED, *flags], ENVIRONMENT)
+    assert (told.baseline_compiler, told.baseline_batch_size) == ("eager", 16)
+    assert told.baseline_padding == "max"
+    assert (told.baseline_precision, told.speed_probe_seconds) == ("bf16", 2.5)
+    assert told.declared() == untold.declared()
+
+
 def test_a_job_without_a_name_is_named_by_its_arm_and_seed() -> None:
     unnamed = {name: value for name, value in ENVIRONMENT.items() if name != "TRAINING_JOB_NAME"}
     assert read_arguments(REQUIRED, unnamed).name == "compiler-only-seed-3"
@@ -82,6 +101,8 @@ def test_a_job_without_a_name_is_named_by_its_arm_and_seed() -> None:
         ("compiler", "xla9", "argument --compiler: invalid choice: 'xla9'"),
         ("seed", "-1", "argument --seed: -1 is not from 0 to 2147483647"),
         ("parity_steps", "-1", "argument --parity_steps: -1 is not from 0 to 1000"),
+        ("speed_probe_seconds", "-1", "argument --speed_probe_seconds: -1 is not from 0 to 3600"),
+        ("speed_probe_seconds", "nan", "argument --speed_probe_seconds: nan is not from 0 to 3600"),
         ("learning_rat", "1", "unrecognized arguments: --learning_rat 1"),
     ],
 )
@@ -120,3 +141,15 @@ def test_checkpoints_of_several_processes_are_refused() -> None:
             [*REQUIRED, "--distribution", "torchrun", "--processes", "2"],
             {**ENVIRONMENT, "COMPILEGATE_CHECKPOINTS": "/checkpoints"},
         )
+
+
+def test_padding_to_the_longest_needs_a_compiler_that_serves_any_shape() -> None:
+    longest = [*REQUIRED, "--padding", "longest", "--compiler"]
+    assert read_arguments([*longest, "eager"], ENVIRONMENT).hyperparameters.padding == "longest"
+    read_arguments([*longest, "inductor", "--dynamic_shapes", "true"], ENVIRONMENT)
+    with pytest.raises(InputError, match="inductor compiles every shape anew; expected max or b"):
+        read_arguments([*longest, "inductor"], ENVIRONMENT)
+    with pytest.raises(InputError, match="compiler xla compiles every shape anew"):
+        read_arguments([*longest, "xla"], ENVIRONMENT)
+    with pytest.raises(InputError, match="invalid choice: 'short'"):
+        read_arguments([*REQUIRED, "--padding", "short"], ENVIRONMENT)

@@ -16,7 +16,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from compilegate.job import CompilegateError, whole_file
+from compilegate.job import CompilegateError
+from compilegate.job.files import whole_file
 
 FORMAT = 1
 _FACTS, _DIGEST = "facts", "sha256"

@@ -1,4 +1,4 @@
-"""When a checkpoint is written, which one a job resumes from, and what the evidence records."""
+"""When a checkpoint is written, and which one a job resumes from."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Optional
 
-from training.checkpoints.course import Course
+from compilegate.job import Job
 from training.checkpoints.file import Checkpoint, CheckpointError, read_checkpoint, write_checkpoint
 from training.checkpoints.run_state import RunState
 
@@ -31,59 +31,46 @@ class Identity:
 class Checkpoints:
     """The checkpoints of one job, one file at a time, in a folder that outlives its machine."""
 
-    def __init__(
-        self, folder: Path, identity: Identity, *, seconds_between: float, job_started: float
-    ) -> None:
-        """`job_started` is when this process's job started, in seconds since the epoch."""
+    def __init__(self, folder: Path, identity: Identity, *, seconds_between: float) -> None:
         self._folder = folder
         self._identity = identity
         self._seconds_between = seconds_between
-        self._job_started = job_started
         self._written_at = time.monotonic()
-        self.written = 0
-        """How many checkpoints this process wrote."""
-        self.seconds = 0.0
-        """How long writing them took."""
-        self.ignored: Optional[str] = None
-        """Why an existing checkpoint was not used."""
+        self._ignored: Optional[str] = None
 
     @property
     def path(self) -> Path:
         """The job's own file."""
         return self._folder / (self._identity.job + SUFFIX)
 
-    def resume(self, state: RunState) -> Course:
-        """The job's course so far, with its state restored; a new one if it has none."""
+    def resume(self, job: Job, state: RunState) -> None:
+        """Go on from the job's checkpoint, if it has one, with its state restored."""
         self._folder.mkdir(parents=True, exist_ok=True)
         checkpoint = self._own_checkpoint()
         if checkpoint is None:
-            return Course()
-        course = state.restore(checkpoint)
-        self._job_started = float(checkpoint.facts["job_started"])
-        lost = course.returns[-1].lost_seconds
+            job.resume(ignored=self._ignored)
+            return
+        measured = state.restore(checkpoint)
+        job.resume(measured)
+        ago = max(time.time() - measured["written"], 0.0)
         print(
-            f"resumed: continues with step {course.steps}, {lost:.1f} s after its checkpoint",
+            f"resumed: continues with step {job.steps_taken}, {ago:.1f} s after its checkpoint",
             flush=True,
         )
-        return course
 
-    def due(self) -> bool:
-        """Whether the next checkpoint is due."""
-        return time.monotonic() - self._written_at >= self._seconds_between
-
-    def save(self, state: RunState, course: Course) -> None:
-        """Write the state after the course's last step. A full disk does not end the training."""
-        began = time.monotonic()
-        checkpoint = state.capture(course)
-        own = {"identity": asdict(self._identity), "job_started": self._job_started}
+    def save_if_due(self, job: Job, state: RunState) -> None:
+        """Write the state after the last step, if it is time. A full disk does not end the
+        training."""
+        if time.monotonic() - self._written_at < self._seconds_between:
+            return
+        step = job.steps_taken - 1
         try:
-            write_checkpoint(self.path, Checkpoint(checkpoint.tensors, {**checkpoint.facts, **own}))
-            self.written += 1
-            print(f"checkpoint after step {course.steps - 1}", flush=True)
+            with job.checkpoint() as measured:
+                write_checkpoint(self.path, self._owned(state.capture(measured)))
+            print(f"checkpoint after step {step}", flush=True)
         except OSError as error:
-            print(f"no checkpoint after step {course.steps - 1}: {error}", flush=True)
+            print(f"no checkpoint after step {step}: {error}", flush=True)
         self._written_at = time.monotonic()
-        self.seconds += self._written_at - began
 
     def finish(self) -> None:
         """The job is done: leave its file empty.
@@ -93,9 +80,9 @@ class Checkpoints:
         if self.path.exists():
             self.path.write_bytes(b"")
 
-    def total_seconds(self) -> float:
-        """Seconds since the job's first process started, interruptions included."""
-        return time.time() - self._job_started
+    def _owned(self, checkpoint: Checkpoint) -> Checkpoint:
+        own = {"identity": asdict(self._identity)}
+        return Checkpoint(checkpoint.tensors, {**checkpoint.facts, **own})
 
     def _own_checkpoint(self) -> Optional[Checkpoint]:
         others = [path for path in self._folder.glob("*" + SUFFIX) if path != self.path]
@@ -108,7 +95,7 @@ class Checkpoints:
             self._check_owner(checkpoint)
             return checkpoint
         except CheckpointError as error:
-            self.ignored = f"{self.path.name} {error}"
+            self._ignored = f"{self.path.name} {error}"
             print(f"checkpoint ignored: it {error}; the job starts over", flush=True)
             return None
 

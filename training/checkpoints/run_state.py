@@ -7,14 +7,12 @@ order needs nothing: it follows from the seed and the number of the step.
 from __future__ import annotations
 
 import random
-import time
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping
+from typing import Any, Dict, List, Mapping
 
 import numpy as np
 import torch
 
-from training.checkpoints.course import Course
 from training.checkpoints.file import Checkpoint
 from training.update import WeightAverage, WeightUpdate
 
@@ -27,14 +25,20 @@ class RunState:
     update: WeightUpdate
     average: WeightAverage
 
-    def capture(self, course: Course) -> Checkpoint:
-        """The state after the course's last step. Tensors on the CPU are not copied."""
+    def capture(self, measured: Mapping[str, Any]) -> Checkpoint:
+        """The state after the last step, and what the job has measured. Tensors on the CPU are not
+        copied."""
+        numbers = {
+            name
+            for name, each in measured.items()
+            if isinstance(each, list) and not any(isinstance(entry, str) for entry in each)
+        }
         parts: Mapping[str, Mapping[str, torch.Tensor]] = {
             "model": self._model_tensors(),
             "optimizer": self.update.tensors(),
             "average": {str(number): each for number, each in enumerate(self.average.tensors())},
             "random": _generator_tensors(),
-            "course": course.tensors(),
+            "measured": {name: _column(measured[name]) for name in numbers},
         }
         tensors = {
             f"{part}.{name}": each.detach().cpu()
@@ -42,16 +46,15 @@ class RunState:
             for name, each in named.items()
         }
         facts = {
-            "written": time.time(),
-            "course": course.facts(),
+            "measured": {name: each for name, each in measured.items() if name not in numbers},
             "average_updates": self.average.updates,
             "random": _generator_facts(),
         }
         return Checkpoint(tensors, facts)
 
     @torch.no_grad()
-    def restore(self, checkpoint: Checkpoint) -> Course:
-        """Bring everything back, in place. Returns the course so far."""
+    def restore(self, checkpoint: Checkpoint) -> Dict[str, Any]:
+        """Bring everything back, in place. Returns what the job has measured."""
         parts = _by_part(checkpoint.tensors)
         facts = checkpoint.facts
         for name, own in self._model_tensors().items():
@@ -62,15 +65,20 @@ class RunState:
             [kept[str(number)] for number in range(len(kept))], int(facts["average_updates"])
         )
         _restore_generators(parts["random"], facts["random"])
-        course = Course.restored(parts["course"], facts["course"])
-        course.resume(lost_seconds=max(time.time() - float(facts["written"]), 0.0))
-        return course
+        columns = {name: each.tolist() for name, each in parts["measured"].items()}
+        return {**facts["measured"], **columns}
 
     def _model_tensors(self) -> Dict[str, torch.Tensor]:
         # Each once, even if two names share one: the file holds no tensor twice.
         saved = self.model.state_dict().keys()
         buffers = {name: each for name, each in self.model.named_buffers() if name in saved}
         return {**dict(self.model.named_parameters()), **buffers}
+
+
+def _column(numbers: List[float]) -> torch.Tensor:
+    """A column of what was measured, one number for each step."""
+    whole = all(isinstance(each, int) for each in numbers)
+    return torch.tensor(numbers, dtype=torch.int64 if whole else torch.float64)
 
 
 def _by_part(tensors: Mapping[str, torch.Tensor]) -> Dict[str, Dict[str, torch.Tensor]]:

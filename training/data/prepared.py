@@ -22,7 +22,8 @@ from typing import Any, Dict, Mapping, Tuple
 import numpy as np
 import numpy.typing as npt
 
-from compilegate.job import InputError, file_digest, write_text
+from compilegate.job import InputError, file_digest
+from compilegate.job.files import write_text
 
 SCHEMA_VERSION = 1
 MANIFEST = "manifest.json"

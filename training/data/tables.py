@@ -6,11 +6,12 @@ Further columns may hold categories, by which the validation data can be cut int
 from __future__ import annotations
 
 import csv
+import difflib
 import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from compilegate.job import InputError
 
@@ -26,6 +27,14 @@ class Columns:
     identifier: Optional[str] = None
     slices: Tuple[str, ...] = ()
     """Columns of categories."""
+
+    @property
+    def by_key(self) -> List[Tuple[str, str]]:
+        """Each with the key of a workload that names it."""
+        known = [("data.text", self.text), ("data.label", self.label)]
+        if self.identifier is not None:
+            known.append(("data.id", self.identifier))
+        return [*known, *(("data.slices", name) for name in self.slices)]
 
 
 @dataclass(frozen=True)
@@ -77,13 +86,9 @@ def _only_file(folder: Path, split: str) -> Path:
 
 
 def _row(path: Path, place: str, record: Mapping[str, Any], columns: Columns) -> Row:
-    wanted = [columns.text, columns.label, *columns.slices]
-    if columns.identifier is not None:
-        wanted.append(columns.identifier)
-    for column in wanted:
+    for key, column in columns.by_key:
         if column not in record:
-            present = ", ".join(record) or "none"
-            raise InputError(f"{path.name} {place}: no column {column!r}; there are: {present}")
+            raise InputError(f"{path.name} {place}: {_without(key, column, record)}")
     text = record[columns.text]
     if not isinstance(text, str):
         raise InputError(
@@ -98,6 +103,19 @@ def _row(path: Path, place: str, record: Mapping[str, Any], columns: Columns) ->
         else _name(path, place, identifier, record[identifier]),
         place=place,
         categories=tuple(_category(path, place, name, record[name]) for name in columns.slices),
+    )
+
+
+def _without(key: str, column: str, record: Mapping[str, Any]) -> str:
+    """What to say of a column that is not there."""
+    alike = difflib.get_close_matches(
+        column.lower(), [name.strip().lower() for name in record], n=1
+    )
+    meant = [name for name in record if name.strip().lower() in alike]
+    hint = f" (did you mean {meant[0]!r}?)" if meant else ""
+    return (
+        f"no column {column!r}{hint}; there are: {', '.join(record) or 'none'}; {key} of the "
+        "workload says which it is"
     )
 
 
@@ -129,8 +147,11 @@ def _read_csv(path: Path) -> Records:
         reader = csv.reader(file, strict=True)
         try:
             header = next(reader, [])
+            _check_header(path, header)
             for cells in reader:
                 place = f"line {reader.line_num}"
+                if not cells:
+                    continue  # an empty line, as there often is at the end
                 if len(cells) != len(header):
                     raise InputError(
                         f"{path.name} {place}: {len(cells)} cells where the header has "
@@ -140,7 +161,28 @@ def _read_csv(path: Path) -> Records:
         except csv.Error as error:
             raise InputError(f"{path.name} line {reader.line_num}: {error}") from error
         except UnicodeDecodeError as error:
-            raise InputError(f"{path.name} is not UTF-8 text: {error}") from error
+            raise InputError(
+                f"{path.name} is not UTF-8 text (its byte {error.start + 1} is "
+                f"0x{error.object[error.start]:02x}); save it as UTF-8, which spreadsheets call "
+                "'CSV UTF-8'"
+            ) from error
+
+
+def _check_header(path: Path, header: Sequence[str]) -> None:
+    """Raises InputError for one that no row can be read by."""
+    if len(header) == 1:
+        separator = next((each for each in (";", "\t", "|") if each in header[0]), None)
+        if separator is not None:
+            raise InputError(
+                f"{path.name} line 1: the columns are separated by {separator!r}, expected ','; "
+                "save the file with commas"
+            )
+    repeated = [name for number, name in enumerate(header) if name in header[:number]]
+    if repeated:
+        raise InputError(
+            f"{path.name} line 1: the header holds {repeated[0]!r} more than once, expected a name "
+            "of its own for each column"
+        )
 
 
 def _read_jsonl(path: Path) -> Records:

@@ -24,7 +24,8 @@ from tokenizers import (
     trainers,
 )
 
-from compilegate.job import InputError, first_line
+from compilegate.job import InputError
+from compilegate.job.errors import first_line
 
 SPECIAL_TOKENS = {
     "pad_token": "[PAD]",

@@ -20,7 +20,15 @@ from types import MappingProxyType
 from typing import Any, Dict, List, Mapping, Tuple
 
 from compilegate.job.compilers.compiler import Compiler
-from compilegate.job.compilers.declaration import Declaration, Option, Setting, Settings
+from compilegate.job.compilers.declaration import (
+    Declaration,
+    Option,
+    Setting,
+    Settings,
+    StackTable,
+    hyperparameter_of,
+    table_text,
+)
 
 __all__ = [
     "Compiler",
@@ -28,9 +36,12 @@ __all__ = [
     "Option",
     "Setting",
     "Settings",
+    "StackTable",
     "compiler_options",
     "declarations",
+    "hyperparameter_of",
     "load_compiler",
+    "table_text",
     "with_option",
 ]
 

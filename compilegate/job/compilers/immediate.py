@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator
+import contextlib
+from typing import Any, Callable, ContextManager, Iterable, Optional, Tuple
 
 import torch
 
+from compilegate.job.machine.memory import peak_memory, reset_peak_memory
 from compilegate.job.machine.world import World
-from compilegate.job.steps.distribution import seed_dropout
-from compilegate.job.steps.step import Batch, ImmediateStep, StepParts, TakeStep
+from compilegate.job.stepping.distribution import seed_dropout
 
 
 class ImmediateSteps:
-    """The part of a `Compiler` that concerns steps. The loss is read before the update."""
+    """The part of a `Compiler` that concerns steps."""
 
     compiles_whole_steps = False
+
+    @property
+    def overwrites_gradients(self) -> bool:
+        """Not what runs operation by operation."""
+        return False
 
     def world(self, launched: World) -> World:
         """The processes that were launched."""
@@ -24,14 +30,38 @@ class ImmediateSteps:
         """The model's device."""
         return host
 
+    def hardware(self) -> Optional[str]:
+        """None: the device is torch's own."""
+        return None
+
+    def peak_memory(self, device: torch.device) -> Tuple[Optional[int], Optional[str]]:
+        """That of the GPU, as torch counts it, or that of the process."""
+        return peak_memory(device)
+
+    def forget_peak_memory(self, device: torch.device) -> bool:
+        """Both can."""
+        return reset_peak_memory(device)
+
     def seed(self, seed: int, world: World) -> None:
         """Each process has its own dropout masks."""
         seed_dropout(seed, world)
 
-    def batches(self, batches: Iterator[Batch]) -> Iterable[Batch]:
-        """The batches as they are: already on the device."""
+    def batches(self, batches: Iterable[Any]) -> Iterable[Any]:
+        """The batches as they are: the script brings them to the device."""
         return batches
 
-    def stepping(self, parts: StepParts, world: World) -> TakeStep:
-        """Takes steps operation by operation."""
-        return ImmediateStep(parts, world)
+    def aside(self) -> ContextManager[None]:
+        """Nothing to be left out."""
+        return contextlib.nullcontext()
+
+    def end_step(self) -> None:
+        """Nothing: operations ran as they were called."""
+
+    def take_step(
+        self, step: int, take: Callable[[], Any], update: Optional[Callable[[], Any]]
+    ) -> Tuple[Any, None]:
+        """Calls both. What is distributed averages gradients in the backward pass."""
+        result = take()
+        if update is not None:
+            update()
+        return result, None

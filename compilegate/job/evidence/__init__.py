@@ -7,6 +7,7 @@ A training job writes one evidence folder into ``SM_OUTPUT_DATA_DIR``::
       steps.npz       one row per optimizer step                                (Steps)
       examples.npz    one row per validation example                            (Examples)
       parity.npz      how far a compiled step is from an eager one; optional    (ParityErrors)
+      paired.npz      step times of baseline and arm, taken in turns; optional  (PairedBlocks)
 
 The gate reads it back. Only the standard library and numpy are needed on either side, so a
 training script of a user's own can write the same record::
@@ -20,8 +21,11 @@ were written. `compilegate.evidence` reads them back.
 """
 
 from compilegate.job.evidence.digests import column_digests, examples_digest, outputs_digest
+from compilegate.job.evidence.fractions import above_one
+from compilegate.job.evidence.padding import PaddedPositions, PaddingRecord
 from compilegate.job.evidence.record import (
     CACHE_STATES,
+    MEMORY_OF,
     ORIGINS,
     SCHEMA_VERSION,
     CheckpointRecord,
@@ -34,6 +38,8 @@ from compilegate.job.evidence.record import (
     FloatArray,
     IntArray,
     Origin,
+    PairedBlocks,
+    PairedSpeedRecord,
     ParityErrors,
     ParityRecord,
     Resumption,
@@ -43,10 +49,11 @@ from compilegate.job.evidence.record import (
     steady_steps,
     steady_steps_of,
 )
-from compilegate.job.evidence.writing import write_evidence, write_examples
+from compilegate.job.evidence.writing import record_failure, write_evidence, write_examples
 
 __all__ = [
     "CACHE_STATES",
+    "MEMORY_OF",
     "ORIGINS",
     "SCHEMA_VERSION",
     "CheckpointRecord",
@@ -59,15 +66,21 @@ __all__ = [
     "FloatArray",
     "IntArray",
     "Origin",
+    "PaddedPositions",
+    "PaddingRecord",
+    "PairedBlocks",
+    "PairedSpeedRecord",
     "ParityErrors",
     "ParityRecord",
     "Resumption",
     "Scalar",
     "SpeedRecord",
     "Steps",
+    "above_one",
     "column_digests",
     "examples_digest",
     "outputs_digest",
+    "record_failure",
     "steady_steps",
     "steady_steps_of",
     "write_evidence",

@@ -13,7 +13,13 @@ from typing import Any, Dict, List, Mapping, Optional
 import numpy as np
 import numpy.typing as npt
 
-from compilegate.job.evidence.record import Examples, FloatArray, ParityErrors, Steps
+from compilegate.job.evidence.record import (
+    Examples,
+    FloatArray,
+    PairedBlocks,
+    ParityErrors,
+    Steps,
+)
 
 _ROWS_PER_UPDATE = 65_536
 OWN_DIGEST = "sha256"
@@ -27,9 +33,12 @@ def document_digest(document: Mapping[str, Any]) -> str:
 
 
 def column_digests(
-    steps: Optional[Steps], examples: Optional[Examples], parity: Optional[ParityErrors]
+    steps: Optional[Steps],
+    examples: Optional[Examples],
+    parity: Optional[ParityErrors],
+    paired: Optional[PairedBlocks] = None,
 ) -> Dict[str, str]:
-    """The digests of what there is: `steps`, `examples` and `outputs`, `parity`."""
+    """The digests of what there is: `steps`, `examples` and `outputs`, `parity`, `paired`."""
     digests = {}
     if steps is not None:
         digests["steps"] = steps_digest(steps)
@@ -38,6 +47,8 @@ def column_digests(
         digests["outputs"] = outputs_digest(examples)
     if parity is not None:
         digests["parity"] = parity_digest(parity)
+    if paired is not None:
+        digests["paired"] = paired_digest(paired)
     return digests
 
 
@@ -74,6 +85,17 @@ def parity_digest(parity: ParityErrors) -> str:
     """The digest of the tensors' names and all errors."""
     errors = {"eager": parity.eager, "repeated": parity.repeated, "compiled": parity.compiled}
     return _digest(errors, names=parity.tensors)
+
+
+def paired_digest(paired: PairedBlocks) -> str:
+    """The digest of each pair's two step times, and of which was first, in order."""
+    return _digest(
+        {
+            "baseline_seconds": paired.baseline_seconds,
+            "candidate_seconds": paired.candidate_seconds,
+            "baseline_first": paired.baseline_first.astype(np.float64),
+        }
+    )
 
 
 def _digest(columns: Mapping[str, FloatArray], names: Optional[npt.NDArray[np.str_]] = None) -> str:

@@ -12,10 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from compilegate.job.errors import CompilegateError
+from compilegate.job.evidence.padding import PaddingRecord
 
 SCHEMA_VERSION = 1
 CACHE_STATES = ("warm", "cold", "ignored")
 """The states of a compile cache; see `CompileCacheRecord`."""
+MEMORY_OF = ("device", "process")
+"""Whose memory a job measures: that of its device, as its framework counts it, or that of its own
+process where there is no device."""
 
 Scalar = Union[str, int, float, bool, None]
 FloatArray = npt.NDArray[np.float64]
@@ -73,7 +77,7 @@ class SpeedRecord:
     train_seconds: float
     """From before the first step to after the last, compilation included, evaluation not."""
     total_seconds: float
-    """From the start of the process to the evaluation's end; the parity probe comes later."""
+    """From the start of the process to the evaluation's end, without the probes' own seconds."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,33 @@ class ParityRecord:
     """How many steps were compared; the rows of parity.npz. Zero where there is an obstacle."""
     seconds: float
     """Wall-clock seconds that the comparison took; no part of the job's other times."""
+    obstacle: Optional[str] = None
+    """Why there is nothing to compare, in one sentence; None when there is."""
+    repro: Optional[str] = None
+    """Path of the folder with the script that shows the difference, relative to the evidence
+    folder, with "/" between its parts; None where there is none."""
+    departs: Optional[str] = None
+    """Which module's output or gradient departs first, in one sentence; None where none does."""
+
+
+@dataclass(frozen=True)
+class PairedSpeedRecord:
+    """How steps of the baseline and of this job's arm were timed in turns, in this one process.
+
+    A block is some steps in a row of one of the two; a pair is a block of each, one after the
+    other. What is timed is forward, backward and the optimizer's update: no loader, no logging.
+    """
+
+    seconds: float
+    """Wall-clock seconds that the probe took; no part of the job's other times."""
+    baseline_compiler: str
+    """What the baseline's step ran under: eager, inductor, ..."""
+    baseline_batch_size: int
+    """Examples of one of its steps in this process."""
+    candidate_batch_size: int
+    """The same of this job's own steps."""
+    steps_per_block: int
+    """Steps of each block. Zero where there is an obstacle."""
     obstacle: Optional[str] = None
     """Why there is nothing to compare, in one sentence; None when there is."""
 
@@ -159,7 +190,8 @@ class Evidence:
     """None when the job failed before it could be measured, or did not measure itself."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Validation metrics by name, as fractions, not per cent."""
-    peak_memory_bytes: int = 0
+    peak_memory_bytes: Optional[int] = None
+    """The most memory that training took at one time, probes left out; None: not measured."""
     environment: Mapping[str, Scalar] = field(default_factory=dict)
     """Library versions and hardware, by name."""
     digests: Mapping[str, str] = field(default_factory=dict)
@@ -173,6 +205,20 @@ class Evidence:
     """None when no compile cache was declared, or the compiler keeps none."""
     checkpoints: Optional[CheckpointRecord] = None
     """None when the job keeps none, as on machines that are not taken back."""
+    memory_of: Optional[str] = None
+    """Whose memory `peak_memory_bytes` is: one of MEMORY_OF. None: not measured, or, in evidence
+    from before there was this key, not known."""
+    paired_speed: Optional[PairedSpeedRecord] = None
+    """None when steps were not timed in turns, as with the baseline itself."""
+    padding: Optional[PaddingRecord] = None
+    """None when inputs are not padded, or nothing is known of it."""
+    notes: Tuple[str, ...] = ()
+    """What the job noticed and its user should know, each in one sentence with its remedy."""
+    printed: Mapping[str, Tuple[float, ...]] = field(default_factory=dict)
+    """By metric, the values that a job printed, in order; of many only some."""
+    checkup: Mapping[str, Scalar] = field(default_factory=dict)
+    """What its machine was like meanwhile: driver, toolchain, load. No part of what arms are
+    compared by, since a load is never the same twice."""
     origin: str = Origin.MEASURED
     """One of ORIGINS: what the record can hold, and so what it lacks."""
     schema_version: int = SCHEMA_VERSION
@@ -202,9 +248,10 @@ class Examples:
     labels: IntArray
     """(examples,) index of the true class."""
     scores: FloatArray
-    """(examples, classes) predicted probabilities; each row sums to one."""
+    """(examples, classes) predicted probabilities; each row sums to one. No columns where the model
+    predicts numbers, or where its losses are all that is known of an example."""
     losses: FloatArray
-    """(examples,) loss of each example, in nats."""
+    """(examples,) loss of each example; in nats where there are scores."""
     targets: Optional[FloatArray] = None
     """(examples,) true values, when the model predicts a number; `scores` then has no columns and
     every label is 0."""
@@ -219,7 +266,7 @@ class ParityErrors:
     """How far steps are from float64, at equal weights: one row per step, one column per tensor.
 
     An error is the norm of the difference over the norm of the float64 tensor;
-    compilegate.job.probes.parity says what holds for gradients that are next to zero. None is
+    compilegate.job.probes.variants says what holds for gradients that are next to zero. None is
     negative; one may be NaN or infinite.
     """
 
@@ -234,15 +281,29 @@ class ParityErrors:
 
 
 @dataclass(frozen=True)
+class PairedBlocks:
+    """One row per pair of blocks, in the order they were run; see `PairedSpeedRecord`."""
+
+    baseline_seconds: FloatArray
+    """(pairs,) mean wall-clock seconds of a step of the baseline in the pair's block of it."""
+    candidate_seconds: FloatArray
+    """(pairs,) the same of the arm's own step."""
+    baseline_first: npt.NDArray[np.bool_]
+    """(pairs,) whether the baseline's block was the first of the two."""
+
+
+@dataclass(frozen=True)
 class EvidenceRecord:
     """All of one evidence folder. Steps are of a job that measured itself and did not fail;
-    examples of such a one, and of a model that was scored."""
+    examples of such a one, unless it reported metrics alone, and of a model that was scored."""
 
     evidence: Evidence
     steps: Optional[Steps]
     examples: Optional[Examples]
     parity: Optional[ParityErrors] = None
     """There exactly when `evidence.parity` is and names no obstacle."""
+    paired: Optional[PairedBlocks] = None
+    """There exactly when `evidence.paired_speed` is and names no obstacle."""
     as_written: bool = True
     """Whether evidence.json holds its own digest, as it does when nothing in it was changed."""
 
@@ -255,6 +316,12 @@ def has_parity(evidence: Evidence) -> bool:
     """Whether there are parity errors beside this evidence."""
     parity = evidence.parity
     return evidence.failure is None and parity is not None and parity.obstacle is None
+
+
+def has_paired_speed(evidence: Evidence) -> bool:
+    """Whether there are pairs of blocks beside this evidence."""
+    paired = evidence.paired_speed
+    return evidence.failure is None and paired is not None and paired.obstacle is None
 
 
 def steady_steps(

@@ -17,8 +17,10 @@ from compilegate.job.evidence.record import (
     EvidenceError,
     Examples,
     Origin,
+    PairedBlocks,
     ParityErrors,
     Steps,
+    has_paired_speed,
     has_parity,
 )
 from compilegate.job.files import whole_file, write_text
@@ -26,9 +28,16 @@ from compilegate.job.names import (
     EVIDENCE_FILE,
     EVIDENCE_FOLDER,
     EXAMPLES_FILE,
+    PAIRED_FILE,
     PARITY_FILE,
     STEPS_FILE,
 )
+
+
+def record_failure(output_data_dir: Union[str, Path], evidence: Evidence) -> None:
+    """Write evidence that says why the arm could not be trained, and print the reason."""
+    print(f"recorded: arm {evidence.arm} could not be trained: {evidence.failure}", flush=True)
+    write_evidence(output_data_dir, evidence)
 
 
 def write_evidence(
@@ -37,27 +46,37 @@ def write_evidence(
     steps: Optional[Steps] = None,
     examples: Optional[Examples] = None,
     parity: Optional[ParityErrors] = None,
+    *,
+    paired: Optional[PairedBlocks] = None,
 ) -> Path:
     """Write the evidence folder; `evidence.json` comes last, so a folder that has it is whole.
 
-    Raises EvidenceError when a job that measured itself and did not fail lacks steps or examples,
-    when a scored model lacks examples, when `parity` and `evidence.parity` do not belong together,
-    or if an example id is not valid text. Digests of the columns are added to the evidence's own,
-    where it does not name them itself. Returns the folder.
+    Raises EvidenceError when a job that measured itself and did not fail lacks steps, or examples
+    and metrics both, when a scored model lacks examples, when `parity` and `evidence.parity` or
+    `paired` and `evidence.paired_speed` do not belong together, or if an example id is not valid
+    text. Digests of the columns are added to the evidence's own, where it does not name them
+    itself. Returns the folder.
     """
     measured = evidence.origin == Origin.MEASURED and evidence.failure is None
-    if measured and None in (steps, examples, evidence.speed, evidence.compiler):
+    if measured and None in (steps, evidence.speed, evidence.compiler):
         raise EvidenceError(
-            "evidence of a job that did not fail needs steps, examples and a speed record, and "
-            "what is known of the compiler"
+            "evidence of a job that did not fail needs steps and a speed record, and what is known "
+            "of the compiler"
         )
+    if measured and examples is None and not evidence.metrics:
+        raise EvidenceError("evidence of a job that did not fail needs examples, or metrics")
     if evidence.origin == Origin.SCORED and examples is None:
         raise EvidenceError("evidence of a model that was scored needs its examples")
     if (parity is not None) != has_parity(evidence):
         raise EvidenceError(
             "parity errors go with a parity record that names no obstacle, and with no other"
         )
-    evidence = _with_digests(evidence, steps, examples, parity)
+    if (paired is not None) != has_paired_speed(evidence):
+        raise EvidenceError(
+            "pairs of blocks go with a paired speed record that names no obstacle, and with no "
+            "other"
+        )
+    evidence = _with_digests(evidence, steps, examples, parity, paired)
     folder = Path(output_data_dir) / EVIDENCE_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     if steps is not None:
@@ -66,6 +85,8 @@ def write_evidence(
         _write_arrays(folder / EXAMPLES_FILE, _columns(examples))
     if parity is not None:
         _write_arrays(folder / PARITY_FILE, _parity_columns(parity))
+    if paired is not None:
+        _write_arrays(folder / PAIRED_FILE, _paired_columns(paired))
     write_text(folder / EVIDENCE_FILE, _document(evidence))
     return folder
 
@@ -89,9 +110,10 @@ def _with_digests(
     steps: Optional[Steps],
     examples: Optional[Examples],
     parity: Optional[ParityErrors],
+    paired: Optional[PairedBlocks],
 ) -> Evidence:
     try:
-        digests = column_digests(steps, examples, parity)
+        digests = column_digests(steps, examples, parity, paired)
     except UnicodeEncodeError as error:
         raise EvidenceError(f"an example id is not valid text: {error}") from error
     return dataclasses.replace(evidence, digests={**digests, **evidence.digests})
@@ -103,6 +125,14 @@ def _parity_columns(parity: ParityErrors) -> Dict[str, npt.NDArray[Any]]:
         "eager": parity.eager,
         "repeated": parity.repeated,
         "compiled": parity.compiled,
+    }
+
+
+def _paired_columns(paired: PairedBlocks) -> Dict[str, npt.NDArray[Any]]:
+    return {
+        "baseline_seconds": paired.baseline_seconds,
+        "candidate_seconds": paired.candidate_seconds,
+        "baseline_first": np.asarray(paired.baseline_first, dtype=np.bool_),
     }
 
 

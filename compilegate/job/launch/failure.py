@@ -11,18 +11,27 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Mapping, Optional, Union
+from typing import Mapping, Optional
 
-from compilegate.job.evidence import Evidence, write_evidence
+from compilegate.job.cache import discard
+from compilegate.job.errors import InputError, one_sentence, report_failure
 from compilegate.job.names import FAILURE_NOTE_VARIABLE
 
+_BAD_CODE = (signal.SIGILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT)
+"""Signals of machine code that is wrong, or made for another processor; the last comes from the C
+library, which found its heap damaged."""
 
-def record_failure(output_data_dir: Union[str, Path], evidence: Evidence) -> None:
-    """Write evidence that says why the arm could not be trained, and print the reason."""
-    print(f"recorded: arm {evidence.arm} could not be trained: {evidence.failure}", flush=True)
-    write_evidence(output_data_dir, evidence)
+REPORTED_FAILURE = 3
+"""Exit status of a child that said itself why it failed."""
+_PEER_GONE = (
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "Broken pipe",
+    "remote process exited",
+)
 
 
 @dataclass(frozen=True)
@@ -54,9 +63,34 @@ def leave_note(note: FailureNote, environment: Mapping[str, str]) -> bool:
     return True
 
 
+def tell_failure(error: BaseException, environment: Mapping[str, str]) -> int:
+    """In a process that a supervisor started: say why it fails, to the supervisor where it is one
+    of several, and else to the platform. Returns the exit status."""
+    note = FailureNote(
+        one_sentence(error), by_input=isinstance(error, InputError), lost_peer=_lost_peer(error)
+    )
+    if not leave_note(note, environment):
+        report_failure(note.reason, environment)
+    return REPORTED_FAILURE
+
+
+def _lost_peer(error: BaseException) -> bool:
+    """Whether it says no more than that another process was gone, as gloo and NCCL say it."""
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _PEER_GONE)
+
+
 def read_note(path: Path) -> Optional[FailureNote]:
     """The note, if one was left."""
     try:
         return FailureNote(**json.loads(path.read_text(encoding="utf-8")))
     except (FileNotFoundError, ValueError):
         return None  # none, or its writer was killed while it wrote
+
+
+def distrust_compile_cache(died_of: int, archives: Optional[Path]) -> None:
+    """Remove the code that a process may have loaded, where it died of a signal of wrong code, so
+    that the next job compiles anew."""
+    if archives is None or died_of not in _BAD_CODE:
+        return
+    for archive in discard(archives):
+        print(f"compile cache: {archive} was removed: its code may be why", flush=True)

@@ -16,11 +16,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Callable, Dict, List, Optional, Sequence
 
-from compilegate.job.cache import discard
 from compilegate.job.errors import killed_by, report_failure
-from compilegate.job.launch.failure import read_note
+from compilegate.job.launch.failure import REPORTED_FAILURE, distrust_compile_cache, read_note
 from compilegate.job.launch.torchrun import torchrun_command
 from compilegate.job.machine.world import host_rank
 from compilegate.job.names import (
@@ -29,13 +28,6 @@ from compilegate.job.names import (
     FAILURE_NOTE_VARIABLE,
     JOB_STARTED_VARIABLE,
 )
-
-REPORTED_FAILURE = 3
-"""Exit status of a child that said itself why it failed."""
-
-_BAD_CODE = (signal.SIGILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT)
-"""Signals of machine code that is wrong, or made for another processor; the last comes from the C
-library, which found its heap damaged."""
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -80,20 +72,13 @@ def _supervise(launch: Launch, note: Path) -> int:
     reason = _unexplained_end(status, launch) if noted is None else noted.reason
     if reason is None:
         return 0
-    died_of = -status if noted is None else noted.signal
-    if died_of in _BAD_CODE:
-        _distrust_compile_cache(launch)
+    distrust_compile_cache(-status if noted is None else noted.signal, launch.compile_cache)
     if launch.record is None:
         report_failure(reason, os.environ)
         return 1
     if host_rank(os.environ) == 0:
         launch.record(reason)
     return 0
-
-
-def seconds_since_start(environment: Mapping[str, str]) -> float:
-    """In the child: wall-clock seconds since its parent started it, all imports included."""
-    return time.monotonic() - float(environment[JOB_STARTED_VARIABLE])
 
 
 def _command(launch: Launch) -> List[str]:
@@ -130,13 +115,6 @@ def _unexplained_end(status: int, launch: Launch) -> Optional[str]:
     if not (launch.output_data / EVIDENCE_FOLDER / EVIDENCE_FILE).is_file():
         return "the training process ended without writing its evidence"
     return None
-
-
-def _distrust_compile_cache(launch: Launch) -> None:
-    """Remove what the child may have loaded, so that the next job compiles anew."""
-    if launch.compile_cache is not None:
-        for archive in discard(launch.compile_cache):
-            print(f"compile cache: {archive} was removed: its code may be why", flush=True)
 
 
 def _forward_stop_signals(child: subprocess.Popen[bytes]) -> List[int]:

@@ -8,26 +8,58 @@ import platform
 from typing import Dict, List, Mapping, Optional
 
 import numpy as np
-import torch
 
 from compilegate.job.evidence import Scalar
+from compilegate.job.machine.accelerators import Machine
+from compilegate.job.machine.arithmetic import arithmetic_settings
+from compilegate.job.machine.place import HOST
 from compilegate.job.names import IMAGE_VARIABLE
 
 
-def describe_machine(device: torch.device) -> Dict[str, Scalar]:
-    """Versions of what decides the arithmetic, and the hardware it ran on."""
+def describe_machine(
+    machine: Machine, place: Optional[str], environment: Mapping[str, str]
+) -> Dict[str, Scalar]:
+    """Versions of what decides the arithmetic, and what the machine has.
+
+    `place` is where the process computes; None is a program without torch, which is not imported
+    for it. The machine's description is the same for every process that runs on it.
+    """
     return {
         "python": platform.python_version(),
-        "torch": str(torch.__version__),
         "transformers": version_of("transformers"),
         "numpy": np.__version__,
         "platform": platform.platform(),
         "cpu": cpu_model(),
-        "cores_available": _cores_available(),
-        "threads": torch.get_num_threads(),
-        "instance_type": _instance_type(os.environ),
-        "image": image(os.environ),
-        "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
+        "cores_available": cores_available(),
+        "instance_type": instance_type(environment),
+        "image": image(environment),
+        **_accelerators(machine),
+        **({} if place is None else _torch(place)),
+    }
+
+
+def _accelerators(machine: Machine) -> Dict[str, Scalar]:
+    has = machine.accelerators
+    found: Dict[str, Scalar] = {"accelerator": None, "accelerators": 0}
+    if has is not None:
+        found = {
+            "accelerator": has.name,
+            "accelerators": has.count,
+            "accelerator_memory_bytes": has.memory_bytes,
+            "accelerator_capability": has.capability,
+        }
+    # Evidence of a rehearsal never passes for that of the machine itself.
+    return found if machine.described is None else {**found, "described": machine.described}
+
+
+def _torch(place: str) -> Dict[str, Scalar]:
+    import torch  # noqa: PLC0415 - the rest of this file does without
+
+    return {
+        "torch": str(torch.__version__),
+        # What starts the processes decides how many each has. They compute on a host alone.
+        "threads": torch.get_num_threads() if place == HOST else None,
+        **arithmetic_settings(),
     }
 
 
@@ -47,7 +79,7 @@ def image(variables: Mapping[str, str]) -> Optional[str]:
     return variables.get(IMAGE_VARIABLE) or None
 
 
-def _instance_type(variables: Mapping[str, str]) -> Optional[str]:
+def instance_type(variables: Mapping[str, str]) -> Optional[str]:
     """The SageMaker instance that this is; None where a job only pretends to run on one.
 
     A local run has the variables of SageMaker too, but its ARN lies in no region: "local".
@@ -57,7 +89,8 @@ def _instance_type(variables: Mapping[str, str]) -> Optional[str]:
     return (variables.get("SM_CURRENT_INSTANCE_TYPE") or None) if on_sagemaker else None
 
 
-def _cores_available() -> int:
+def cores_available() -> int:
+    """Cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ctypes
 import resource
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Optional, Tuple
+
+from compilegate.job.evidence.record import MEMORY_OF
 
 if TYPE_CHECKING:
     import torch
 
+OF_DEVICE, OF_PROCESS = MEMORY_OF
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc's malloc.h."""
 _KEPT_BYTES = 1 << 30
@@ -31,11 +34,42 @@ def keep_freed_memory() -> bool:
     return all(mallopt(each, _KEPT_BYTES) == 1 for each in (_TRIM_THRESHOLD, _MMAP_THRESHOLD))
 
 
-def peak_memory_bytes(device: torch.device) -> int:
-    """The most memory the job held: the device's where there is one, else the process's."""
+def reset_peak_memory(device: torch.device) -> bool:
+    """Have the peak count from here on; whether it does.
+
+    For what is no part of the training, and would be its peak.
+    """
     if device.type == "cuda":
         import torch  # noqa: PLC0415 - the rest of this file does without
 
-        return int(torch.cuda.max_memory_allocated(device))
+        torch.cuda.reset_peak_memory_stats(device)
+        return True
+    return device.type == "cpu" and reset_process_peak()
+
+
+def reset_process_peak() -> bool:
+    """Have that of the process count from here on; whether it does. Linux alone forgets it."""
+    try:
+        with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+            file.write("5")
+    except OSError:
+        return False
+    return True
+
+
+def peak_memory(device: Optional[torch.device]) -> Tuple[Optional[int], Optional[str]]:
+    """The most memory that the job held, in bytes, and whose: that of the GPU, or that of the
+    process where nothing else computes. None for a device that nobody asked."""
+    if device is not None and device.type == "cuda":
+        import torch  # noqa: PLC0415 - the rest of this file does without
+
+        return int(torch.cuda.max_memory_allocated(device)), OF_DEVICE
+    if device is None or device.type == "cpu":
+        return process_peak(), OF_PROCESS
+    return None, None
+
+
+def process_peak() -> int:
+    """The most that this process held, in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(peak) * (1 if sys.platform == "darwin" else 1024)  # Linux counts in KiB

@@ -1,245 +1,144 @@
-"""The parity probe: is the compiled graph the same arithmetic as eager?
+"""The parity probe: does compiled code compute what eager code computes?
 
-It runs after training, with the very function that trained, on the first batches of the training
-order, from the initial weights on. In each step four variants start from the same weights and draw
-the same random numbers: eager in float64 (the reference), the compiler, eager, and eager again.
-Recorded is how far each lies from the reference, for the loss, the logits and the gradient of every
-parameter. Then eager's gradients take the step for all of them. On steps of its own each variant's
-rounding would grow from step to step, and the distance would tell how chaotic the training is, not
-how exact the arithmetic. The gate judges what is recorded.
+Right after a job's first steps it replays the calls that were captured in them, at the weights that
+the model has by then. Each call is a forward pass and a vector-Jacobian product with the gradients
+that the script's own backward pass brought to its output, so no loss is needed. Four variants start
+from equal weights, buffers and random numbers: eager in float64 (the reference), the compiled
+function that trains, eager, and eager again. Recorded is how far each lies from the reference, for
+each tensor of the output, the gradient of every parameter, and the buffers that a call changes.
+The gate judges what is recorded. With the default limits this module judges at once, and where
+compiled code departs it writes a repro.
 
-    initial = keep_weights(model)
-    ...                                                     # train
-    record, errors = probe_parity(model, forward, initial=initial, batches=batches, ...)
+    record, errors = probe_parity(compiled, compiler=compiler, folder=evidence_folder)
 """
 
 from __future__ import annotations
 
 import contextlib
-import copy
+import sys
 import time
 import traceback
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy as np
 import torch
 
 from compilegate.job.compilers import Compiler
-from compilegate.job.errors import CompilegateError, one_sentence
+from compilegate.job.errors import one_sentence
 from compilegate.job.evidence import ParityErrors, ParityRecord
-from compilegate.job.steps.precision import autocast
-from compilegate.job.steps.step import Batch
+from compilegate.job.evidence.ratios import departing, error_ratios, lasting, repeats
+from compilegate.job.names import DEFAULT_PARITY_LIMITS
+from compilegate.job.probes.capture import Compiled
+from compilegate.job.probes.exact import NoRoomError
+from compilegate.job.probes.repro.locate import Located, Wrong, locate
+from compilegate.job.probes.variants import GRADIENT, ObstacleError, Replay, Tensors, relative_to
 
-SMALLEST_SHARE = 1e-3
-"""A gradient's error is relative to the gradient's norm, or to this share of the norm of all
-gradients together where that is more. Some gradients are zero in exact arithmetic, as that of a key
-bias in attention (softmax forgives a constant): what a variant has there is rounding alone."""
-
-Weights = Dict[str, torch.Tensor]
-_Tensors = Dict[str, torch.Tensor]
-"""What a variant computed in one step: the loss, the logits, the gradients, by name."""
-
-
-class _ObstacleError(CompilegateError):
-    """Why the variants cannot be compared, in one sentence."""
-
-
-def keep_weights(model: Any) -> Weights:
-    """A copy of the model's parameters and buffers in the host's memory."""
-    return {name: each.detach().to("cpu", copy=True) for name, each in model.state_dict().items()}
+SEARCH_SECONDS = 60.0
+"""How much of a processor the search for what departs first may use."""
+_SHOWN = 5
+"""How many departing tensors are printed."""
 
 
 def probe_parity(
-    model: Any,
-    forward: Callable[..., Any],
+    compiled: Sequence[Compiled],
     *,
     compiler: Compiler,
-    initial: Weights,
-    batches: Iterator[Batch],
-    begin_updates: Callable[[], Callable[[int], None]],
-    precision: str,
-    seed: int,
-    steps: int,
+    folder: Path,
+    search_seconds: float = SEARCH_SECONDS,
 ) -> Tuple[ParityRecord, Optional[ParityErrors]]:
-    """Compare `forward`, which `compiler` made of the model, with the model over `steps` steps.
+    """Compare the captured calls of compiled functions with eager ones, and print what was found.
 
-    `batches` are those of the training order; fewer of them than `steps` are fewer steps.
-    `begin_updates` starts the training anew: what it returns updates the model from its gradients,
-    without scaling them, in the step of that number.
-
-    The model's weights are afterwards what they were before. Where there is nothing to compare,
-    the record says why and there are no errors. Nothing is raised: a trained model must not be
-    lost to a measurement.
+    Where they depart, a repro is written below `folder`, the job's evidence; the search for it uses
+    `search_seconds` of a processor. Weights, buffers, gradients, random numbers and the compiler's
+    counts are afterwards what they were. Where there is nothing to compare, the record says why and
+    there are no errors. Nothing is raised: a trained model must not be lost to a measurement.
     """
     began = time.perf_counter()
+    called = [each for each in compiled if each.calls]
+    precision = _precision(called)
     obstacle: Optional[str] = None
     errors: Optional[ParityErrors] = None
-    variants = _Variants(model, forward, precision, compiler)
+    located = Located()
     try:
-        # A graph of whole steps has no gradients to show: the probe's graph is another, of the same
-        # operations, without the update.
-        same_code = (
-            contextlib.nullcontext() if compiler.compiles_whole_steps else _no_new_graphs(compiler)
-        )
-        with _starting_from(model, initial), same_code:
-            measured = _measure(
-                variants,
-                batches=batches,
-                update=begin_updates(),
-                seed=seed,
-                steps=steps,
+        if not called:
+            raise ObstacleError("no compiled function was called in the first steps")
+        with _no_new_graphs(compiler):
+            measured = [_measure(each, compiler) for each in called]
+            errors = _joined(measured, called)
+        if departing(errors, precision, DEFAULT_PARITY_LIMITS[precision]).any():
+            lost = _lost_names(measured, called)
+            _say(_departures(errors, precision, lost))
+            located = _search(
+                errors,
+                called,
+                lost,
+                precision=precision,
+                compiler=compiler,
+                folder=folder,
+                seconds=search_seconds,
             )
-        errors = measured  # only now: leaving the contexts may still find an obstacle
-    except _ObstacleError as error:
-        obstacle = str(error)
+    except (ObstacleError, NoRoomError) as error:
+        errors, obstacle = None, str(error)
     except Exception as error:  # noqa: BLE001 - from any kernel of any library; see the docstring
         traceback.print_exc()
-        obstacle = f"the probe broke off: {one_sentence(error)}"
+        errors, obstacle = None, f"the probe broke off: {one_sentence(error)}"
     record = ParityRecord(
         precision=precision,
         steps=0 if errors is None else len(errors.compiled),
         seconds=time.perf_counter() - began,
         obstacle=obstacle,
+        repro=located.repro,
+        departs=located.departs,
     )
+    _say(_outcome(record, errors))
     return record, errors
 
 
-@contextlib.contextmanager
-def _starting_from(model: Any, weights: Weights) -> Iterator[None]:
-    """Lend the model with these weights, to be trained; then it is as it was, without gradients.
+class _Measured(NamedTuple):
+    """The errors of a function's calls that returned the same tensors: rows of numbers."""
 
-    Weights are copied into the model's own tensors: for others the compiler would compile anew.
-    """
-    before, training = keep_weights(model), model.training
-    device = _device(model)
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        try:
-            model.train()
-            model.load_state_dict(weights)
-            yield
-        finally:
-            model.load_state_dict(before)
-            model.train(training)
-            model.zero_grad(set_to_none=True)
+    names: Tuple[str, ...]
+    eager: List[List[float]]
+    repeated: List[List[float]]
+    compiled: List[List[float]]
+    lost: Set[str]
+    """The tensors that were exactly zero in each compiled call, and not in float64."""
 
 
-@contextlib.contextmanager
-def _no_new_graphs(compiler: Compiler) -> Iterator[None]:
-    graphs = compiler.graphs()
-    yield
-    if compiler.graphs() != graphs:
-        raise _ObstacleError("the probe made the compiler compile anew, so it judged other code")
+def _measure(compiled: Compiled, compiler: Compiler) -> List[_Measured]:
+    """Replay the calls of a function. Calls that return different tensors are kept apart."""
+    found: Dict[Tuple[str, ...], _Measured] = {}
+    with Replay(compiled, compiler) as replay:
+        for call in compiled.calls:
+            exact = replay.exact(call)
+            scales = relative_to(exact)
+            rows = found.setdefault(tuple(exact), _Measured(tuple(exact), [], [], [], {*exact}))
+            compiled_tensors = replay.compiled(call)
+            rows.compiled.append(_distances(compiled_tensors, exact, scales))
+            rows.lost.intersection_update(_lost(compiled_tensors, exact))
+            eager = replay.eager(call)
+            rows.eager.append(_distances(eager, exact, scales))
+            rows.repeated.append(_distances(replay.eager(call), eager, scales))
+    return list(found.values())
 
 
-def _measure(
-    variants: _Variants,
-    *,
-    batches: Iterator[Batch],
-    update: Callable[[int], None],
-    seed: int,
-    steps: int,
-) -> ParityErrors:
-    rows: Dict[str, List[List[float]]] = {"eager": [], "repeated": [], "compiled": []}
-    names: List[str] = []
-    for step, batch in zip(range(steps), batches):
-        exact = variants.exact(batch, seed + step)
-        compiled = variants.compiled(batch, seed + step)
-        repeated = variants.eager(batch, seed + step)
-        eager = variants.eager(batch, seed + step)  # last: the update takes its gradients
-        names, scales = list(exact), _scales(exact)
-        rows["eager"].append(_distances(eager, exact, scales))
-        rows["repeated"].append(_distances(repeated, eager, scales))
-        rows["compiled"].append(_distances(compiled, exact, scales))
-        update(step)
-    return ParityErrors(
-        tensors=np.array(names), **{name: np.array(errors) for name, errors in rows.items()}
-    )
+def _lost(found: Tensors, wanted: Tensors) -> Set[str]:
+    """The tensors that are zero, and should not be."""
+    zero = {name for name, each in found.items() if name in wanted and not each.any()}
+    return {name for name in zero if wanted[name].any()}
 
 
-class _Variants:
-    """The four ways to compute a step: loss, logits and gradients at the model's weights."""
-
-    def __init__(
-        self, model: Any, forward: Callable[..., Any], precision: str, compiler: Compiler
-    ) -> None:
-        self._model = model
-        self._forward = forward
-        self._precision = precision
-        self._compiled_on = compiler.device(_device(model))
-        self._shared_random_numbers = compiler.shares_random_numbers
-        self._reference: Any = None
-
-    def eager(self, batch: Batch, seed: int) -> _Tensors:
-        """The model as it is."""
-        context = autocast(self._precision, _device(self._model))
-        return _step(self._model, self._model, batch, seed, context)
-
-    def compiled(self, batch: Batch, seed: int) -> _Tensors:
-        """What trained."""
-        context = autocast(self._precision, self._compiled_on)
-        return _step(self._model, self._forward, batch, seed, context)
-
-    def exact(self, batch: Batch, seed: int) -> _Tensors:
-        """Eager in float64, without autocast.
-
-        Raises _ObstacleError where it is not to be had, and where the step draws random numbers
-        that the compiler does not share.
-        """
-        try:
-            if self._reference is None:
-                self._reference = copy.deepcopy(self._model).double()
-            self._reference.load_state_dict(self._model.state_dict())
-            exactly = contextlib.nullcontext()
-            tensors = _step(self._reference, self._reference, batch, seed, exactly)
-        except (RuntimeError, TypeError, NotImplementedError) as error:
-            raise _ObstacleError(
-                f"the step cannot be computed in float64 here: {one_sentence(error)}"
-            ) from error
-        if not self._shared_random_numbers and _has_drawn(seed, _device(self._model)):
-            raise _ObstacleError(
-                "the model draws random numbers (dropout), and the compiler draws its own"
-            )
-        return tensors
-
-
-def _step(
-    model: Any, forward: Callable[..., Any], batch: Batch, seed: int, context: ContextManager[Any]
-) -> _Tensors:
-    """Run a forward pass in that context and a backward pass; the model has the gradients
-    afterwards."""
-    model.zero_grad(set_to_none=True)
-    torch.manual_seed(seed)
-    with context:
-        output = forward(**batch)
-    output.loss.backward()
-    tensors = {"loss": output.loss.detach(), "logits": output.logits.detach()}
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            # No gradient at all is a gradient of zero, in whichever variant it happens.
-            absent = parameter.grad is None
-            tensors[f"gradient of {name}"] = (
-                torch.zeros_like(parameter) if absent else parameter.grad
-            )
-    return tensors
-
-
-def _scales(exact: _Tensors) -> Dict[str, float]:
-    """What each tensor's error is relative to: the norm of the exact one; see `SMALLEST_SHARE`."""
-    norms = {name: float(each.norm()) for name, each in exact.items()}
-    gradients = [norm for name, norm in norms.items() if name.startswith("gradient of ")]
-    smallest = SMALLEST_SHARE * float(np.linalg.norm(gradients))
-    return {
-        name: max(norm, smallest if name.startswith("gradient of ") else 0.0)
-        for name, norm in norms.items()
-    }
-
-
-def _distances(found: _Tensors, wanted: _Tensors, scales: Dict[str, float]) -> List[float]:
+def _distances(found: Tensors, wanted: Tensors, scales: Dict[str, float]) -> List[float]:
     """The norm of each difference, computed in float64, on the tensor's scale."""
-    return [
-        _relative(float((found[name].double() - wanted[name].double()).norm()), scale)
-        for name, scale in scales.items()
-    ]
+    return [_relative(_distance(found.get(name), wanted[name]), scales[name]) for name in wanted]
+
+
+def _distance(found: Optional[torch.Tensor], wanted: torch.Tensor) -> float:
+    if found is None or found.shape != wanted.shape:
+        return float("inf")
+    kind = torch.complex128 if wanted.is_complex() or found.is_complex() else torch.float64
+    return float((found.to(wanted.device, kind) - wanted.to(kind)).norm())
 
 
 def _relative(distance: float, scale: float) -> float:
@@ -248,17 +147,130 @@ def _relative(distance: float, scale: float) -> float:
     return distance / scale if scale > 0 else float("inf")
 
 
-def _has_drawn(seed: int, device: torch.device) -> bool:
-    """Whether random numbers were drawn since the generator was seeded."""
-    drawn = _random_state(device)
-    torch.manual_seed(seed)
-    return not torch.equal(drawn, _random_state(device))
+def _joined(measured: Sequence[List[_Measured]], called: Sequence[Compiled]) -> ParityErrors:
+    """One table for all functions. One that was called less often than others repeats its rows."""
+    length = max(len(each.eager) for groups in measured for each in groups)
+    names: List[str] = []
+    columns: Dict[str, List[Any]] = {"eager": [], "repeated": [], "compiled": []}
+    for function, groups in zip(called, measured):
+        for number, each in enumerate(groups, start=1):
+            names += [_title(called, function, number) + name for name in each.names]
+            for variant, parts in columns.items():
+                rows = getattr(each, variant)
+                parts.append(np.array([rows[row % len(rows)] for row in range(length)]))
+    return ParityErrors(
+        tensors=np.array(names),
+        **{variant: np.concatenate(parts, axis=1) for variant, parts in columns.items()},
+    )
 
 
-def _random_state(device: torch.device) -> torch.Tensor:
-    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+def _lost_names(measured: Sequence[List[_Measured]], called: Sequence[Compiled]) -> Set[str]:
+    """The names, as in the table, of the tensors that are lost."""
+    return {
+        _title(called, function, number) + name
+        for function, groups in zip(called, measured)
+        for number, each in enumerate(groups, start=1)
+        for name in each.lost
+    }
 
 
-def _device(model: Any) -> torch.device:
-    device: torch.device = next(model.parameters()).device
-    return device
+def _title(called: Sequence[Compiled], function: Compiled, number: int) -> str:
+    """What stands before a tensor's name: the function where there are several, and which kind of
+    call where its calls return different tensors."""
+    parts = [function.name] if len(called) > 1 else []
+    parts += [f"call {number}"] if number > 1 else []
+    return f"{' '.join(parts)}: " if parts else ""
+
+
+@contextlib.contextmanager
+def _no_new_graphs(compiler: Compiler) -> Iterator[None]:
+    """Raises ObstacleError for graphs that came since; of whole steps they have to."""
+    graphs = compiler.graphs()
+    yield
+    if compiler.graphs() != graphs and not compiler.compiles_whole_steps:
+        raise ObstacleError("the probe made the compiler compile anew, so it judged other code")
+
+
+def _precision(called: Sequence[Compiled]) -> str:
+    """The precision of the calls: that of autocast, or of the parameters; the coarsest of all."""
+    return max((_precision_of(each) for each in called), key=list(_COARSER).index, default="fp32")
+
+
+_COARSER = ("fp32", "fp16", "bf16")
+
+
+def _precision_of(compiled: Compiled) -> str:
+    under = [each.autocast.precision for each in compiled.calls]
+    names = {torch.bfloat16: "bf16", torch.float16: "fp16"}
+    own = [names.get(each.dtype, "fp32") for each in compiled.module.parameters()]
+    return max(under + own, key=_COARSER.index, default="fp32")
+
+
+def _search(
+    errors: ParityErrors,
+    called: Sequence[Compiled],
+    lost: Set[str],
+    *,
+    precision: str,
+    compiler: Compiler,
+    folder: Path,
+    seconds: float,
+) -> Located:
+    """What departs first, with a repro. Whatever goes wrong in the search, the errors stand."""
+    departs = departing(errors, precision, DEFAULT_PARITY_LIMITS[precision])
+    for function in called:
+        title = _title(called, function, 1)
+        wrong = [
+            Wrong(
+                str(name)[len(title) :],
+                float(np.median(errors.compiled[:, place])),
+                float(np.median(errors.eager[:, place])),
+                str(name) in lost,
+            )
+            for place, name in enumerate(errors.tensors)
+            if departs[place] and str(name).startswith(title)
+        ]
+        if wrong:
+            return locate(
+                function, compiler, wrong, precision=precision, folder=folder, seconds=seconds
+            )
+    return Located()
+
+
+def _departures(errors: ParityErrors, precision: str, lost: Set[str]) -> str:
+    limit = DEFAULT_PARITY_LIMITS[precision]
+    found = np.flatnonzero(departing(errors, precision, limit))
+    ratios = lasting(error_ratios(errors, precision))
+    lines = [
+        f"parity: WRONG: {len(found)} of {len(errors.tensors)} compiled tensors err more than "
+        f"{limit:g} times what eager's rounding explains in {precision}:"
+    ]
+    # Outputs first: where one departs, gradients only follow.
+    order = sorted(found, key=lambda each: (GRADIENT in str(errors.tensors[each]), -ratios[each]))
+    for place in order[:_SHOWN]:
+        error, own = np.median(errors.compiled[:, place]), np.median(errors.eager[:, place])
+        name = str(errors.tensors[place])
+        lines.append(f"  {Wrong(name, float(error), float(own), name in lost)}")
+    if len(found) > _SHOWN:
+        lines.append(f"  and {len(found) - _SHOWN} more")
+    return "\n".join(lines)
+
+
+def _outcome(record: ParityRecord, errors: Optional[ParityErrors]) -> str:
+    if errors is None:
+        return f"parity: cannot tell: {record.obstacle}"
+    took = f"{record.seconds:.1f} s"
+    if record.departs is not None:
+        where = "" if record.repro is None else f" Run it again: {record.repro}/repro.py"
+        return f"parity: {record.departs}{where} ({took})"
+    worst = float(lasting(error_ratios(errors, record.precision)).max())
+    if not repeats(errors, record.precision):
+        return f"parity: cannot tell: eager does not repeat itself, or is not finite ({took})"
+    return (
+        f"parity: {len(errors.tensors)} compiled tensors of {record.steps} calls compared, at most "
+        f"{worst:.2g} times eager's own error ({took})"
+    )
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

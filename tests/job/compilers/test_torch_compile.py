@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from compilegate.job.compilers.inductor.regions import CompiledRegions, repeated_blocks
+from compilegate.job.compilers.torch_compile.regions import CompiledRegions, repeated_blocks
 from compilegate.job.errors import CompilerError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -20,11 +20,13 @@ TrainJob = Callable[..., Any]
 
 SHAPES = """
 import json, torch
-from compilegate.job import CompilerError, load_compiler
+from compilegate.job import CompilerError
+from compilegate.job.compilers import load_compiler
 
 def graphs(dynamic):
     compiler = load_compiler("inductor", {"dynamic_shapes": dynamic})
-    forward = compiler.compile(torch.nn.Linear(4, 4))
+    model = torch.nn.Linear(4, 4)
+    forward = compiler.compile(model, model)
     try:
         for rows in (2, 3, 5, 7):
             forward(torch.ones(rows, 4))
@@ -81,10 +83,36 @@ def test_blocks_are_compiled_during_a_call_and_themselves_again_after_it() -> No
     def compile_block(forward: Callable[..., Any]) -> Callable[..., Any]:
         return lambda values: called.append(forward.__self__) or forward(values)
 
-    compiled = CompiledRegions(stack, compile_block)
+    compiled = CompiledRegions(stack, stack, compile_block)
     values = torch.ones(2, 4)
     torch.testing.assert_close(compiled(values), stack(values))
     assert called == list(stack.blocks)
+
+
+def test_regions_are_compiled_in_a_model_whose_forward_and_blocks_were_replaced() -> None:
+    """As a job replaces the one, and libraries that hook into layers the others."""
+    stack, called = Stack(), []
+    original, hooked = stack.forward, stack.blocks[1].forward
+    stack.blocks[1].forward = lambda values: hooked(values) + 1
+    wanted = original(torch.ones(2, 4))
+
+    def compile_block(forward: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda values: called.append(1) or forward(values)
+
+    compiled = CompiledRegions(original, stack, compile_block)
+    stack.forward = compiled
+    own = stack.blocks[1].forward
+    torch.testing.assert_close(stack(torch.ones(2, 4)), wanted)
+    assert len(called) == 3
+    assert stack.blocks[1].forward is own
+    assert "forward" not in vars(stack.blocks[0])
+
+
+def test_a_block_that_is_used_twice_is_itself_again_afterwards() -> None:
+    block = Block(4)
+    stack = torch.nn.Sequential(block, block)
+    CompiledRegions(stack.forward, stack, lambda forward: forward)(torch.ones(2, 4))
+    assert "forward" not in vars(block)
 
 
 @pytest.mark.slow

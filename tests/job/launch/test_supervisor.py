@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parents[3]
 PARENT = """
 import os, sys
 from pathlib import Path
-from compilegate.job import CompilerRecord, Evidence, Launch, record_failure, supervise
+from compilegate.job import CompilerRecord, Evidence, record_failure
+from compilegate.job.launch.supervisor import Launch, supervise
 output = Path(os.environ["SM_OUTPUT_DATA_DIR"])
 cache = os.environ.get("COMPILEGATE_COMPILE_CACHE")
 

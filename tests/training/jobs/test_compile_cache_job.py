@@ -89,7 +89,7 @@ def test_code_with_which_a_job_fails_is_left_to_no_other_job(
     forge(archive, dict.fromkeys(members(archive, ".py"), b"raise SystemError('forged')"))
     job = compiled(on_failure="record")
     failure = job.evidence().evidence.failure
-    assert failure == "BackendCompilerFailed: backend='_backend' raised: SystemError: forged"
+    assert failure == "BackendCompilerFailed: backend='inductor' raised: SystemError: forged"
     assert f"{archive.name} was removed: its code may be why" in job.stdout
     assert list(archives.iterdir()) == []
 

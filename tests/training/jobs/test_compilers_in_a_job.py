@@ -54,6 +54,31 @@ def test_a_job_in_another_image_ends_with_the_reason(
 
 
 @pytest.mark.slow
+def test_a_job_compiles_with_another_backend_and_keeps_nothing_of_it(
+    train_job: TrainJob, tmp_path: Path
+) -> None:
+    cache = {"COMPILEGATE_COMPILE_CACHE": str(tmp_path / "archives")}
+    told = {"compiler": "torch-compile", "backend": "aot_eager"}
+    job = train_job(cache, arm="compiled", epochs=1, **told)
+    evidence = job.evidence().evidence
+    assert (evidence.compiler.name, evidence.compiler.ran) == ("torch-compile", True)
+    assert evidence.compiler.options["backend"] == "aot_eager"
+    assert evidence.compiler.proof["cache"] == "keeps nothing"
+    assert evidence.compile_cache is None
+    assert (evidence.parity.obstacle, evidence.parity.steps) == (None, 4)
+
+
+@pytest.mark.slow
+def test_cuda_graphs_without_a_gpu_end_the_job_with_the_reason(train_job: TrainJob) -> None:
+    job = train_job(arm="compiled", compiler="torch-compile", backend="cudagraphs")
+    assert job.status == 1
+    assert job.failure_file.read_text() == (
+        "backend 'cudagraphs' needs a GPU, and the model is on 'cpu'; take an instance with one, "
+        "or another backend"
+    )
+
+
+@pytest.mark.slow
 def test_a_candidate_that_has_no_compiler_is_evidence_against_it(train_job: TrainJob) -> None:
     record = train_job(arm="compiled", compiler="training-compiler", on_failure="record").evidence()
     assert record.evidence.failure is not None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 from tests.environments import ROOT, BuildError, NotOfferedError, folder, make
+from tests.environments.interpreters import find_python
 from tests.environments.light_torch import install_light
 from training.data.prepared import read_prepared
 
@@ -35,23 +35,11 @@ def python39() -> Path:
     """The interpreter of an environment with the old releases."""
     place = folder("python39", REQUIREMENTS)
     try:
-        return make(place, find_python39(), lambda place: install_light(place, REQUIREMENTS))
+        return make(place, find_python("3.9"), lambda place: install_light(place, REQUIREMENTS))
     except NotOfferedError as error:
         pytest.skip(f"NOTHING WAS TRAINED WITH TORCH 1.13: {error}")
     except BuildError as error:
         pytest.fail(str(error), pytrace=False)
-
-
-def find_python39() -> str:
-    """A Python 3.9 that starts; a pyenv shim is on PATH even where it leads nowhere."""
-    pyenv = sorted(Path.home().glob(".pyenv/versions/3.9*/bin/python3.9"))
-    for candidate in [shutil.which("python3.9"), *map(str, pyenv)]:
-        if candidate is None:
-            continue
-        said = subprocess.run([candidate, "--version"], capture_output=True, text=True, check=False)
-        if said.returncode == 0 and said.stdout.startswith("Python 3.9."):
-            return candidate
-    pytest.skip("no Python 3.9 on this machine (python3.9 on PATH, or pyenv's)")
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +101,24 @@ def test_the_parity_probe_runs_on_torch_1_13(python39: Path) -> None:
     for precision, epsilon in (("fp32", 2.0**-23), ("bf16", 2.0**-7)):
         assert (found[precision]["obstacle"], found[precision]["steps"]) == (None, 2)
         assert 0 < found[precision]["largest_error"] < 100 * epsilon
+
+
+def test_without_an_eager_in_its_precision_parity_cannot_tell(python39: Path) -> None:
+    """Arms that trace whole steps are compared with eager on the host: which this torch has in
+    bf16, and of fp16 would compute something else."""
+    script = Path(__file__).with_name("python39") / "eager_in_16_bits.py"
+    process = subprocess.run(
+        [python39, script],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.stdout.splitlines() == [
+        "bf16: torch.bfloat16",
+        "fp16: eager cannot be had in fp16 on the host with torch 1.13.1, so there is nothing to "
+        "compare the compiled step with",
+    ], process.stderr
 
 
 def test_the_prepare_job_writes_the_same_tokens(

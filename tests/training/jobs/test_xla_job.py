@@ -63,7 +63,7 @@ def test_xla_and_eager_train_the_same_model(
 def test_the_parity_probe_compares_xlas_gradients_with_eagers(xla_job: EvidenceRecord) -> None:
     record, errors = xla_job.evidence.parity, xla_job.parity
     assert record is not None
-    assert errors is not None
+    assert errors is not None, record.obstacle
     assert (record.obstacle, record.steps) == (None, 4)
     assert "gradient of bert.embeddings.word_embeddings.weight" in errors.tensors
     assert 0 < errors.compiled.max() < 100 * 2.0**-23
@@ -122,6 +122,24 @@ def test_what_would_be_compiled_again_and_again_is_refused_with_the_reason(
     assert found["looking"]["failure"].startswith(
         "the training step asks the XLA device for a value before it ends (forward in guard.py:"
     )
+
+
+def test_functions_of_any_form_have_eager_s_outputs_and_gradients_from_a_model_on_the_host(
+    xla_python: str,
+) -> None:
+    done = subprocess.run(
+        [xla_python, Path(__file__).with_name("xla") / "functions.py"],
+        env={**os.environ, **QUICK_TO_COMPILE, "PYTHONPATH": str(ROOT), "PJRT_DEVICE": "CPU"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert len(found) == 8
+    for form, differences in found.items():
+        assert len(differences) >= 7, form
+        assert max(differences) < 1e-5, form
 
 
 def test_a_killed_job_resumes_with_the_very_same_dropout(

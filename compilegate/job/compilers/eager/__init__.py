@@ -6,4 +6,6 @@ DECLARATION = Declaration(
     name="eager",
     image="training",
     proof=("torch", "dynamo_loaded", "graphs_compiled"),
+    needs=("torch", "working device"),
+    any_shape=True,
 )

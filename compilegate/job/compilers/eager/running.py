@@ -27,10 +27,9 @@ class Eager(ImmediateSteps):
         """None were made."""
         return Lookups(0, 0)
 
-    def compile(self, model: Any) -> Callable[..., Any]:
-        """Returns the model."""
-        forward: Callable[..., Any] = model
-        return forward
+    def compile(self, function: Callable[..., Any], model: torch.nn.Module) -> Callable[..., Any]:
+        """Returns the function."""
+        return function
 
     def graphs(self) -> int:
         """Zero, unless something else in this process compiled."""

@@ -12,7 +12,9 @@ from compilegate.job.compilers.xla import runtime
 from compilegate.job.compilers.xla.running import Xla
 from compilegate.job.errors import CompilerError
 from compilegate.job.evidence import Scalar
+from compilegate.job.machine.accelerators import NEURON, Machine, this_machine
 from compilegate.job.machine.environment import version_of
+from compilegate.job.machine.place import place_of
 from compilegate.job.names import NEURON_CACHE_VARIABLE, XLA_DEVICE_VARIABLE
 
 
@@ -28,9 +30,11 @@ class Neuron(Xla):
                 "neuron needs the package torch_neuronx, and this environment has none; run the "
                 "arm in the image 'neuron' on a Trainium instance"
             )
-        os.environ[XLA_DEVICE_VARIABLE] = "NEURON"
+        machine = this_machine()
+        # Of a described machine this one's processor takes the place of the NeuronCore.
+        os.environ[XLA_DEVICE_VARIABLE] = "NEURON" if machine.described is None else "CPU"
         super().__init__(settings)
-        require_neuron_core()
+        require_neuron_core(machine)
 
     def _own_proof(self) -> Dict[str, Scalar]:
         return {
@@ -40,10 +44,10 @@ class Neuron(Xla):
         }
 
 
-def require_neuron_core() -> None:
+def require_neuron_core(machine: Machine) -> None:
     """Raises CompilerError when XLA's device is another."""
     hardware = runtime.hardware()
-    if hardware != "NEURON":
+    if place_of("xla", machine, hardware=hardware, computes_on=(NEURON,)) != NEURON:
         raise CompilerError(
             f"the compiler was declared and did not run: the XLA device is {hardware}, not a "
             "NeuronCore; take an ml.trn1 instance"

@@ -30,4 +30,12 @@ TRACED = (
 )
 """What shows that XLA ran."""
 
-DECLARATION = Declaration(name="xla", image="xla", proof=TRACED, options=(STEP_GRAPHS,))
+DECLARATION = Declaration(
+    name="xla",
+    image="xla",
+    proof=TRACED,
+    needs=("torch", "torch_xla"),
+    options=(STEP_GRAPHS,),
+    computes_on=(),
+)
+"""Its support of GPUs ended with torch_xla 2.9."""

@@ -2,84 +2,171 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import torch
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from compilegate.job.compilers.xla import runtime
-from compilegate.job.steps.step import Batch
 
 Tensors = Dict[str, torch.Tensor]
+Batch = Dict[str, torch.Tensor]
+"""The tensors of one call, by the names under which the model takes them."""
 
 
 class TracedForward:
-    """Calls the model on the device, wherever the model itself lies.
+    """Calls the function on the device, wherever the model itself lies.
 
     In training it lies on the device. The parity probe has it on the host: then the device computes
-    on a copy of its weights, and what comes back has its loss, its logits, and a backward pass to
-    the model's own parameters.
+    on copies of its weights and of the arguments, and what comes back has a backward pass to the
+    model's own parameters and to the arguments that want gradients.
     """
 
-    def __init__(self, model: Any, device: torch.device) -> None:
-        self._model = model
+    def __init__(self, function: Callable[..., Any], model: Any, device: torch.device) -> None:
+        """`function` is the forward pass of `model`, or calls it."""
+        self._function = function
+        self.model = model
         self._device = device
+        self.shapes = ""
+        """The shapes of the last call's tensors, in words."""
 
-    def __call__(self, **batch: torch.Tensor) -> Any:
-        if next(self._model.parameters()).device.type == self._device.type:
-            return self._model(**fixed_mask(self._model, batch))
-        trained = {
-            name: each for name, each in self._model.named_parameters() if each.requires_grad
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        self.shapes = ", ".join(_shapes({**dict(enumerate(arguments)), **named}))
+        if next(self.model.parameters()).device.type == self._device.type:
+            return self._function(*arguments, **fixed_mask(self.model, named))
+        leaves, structure = tree_flatten((arguments, named))
+        trained = {name: each for name, each in self.model.named_parameters() if each.requires_grad}
+        inputs = {
+            str(index): each for index, each in enumerate(leaves) if isinstance(each, torch.Tensor)
         }
-        loss, logits = _OnDevice.apply(
-            lambda copies: self._on_device(dict(zip(trained, copies)), batch),
-            self._device,
-            *trained.values(),
-        )
-        return SimpleNamespace(loss=loss, logits=logits)
+        returned: List[Any] = []
 
-    def _on_device(self, trained: Tensors, batch: Batch) -> Any:
+        def compute(copies: Sequence[torch.Tensor]) -> Sequence[Any]:
+            weights = dict(zip(trained, copies))
+            moved = dict(zip(inputs, copies[len(trained) :]))
+            given = [moved.get(str(index), each) for index, each in enumerate(leaves)]
+            there_arguments, there_named = tree_unflatten(given, structure)
+            output = self._on_device(weights, there_arguments, there_named)
+            found, form = tree_flatten(_plain(output))
+            returned.extend((output, found, form))
+            return found
+
+        tensors = iter(_OnDevice.apply(compute, self._device, *trained.values(), *inputs.values()))
+        output, found, form = returned
+        back = [next(tensors) if isinstance(each, torch.Tensor) else each for each in found]
+        return _like(output, tree_unflatten(back, form))
+
+    def _on_device(self, trained: Tensors, arguments: Sequence[Any], named: Dict[str, Any]) -> Any:
         fixed = {
             name: each.to(self._device)
-            for tensors in (self._model.named_parameters(), self._model.named_buffers())
+            for tensors in (self.model.named_parameters(), self.model.named_buffers())
             for name, each in tensors
             if name not in trained
         }
-        inputs = {name: each.to(self._device) for name, each in batch.items()}
-        return _functional_call(self._model, {**fixed, **trained}, fixed_mask(self._model, inputs))
+        caller = _Caller(self._function, self.model)
+        return _functional_call(
+            caller, {**fixed, **trained}, tuple(arguments), fixed_mask(self.model, named)
+        )
+
+
+def _shapes(values: Mapping[Any, Any]) -> Iterator[str]:
+    for name, each in sorted(values.items(), key=lambda item: str(item[0])):
+        if isinstance(each, torch.Tensor):
+            yield f"{name} {list(each.shape)}"
+
+
+class _Caller(torch.nn.Module):
+    """A module that calls the function, so that it computes with other tensors than the model's."""
+
+    def __init__(self, function: Callable[..., Any], model: Any) -> None:
+        super().__init__()
+        self._call = functools.partial(function)  # a module would be one more child
+        self.model = model
+
+    def forward(self, *arguments: Any, **named: Any) -> Any:
+        return self._call(*arguments, **named)
 
 
 class _OnDevice(torch.autograd.Function):
-    """A forward and a backward pass as one graph.
+    """A forward pass and the backward pass of what it returned, each executed as one graph.
 
-    Gradients that went back to the host one by one would be a graph each.
+    Gradients that went back to the host one by one would be a graph each. Those of a loss, where
+    there is one, are computed in the forward pass's graph, as in training.
     """
 
     @staticmethod
     def forward(  # pyrefly: ignore[bad-override]
         context: Any,
-        compute: Callable[[Sequence[torch.Tensor]], Any],
+        compute: Callable[[Sequence[torch.Tensor]], Sequence[Any]],
         device: torch.device,
-        *parameters: torch.Tensor,
-    ) -> Tuple[torch.Tensor, torch.Tensor]:
-        copies = [each.detach().to(device).requires_grad_() for each in parameters]
+        *tensors: torch.Tensor,
+    ) -> Tuple[torch.Tensor, ...]:
+        copies = [each.detach().to(device).requires_grad_(each.requires_grad) for each in tensors]
         with torch.enable_grad():
-            output = compute(copies)
-            gradients = torch.autograd.grad(output.loss, copies, allow_unused=True)
+            outputs = [each for each in compute(copies) if isinstance(each, torch.Tensor)]
+            context.device, context.outputs, context.copies = device, outputs, copies
+            context.loss = _only_loss(outputs)
+            if context.loss is not None:
+                context.gradients = _gradients(context, {context.loss: torch.ones(())})
         runtime.sync()
-        context.gradients = [None if each is None else each.cpu() for each in gradients]
-        return output.loss.detach().cpu(), output.logits.detach().cpu()
+        returned = tuple(each.detach().cpu() for each in outputs)
+        context.mark_non_differentiable(
+            *(here for here, there in zip(returned, outputs) if not there.requires_grad)
+        )
+        context.set_materialize_grads(False)
+        return returned
 
     @staticmethod
     def backward(  # pyrefly: ignore[bad-override-param-name]
-        context: Any, *outer: torch.Tensor
+        context: Any, *outer: Optional[torch.Tensor]
     ) -> Any:
-        scale = outer[0]
-        return (
-            *(None, None),
-            *(None if each is None else each * scale for each in context.gradients),
+        came = {index: each for index, each in enumerate(outer) if each is not None}
+        if list(came) == [context.loss]:
+            found, scale = context.gradients, came[context.loss]
+        else:
+            found, scale = _gradients(context, came), torch.ones(())
+            runtime.sync()
+        return (None, None, *(None if each is None else each.cpu() * scale for each in found))
+
+
+def _only_loss(outputs: Sequence[torch.Tensor]) -> Optional[int]:
+    """Which output is the one number that a backward pass can begin with."""
+    numbers = [i for i, each in enumerate(outputs) if each.requires_grad and each.dim() == 0]
+    return numbers[0] if len(numbers) == 1 else None
+
+
+def _gradients(
+    context: Any, starts: Mapping[int, torch.Tensor]
+) -> Sequence[Optional[torch.Tensor]]:
+    """On the device: one for each copy, of what came back to these outputs; None where none is."""
+    wanted = [each for each in context.copies if each.requires_grad]
+    found = iter(
+        torch.autograd.grad(
+            [context.outputs[index] for index in starts],
+            wanted,
+            [each.to(context.device) for each in starts.values()],
+            retain_graph=True,
+            allow_unused=True,
         )
+    )
+    return [next(found) if each.requires_grad else None for each in context.copies]
+
+
+def _plain(output: Any) -> Any:
+    """What `tree_flatten` looks into, of an output that it takes for one value."""
+    if isinstance(output, SimpleNamespace):
+        return vars(output)
+    return dict(output) if hasattr(output, "to_tuple") else output
+
+
+def _like(output: Any, values: Any) -> Any:
+    """The values in the form that the function returned them in."""
+    if isinstance(output, SimpleNamespace):
+        return SimpleNamespace(**values)
+    return type(output)(**values) if hasattr(output, "to_tuple") else values
 
 
 def fixed_mask(model: Any, batch: Batch) -> Batch:
@@ -98,9 +185,12 @@ def fixed_mask(model: Any, batch: Batch) -> Batch:
     return {**batch, "attention_mask": batch["attention_mask"].bool()[:, None, None, :]}
 
 
-def _functional_call(model: Any, tensors: Tensors, batch: Batch) -> Any:
+def _functional_call(
+    caller: _Caller, tensors: Tensors, arguments: Tuple[Any, ...], named: Dict[str, Any]
+) -> Any:
+    replaced = {f"model.{name}": each for name, each in tensors.items()}
     if hasattr(torch, "func"):
-        return torch.func.functional_call(model, tensors, args=(), kwargs=batch)
+        return torch.func.functional_call(caller, replaced, args=arguments, kwargs=named)
     from torch.nn.utils import stateless  # noqa: PLC0415 - torch before 2.0
 
-    return stateless.functional_call(model, tensors, args=(), kwargs=batch)
+    return stateless.functional_call(caller, replaced, args=arguments, kwargs=named)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
+from typing import Any, Callable, ContextManager, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import torch
 
 from compilegate.job.cache import CacheFolder, Lookups
 from compilegate.job.compilers.compiler import Compiler
 from compilegate.job.compilers.declaration import Settings
-from compilegate.job.compilers.xla import runtime
+from compilegate.job.compilers.xla import memory, runtime
 from compilegate.job.compilers.xla.compilations import Compilations, causes
 from compilegate.job.compilers.xla.forward import TracedForward
 from compilegate.job.compilers.xla.processes import Processes, joined_processes
-from compilegate.job.compilers.xla.step import TracedStep
+from compilegate.job.compilers.xla.step import TracedSteps
 from compilegate.job.evidence import CompilerRecord, Scalar
 from compilegate.job.machine.world import ALONE, SEED_LIMIT, World, hosts
-from compilegate.job.steps.step import Batch, StepParts, TakeStep
 
 TOLD_CAUSES = 10
 """How many compilations the evidence gives the cause of; after a few they are all alike."""
@@ -29,16 +29,18 @@ class Xla:
     name = "xla"
     shares_random_numbers = False  # the device has a generator of its own
     compiles_whole_steps = True
+    overwrites_gradients = False
     without_device = "the machine or the image has none of that kind"
     """Advice for an XLA device that cannot be opened."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._version = runtime.start(os.environ, without_device=self.without_device)
-        self._graphs_before_steps = 0
+        self._graphs_before_steps = Compilations.now().graphs
         self._seed = 0
         self._processes = Processes(ALONE, through_host=False)
-        self._steps: Optional[TracedStep] = None
+        self._steps: Optional[TracedSteps] = None
+        self._forwards: List[TracedForward] = []
 
     def world(self, launched: World) -> World:
         """The processes that train together. Raises CompilerError when some would train alone."""
@@ -51,23 +53,50 @@ class Xla:
         """This process's XLA device."""
         return runtime.device()
 
+    def hardware(self) -> Optional[str]:
+        """What XLA says that its device is."""
+        return runtime.hardware()
+
+    def peak_memory(self, device: torch.device) -> Tuple[Optional[int], Optional[str]]:
+        """That of XLA's device, by its own count; of its CPU device, which is the process's."""
+        return memory.peak_memory(runtime.hardware())
+
+    def forget_peak_memory(self, device: torch.device) -> bool:
+        """Where the device's driver lets it; XLA itself has no way to."""
+        return memory.forget_peak_memory(runtime.hardware())
+
     def seed(self, seed: int, world: World) -> None:
         """All processes have the same weights; each draws its own dropout masks."""
         self._seed = seed + world.rank * SEED_LIMIT
 
-    def batches(self, batches: Iterator[Batch]) -> Iterable[Batch]:
+    def batches(self, batches: Iterable[Any]) -> Iterable[Any]:
         """Batches are assembled on the host and copied to the device ahead of their steps."""
+        self._execute_preparations()
         return runtime.device_batches(batches)
 
-    def stepping(self, parts: StepParts, world: World) -> TakeStep:
+    def take_step(
+        self, step: int, take: Callable[[], Any], update: Optional[Callable[[], Any]]
+    ) -> Tuple[Any, Any]:
         """Takes steps of one graph each, or of two, see `compilegate.job.compilers.xla.step`."""
-        parts.update.allocate()
-        runtime.sync()  # copies of the weights, if any: they are no part of a step
-        self._graphs_before_steps = Compilations.now().graphs
-        most_graphs = self._settings["step_graphs"]
-        through_host = self._processes.through_host
-        self._steps = TracedStep(parts, world, self._seed, most_graphs, through_host=through_host)
-        return self._steps
+        if self._steps is None:
+            self._execute_preparations()
+            self._steps = TracedSteps(
+                self._processes,
+                self._parameters,
+                lambda: "; ".join(each.shapes for each in self._forwards),
+                seed=self._seed,
+                most_graphs=self._settings["step_graphs"],
+            )
+        return self._steps.take(step, take, update)
+
+    def aside(self) -> ContextManager[None]:
+        """Nothing to be left out: the record is made before the probes."""
+        return contextlib.nullcontext()
+
+    def end_step(self) -> None:
+        """Execute what the step has traced, unless that was done."""
+        if self._steps is None:
+            runtime.sync()
 
     def cache_folder(self) -> Optional[CacheFolder]:
         """None: executables of XLA's CPU device cannot be read back."""
@@ -77,9 +106,22 @@ class Xla:
         """None were made."""
         return Lookups(0, 0)
 
-    def compile(self, model: Any) -> Callable[..., Any]:
+    def compile(self, function: Callable[..., Any], model: torch.nn.Module) -> Callable[..., Any]:
         """The forward pass on the device. Tracing and compilation come with the steps."""
-        return TracedForward(model, runtime.device())
+        forward = TracedForward(function, model, runtime.device())
+        self._forwards.append(forward)
+        return forward
+
+    def _execute_preparations(self) -> None:
+        """Copies of the weights, if any: they are no part of a step."""
+        before = Compilations.now().graphs
+        runtime.sync()
+        self._graphs_before_steps += Compilations.now().graphs - before
+
+    def _parameters(self) -> Iterator[torch.nn.Parameter]:
+        """Those that are trained, each once."""
+        every = (each for forward in self._forwards for each in forward.model.parameters())
+        return iter({id(each): each for each in every}.values())
 
     def graphs(self) -> int:
         """How many graphs XLA compiled for the steps."""

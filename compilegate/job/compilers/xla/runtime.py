@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import importlib
 import importlib.metadata
 import os
@@ -13,8 +12,8 @@ from typing import (
     ContextManager,
     Dict,
     Iterable,
-    Iterator,
     List,
+    Mapping,
     MutableMapping,
     Optional,
 )
@@ -22,11 +21,12 @@ from typing import (
 import torch
 
 from compilegate.job.errors import CompilerError, first_line
+from compilegate.job.files import remove_at_end
+from compilegate.job.machine.gpus import name_gpus
 from compilegate.job.machine.world import World
 from compilegate.job.names import XLA_DEVICE_VARIABLE
-from compilegate.job.steps.step import Batch
 
-Trace = Callable[[int, Batch], None]
+Trace = Callable[..., None]
 
 DEBUG_FILE_VARIABLE = "PT_XLA_DEBUG_FILE"
 
@@ -66,12 +66,13 @@ def start(environment: MutableMapping[str, str], *, without_device: str) -> str:
 def _configure(environment: MutableMapping[str, str], version: str) -> None:
     """It reads its settings when it is imported, or at its first use."""
     if version.startswith("1."):
-        return  # AWS's image sets its own, GPU_NUM_DEVICES among them
+        name_gpus(environment)  # AWS's image sets the rest
+        return
     environment.setdefault(XLA_DEVICE_VARIABLE, "CPU")
     if DEBUG_FILE_VARIABLE not in environment and "PT_XLA_DEBUG_LEVEL" not in environment:
         descriptor, path = tempfile.mkstemp(prefix="xla-compilations-")
         os.close(descriptor)
-        atexit.register(_remove, path)
+        remove_at_end(path)
         # Level 1 says why a graph is compiled. It costs nothing where none is.
         environment.update({"PT_XLA_DEBUG_LEVEL": "1", DEBUG_FILE_VARIABLE: path})
 
@@ -104,9 +105,9 @@ def seed(number: int) -> None:
     _xm().set_rng_state(number)
 
 
-def device_batches(batches: Iterator[Batch]) -> Iterable[Batch]:
+def device_batches(batches: Iterable[Any]) -> Iterable[Any]:
     """The batches on the device: a thread of torch_xla's copies them there ahead of their step."""
-    loaded: Iterable[Batch] = _module("torch_xla.distributed.parallel_loader").MpDeviceLoader(
+    loaded: Iterable[Any] = _module("torch_xla.distributed.parallel_loader").MpDeviceLoader(
         batches, device()
     )
     return loaded
@@ -130,8 +131,8 @@ def compiled(trace: Trace, name: str, most_graphs: int) -> Trace:
         )
         return whole
 
-    def traced(step: int, batch: Batch) -> None:
-        trace(step, batch)
+    def traced(*arguments: Any) -> None:
+        trace(*arguments)
         sync()
 
     return traced
@@ -146,19 +147,15 @@ def sync() -> None:
         _xm().mark_step()
 
 
-def after_step(closure: Callable[[torch.Tensor], None], tensor: torch.Tensor) -> None:
-    """Have the closure called with the tensor once the step was executed: to look at it sooner
-    would cut the step in two."""
-    _xm().add_step_closure(closure, args=(tensor,))
-
-
-def reduce_gradients(optimizer: Any) -> None:
+def reduce_gradients(parameters: Iterable[torch.nn.Parameter], processes: int) -> None:
     """Average the gradients of all processes, within the graph.
 
     It is the first half of `xm.optimizer_step`. The second is the optimizer's own step, and between
     the two gradients are unscaled and clipped.
     """
-    _xm().reduce_gradients(optimizer)
+    xm = _xm()
+    gradients = [each.grad for each in parameters if each.grad is not None]
+    xm.all_reduce(xm.REDUCE_SUM, gradients, scale=1.0 / processes)
 
 
 def mean(value: torch.Tensor, processes: int) -> torch.Tensor:
@@ -207,6 +204,16 @@ def grad_scaler() -> Any:
     return scaler()
 
 
+def memory_info() -> Mapping[str, int]:
+    """What the device's client says of its memory: `bytes_used`, and since 2.6 `peak_bytes_used`
+    where it counts it; before 2.x `kb_free` and `kb_total`. Empty where it says nothing."""
+    try:
+        told: Mapping[str, int] = _xm().get_memory_info(device())
+    except RuntimeError:  # clients need not have it
+        return {}
+    return told
+
+
 def metric(name: str) -> Optional[Any]:
     """(samples, their sum, the last ones) of one of torch_xla's metrics; None before the first."""
     return _module("torch_xla.debug.metrics").metric_data(name)
@@ -223,8 +230,3 @@ def _xm() -> Any:
 
 def _module(name: str) -> Any:
     return importlib.import_module(name)
-
-
-def _remove(path: str) -> None:
-    if os.path.exists(path):
-        os.unlink(path)

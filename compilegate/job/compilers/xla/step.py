@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import os
 import re
-from typing import List, Optional, Set
+from typing import Any, Callable, Iterable, List, Optional, Set, Tuple
 
 import torch
 
 from compilegate.job.compilers.xla import runtime
 from compilegate.job.compilers.xla.compilations import Compilations, cut_by
-from compilegate.job.errors import CompilerError
-from compilegate.job.machine.world import World
-from compilegate.job.steps.distribution import average_through_host
-from compilegate.job.steps.step import Batch, StepParts
+from compilegate.job.compilers.xla.processes import Processes
+from compilegate.job.errors import CompilerError, InputError
+from compilegate.job.stepping.distribution import average_through_host
+
+Take = Callable[[], Any]
 
 SEEDS_OF_A_STEP = 2**38
 """More than the seeds of all processes: no two steps of any two draw the same numbers."""
@@ -28,89 +29,95 @@ _SHOWN = 150
 """Characters of a graph's operation; it names every shape it has."""
 
 
-class TracedStep:
+class TracedSteps:
     """Takes steps whose operations are executed together, at the step's end.
 
-    The loss is known only then: one that is not finite has been used for an update, of weights that
-    nobody will see, since the job ends.
+    What its operations compute is known only then. A loss that is not finite has been used for an
+    update by the time that anyone sees it.
     """
 
     def __init__(
-        self, parts: StepParts, world: World, seed: int, most_graphs: int, *, through_host: bool
+        self,
+        processes: Processes,
+        parameters: Callable[[], Iterable[torch.nn.Parameter]],
+        shapes: Callable[[], str],
+        *,
+        seed: int,
+        most_graphs: int,
     ) -> None:
-        """`through_host`: the gradients of the world's processes meet there, since torch_xla joins
-        none."""
-        self._parts = parts
-        self._world = world
+        """`parameters` are those that are trained; `shapes` says what a step's batch looked like.
+        `seed` is this process's own."""
+        self._processes = processes
+        self._parameters = parameters
+        self._shapes_now = shapes
         self._seed = seed
-        self._losses: List[float] = []
+        self._result: Any = None
+        self._mean: Any = None
         self._graphs = 0
         self._shapes: Set[str] = set()
         self.recompilations: List[str] = []
         """For each later step that was compiled: its number, and what was new in it."""
-        if through_host:
+        if processes.through_host:
             self._gradients = runtime.compiled(self._trace_gradients, "gradients", most_graphs)
             self._update = runtime.compiled(self._trace_update, "update", most_graphs)
             self._take: runtime.Trace = self._in_two_graphs
         else:
             self._take = runtime.compiled(self._trace_whole, "training step", most_graphs)
-        self._most_graphs = most_graphs * (2 if through_host else 1)
+        self._most_graphs = most_graphs * (2 if processes.through_host else 1)
         self._compiled_before = Compilations.now().graphs
 
-    def __call__(self, step: int, batch: Batch) -> float:
-        """Take the step; returns its loss, the mean of all processes'.
+    def take(self, step: int, take: Take, update: Optional[Take]) -> Tuple[Any, Any]:
+        """Take the step; returns what `take` did, and the mean of all processes' losses if there
+        are several.
 
-        Raises NonFiniteLossError, and CompilerError when it would be a graph too many.
+        Raises CompilerError when it would be a graph too many, and InputError where there is no
+        place between gradients and update.
         """
+        if update is None and not self._processes.world.alone:
+            raise InputError(
+                f"job.step() was given one function in one of {self._processes.world.size} "
+                "processes; give it two, so that gradients can be averaged in between: one that "
+                "calls backward() and returns the loss, and one that changes the weights"
+            )
+        self._result = self._mean = None
         try:
-            self._take(step, batch)
+            self._take(step, take, update)
         except RuntimeError as error:
             explained = self._explained(str(error))
             if explained is None:
                 raise
             raise explained from error
-        self._count_graphs(step, batch)
-        value = self._losses.pop()
-        self._parts.require_finite(value, step)
-        return value
+        self._count_graphs(step)
+        return self._result, self._mean
 
-    def _trace_whole(self, step: int, batch: Batch) -> None:
-        reported = self._backward(step, batch)
-        if not self._world.alone:
+    def _trace_whole(self, step: int, take: Take, update: Optional[Take]) -> None:
+        self._trace_gradients(step, take)
+        size = self._processes.world.size
+        if size > 1:
             # Before the update unscales and clips: the norm is that of the whole batch's gradient.
-            runtime.reduce_gradients(self._parts.update.optimizer)
-            reported = runtime.mean(reported, self._world.size)
-        self._parts.update.apply(step)
-        runtime.after_step(self._take_loss, reported)
+            runtime.reduce_gradients(self._parameters(), size)
+            self._mean = runtime.mean(self._result.detach(), size)
+        self._trace_update(update)
 
-    def _in_two_graphs(self, step: int, batch: Batch) -> None:
-        self._gradients(step, batch)
-        parameters = self._parts.model.parameters()
-        mean = average_through_host(parameters, self._losses.pop(), self._world)
-        self._update(step, batch)
-        self._losses.append(mean)
+    def _in_two_graphs(self, step: int, take: Take, update: Optional[Take]) -> None:
+        self._gradients(step, take)
+        loss = self._result.item()
+        self._mean = average_through_host(self._parameters(), loss, self._processes.world)
+        self._update(update)
 
-    def _trace_gradients(self, step: int, batch: Batch) -> None:
-        runtime.after_step(self._take_loss, self._backward(step, batch))
-
-    def _trace_update(self, step: int, _batch: Batch) -> None:
-        self._parts.update.apply(step)
-
-    def _backward(self, step: int, batch: Batch) -> torch.Tensor:
+    def _trace_gradients(self, step: int, take: Take) -> None:
         # The device's generator moves on with every synchronisation, and a job that was resumed has
         # others; so each step has a seed of its own.
         runtime.seed(self._seed + (step + 1) * SEEDS_OF_A_STEP)
-        loss = self._parts.loss(batch)
-        self._parts.update.backward(loss)
-        return loss.detach()
+        self._result = take()
 
-    def _take_loss(self, loss: torch.Tensor) -> None:
-        self._losses.append(loss.item())
+    def _trace_update(self, update: Optional[Take]) -> None:
+        if update is not None:
+            update()
 
-    def _count_graphs(self, step: int, batch: Batch) -> None:
+    def _count_graphs(self, step: int) -> None:
         """Raises CompilerError for one too many: a torch_xla of 1.x has no guard of its own."""
-        graphs = Compilations.now().graphs - self._compiled_before
-        shapes = ", ".join(f"{name} {list(each.shape)}" for name, each in sorted(batch.items()))
+        graphs, shapes = Compilations.now().graphs - self._compiled_before, self._shapes_now()
         if graphs > self._graphs and self._shapes:
             new = shapes not in self._shapes
             self.recompilations.append(

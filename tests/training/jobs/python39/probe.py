@@ -6,24 +6,28 @@ Run by the interpreter of the oldest training container, whose torch has no comp
 from __future__ import annotations
 
 import json
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from compilegate.job import keep_weights, load_compiler, probe_parity
+from compilegate.job.compilers import load_compiler
+from compilegate.job.probes.capture import Compiled, await_cotangents
+from compilegate.job.probes.parity import probe_parity
+from compilegate.job.stepping.precision import autocast
 from training.data.batches import BatchSource, batches_of_run
 from training.data.prepared import PreparedSplit
 from training.hyperparameters import Hyperparameters
 from training.schedule import run_length
-from training.update import WeightUpdate
 
 DOCUMENTS, SEQUENCE_LENGTH = 16, 8
 
 
 def main() -> None:
-    """Probe in both precisions; one line of JSON."""
+    """Probe in both precisions; the last line is JSON."""
     print(json.dumps({precision: found(precision) for precision in ("fp32", "bf16")}))
 
 
@@ -39,18 +43,18 @@ def found(precision: str) -> dict[str, Any]:
         problem_type="single_label_classification",
     )
     model = BertForSequenceClassification(config)
+    compiled = Compiled("model", model, eager=model.forward, compiled=model.forward)
     length = run_length(recipe, DOCUMENTS)
-    record, errors = probe_parity(
-        model,
-        model,
-        compiler=load_compiler("eager"),
-        initial=keep_weights(model),
-        batches=batches_of_run(source(), recipe, length, 1),
-        begin_updates=lambda: WeightUpdate(model, recipe, length, scaled=False).apply,
-        precision=precision,
-        seed=1,
-        steps=2,
-    )
+    for step, batch in enumerate(batches_of_run(source(), recipe, length, 1)):
+        with autocast(precision, torch.device("cpu")):
+            call = compiled.keep_call(step, (), batch)
+            output = model(**batch)
+        await_cotangents(call, output)
+        output.loss.backward()
+    with tempfile.TemporaryDirectory() as folder:
+        record, errors = probe_parity(
+            [compiled], compiler=load_compiler("eager"), folder=Path(folder)
+        )
     largest = None if errors is None else float(errors.eager.max())
     return {"obstacle": record.obstacle, "steps": record.steps, "largest_error": largest}
 

@@ -5,6 +5,7 @@ Prints one JSON object: what happened in each.
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Iterator
@@ -15,8 +16,7 @@ import torch
 
 from compilegate.job.compilers.xla.running import Xla
 from compilegate.job.errors import CompilerError
-from compilegate.job.machine.world import ALONE
-from compilegate.job.steps.step import Batch, StepParts
+from training.data.batches import Batch
 from training.hyperparameters import Hyperparameters
 from training.schedule import RunLength
 from training.update import WeightUpdate
@@ -52,19 +52,23 @@ def train(sizes: list[int], *, looks: bool = False, most_graphs: int = 1) -> dic
     model = Doubling(looks)
     device = compiler.device(torch.device("cpu"))
     model.to(device)
-    parts = StepParts(
-        model=model,
-        forward=compiler.compile(model),
-        update=WeightUpdate(model, Hyperparameters(learning_rate=0.03), LENGTH),
-        precision="fp32",
-        device=device,
-    )
-    take_step = compiler.stepping(parts, ALONE)
+    forward = compiler.compile(model.forward, model)
+    update = WeightUpdate(model, Hyperparameters(learning_rate=0.03), LENGTH)
+    update.allocate()
+
+    def gradients(batch: Batch) -> torch.Tensor:
+        loss: torch.Tensor = forward(**batch).loss
+        update.backward(loss)
+        return loss
+
     losses: list[float] = []
     failure = None
     try:
         for step, batch in enumerate(compiler.batches(batches(sizes))):
-            losses.append(take_step(step, batch))
+            loss, _ = compiler.take_step(
+                step, functools.partial(gradients, batch), functools.partial(update.apply, step)
+            )
+            losses.append(loss.item())
     except CompilerError as error:
         failure = str(error)
     told = [str(each) for name, each in compiler.record(0, 0).proof.items() if "recomp" in name]

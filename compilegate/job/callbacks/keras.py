@@ -1,0 +1,232 @@
+"""A training by Keras as a job, as far as numbers go: step times, losses, metrics, and whether XLA
+compiled. The gate judges the metrics, since nothing is known of single examples.
+
+    model.fit(..., callbacks=[job.KerasCallback()])
+
+Imports keras, version 3, on TensorFlow or JAX; on torch only for arms without a compiler.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import Any, Dict, Optional
+
+import keras
+
+from compilegate.job.callbacks.agreement import Setting, require_agreement, scalars
+from compilegate.job.errors import CompilerError, InputError
+from compilegate.job.evidence import CompilerRecord, Scalar
+from compilegate.job.script import Job, current
+from compilegate.job.script.steps import Loop
+
+_XLA = ("xla", "training-compiler")
+"""Compilers whose arms Keras compiles by `jit_compile`."""
+_PRECISIONS = {"mixed_bfloat16": "bf16", "mixed_float16": "fp16", "bfloat16": "bf16"}
+
+
+class KerasCallback(keras.callbacks.Callback):
+    """Compiles as the arm says, times the steps, takes the metrics of the last validation, and
+    saves the model.
+
+    An arm whose compiler is "xla" gets `jit_compile`, the eager one none. Without validation data
+    in `fit`, say ``model.evaluate(..., callbacks=[callback])`` after it. The metrics have Keras's
+    names, as `val_accuracy`.
+    """
+
+    def __init__(self) -> None:
+        """Starts the job."""
+        super().__init__()
+        self._job: Job = current(precision=_precision())
+        self._loop: Optional[Loop] = None
+        """While it trains."""
+        self._fitted = False
+        self._first = self._batches = 0
+        self._total = 0.0
+
+    def set_model(self, model: Any) -> None:
+        """The model is known, and its training function not made yet: it is made as the arm says.
+        Raises InputError for an arm that Keras cannot train here."""
+        super().set_model(model)
+        compiler = self._job.compiler
+        if self._fitted or self._loop is not None:
+            return
+        if compiler != "eager" and compiler not in _XLA:
+            raise InputError(
+                f"the arm's compiler is {compiler}, and Keras compiles by XLA; say compiler = "
+                '"xla" in the arm, or train a loop of your own with job.compile(model)'
+            )
+        wanted = compiler != "eager"
+        if wanted and keras.config.backend() not in ("tensorflow", "jax"):
+            raise InputError(
+                f"the arm's compiler is {compiler}, and Keras runs on {keras.config.backend()}, "
+                "where it does not use XLA; set KERAS_BACKEND to tensorflow or jax"
+            )
+        if wanted and model.run_eagerly:
+            raise InputError(
+                f"the arm's compiler is {compiler}, and the model runs eagerly; leave "
+                "run_eagerly=True out of model.compile(...)"
+            )
+        if model.jit_compile != wanted:
+            model.jit_compile = wanted
+            model.train_function = model.test_function = None
+        if model.jit_compile != wanted:
+            raise CompilerError("Keras says that this model does not support jit_compile")
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Raises InputError where Keras does not train as told."""
+        require_agreement(
+            self._job,
+            Setting(
+                "precision",
+                "Keras's",
+                _precision(),
+                "keras.mixed_precision.set_global_policy(...), 'mixed_bfloat16' where "
+                "job.current().precision is bf16",
+            ),
+        )
+        self._job.compiled_by(Compilation(self.model, self._job.compiler))
+        self._loop = self._job.loop(accumulate=self.model.steps_per_execution)
+        self._fitted = False
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Keras's mean of the losses starts anew."""
+        self._batches, self._total = 0, 0.0
+        if self._loop is not None:
+            self._loop.awaits()
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        """A step begins, and fetches its batch itself."""
+        self._first = batch
+        if self._loop is not None:
+            self._loop.begins(waited=False)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """It ends, with the batches of one execution. Raises InputError without a loss, and
+        NonFiniteLossError."""
+        if self._loop is None:
+            return
+        self._job.loss(self._loss_of(logs or {}, batch - self._first + 1))
+        self._loop.ends()
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        """A validation is no part of a step."""
+        if self._loop is not None:
+            self._loop.stops()
+
+    def on_test_end(self, logs: Any = None) -> None:
+        """After the training, its metrics count."""
+        if self._fitted:
+            self._say({f"val_{name}": value for name, value in (logs or {}).items()})
+            self._save()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """The epoch's validation counts unless another follows."""
+        self._say({name: each for name, each in (logs or {}).items() if name.startswith("val_")})
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """The model is saved."""
+        if self._loop is None:
+            return
+        self._loop.stops()
+        self._loop, self._fitted = None, True
+        self._save()
+
+    def _loss_of(self, logs: Dict[str, Any], batches: int) -> float:
+        if "loss" not in logs:
+            raise InputError(
+                f"the model's train_step returns {', '.join(logs) or 'nothing'}, and no loss; "
+                'return {"loss": loss, ...} from it'
+            )
+        shown = float(logs["loss"])
+        if not type(self.model).train_step.__module__.startswith("keras."):
+            return shown  # what a train_step of the script's own returns is the step's
+        before = self._total
+        self._batches += batches
+        self._total = shown * self._batches
+        return (self._total - before) / batches
+
+    def _say(self, metrics: Dict[str, Any]) -> None:
+        found = scalars(metrics)
+        if found:
+            self._job.metrics(**found)
+
+    def _save(self) -> None:
+        model = self.model
+
+        def write(folder: Any) -> None:
+            model.save(str(folder / "model.keras"))
+
+        self._job.save(write)
+
+
+class Compilation:
+    """What XLA compiled of a model's training function, as far as Keras lets that be known."""
+
+    def __init__(self, model: Any, compiler: str) -> None:
+        self._model = model
+        self._compiler = compiler
+
+    def graphs(self) -> int:
+        """How often the training function was traced; each time it is compiled."""
+        if self._compiler == "eager":
+            return 0
+        functions = self._traced()
+        return sum(each.experimental_get_tracing_count() for each in functions) if functions else 1
+
+    def record(self, compile_seconds: float, recompilations: int) -> CompilerRecord:
+        """TensorFlow marks what XLA must compile, and then compiles it or fails: that is proof. JAX
+        does nothing else."""
+        backend = keras.config.backend()
+        proof: Dict[str, Scalar] = {
+            "keras": str(keras.version()),
+            "backend": backend,
+            "jit_compile": bool(self._model.jit_compile),
+        }
+        ran = self._compiler != "eager" and bool(self._model.jit_compile)
+        if backend == "tensorflow":
+            proof["tensorflow"] = str(sys.modules["tensorflow"].__version__)
+            proof["xla_must_compile"] = self._must_compile()
+            ran = ran and self._must_compile() > 0
+        return CompilerRecord(
+            name=self._compiler,
+            ran=ran,
+            proof=proof,
+            compile_seconds=compile_seconds if ran else 0.0,
+            graphs=self.graphs(),
+            recompilations=recompilations,
+        )
+
+    def obstacle(self) -> Optional[str]:
+        """Keras's compiled steps hold their own weights."""
+        if self._compiler == "eager":
+            return None
+        return (
+            "Keras compiles its whole training step by XLA, weights and optimizer included, which "
+            "the probe cannot replay beside an eager one"
+        )
+
+    def _traced(self) -> Any:
+        """TensorFlow's functions in the training function."""
+        function = self._model.train_function
+        if not inspect.isfunction(function):
+            found = [function]
+        else:
+            found = [function, *inspect.getclosurevars(function).nonlocals.values()]
+        return [each for each in found if hasattr(each, "experimental_get_tracing_count")]
+
+    def _must_compile(self) -> int:
+        """Calls in its graphs that are marked."""
+        count = 0
+        for function in self._traced():
+            for concrete in function._list_all_concrete_functions():
+                definition = concrete.graph.as_graph_def()
+                nodes = [*definition.node]
+                for each in definition.library.function:
+                    nodes += each.node_def
+                count += sum(node.attr["_XlaMustCompile"].b for node in nodes)
+        return count
+
+
+def _precision() -> str:
+    return _PRECISIONS.get(keras.config.dtype_policy().name, "fp32")

@@ -1,0 +1,298 @@
+"""A training by Lightning as a job.
+
+    trainer = Trainer(..., callbacks=[job.LightningCallback()])
+
+Imports pytorch_lightning, or lightning where that is what the script has imported.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Union
+
+from compilegate.job.callbacks.agreement import Setting, require_agreement, scalars
+from compilegate.job.errors import InputError
+from compilegate.job.names import JOB_VARIABLE
+from compilegate.job.script import Job, current
+from compilegate.job.script.steps import Loop, batch_size_of
+
+# Two packages with one content, whose classes are not each other's.
+_ONE, _OTHER = "pytorch_lightning", "lightning.pytorch"
+if TYPE_CHECKING:
+    import pytorch_lightning as lightning
+else:
+    has_one = _OTHER not in sys.modules and importlib.util.find_spec(_ONE) is not None
+    lightning = importlib.import_module(_ONE if has_one else _OTHER)
+
+COLUMNS = ("ids", "labels", "scores", "logits", "losses", "targets", "predictions", "slices")
+"""What `compilegate.job.examples` takes."""
+_JUDGED_BY = ("scores", "logits", "losses", "predictions")
+_PRECISIONS = {
+    "bf16-mixed": "bf16",
+    "bf16-true": "bf16",
+    "bf16": "bf16",
+    "16-mixed": "fp16",
+    "16-true": "fp16",
+    "16": "fp16",
+}
+_SHARDING = ("FSDPStrategy", "DeepSpeedStrategy", "ModelParallelStrategy")
+
+Examples = Callable[[Any, Any], Mapping[str, Any]]
+
+
+class LightningCallback(lightning.Callback):
+    """Compiles what computes, times the steps, judges the last validation, and saves the module.
+
+    A validation is judged example by example where `validation_step` returns a dictionary with
+    columns of `compilegate.job.examples` (`labels` and `logits`, say), or `examples` is given; what
+    it logs are metrics beside. The validation after the last step counts, or
+    `trainer.validate(...)` after the training, as of the best checkpoint.
+    """
+
+    def __init__(
+        self,
+        *,
+        compile: Optional[Callable[[Any], Union[Any, Sequence[Any]]]] = None,
+        examples: Optional[Examples] = None,
+        save: Optional[Callable[[Any], Any]] = None,
+    ) -> None:
+        """`compile(module)` returns the submodules that are compiled; without it, the only one that
+        has parameters is, or the module's own `forward`. `examples(module, batch)` returns the
+        columns of a validation batch; ids are places, unless it names them. `save(module)` returns
+        what is saved, instead of the whole module: see `compilegate.job.save`."""
+        super().__init__()
+        self._choose = compile
+        self._examples = examples
+        self._save = save
+        self._started: Optional[Job] = None
+        self._loop: Optional[Loop] = None
+        """While it trains."""
+        self._global_step = -1
+        self._begun = self._disturbed = self._fitted = False
+        if os.environ.get(JOB_VARIABLE):
+            self._started = current()  # its seed before the script makes its model
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """The job starts, where a script was started by hand."""
+        seed = os.environ.get("PL_GLOBAL_SEED")
+        self._started = current(
+            precision=_precision(trainer), seed=None if seed is None else int(seed)
+        )
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        """The module is on its device, and compiled. Raises InputError where the Trainer does not
+        train as told."""
+        job = self._job
+        _refuse(job, trainer, pl_module)
+        chosen = _targets(pl_module) if self._choose is None else self._choose(pl_module)
+        for each in chosen if isinstance(chosen, (list, tuple)) else [chosen]:
+            job.compile(each)
+        self._fitted = False
+
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        """The first batch is waited for."""
+        if self._loop is None:
+            self._loop = self._job.loop(accumulate=trainer.accumulate_grad_batches)
+        self._begun = False
+        self._loop.awaits()
+
+    def on_train_batch_start(
+        self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """A step begins, or goes on with one more batch."""
+        loop = self._loop
+        if loop is None or self._begun:
+            return
+        if not loop.step:
+            _require_batch_size(self._job, batch)
+        if self._disturbed:  # a checkpoint was written since; for how long is not told
+            loop.awaits()
+        loop.begins()
+        self._begun, self._disturbed, self._global_step = True, False, trainer.global_step
+
+    def on_train_batch_end(
+        self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """The step ends if the weights are new."""
+        loop = self._loop
+        if loop is None or not self._begun or trainer.global_step == self._global_step:
+            return
+        self._begun = False
+        first = not loop.step
+        loop.ends()
+        if first:
+            self._require_compiled_calls()
+
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> None:
+        """Writing it is no part of a step."""
+        self._disturbed = True
+
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+        """What an earlier validation said no longer counts."""
+        if not trainer.sanity_checking:
+            self._job.forget_results()
+
+    def on_validation_batch_end(  # noqa: PLR0917 - as the library calls it
+        self,
+        trainer: Any,
+        pl_module: Any,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Its examples are said."""
+        job = self._job
+        if trainer.sanity_checking or not job.world.first:
+            return
+        found: Dict[str, Any] = {}
+        if self._examples is not None:
+            found = dict(self._examples(pl_module, batch))
+        elif isinstance(outputs, dict):
+            found = {name: outputs[name] for name in COLUMNS if name in outputs}
+        if not any(name in found for name in _JUDGED_BY):
+            return
+        if dataloader_idx:
+            job.note(
+                "The Trainer validates with several loaders: the gate judges the examples of the "
+                "first; put the one that decides there."
+            )
+            return
+        if job.world.size > 1:
+            job.note(
+                f"Each of the {job.world.size} processes validates a share of the data, and the "
+                "first one's is what the gate judges; for all of it, give the validation loader no "
+                "distributed sampler (use_distributed_sampler=False in the Trainer)."
+            )
+        size = len(found[next(name for name in _JUDGED_BY if name in found)])
+        found.setdefault("ids", job.positions(size))
+        job.examples(**found)
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        """Its metrics are said; after the training, the module is saved."""
+        if trainer.sanity_checking:
+            return
+        logged = scalars(trainer.callback_metrics)
+        values = {name: each for name, each in logged.items() if not name.startswith("train")}
+        if values:
+            self._job.metrics(**values)
+        if self._loop is not None and not self._begun:
+            self._loop.awaits()
+        if self._fitted:
+            self._save_module(pl_module)
+
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        """The training is over, and the module still on its device."""
+        job, loop = self._job, self._loop
+        if loop is None:
+            return
+        loop.stops()
+        self._loop, self._fitted = None, True
+        if not loop.step:
+            raise InputError(
+                "the Trainer ended without a step; give it more training data than one batch, or "
+                "max_steps"
+            )
+        if not job.is_judged:
+            job.forget_results()
+            job.note(
+                "The Trainer did not validate after its last step: say trainer.validate(module) "
+                "after trainer.fit(...), or let the training end with a validation."
+            )
+        self._save_module(pl_module)
+        job.compare_speed()  # later the module is in the host's memory
+
+    @property
+    def _job(self) -> Job:
+        if self._started is None:
+            self._started = current()
+        return self._started
+
+    def _save_module(self, module: Any) -> None:
+        self._job.save(module if self._save is None else self._save(module))
+
+    def _require_compiled_calls(self) -> None:
+        try:
+            self._job.require_compiled_calls()
+        except InputError as error:
+            raise InputError(
+                f"{error}. training_step calls other modules: say which are compiled, "
+                "job.LightningCallback(compile=lambda module: [module.encoder, module.decoder])"
+            ) from error
+
+
+def _targets(module: Any) -> Any:
+    """What computes in `training_step`, as far as that is plain. Raises InputError."""
+    own = next(module.parameters(recurse=False), None)
+    children = [each for each in module.children() if next(each.parameters(), None) is not None]
+    if own is None and len(children) == 1 and _has_forward(children[0]):
+        return children[0]
+    if _has_forward(module):
+        return module
+    names = ", ".join(name for name, each in module.named_children() if each in children)
+    raise InputError(
+        f"{type(module).__name__} has no forward and several submodules with parameters ({names}); "
+        "say which are compiled: job.LightningCallback(compile=lambda module: [module.NAME, ...])"
+    )
+
+
+def _has_forward(module: Any) -> bool:
+    """Whether its class says how to call it."""
+    return getattr(type(module).forward, "__name__", "") != "_forward_unimplemented" and (
+        type(module).forward is not lightning.LightningModule.forward
+    )
+
+
+def _refuse(job: Job, trainer: Any, module: Any) -> None:
+    """What the Trainer would do otherwise than the job was told. Raises InputError."""
+    if getattr(module, "_compiler_ctx", None) is not None:
+        raise InputError(
+            "the module was given to torch.compile, so that every arm would be compiled; give "
+            "the Trainer the module itself: job.LightningCallback() compiles it as the arm says"
+        )
+    strategy = type(trainer.strategy).__name__
+    if strategy in _SHARDING:
+        raise InputError(
+            f"the Trainer's strategy is {strategy}, and job.LightningCallback() compiles a module "
+            "that is whole in each process; use strategy='ddp', or one device"
+        )
+    if trainer.world_size != job.world.size:
+        raise InputError(
+            f"the Trainer trains in {trainer.world_size} processes, and the job was started in "
+            f'{job.world.size}; set distribution = "torchrun" and processes in the workload, and '
+            "as many devices in the Trainer"
+        )
+    seed = os.environ.get("PL_GLOBAL_SEED")
+    require_agreement(
+        job,
+        Setting(
+            "precision",
+            "the Trainer's",
+            _precision(trainer),
+            "Trainer(precision=...), 'bf16-mixed' where job.current().precision is bf16",
+        ),
+        Setting(
+            "seed",
+            "seed_everything's",
+            None if seed is None else int(seed),
+            "seed_everything(job.current().seed), before the module is made",
+        ),
+    )
+
+
+def _require_batch_size(job: Job, batch: Any) -> None:
+    require_agreement(
+        job,
+        Setting(
+            "batch_size",
+            "the loader's",
+            batch_size_of(batch),
+            "DataLoader(..., batch_size=job.current().batch_size)",
+        ),
+    )
+
+
+def _precision(trainer: Any) -> str:
+    return _PRECISIONS.get(str(trainer.precision), "fp32")

@@ -1,0 +1,369 @@
+"""A training by Hugging Face's Trainer as a job.
+
+    trainer = Trainer(..., callbacks=[job.TrainerCallback()])
+
+Imports transformers and torch.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Set, Union
+
+import torch
+import transformers
+from torch.utils.data import DataLoader, IterableDataset
+
+from compilegate.job.callbacks.agreement import Setting, require_agreement, scalars
+from compilegate.job.callbacks.outcomes import outcome
+from compilegate.job.errors import InputError
+from compilegate.job.script import Job, current
+from compilegate.job.script.steps import Loop
+
+Examples = Callable[[Any, Dict[str, Any]], Mapping[str, Any]]
+
+_FIGURES = ("_runtime", "_samples_per_second", "_steps_per_second", "_preparation_time", "_loss")
+"""Endings of what the Trainer reports beside metrics; the loss follows from the examples."""
+_COUNTED = ("inductor", "torch-compile")
+"""Compilers whose later graphs are recompilations as they come."""
+
+
+class TrainerCallback(transformers.TrainerCallback):
+    """Compiles the model as the arm says, times the steps, and at the end judges and saves it.
+
+    What is judged are the Trainer's evaluation data, at the end of the training (after
+    `load_best_model_at_end`), or at the first `trainer.evaluate()` after it, where there was no
+    evaluation before.
+    """
+
+    def __init__(
+        self,
+        *,
+        eval_dataset: Any = None,
+        ids: Union[str, Sequence[Any], None] = None,
+        slices: Optional[Mapping[str, Sequence[Any]]] = None,
+        examples: Optional[Examples] = None,
+        ragged: str = "drop",
+    ) -> None:
+        """`eval_dataset` replaces the Trainer's. `ids` name its examples: a column of it, or a
+        sequence; without them, their places do. `slices` are categories, by name, in the same
+        order. `examples(model, batch)` returns the columns of `compilegate.job.examples` but the
+        ids, where they do not follow from the model's outputs. `ragged`: whether a smaller last
+        batch of an epoch is left out of the training ("drop"), or kept ("keep").
+        """
+        if ragged not in ("drop", "keep"):
+            raise InputError(f"job.TrainerCallback(ragged={ragged!r}), expected 'drop' or 'keep'")
+        self._eval_dataset = eval_dataset
+        self._ids = ids
+        self._slices = slices or {}
+        self._examples = examples
+        self._ragged = ragged
+        self._started: Optional[Job] = None
+        self._loop: Optional[Loop] = None
+        """While it trains."""
+        self._dropping = False
+        self._trained = False
+        self._prefixes: Set[str] = set()
+
+    # In this library's order of events.
+
+    def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The Trainer was made: the job starts, and the training data get their last batch."""
+        job = self._job(args)
+        eager_by_hand = job.told.alone and job.compiler == "eager"
+        if self._ragged == "drop" and not args.dataloader_drop_last and not eager_by_hand:
+            # For the training data alone: those of evaluations are made when this is False again.
+            args.dataloader_drop_last = self._dropping = True
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """The model is compiled. Raises InputError where the Trainer does not train as told."""
+        job, model = self._job(args), given["model"]
+        if self._dropping:
+            args.dataloader_drop_last = False
+        _refuse(args)
+        _require_agreement(job, args, model)
+        self._say_ragged(job, args, given.get("train_dataloader"))
+        if state.global_step:
+            job.note(
+                f"The training went on from a checkpoint at step {state.global_step}: the steps "
+                "before it are not in this job's evidence; give an arm that is measured a training "
+                "of its own."
+            )
+        job.compile(model)
+        self._loop = job.loop(
+            accumulate=args.gradient_accumulation_steps, batch_size=args.train_batch_size
+        )
+        self._trained, self._prefixes = False, set()
+        self._loop.awaits()
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The next batch is waited for."""
+        self._await()
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Its batches are there."""
+        if self._loop is not None:
+            self._loop.begins()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The weights are new."""
+        loop = self._loop
+        if loop is None:
+            return
+        job, step = self._job(args), loop.step
+        compiled = loop.ends()
+        if step == 0:
+            job.require_compiled_calls()
+        elif compiled and job.compiler in _COUNTED and not loop.sees_shapes:
+            job.note(
+                "The compiler compiled again after the Trainer's first step, as for another shape: "
+                "pad to one length (padding='max_length' and max_length in the tokenizer's call, "
+                "or in the data collator), leave a smaller last batch out "
+                "(dataloader_drop_last=True), or set dynamic = true in the arm."
+            )
+
+    def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """What the Trainer did since the step's end is part of none."""
+        self._await()
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The same."""
+        self._await()
+
+    def on_evaluate(
+        self, args: Any, state: Any, control: Any, metrics: Any = None, **given: Any
+    ) -> None:
+        """The same; after the training, the model is judged."""
+        if self._loop is not None:
+            self._await()
+            self._see_evaluation(metrics)
+        elif self._trained:
+            job = self._job(args)
+            if not job.is_judged:
+                self._judge(job, args, **given)
+            job.metrics(
+                **{
+                    name: value
+                    for name, value in scalars(metrics).items()
+                    if name != "epoch" and not name.endswith(_FIGURES)
+                }
+            )
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """The weights are the last or the best: the model is judged, where its data are known, and
+        saved."""
+        job, loop = self._job(args), self._loop
+        if loop is None:
+            return
+        loop.stops()
+        self._loop, self._trained, self._dropping = None, True, False
+        if not loop.step:
+            raise InputError(
+                "the Trainer ended without a step; give it more training data than one batch "
+                f"({args.train_batch_size} examples), or max_steps"
+            )
+        if self._eval_dataset is None and given.get("eval_dataloader") is None:
+            job.save(_writing(given))
+        else:
+            self._judge(job, args, **given)
+
+    def _job(self, args: Any) -> Job:
+        if self._started is None:
+            self._started = current(
+                seed=args.seed,
+                batch_size=args.train_batch_size,
+                learning_rate=args.learning_rate,
+                precision=_precision(args, None),
+            )
+        return self._started
+
+    def _await(self) -> None:
+        if self._loop is not None:
+            self._loop.awaits()
+
+    def _say_ragged(self, job: Job, args: Any, loader: Any) -> None:
+        dataset: Any = getattr(loader, "dataset", None)
+        together = args.train_batch_size * args.world_size
+        left = len(dataset) % together if hasattr(dataset, "__len__") else 0
+        if not left:
+            return
+        what = f"The last batch of an epoch has {left} of {together} examples"
+        if self._dropping:
+            job.note(
+                f"{what}: it was left out, in every arm, since it would be a graph of its own; set "
+                "dataloader_drop_last=True, or say job.TrainerCallback(ragged='keep')."
+            )
+        elif not args.dataloader_drop_last and args.world_size == 1 and job.compiler != "eager":
+            job.note(
+                f"{what}: it is a graph of its own, and a recompilation; set "
+                "dataloader_drop_last=True, or dynamic = true in the arm."
+            )
+
+    def _see_evaluation(self, metrics: Any) -> None:
+        names = [name for name in metrics or {} if name.endswith("_runtime")]
+        self._prefixes.update(name[: -len("_runtime")] for name in names)
+        if len(self._prefixes) > 1 and self._eval_dataset is None:
+            raise InputError(
+                f"the Trainer evaluates on several data sets ({', '.join(sorted(self._prefixes))}) "
+                "and the gate judges on one; say which: job.TrainerCallback(eval_dataset=...)"
+            )
+
+    def _judge(self, job: Job, args: Any, **given: Any) -> None:
+        """Say what the model makes of each example, and save it."""
+        if job.world.first:
+            model = given["model"]
+            was_training = model.training
+            model.eval()
+            with torch.no_grad():
+                self._say_examples(job, args, model, self._loader(args, given))
+            model.train(was_training)
+        job.save(_writing(given))
+
+    def _say_examples(self, job: Job, args: Any, model: Any, loader: Any) -> None:
+        labels_name = (args.label_names or ["labels"])[0]
+        device = next(model.parameters()).device
+        rows, ids = 0, self._id_column(loader.dataset)
+        job.forget_results()
+        for each in loader:
+            batch = {name: _on(value, device) for name, value in each.items()}
+            columns = (
+                outcome(model, batch, labels_name)
+                if self._examples is None
+                else dict(self._examples(model, batch))
+            )
+            size = len(next(iter(columns.values())))
+            places = slice(rows, rows + size)
+            rows += size
+            if "ids" not in columns:
+                columns["ids"] = job.positions(size) if ids is None else ids[places]
+            if self._slices:
+                columns["slices"] = {name: of[places] for name, of in self._slices.items()}
+            job.examples(**columns)
+
+    def _loader(self, args: Any, given: Mapping[str, Any]) -> Any:
+        """All evaluation data in their order, whatever this process's share of them is."""
+        own = given.get("eval_dataloader") if self._eval_dataset is None else None
+        training: Any = given.get("train_dataloader")
+        dataset: Any = self._eval_dataset
+        if own is None:
+            collate = training.collate_fn
+            columns: Any = getattr(getattr(training, "dataset", None), "column_names", None)
+            if columns is not None and hasattr(dataset, "select_columns"):
+                there = set(dataset.column_names)
+                dataset = dataset.select_columns([each for each in columns if each in there])
+        else:
+            dataset, collate = own.dataset, own.collate_fn
+        if isinstance(dataset, IterableDataset) and args.world_size > 1:
+            raise InputError(
+                "the evaluation data have no length, and each process sees a share of them; say "
+                "job.TrainerCallback(eval_dataset=...) with a data set that has a length"
+            )
+        return DataLoader(
+            dataset,
+            batch_size=args.eval_batch_size,
+            collate_fn=collate,
+            generator=torch.Generator(),
+        )
+
+    def _id_column(self, dataset: Any) -> Optional[Sequence[Any]]:
+        ids = self._ids
+        if not isinstance(ids, str):
+            return ids
+        source = dataset if self._eval_dataset is None else self._eval_dataset
+        if hasattr(source, "column_names"):
+            if ids in source.column_names:
+                return list(source[ids])
+        elif len(source) and ids in source[0]:
+            return [source[place][ids] for place in range(len(source))]
+        raise InputError(
+            f"the evaluation data have no column {ids!r}; the Trainer removes those that the model "
+            f"does not take, so give the ids themselves: "
+            f"job.TrainerCallback(ids=eval_dataset[{ids!r}])"
+        )
+
+
+def _refuse(args: Any) -> None:
+    """What the Trainer would do beside the job. Raises InputError."""
+    if args.torch_compile:
+        raise InputError(
+            "the Trainer's torch_compile is on, so that every arm would be compiled; leave it out: "
+            "job.TrainerCallback() compiles the model as the arm says"
+        )
+    if args.auto_find_batch_size:
+        raise InputError(
+            "the Trainer's auto_find_batch_size is on, and would change the arm's batch size; "
+            "leave it out, and find the batch size before (compilegate advise)"
+        )
+    for name in ("deepspeed", "fsdp"):
+        if getattr(args, name, None):
+            raise InputError(
+                f"the Trainer's {name} is on, and job.TrainerCallback() compiles a model that is "
+                "whole in each process; train in one process, or in several by torchrun"
+            )
+    if args.n_gpu > 1:
+        raise InputError(
+            f"the Trainer would copy the model to {args.n_gpu} GPUs in each step (DataParallel); "
+            'set distribution = "torchrun" in the workload, or make one GPU visible '
+            "(CUDA_VISIBLE_DEVICES)"
+        )
+
+
+def _require_agreement(job: Job, args: Any, model: Any) -> None:
+    require_agreement(
+        job,
+        Setting(
+            "batch_size",
+            "the Trainer's per_device_train_batch_size",
+            args.train_batch_size,
+            "TrainingArguments(per_device_train_batch_size=job.current().batch_size), or map it in "
+            "[program.arguments]",
+        ),
+        Setting(
+            "learning_rate",
+            "the Trainer's",
+            args.learning_rate,
+            "TrainingArguments(learning_rate=job.current().learning_rate), or map it in "
+            "[program.arguments]",
+        ),
+        Setting(
+            "seed",
+            "the Trainer's",
+            args.seed,
+            "TrainingArguments(seed=job.current().seed), or map it in [program.arguments]",
+        ),
+        Setting(
+            "precision",
+            "the Trainer's",
+            _precision(args, model),
+            'TrainingArguments(bf16=job.current().precision == "bf16"), or map it in '
+            "[program.arguments]; a model that is loaded in another precision needs "
+            "dtype=torch.float32",
+        ),
+    )
+
+
+def _precision(args: Any, model: Any) -> str:
+    if args.bf16:
+        return "bf16"
+    if args.fp16:
+        return "fp16"
+    kinds = {torch.bfloat16: "bf16", torch.float16: "fp16"}
+    own = [] if model is None else [kinds.get(each.dtype, "fp32") for each in model.parameters()]
+    return own[0] if own else "fp32"
+
+
+def _writing(given: Mapping[str, Any]) -> Any:
+    """What `job.save` takes: the model, and beside it what makes its inputs."""
+    model = given["model"]
+    tools = given.get("processing_class") or given.get("tokenizer")
+    if not hasattr(model, "save_pretrained") or not hasattr(tools, "save_pretrained"):
+        return model
+
+    def write(folder: Any) -> None:
+        model.save_pretrained(str(folder))
+        tools.save_pretrained(str(folder))
+
+    return write
+
+
+def _on(value: Any, device: torch.device) -> Any:
+    return value.to(device) if isinstance(value, torch.Tensor) else value

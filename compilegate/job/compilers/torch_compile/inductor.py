@@ -1,0 +1,173 @@
+"""What only Inductor has: its options, its cache, its kernels, its need of a C++ compiler."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+
+import torch
+
+from compilegate.job.cache import CacheFolder, Lookups
+from compilegate.job.errors import CompilerError
+from compilegate.job.evidence import Scalar
+from compilegate.job.files import remove_at_end
+from compilegate.job.names import INDUCTOR_CACHE_VARIABLE
+
+
+def inductor_backend(
+    mode: str, options: Mapping[str, Any], *, dynamic: bool
+) -> Tuple[Callable[[Any, Any], Any], Callable[[], None]]:
+    """Inductor with the settings of a mode and options on top, and what makes it forget.
+
+    Raises CompilerError for an option that it lacks.
+    """
+    from torch._inductor import list_mode_options  # noqa: PLC0415 - seconds of import
+
+    settings = {**list_mode_options(mode, dynamic), **_checked(options)}
+
+    def inductor(graph: Any, inputs: Any) -> Any:
+        from torch._inductor.compile_fx import compile_fx  # noqa: PLC0415
+
+        return compile_fx(graph, inputs, config_patches=settings)
+
+    def reset() -> None:
+        if settings.get("triton.cudagraphs"):
+            from torch._inductor.cudagraph_trees import reset_cudagraph_trees  # noqa: PLC0415
+
+            reset_cudagraph_trees()
+
+    return inductor, reset
+
+
+def _checked(options: Mapping[str, Any]) -> Dict[str, Any]:
+    """The options under the names that Inductor has for them. Raises CompilerError."""
+    if not options:
+        return {}
+    known = _settings()
+    checked: Dict[str, Any] = {}
+    for key, value in options.items():
+        name = key.replace("-", "_")
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            raise CompilerError(
+                f"options.{key} is none of inductor's in torch {torch.__version__}"
+                f"{f'; did you mean {close[0]}?' if close else ''}"
+            )
+        default = known[name]
+        if default is not None and not _fits(value, default):
+            raise CompilerError(
+                f"options.{key} is {value!r}, expected {type(default).__name__}, as in "
+                f"{default!r}, which is inductor's own value"
+            )
+        checked[name] = value
+    return checked
+
+
+def _settings() -> Dict[str, Any]:
+    from torch._inductor import config  # noqa: PLC0415
+
+    for name in ("get_config_copy", "shallow_copy_dict", "to_dict"):  # newest first
+        copied = getattr(config, name, None)
+        if copied is not None:
+            settings: Dict[str, Any] = copied()
+            return settings
+    return {}
+
+
+def _fits(value: Any, default: Any) -> bool:
+    if isinstance(default, float) and not isinstance(value, bool):
+        return isinstance(value, (int, float))
+    return type(value) is type(default)
+
+
+def set_random_numbers(*, of_eager: bool) -> None:
+    """Whether compiled dropout draws eager's random numbers.
+
+    Inductor's own generator is slow on a CPU, and draws other dropout masks than eager does; with
+    eager's generator the two arms differ by arithmetic only.
+    """
+    import torch._inductor.config  # noqa: PLC0415
+
+    torch._inductor.config.fallback_random = of_eager
+
+
+def require_cpp_compiler() -> None:
+    """Raises CompilerError where there is none, which a CPU's kernels need even from a cache."""
+    from torch._inductor.cpp_builder import get_cpp_compiler  # noqa: PLC0415
+    from torch._inductor.exc import InvalidCxxCompiler  # noqa: PLC0415
+
+    try:
+        get_cpp_compiler()
+    except InvalidCxxCompiler as error:
+        raise CompilerError(
+            "inductor needs a C++ compiler on a CPU and found none; install g++ (Debian: "
+            "apt-get install g++) or name one in the CXX variable"
+        ) from error
+
+
+def kernels() -> Dict[str, Scalar]:
+    """How many kernels it made in this process."""
+    import torch._inductor.metrics as inductor  # noqa: PLC0415
+
+    return {
+        "kernels": int(inductor.generated_kernel_count),
+        "vectorised_kernels": int(inductor.generated_cpp_vec_kernel_count),
+    }
+
+
+def fused_attentions() -> int:
+    """How many attentions, written out in several operations, it made one kernel of."""
+    from torch._dynamo.utils import counters  # noqa: PLC0415
+
+    return int(counters["inductor"]["fuse_attention"])
+
+
+def kept_cache() -> Optional[CacheFolder]:
+    """An empty folder in which Inductor keeps graphs, their wrappers and C++ kernels from now on.
+
+    `torch.compiler.save_cache_artifacts` bundles the same graphs without the C++ kernels, which are
+    what takes the time on a CPU; on a GPU the graphs hold the Triton kernels.
+    """
+    import torch._inductor.config as inductor  # noqa: PLC0415
+
+    if not hasattr(inductor, "fx_graph_cache"):
+        return None  # torch 2.0 and 2.1 keep no graphs
+    inductor.fx_graph_cache = True
+    # Left out of it are locks, and Triton's own folder: it holds absolute paths, and where it is
+    # there inductor does not unpack the kernels that the graphs bring along.
+    return CacheFolder(
+        use_fresh_cache(), left_out=("locks", "triton"), binaries=(".so", ".dll", ".dylib")
+    )
+
+
+def lookups() -> Lookups:
+    """Lookups of compiled graphs; forward and backward count separately."""
+    from torch._dynamo.utils import counters  # noqa: PLC0415
+
+    counted = counters["inductor"]
+    return Lookups(
+        hits=int(counted["fxgraph_cache_hit"]),
+        misses=int(counted["fxgraph_cache_miss"] + counted["fxgraph_cache_bypass"]),
+    )
+
+
+def names_a_cache() -> bool:
+    """Whether the environment names a cache. Importing torch sets the variable to its default."""
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # noqa: PLC0415
+
+    return os.environ.get(INDUCTOR_CACHE_VARIABLE, default_cache_dir()) != default_cache_dir()
+
+
+def use_fresh_cache() -> Path:
+    """Give the process an empty compile cache of its own, removed at its end.
+
+    The default is one folder per user, which makes the compile time of a job depend on the jobs
+    before it, and grows without end. What should be kept is kept by compilegate.job.cache.
+    """
+    folder = tempfile.mkdtemp(prefix="inductor-")
+    os.environ[INDUCTOR_CACHE_VARIABLE] = folder
+    remove_at_end(folder)
+    return Path(folder)

@@ -1,0 +1,337 @@
+"""What the probes need of a training script: the first calls of what it compiles.
+
+A script's loss is its own affair: it may be computed anywhere, of anything. So a call is kept with
+what went in, what surrounded it, and the gradients that came back to its output. Replaying it is a
+forward pass and a vector-Jacobian product, whatever the loss was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+from dataclasses import dataclass, field, replace
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+
+import torch
+
+Forward = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class RandomState:
+    """The generators that operations draw from."""
+
+    host: torch.Tensor
+    device: Optional[torch.Tensor]
+    """That of the GPU; None without one."""
+
+    @classmethod
+    def now(cls, device: torch.device) -> RandomState:
+        """As they are, where operations run on that device."""
+        on_gpu = device.type == "cuda"
+        return cls(torch.get_rng_state(), torch.cuda.get_rng_state(device) if on_gpu else None)
+
+    def restore(self, device: torch.device) -> None:
+        """Make them so again."""
+        torch.set_rng_state(self.host)
+        if self.device is not None:
+            torch.cuda.set_rng_state(self.device, device)
+
+
+@dataclass(frozen=True)
+class Autocast:
+    """Whether operations on a device run in mixed precision, and in which."""
+
+    device_type: str
+    enabled: bool
+    dtype: torch.dtype
+    cache_enabled: bool = True
+    """Whether cast weights are kept for a while; a guard of dynamo's, so a replay needs it too."""
+
+    @classmethod
+    def now(cls, device: torch.device) -> Autocast:
+        """As it is, for operations on that device."""
+        if not hasattr(torch, "autocast"):  # torch 1.9: fp16 on GPUs, or none
+            enabled = device.type == "cuda" and torch.is_autocast_enabled()
+            return cls(device.type, enabled, torch.float16 if enabled else torch.float32)
+        if device.type == "cuda":
+            enabled, dtype = torch.is_autocast_enabled(), torch.get_autocast_gpu_dtype()
+        elif device.type == "cpu":
+            enabled, dtype = torch.is_autocast_cpu_enabled(), torch.get_autocast_cpu_dtype()
+        else:
+            return cls(device.type, False, torch.float32)
+        return cls(device.type, enabled, dtype, torch.is_autocast_cache_enabled())
+
+    @contextlib.contextmanager
+    def again(self) -> Iterator[None]:
+        """As it was."""
+        if self.device_type not in ("cuda", "cpu"):
+            yield
+            return
+        if not hasattr(torch, "autocast"):
+            with torch.cuda.amp.autocast(enabled=self.enabled):
+                yield
+            return
+        with torch.autocast(
+            self.device_type,
+            dtype=self.dtype,
+            enabled=self.enabled,
+            cache_enabled=self.cache_enabled,
+        ):
+            yield
+
+    @property
+    def precision(self) -> str:
+        """In the words of a workload: fp32, bf16 or fp16."""
+        names = {torch.bfloat16: "bf16", torch.float16: "fp16"}
+        return names.get(self.dtype, "fp32") if self.enabled else "fp32"
+
+
+@dataclass
+class Call:
+    """One call of a compiled function within a step."""
+
+    step: int
+    """From 0."""
+    arguments: Tuple[Any, ...]
+    named: Dict[str, Any]
+    """Both hold detached copies of tensors, which want gradients where the originals did."""
+    random: RandomState
+    """Before the call."""
+    autocast: Autocast
+    cotangents: List[Optional[torch.Tensor]] = field(default_factory=list)
+    """For each tensor of the output that can have a gradient, in the order of `output_tensors`, the
+    one that the script's backward pass brought; None where none came."""
+    places: Tuple[torch.device, ...] = ()
+    """Where its tensors were, in their order, while they are set aside in the host's memory."""
+
+
+@dataclass
+class Compiled:
+    """One function that the job compiled, and its calls in the first steps."""
+
+    name: str
+    """The module's class, or the function's name; unique in the job."""
+    module: torch.nn.Module
+    """Holds the parameters and buffers."""
+    eager: Forward
+    """The function as the script wrote it."""
+    compiled: Forward
+    """The compiler's."""
+    calls: List[Call] = field(default_factory=list)
+    calls_a_step: int = 0
+    """How many the last of these steps made, with those that were not kept."""
+    training: Dict[str, bool] = field(default_factory=dict)
+    """Whether each submodule was in training mode at the last kept call, by name."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        for tensors in (self.module.parameters(), self.module.buffers()):
+            for each in tensors:
+                return each.device
+        return torch.device("cpu")
+
+    def keep_call(self, step: int, arguments: Tuple[Any, ...], named: Dict[str, Any]) -> Call:
+        """Keep a call that is about to be made."""
+        copies = Copies()
+        call = Call(
+            step=step,
+            arguments=tuple(with_tensors(each, copies) for each in arguments),
+            named={name: with_tensors(each, copies) for name, each in named.items()},
+            random=RandomState.now(self.device),
+            autocast=Autocast.now(self.device),
+        )
+        self.calls.append(call)
+        self.training = {name: each.training for name, each in self.module.named_modules()}
+        return call
+
+    def with_calls_back(self) -> Compiled:
+        """The same, with each call that was set aside brought back."""
+        return replace(self, calls=[brought_back(each) for each in self.calls])
+
+
+def set_aside(call: Call) -> Call:
+    """The call with all of its tensors in the host's memory."""
+    places: List[torch.device] = []
+
+    def host(tensor: torch.Tensor) -> torch.Tensor:
+        places.append(tensor.device)
+        return tensor.to("cpu")
+
+    return replace(_with_all_tensors(call, Copies(host)), places=tuple(places))
+
+
+def brought_back(call: Call) -> Call:
+    """The call with each tensor on the device that it was set aside from: some stay on the host,
+    such as the lengths of sequences."""
+    if not call.places:
+        return call
+    places = iter(call.places)
+    back = Copies(lambda tensor: tensor.to(next(places)))
+    return replace(_with_all_tensors(call, back), places=())
+
+
+def _with_all_tensors(call: Call, changed: Convert) -> Call:
+    return replace(
+        call,
+        arguments=with_tensors(call.arguments, changed),
+        named=with_tensors(call.named, changed),
+        cotangents=with_tensors(call.cotangents, changed),
+    )
+
+
+def await_cotangents(call: Call, output: Any) -> None:
+    """Have the script's backward pass leave with `call` what it brings to each tensor of `output`.
+
+    Several backward passes through one output add up, as gradients do.
+    """
+    tensors = [each for each in output_tensors(output) if each.requires_grad]
+    call.cotangents = [None] * len(tensors)
+
+    def take(place: int, gradient: Optional[torch.Tensor]) -> None:
+        if gradient is None:
+            return  # a compiled function's outputs have one node, which other outputs reached
+        before = call.cotangents[place]
+        new = gradient.detach().clone()
+        call.cotangents[place] = new if before is None else before + new
+
+    for place, each in enumerate(tensors):
+        each.register_hook(lambda gradient, place=place: take(place, gradient))
+
+
+def output_tensors(output: Any) -> List[torch.Tensor]:
+    """The floating tensors anywhere in what a function returned, in a fixed order."""
+    return [each for _, each in named_output_tensors(output)]
+
+
+def named_output_tensors(output: Any, path: str = "") -> List[Tuple[str, torch.Tensor]]:
+    """The same with where each lies: `logits`, `0`, `states.1`; empty for a tensor alone."""
+    if isinstance(output, torch.Tensor):
+        return [(path, output)] if output.is_floating_point() or output.is_complex() else []
+    if isinstance(output, dict):  # transformers' outputs are, too
+        parts = [(str(name), each) for name, each in output.items()]
+    elif isinstance(output, (list, tuple)):
+        parts = [(str(number), each) for number, each in enumerate(output)]
+    elif hasattr(output, "__dict__"):
+        parts = list(vars(output).items())
+    else:
+        return []
+    return [
+        found
+        for name, each in parts
+        for found in named_output_tensors(each, f"{path}.{name}" if path else name)
+    ]
+
+
+Convert = Callable[[torch.Tensor], torch.Tensor]
+
+
+class Copies:
+    """Copies of tensors, one for each: what was one tensor is one again, as guards demand.
+
+    They are detached, and want gradients where the originals do.
+    """
+
+    def __init__(self, convert: Optional[Convert] = None) -> None:
+        """`convert` makes a new tensor of one; without it, copies are equal in all."""
+        self._convert = convert or same_layout
+        self._made: Dict[int, Tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) not in self._made:
+            copy = self._convert(tensor)
+            if copy.is_floating_point() or copy.is_complex():
+                copy.requires_grad_(tensor.requires_grad)
+            self._made[id(tensor)] = tensor, copy
+        return self._made[id(tensor)][1]
+
+
+_MOST_BASE_BYTES = 256_000_000
+
+
+def same_layout(tensor: torch.Tensor) -> torch.Tensor:
+    """A detached copy with the very strides, which `clone` does not keep where elements overlap or
+    have gaps between them; and a view where the tensor is one, since with dynamic shapes guards
+    look at the tensor behind a view, too."""
+    own, base = tensor.detach(), tensor._base
+    copy = own.clone()
+    if tensor.layout is not torch.strided or type(tensor) is not torch.Tensor or not own.numel():
+        return copy
+    extent = sum((size - 1) * step for size, step in zip(own.shape, own.stride())) + 1
+    values = own.as_strided((extent,), (1,), own.storage_offset())
+    if base is None or not _can_be_made_again(base, tensor):
+        return copy if copy.stride() == own.stride() else _as(own, values.clone(), 0)
+    # The rest of the base is never read. In the host's memory it takes no room either.
+    room = torch.empty_strided(base.size(), base.stride(), dtype=base.dtype, device=base.device)
+    offset = int(own.storage_offset()) - int(base.storage_offset())
+    with torch.no_grad():
+        room.as_strided((extent,), (1,), offset).copy_(values)
+    return _as(own, room, offset)
+
+
+def _as(tensor: torch.Tensor, room: torch.Tensor, offset: int) -> torch.Tensor:
+    return room.as_strided(tensor.shape, tensor.stride(), offset)
+
+
+def _can_be_made_again(base: torch.Tensor, view: torch.Tensor) -> bool:
+    plain = type(base) is torch.Tensor and base.layout is torch.strided
+    size = base.numel() * base.element_size()
+    fits = base.device.type == "cpu" or size <= _MOST_BASE_BYTES
+    return plain and fits and base.dtype is view.dtype
+
+
+def with_tensors(value: Any, changed: Convert) -> Any:
+    """The same value with each tensor changed, also in lists, tuples, dictionaries and dataclasses.
+    What holds no other tensor than before is the same object."""
+    if isinstance(value, torch.Tensor):
+        return changed(value)
+    if isinstance(value, dict):
+        entries = {name: with_tensors(each, changed) for name, each in value.items()}
+        return value if _same(entries.values(), value.values()) else _rebuilt(value, entries)
+    if isinstance(value, (list, tuple)):
+        parts = [with_tensors(each, changed) for each in value]
+        if _same(parts, value):
+            return value
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    fields = _fields_of(value)
+    changed_fields = {name: with_tensors(each, changed) for name, each in fields.items()}
+    if _same(changed_fields.values(), fields.values()):
+        return value
+    record = copy.copy(value)
+    for name, each in changed_fields.items():
+        object.__setattr__(record, name, each)  # also of frozen ones
+    return record
+
+
+def _fields_of(value: Any) -> Dict[str, Any]:
+    """The attributes of a dataclass, or of another object that holds tensors, as batches of a
+    script's own class do; none of anything else."""
+    if isinstance(value, (type, torch.nn.Module)):
+        return {}
+    if dataclasses.is_dataclass(value):
+        return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+    fields = getattr(value, "__dict__", None)
+    if not isinstance(fields, dict) or callable(value):
+        return {}
+    return dict(fields) if any(map(_holds_tensors, fields.values())) else {}
+
+
+def _holds_tensors(value: Any) -> bool:
+    if isinstance(value, dict):
+        value = list(value.values())
+    several = isinstance(value, (list, tuple))
+    return any(isinstance(each, torch.Tensor) for each in (value if several else [value]))
+
+
+def _same(these: Iterable[Any], those: Iterable[Any]) -> bool:
+    return all(this is that for this, that in zip(these, those))
+
+
+def _rebuilt(original: Dict[Any, Any], entries: Dict[Any, Any]) -> Any:
+    """A dictionary of the original's class, where that can be made of entries."""
+    try:
+        return type(original)(entries)
+    except TypeError:
+        return entries

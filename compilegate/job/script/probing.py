@@ -1,0 +1,139 @@
+"""A job's probes: parity right after the first steps, paired speed after the training.
+
+Neither is part of what the job measures. The peak of its memory is taken before and after them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Iterator, List, Optional, Sequence, Tuple
+
+from compilegate.job.evidence import PairedBlocks, PairedSpeedRecord, ParityErrors, ParityRecord
+from compilegate.job.machine.memory import peak_memory
+from compilegate.job.names import DEFAULT_PARITY_STEPS, EVIDENCE_FOLDER, PADDING, PADDINGS
+from compilegate.job.script.told import Told
+
+if TYPE_CHECKING:
+    from compilegate.job.script.compilation import Compilation
+    from compilegate.job.script.dispatch import Dispatch
+
+
+class Probes:
+    """What the probes found, and what they took."""
+
+    def __init__(self, told: Told) -> None:
+        self._told = told
+        self._ran: List[Tuple[float, float]] = []
+        self.parity: Optional[ParityRecord] = None
+        self.errors: Optional[ParityErrors] = None
+        self.speed: Optional[PairedSpeedRecord] = None
+        self.blocks: Optional[PairedBlocks] = None
+        self._peak: Optional[int] = 0
+        """The memory's before them; None where it cannot be told from theirs."""
+
+    @property
+    def steps_to_keep(self) -> int:
+        """How many first steps the probes look at; zero where none will run."""
+        for_speed = DEFAULT_PARITY_STEPS if self._wants_speed else 0
+        return (self._told.parity_steps if self._wants_parity else 0) or for_speed
+
+    @property
+    def _wants_parity(self) -> bool:
+        return self._told.compiler != "eager" and self._told.parity_steps > 0
+
+    @property
+    def _wants_speed(self) -> bool:
+        return self._told.baseline is not None and self._told.speed_probe_seconds != 0
+
+    def have_an_obstacle(self, obstacle: str, precision: str) -> None:
+        """There will be no comparison of arithmetic, and why."""
+        if self._told.parity_steps:
+            self.parity = ParityRecord(precision=precision, steps=0, seconds=0.0, obstacle=obstacle)
+
+    def compare_arithmetic(self, compilation: Compilation, ready: Sequence[Dispatch]) -> None:
+        """Run the parity probe, unless it is off, on the calls that were kept of these functions,
+        and again of those that were ready before: there is one record. They stay for the next
+        probe; no more are kept."""
+        if self._wants_parity and compilation.parts:
+            from compilegate.job.probes.parity import probe_parity  # noqa: PLC0415 - torch
+
+            looked_at = [each for each in compilation.dispatches if each in ready or not each.keeps]
+            with self._aside(compilation):
+                # What takes whole steps has its module at home by now, and there its calls are.
+                at_home = compilation.compiler.compiles_whole_steps
+                self.parity, self.errors = probe_parity(
+                    [each.part if at_home else each.part.with_calls_back() for each in looked_at],
+                    compiler=compilation.compiler,
+                    folder=Path(self._told.output) / EVIDENCE_FOLDER,
+                )
+        for dispatch in ready:
+            dispatch.keep_no_more()
+
+    def compare_speed(
+        self, compilation: Compilation, train_seconds: float, precision: str, batch_size: int
+    ) -> None:
+        """Run the paired speed probe, unless it is off, was run, or has nothing to compare."""
+        from compilegate.job.probes.replay import Side  # noqa: PLC0415 - torch
+        from compilegate.job.probes.speed import probe_speed, seconds_allowed  # noqa: PLC0415
+
+        told, baseline = self._told, self._told.baseline
+        wanted = self._wants_speed and self.speed is None
+        if baseline is None or not wanted or not compilation.parts:
+            return
+        with self._aside(compilation):
+            self.speed, self.blocks = probe_speed(
+                compilation.parts,
+                compilation.optimizers,
+                compiler=compilation.compiler,
+                candidate=Side(
+                    told.compiler, batch_size, precision, str(told.recipe.get(PADDING, PADDINGS[0]))
+                ),
+                baseline=Side(
+                    baseline.compiler,
+                    baseline.batch_size or batch_size,
+                    baseline.precision or precision,
+                    baseline.padding,
+                ),
+                seconds=seconds_allowed(told.speed_probe_seconds, train_seconds),
+                seed=told.seed,
+                world=compilation.world,
+            )
+
+    def peak_memory(
+        self, compilation: Optional[Compilation]
+    ) -> Tuple[Optional[int], Optional[str]]:
+        """The most memory that the training held, and whose; None where nobody counted it, and
+        where the probes' cannot be left out."""
+        now, of = _peak_memory(compilation)
+        if self._peak is None or now is None:
+            return None, None
+        return max(self._peak, now), of
+
+    def seconds_before(self, moment: float) -> float:
+        """Wall-clock seconds of the probes that ran before that time."""
+        return sum(ended - began for began, ended in self._ran if ended <= moment)
+
+    @contextlib.contextmanager
+    def _aside(self, compilation: Compilation) -> Iterator[None]:
+        began = time.time()
+        before, _ = _peak_memory(compilation)
+        try:
+            with compilation.compiler.aside():
+                yield
+        finally:
+            if not compilation.compiler.forget_peak_memory(compilation.steps_on):
+                self._peak = None
+            elif self._peak is not None and before is not None:
+                self._peak = max(self._peak, before)
+            self._ran.append((began, time.time()))
+
+
+def _peak_memory(
+    compilation: Optional[Compilation],
+) -> Tuple[Optional[int], Optional[str]]:
+    """So far, by who can tell: the compiler, of the device that its steps compute on."""
+    if compilation is None:
+        return peak_memory(None)
+    return compilation.compiler.peak_memory(compilation.steps_on)

@@ -1,0 +1,110 @@
+"""A script's model as the files that are released, and whether they hold what was evaluated."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, Tuple
+
+from compilegate.job.digests import folder_digest
+from compilegate.job.errors import InputError
+from compilegate.job.files import whole_file
+
+if TYPE_CHECKING:
+    from torch.nn import Module
+
+WEIGHTS = "model.safetensors"
+
+State = Dict[str, Tuple[int, int]]
+"""Which tensor each parameter of a model is, and how often it was written to."""
+
+
+def unwrapped(model: Any) -> Any:
+    """The model itself, without what was put around it to compile or distribute it."""
+    while True:
+        inner = getattr(model, "_orig_mod", None)
+        if inner is None and type(model).__name__ in (
+            "DataParallel",
+            "DistributedDataParallel",
+        ):
+            inner = model.module
+        if inner is None:
+            return model
+        model = inner
+
+
+def save_into(folder: Path, model: Any) -> str:
+    """Write the model's files and return the sha256 of all of them.
+
+    A module becomes `model.safetensors`, beside its configuration where it can save itself
+    (`save_pretrained`). A function is called with the folder, and writes them. A module holds
+    afterwards what the file holds. Raises InputError for anything else.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    model = unwrapped(model)
+    if hasattr(model, "state_dict") and hasattr(model, "named_parameters"):
+        _save_module(folder, model)
+    elif callable(model):
+        model(folder)
+    else:
+        raise InputError(
+            f"job.save() was given a {type(model).__name__}; expected a torch module, or a "
+            "function that is called with the folder and writes the model's files into it"
+        )
+    files = sorted(each for each in folder.rglob("*") if each.is_file())
+    if not files:
+        raise InputError(f"job.save() left no file in {folder}; the function has to write there")
+    return folder_digest(folder)
+
+
+def state_of(module: Module) -> State:
+    """To be compared with a later one: any write to a parameter changes it."""
+    return {name: (id(each), each._version) for name, each in module.named_parameters()}
+
+
+def _save_module(folder: Path, model: Module) -> None:
+    try:
+        from safetensors.torch import load_model, save_model  # noqa: PLC0415 - perhaps not there
+    except ImportError as error:
+        raise InputError(
+            "job.save() writes safetensors, and this environment has no package safetensors; add "
+            "it to the image, or pass a function that writes the model's files"
+        ) from error
+    import torch  # noqa: PLC0415 - a script without torch saves by a function
+
+    if not hasattr(torch, "frombuffer"):
+        raise InputError(
+            "job.save() writes safetensors, which needs torch 1.10 or newer; pass a function that "
+            "writes the model's files"
+        )
+    save_pretrained = getattr(model, "save_pretrained", None)
+    takes = () if save_pretrained is None else _parameters_of(save_pretrained)
+    if save_pretrained is not None and "max_shard_size" in takes:  # that of transformers
+        # Version 5 knows no other format.
+        safe = {"safe_serialization": True} if "safe_serialization" in takes else {}
+        save_pretrained(str(folder), **safe)
+        return
+    on_host = _on_host(model)
+    with whole_file(folder / WEIGHTS, alone=True) as part:
+        try:
+            save_model(on_host, str(part))  # tied weights are written once
+        except KeyError as error:
+            raise InputError(
+                f"job.save() was given a model with tensors of type {error}, which safetensors "
+                "does not know; pass a function that is called with the folder and writes the files"
+            ) from error
+    # What is evaluated from here on is what the file holds.
+    load_model(on_host, str(folder / WEIGHTS))
+    if on_host is not model:
+        model.load_state_dict(on_host.state_dict())
+
+
+def _on_host(model: Module) -> Module:
+    """The model, or a copy of one whose tensors have no memory that can be looked at, as XLA's."""
+    kinds = {each.device.type for each in model.parameters()}
+    return model if kinds <= {"cpu", "cuda"} else copy.deepcopy(model).cpu()
+
+
+def _parameters_of(function: Any) -> Tuple[str, ...]:
+    return tuple(inspect.signature(function).parameters)

@@ -1,0 +1,190 @@
+"""What a job was told: its arm, its seed, its compiler and its folders.
+
+The launcher of a training script says it in one variable, `JOB_VARIABLE`; SageMaker's own
+variables say where the folders are. Without that variable a script runs by itself: eager, or with
+the compiler that `COMPILER_VARIABLE` names (`inductor`, or `torch-compile:BACKEND`), and it writes
+into a folder beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+from compilegate.job.compilers import Setting, declarations
+from compilegate.job.digests import settings_digest
+from compilegate.job.doctor.checkup import checkup
+from compilegate.job.errors import InputError
+from compilegate.job.evidence import CompilerRecord, Evidence, Scalar
+from compilegate.job.launch.scripts.told import job_text, recipe_by_toolkit
+from compilegate.job.names import (
+    ARM_VARIABLE,
+    BASELINE_ARM,
+    COMPILE_CACHE_VARIABLE,
+    COMPILER_VARIABLE,
+    DEFAULT_COMPILE_CACHE_MEGABYTES,
+    DEFAULT_PARITY_STEPS,
+    EVALUATION_PLACES,
+    JOB_VARIABLE,
+    MODEL_VARIABLE,
+    OUTPUT_DATA_VARIABLE,
+)
+
+LOCAL_FOLDER = "compilegate-job"
+"""Where a script that runs by itself leaves its model and its evidence."""
+_TRIED_ARM = "tried"
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """How the baseline of the workload trains, as far as a candidate can do the same."""
+
+    compiler: str = "eager"
+    batch_size: Optional[int] = None
+    """None is that of the candidate."""
+    precision: Optional[str] = None
+    padding: Optional[str] = None
+    """How it pads texts, where that is not how the candidate does."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a job was told. `None` is what nobody said: the script decides it."""
+
+    job: str
+    arm: str
+    model: Path
+    """The folder of the model."""
+    output: Path
+    """The folder of the evidence."""
+    seed: int = 0
+    compiler: str = "eager"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The compiler's options by name; the others have their defaults."""
+    batch_size: Optional[int] = None
+    replicas: int = 1
+    """Accelerators that this process divides each step among, with a batch of `batch_size` for
+    each, as TensorFlow's strategies do."""
+    learning_rate: Optional[float] = None
+    precision: Optional[str] = None
+    recipe: Mapping[str, Scalar] = field(default_factory=dict)
+    """All that the script was told, by the names that a workload declares."""
+    parity_steps: int = DEFAULT_PARITY_STEPS
+    compile_cache_megabytes: int = DEFAULT_COMPILE_CACHE_MEGABYTES
+    speed_probe_seconds: Optional[float] = None
+    """At most; None is a share of the training's time, 0 is off."""
+    baseline: Optional[Baseline] = None
+    """What a candidate's step is timed against; None where there is nothing, as for a baseline."""
+    compile_cache: Optional[Path] = None
+    """Where the compile cache's archives are; None without a cache."""
+    data_digest: Optional[str] = None
+    """sha256 of the data that are trained on; None is that of all files in the job's channels."""
+    on_failure: str = "stop"
+    """One of `ON_FAILURE`: whether `Job.fail` writes down why the arm cannot be trained."""
+    evaluate_on: str = EVALUATION_PLACES[0]
+    """One of EVALUATION_PLACES: where all jobs of the workload evaluate their models."""
+    alone: bool = False
+    """Whether no launcher told anything: the script was started by hand."""
+
+    @property
+    def config_digest(self) -> str:
+        """The digest of all that decides the job's result."""
+        return settings_digest({"compiler": self.compiler, **self.options, **self.recipe})
+
+    def failure(
+        self,
+        reason: str,
+        *,
+        compiler: Optional[CompilerRecord] = None,
+        environment: Optional[Mapping[str, Scalar]] = None,
+    ) -> Evidence:
+        """Evidence that the arm could not be trained, and why. Needs no torch, which may be why.
+
+        `compiler` and `environment` are what is known of them by then.
+        """
+        data = {} if self.data_digest is None else {"data": self.data_digest}
+        return Evidence(
+            job=self.job,
+            arm=self.arm,
+            seed=self.seed,
+            recipe=self.recipe,
+            compiler=compiler or CompilerRecord(self.compiler, ran=False, options=self.options),
+            speed=None,
+            environment=environment or {},
+            digests={"config": self.config_digest, **data},
+            failure=reason,
+            checkup=checkup(),
+        )
+
+
+def read_told(environment: Mapping[str, str]) -> Told:
+    """Read what the environment says. Raises InputError."""
+    text = job_text(environment)
+    if not text:
+        return _by_hand(environment)
+    try:
+        said: Dict[str, Any] = json.loads(text)
+        baseline = said.pop("baseline", None)
+        said.setdefault("recipe", recipe_by_toolkit(said, environment))
+        archives = environment.get(COMPILE_CACHE_VARIABLE)
+        return Told(
+            job=environment.get("TRAINING_JOB_NAME") or said.pop("job"),
+            arm=environment.get(ARM_VARIABLE) or said.pop("arm"),
+            model=Path(environment[MODEL_VARIABLE]),
+            output=Path(environment[OUTPUT_DATA_VARIABLE]),
+            baseline=Baseline(**baseline) if baseline else None,
+            compile_cache=Path(archives) if archives else None,
+            **said,
+        )
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        raise InputError(
+            f"the environment variable {JOB_VARIABLE} does not describe a job "
+            f"({type(error).__name__}: {error}); the launcher sets it, so leave it unset to run a "
+            "script by hand"
+        ) from error
+
+
+def _by_hand(environment: Mapping[str, str]) -> Told:
+    compiler, options = _tried_compiler(environment.get(COMPILER_VARIABLE) or "eager")
+    folder = Path(LOCAL_FOLDER)
+    arm = BASELINE_ARM if compiler == "eager" else _TRIED_ARM
+    return Told(
+        job=environment.get("TRAINING_JOB_NAME") or arm,
+        arm=environment.get(ARM_VARIABLE) or arm,
+        model=Path(environment.get(MODEL_VARIABLE) or folder / "model"),
+        output=Path(environment.get(OUTPUT_DATA_VARIABLE) or folder),
+        compiler=compiler,
+        options=options,
+        baseline=None if compiler == "eager" else Baseline(),
+        alone=True,
+    )
+
+
+def _tried_compiler(text: str) -> Tuple[str, Dict[str, Setting]]:
+    """The compiler and its options that ``NAME`` or ``NAME:BACKEND`` stands for."""
+    name, colon, backend = text.partition(":")
+    found = f"the environment variable {COMPILER_VARIABLE} is {text!r}"
+    if name not in declarations():
+        raise InputError(f"{found}, expected one of {', '.join(declarations())}")
+    if not colon:
+        return name, {}
+    options = {each.key: each for each in declarations()[name].options}
+    if "backend" not in options:
+        having = [
+            each.name
+            for each in declarations().values()
+            if any(option.key == "backend" for option in each.options)
+        ]
+        raise InputError(
+            f"{found}, and {name} has no backends; expected {name} alone, or a backend of "
+            f"{' or '.join(having)}, as in {having[0]}:aot_eager"
+        )
+    option = options["backend"]
+    try:
+        given = {option.name: option.parsed(backend)}
+        declarations()[name].settings(given)
+    except (ValueError, InputError) as error:
+        raise InputError(f"{found}: {error}") from error
+    return name, given

@@ -1,0 +1,77 @@
+"""Several processes train one model: each takes its share of every batch, gradients are averaged.
+
+A step of N processes computes what one process computes on the N shares together: the seed decides
+the order of the examples for all, shares are equal, and so the mean of the shares' gradients is the
+gradient of the whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Iterable, Iterator
+
+import torch
+import torch.distributed
+
+from compilegate.job.errors import InputError
+from compilegate.job.machine.world import SEED_LIMIT, World
+
+
+@contextlib.contextmanager
+def joined(world: World, device: torch.device) -> Iterator[None]:
+    """Meet the other processes: NCCL between GPUs, gloo between CPUs. Nothing for one alone."""
+    if world.alone:
+        yield
+        return
+    torch.distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def take_own_gpu(world: World) -> None:
+    """Have what this process asks of "the GPU" go to its own: NCCL hangs where two share one, and
+    whatever names none would otherwise take memory of the first. Raises InputError where the
+    machine has too few. Nothing for one process alone, or without GPUs."""
+    if world.alone or not torch.cuda.is_available():
+        return
+    gpus = torch.cuda.device_count()
+    if world.local_rank >= gpus:
+        raise InputError(
+            f"process {world.local_rank + 1} of this machine needs a GPU of its own, and torch "
+            f"sees {gpus}; start {gpus} at most (processes = {gpus} in the arm)"
+        )
+    torch.cuda.set_device(world.local_rank)
+
+
+def mean_loss(loss: torch.Tensor, world: World) -> torch.Tensor:
+    """The mean of the processes' losses: that of the whole batch. One that is not finite makes it
+    so in every process, and all stop in the same step. Nothing waits for its value."""
+    total = loss.detach().clone()
+    torch.distributed.all_reduce(total)
+    return total.double() / world.size
+
+
+def average_through_host(
+    parameters: Iterable[torch.nn.Parameter], loss: float, world: World
+) -> float:
+    """Replace each gradient by its mean over all processes; returns the mean of their losses.
+
+    For gradients on a device that this process has to itself: they are averaged in host memory.
+    """
+    gradients = {each: each.grad.cpu() for each in parameters if each.grad is not None}
+    together = torch.cat([*(each.flatten() for each in gradients.values()), torch.tensor([loss])])
+    torch.distributed.all_reduce(together)
+    together /= world.size
+    *means, mean = torch.split(together, [*(each.numel() for each in gradients.values()), 1])
+    for (parameter, gradient), averaged in zip(gradients.items(), means):
+        parameter.grad = averaged.view_as(gradient).to(parameter.device)
+    return float(mean)
+
+
+def seed_dropout(seed: int, world: World) -> None:
+    """From here on each process draws random numbers of its own, as rows of one batch do. The
+    first goes on as one process alone would."""
+    if not world.first:
+        torch.manual_seed(seed + world.rank * SEED_LIMIT)

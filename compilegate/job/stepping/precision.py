@@ -1,0 +1,68 @@
+"""The arithmetic of a training step: float32, or 16 bits by autocast."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, ContextManager, Optional
+
+import torch
+
+from compilegate.job.errors import ArmError
+
+_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+_NAMES = {dtype: name for name, dtype in _AUTOCAST.items()}
+
+
+def autocast(precision: str, device: torch.device) -> ContextManager[Any]:
+    """The context in which a step's forward pass runs; another precision than fp16 and bf16 is
+    the model's own."""
+    if precision in _AUTOCAST and device.type == "xla":
+        context: ContextManager[Any] = _xla().autocast(_AUTOCAST[precision])
+        return context
+    if precision in _AUTOCAST:
+        return torch.autocast(device.type, dtype=_AUTOCAST[precision])
+    return contextlib.nullcontext()
+
+
+def precision_now(module: torch.nn.Module) -> str:
+    """fp32, bf16 or fp16: what the module computes in if it is called now, by its parameters' type
+    or by the autocast that is on."""
+    first = next(module.parameters(), None)
+    if first is None or first.dtype in _NAMES:
+        return "fp32" if first is None else _NAMES[first.dtype]
+    kind = first.device.type
+    if hasattr(torch, "get_autocast_dtype"):  # since torch 2.4
+        enabled, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
+    elif kind == "cpu":
+        enabled, dtype = torch.is_autocast_cpu_enabled(), torch.get_autocast_cpu_dtype()
+    else:  # torch_xla 1 takes that of GPUs
+        enabled, dtype = torch.is_autocast_enabled(), torch.get_autocast_gpu_dtype()
+    return _NAMES.get(dtype, "fp32") if enabled else "fp32"
+
+
+def check_precision(precision: str, accelerator: str) -> None:
+    """Raises ArmError where the kind of device (cuda, cpu) does not train in it."""
+    if precision == "fp16" and accelerator != "cuda":
+        raise ArmError(
+            f"precision fp16 needs a GPU, and this job has a {accelerator}; take bf16, or fp32"
+        )
+
+
+def loss_scaler(precision: str, device: torch.device) -> Optional[Any]:
+    """What keeps small gradients of fp16 from becoming zero; None where there is no need.
+
+    bf16 has the exponents of float32.
+    """
+    if precision != "fp16":
+        return None
+    if device.type == "xla":
+        return _xla().grad_scaler()
+    if hasattr(torch.amp, "GradScaler"):
+        return torch.amp.GradScaler(device.type)
+    return torch.cuda.amp.GradScaler()  # torch before 2.3
+
+
+def _xla() -> Any:
+    from compilegate.job.compilers.xla import runtime  # noqa: PLC0415 - torch_xla is in few environments
+
+    return runtime

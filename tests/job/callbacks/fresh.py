@@ -1,0 +1,44 @@
+"""A job is a process's one: each training runs in a process of its own, forked where the libraries
+are imported already."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+LIBRARIES = [
+    *("torch", "torch._dynamo", "torch._functorch.aot_autograd", "accelerate", "datasets", "keras"),
+    *("pytorch_lightning", "transformers.trainer", "transformers.models.bert.modeling_bert"),
+    "compilegate.job.callbacks.trainer",
+]
+
+
+def in_job(folder: Path, train: Callable[..., Any], **arguments: Any) -> Any:
+    """What `train` returns as the job whose model and evidence are left in `folder`; its exception
+    where it fails. `arguments` may have `told`, fields of `compilegate.job.Told`."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(LIBRARIES)
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        return pool.submit(_run, folder, train, arguments).result()
+
+
+def _run(folder: Path, train: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    os.chdir(folder)
+    import torch  # noqa: PLC0415 - the parent of this process has it, the tests need not
+
+    torch.set_num_threads(1)
+    from compilegate import job  # noqa: PLC0415
+
+    told = {"compiler": "eager", "speed_probe_seconds": 0.0, **arguments.pop("told", {})}
+    job.start(
+        told=job.Told(
+            job="job-1", arm="arm", model=folder / "model", output=folder, alone=True, **told
+        )
+    )
+    result = train(**arguments)
+    job.finish()
+    return result

@@ -1,0 +1,85 @@
+"""Lightning under the gate, by one argument more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from compilegate.evidence import read_evidence
+from compilegate.job import CompilegateError
+from tests.job.callbacks.fresh import in_job
+from tests.job.callbacks.lightning_training import TwoParts, train
+from tests.job.callbacks.models import COMPILED
+
+pytestmark = pytest.mark.slow
+
+
+def parts(module: Any) -> Any:
+    return [module.encoder, module.decoder]
+
+
+def of_batch(module: Any, batch: Any) -> Any:
+    x, y = batch
+    return {"logits": module.network(x), "labels": y, "ids": [f"{row.sum():.6f}" for row in x]}
+
+
+def test_a_training_is_compiled_timed_judged_and_saved(tmp_path: Path) -> None:
+    said = in_job(
+        tmp_path,
+        train,
+        told={**COMPILED, "precision": "bf16", "batch_size": 4},
+        precision="bf16-mixed",
+        accumulate_grad_batches=2,
+        val_check_interval=3,
+    )
+    found = read_evidence(tmp_path / "evidence")
+    evidence, examples = found.evidence, found.examples
+    assert (evidence.compiler.ran, evidence.compiler.recompilations) == (True, 0)
+    assert len(found.steps.seconds) == said["steps"] == 9
+    assert evidence.recipe["global_batch_size"] == 8
+    assert (evidence.parity.precision, evidence.parity.obstacle) == ("bf16", None)
+    right = examples.scores.argmax(axis=1) == examples.labels
+    assert np.mean(right) == pytest.approx(said["val_right"]) == evidence.metrics["val_right"]
+    assert set(load_file(tmp_path / "model" / "model.safetensors")) == {
+        "network.0.weight",
+        "network.0.bias",
+        "network.2.weight",
+        "network.2.bias",
+    }
+
+
+def test_what_a_validation_batch_comes_to_may_be_said_by_a_function(tmp_path: Path) -> None:
+    in_job(tmp_path, train, arguments=(False,), callback={"examples": of_batch})
+    assert len(set(read_evidence(tmp_path / "evidence").examples.ids)) == 10
+
+
+def test_a_module_that_only_logs_is_judged_by_its_metrics(tmp_path: Path) -> None:
+    said = in_job(tmp_path, train, arguments=(False,))
+    found = read_evidence(tmp_path / "evidence")
+    assert found.examples is None
+    assert found.evidence.metrics["val_right"] == pytest.approx(said["val_right"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"module": TwoParts}, "parameters .encoder, decoder.; say which are compiled"),
+        ({"told": {"precision": "bf16"}}, "the job's precision is bf16, and the Trainer's is fp32"),
+        ({"told": {"batch_size": 8}}, "the job's batch_size is 8, and the loader's is 4"),
+    ],
+)
+def test_what_cannot_be_judged_is_said_where_it_happens(
+    arguments: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(CompilegateError, match=sentence):
+        in_job(tmp_path, train, **arguments)
+
+
+def test_the_compiled_modules_may_be_named(tmp_path: Path) -> None:
+    in_job(tmp_path, train, told=COMPILED, module=TwoParts, callback={"compile": parts})
+    found = read_evidence(tmp_path / "evidence").evidence
+    assert (found.compiler.graphs, found.compiler.recompilations) == (2, 0)

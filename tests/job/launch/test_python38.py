@@ -1,0 +1,104 @@
+"""A script in an image with Python 3.8, which most of Training Compiler's have: it trains, calls
+`compilegate.job`, and leaves evidence that the gate reads. NumPy is all that it needs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compilegate.evidence import Origin, read_evidence
+from tests.environments import ROOT, BuildError, NotOfferedError, folder, make, pip_install
+from tests.environments.interpreters import find_python
+
+pytestmark = [pytest.mark.slow, pytest.mark.environments]
+
+LAUNCHER = ROOT / "compilegate" / "job" / "launch" / "own_script.py"
+SCRIPT = """
+import sys
+import numpy as np
+from compilegate import job
+
+assert sys.version_info[:2] == (3, 8)
+chance = np.random.default_rng(7)
+x = chance.normal(size=(256, 4))
+y = (x.sum(axis=1) > 0).astype(np.int64)
+w = np.zeros(4)
+
+def probabilities(x):
+    return 1 / (1 + np.exp(-x @ w))
+
+batches = [(x[at : at + 16], y[at : at + 16]) for at in range(0, 192, 16)] * 4
+for a, b in job.steps(batches):
+    p = probabilities(a)
+    w -= 0.5 * a.T @ (p - b) / len(b)
+    job.loss(-np.mean(np.log(np.where(b == 1, p, 1 - p))))
+job.save(lambda folder: np.save(folder / "w.npy", w))
+p = probabilities(x[192:])
+job.examples(ids=np.arange(64), labels=y[192:], scores=np.stack([1 - p, p], axis=1))
+"""
+PRINTING = "print('accuracy 0.875')\n"
+
+
+@pytest.fixture(scope="module")
+def python38() -> Path:
+    """The interpreter of an environment with Python 3.8 and its last NumPy."""
+    place = folder("python38-numpy")
+    try:
+        return make(place, find_python("3.8"), lambda place: pip_install(place, ["numpy"]))
+    except NotOfferedError as error:
+        pytest.skip(f"NOTHING WAS RUN ON PYTHON 3.8: {error}")
+    except BuildError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+def launched(python: Path, place: Path, text: str, **told: str) -> subprocess.CompletedProcess[str]:
+    """A script's job as the request describes it, in the layout of SageMaker's container."""
+    for name in ("data", "model", "output"):
+        (place / name).mkdir()
+    (place / "data" / "rows.txt").write_text("none\n")
+    script = place / "train.py"
+    script.write_text(text)
+    job = {"seed": 7, "compiler": "eager", "batch_size": 16, "precision": "fp32"}
+    return subprocess.run(
+        [python, LAUNCHER, "--seed", "7", "--compiler", "eager", "--batch_size", "16"],
+        env={
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(ROOT),
+            "TRAINING_JOB_NAME": "job",
+            "SM_CHANNEL_DATA": str(place / "data"),
+            "SM_MODEL_DIR": str(place / "model"),
+            "SM_OUTPUT_DATA_DIR": str(place / "output"),
+            "COMPILEGATE_ARM": "baseline",
+            "COMPILEGATE_SCRIPT": str(script),
+            "COMPILEGATE_JOB": json.dumps(job),
+            **told,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_script_leaves_evidence_that_the_gate_reads(python38: Path, tmp_path: Path) -> None:
+    done = launched(python38, tmp_path, SCRIPT)
+    assert done.returncode == 0, done.stderr
+    left = read_evidence(tmp_path / "output" / "evidence")
+    assert (left.evidence.arm, left.evidence.seed) == ("baseline", 7)
+    assert str(left.evidence.environment["python"]).startswith("3.8.")
+    assert len(left.steps.seconds) == 48
+    assert len(left.examples.ids) == 64
+    assert left.evidence.metrics["accuracy"] > 0.9
+    assert np.load(tmp_path / "model" / "w.npy").shape == (4,)
+
+
+def test_a_script_that_only_prints_is_listened_to(python38: Path, tmp_path: Path) -> None:
+    caught = {"COMPILEGATE_PRINTED_accuracy": "accuracy ([0-9.]+)"}
+    done = launched(python38, tmp_path, PRINTING, **caught)
+    assert done.returncode == 0, done.stderr
+    evidence = read_evidence(tmp_path / "output" / "evidence").evidence
+    assert (evidence.origin, evidence.metrics) == (Origin.PRINTED, {"accuracy": 0.875})

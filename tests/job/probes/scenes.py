@@ -1,0 +1,218 @@
+"""Small models of many kinds, and calls of them as a script's first steps leave them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from compilegate.job.compilers import load_compiler
+from compilegate.job.probes.capture import Compiled, await_cotangents
+
+Batch = tuple[Any, ...]
+
+
+class Perceptron(nn.Module):
+    """Returns its loss in a dictionary, as models of transformers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(6, 10)
+        self.square = nn.Linear(10, 10)
+        self.activation = nn.GELU()
+        self.last = nn.Linear(10, 3)
+
+    def forward(self, inputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        hidden = torch.tanh(self.first(inputs))
+        hidden = hidden + self.activation(self.square(hidden))
+        logits = self.last(hidden)
+        return {"loss": functional.cross_entropy(logits, labels), "logits": logits}
+
+    @staticmethod
+    def batch() -> Batch:
+        return torch.randn(16, 6), torch.randint(0, 3, (16,))
+
+
+class Convolutions(nn.Module):
+    """Batch normalisation, a maximum, and a linear end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(2, 6, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(6)
+        self.activation = nn.ReLU()
+        self.pool = nn.MaxPool2d(2)
+        self.plain = nn.Conv2d(6, 4, 1)
+        self.end = nn.Linear(4 * 9, 3)
+
+    def forward(self, images: Tensor) -> Tensor:
+        hidden = self.activation(self.norm(self.convolution(images)))
+        return self.end(self.plain(self.pool(hidden)).flatten(1))
+
+    @staticmethod
+    def batch() -> Batch:
+        return (torch.randn(12, 2, 6, 6),)
+
+
+class Attention(nn.Module):
+    """One head, with a causal mask; its weights are the softmax module's own output."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.queries, self.keys = nn.Linear(width, width // 2), nn.Linear(width, width // 2)
+        self.values = nn.Linear(width, width)
+        self.weights = nn.Softmax(-1)
+        self.dropout = nn.Dropout(0.2)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        scores = (
+            self.queries(hidden) @ self.keys(hidden).transpose(-2, -1) / hidden.shape[-1] ** 0.5
+        )
+        future = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        weights = self.weights(scores.masked_fill(future, -1e4))
+        return self.dropout(weights @ self.values(hidden))
+
+
+class Language(nn.Module):
+    """A transformer of one layer whose embedding is tied to its output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(20, 8)
+        self.norm = nn.LayerNorm(8)
+        self.attention = Attention(8)
+        self.output = nn.Linear(8, 20, bias=False)
+        self.output.weight = self.embedding.weight
+
+    def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        hidden = self.embedding(tokens) * 0.1
+        hidden = hidden + self.attention(self.norm(hidden))
+        logits = self.output(hidden)
+        return logits, functional.cross_entropy(
+            logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten()
+        )
+
+    @staticmethod
+    def batch() -> Batch:
+        return (torch.randint(0, 20, (4, 7)),)
+
+
+class Cell(nn.Module):
+    """A gated unit."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.gate, self.new = nn.Linear(2 * width, width), nn.Linear(2 * width, width)
+
+    def forward(self, inputs: Tensor, state: Tensor) -> Tensor:
+        both = torch.cat([inputs, state], -1)
+        gate = torch.sigmoid(self.gate(both))
+        return gate * state + torch.tanh(self.new(both))
+
+
+class Recurrent(nn.Module):
+    """Three steps of a cell, of which the state is an argument and a result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = Cell(6)
+        self.end = nn.Linear(6, 2)
+
+    def forward(self, inputs: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        for moment in range(inputs.shape[1]):
+            state = self.cell(inputs[:, moment], state)
+        return self.end(state), state
+
+    @staticmethod
+    def batch() -> Batch:
+        return torch.randn(8, 3, 6), torch.zeros(8, 6)
+
+
+class Up(nn.Module):
+    """Twice as large."""
+
+    def forward(self, image: Tensor) -> Tensor:
+        return functional.interpolate(image, scale_factor=2.0, mode="nearest")
+
+
+class UNet(nn.Module):
+    """Down and up again, beside a connection that skips both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.start = nn.Conv2d(2, 6, 3, padding=1)
+        self.down = nn.Conv2d(6, 8, 3, padding=1, stride=2)
+        self.up = Up()
+        self.end = nn.Conv2d(14, 2, 3, padding=1)
+
+    def forward(self, image: Tensor) -> Tensor:
+        start = functional.silu(self.start(image))
+        low = functional.silu(self.down(start))
+        return self.end(torch.cat([start, self.up(low)], 1))
+
+    @staticmethod
+    def batch() -> Batch:
+        return (torch.randn(4, 2, 8, 8),)
+
+
+KINDS: dict[str, Callable[[], nn.Module]] = {
+    "perceptron": Perceptron,
+    "convolutions": Convolutions,
+    "language": Language,
+    "recurrent": Recurrent,
+    "unet": UNet,
+}
+
+
+def new_model(kind: str) -> Any:
+    torch.manual_seed(3)
+    model: Any = KINDS[kind]()
+    return model.train()
+
+
+def loss_of(output: Any) -> Tensor:
+    """Any loss will do: of a model that returns one, that one."""
+    if isinstance(output, dict):
+        return output["loss"]
+    if isinstance(output, tuple):
+        return next((each for each in output if each.dim() == 0), output[0].pow(2).mean())
+    return output.float().pow(2).mean()
+
+
+def captured(
+    model: Any,
+    compiler: Any,
+    *,
+    precision: str = "fp32",
+    steps: int = 3,
+    batch: Callable[[], Batch] | None = None,
+    function: Callable[..., Any] | None = None,
+    loss: Callable[[Any], Tensor] = loss_of,
+) -> Compiled:
+    """What a job has of a compiled function after its first steps, with each step's update."""
+    eager = model.forward if function is None else function
+    compiled = Compiled(type(model).__name__, model, eager, compiler.compile(eager, model))
+    torch.manual_seed(1)
+    for step in range(steps):
+        arguments = (batch or model.batch)()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
+            call = compiled.keep_call(step, arguments, {})
+            output = compiled.compiled(*arguments)
+            await_cotangents(call, output)
+            value = loss(output)
+        value.backward()
+        with torch.no_grad():
+            for each in model.parameters():
+                if each.grad is not None:
+                    each.sub_(0.01 * each.grad)
+                    each.grad = None
+    return compiled
+
+
+def backend(name: str) -> Any:
+    """torch.compile with a backend, without any earlier graphs."""
+    torch.compiler.reset()
+    return load_compiler("torch-compile", {"backend": name})

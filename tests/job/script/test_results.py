@@ -1,0 +1,267 @@
+"""What a script says of its trained model, and what it is told where that is not enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+
+from compilegate.evidence import read_evidence
+from compilegate.job import InputError, Job, Told, examples_of
+from compilegate.job.names import EVIDENCE_FOLDER
+from compilegate.job.script.results import ExampleRows
+
+
+def job_of(folder: Path, **told: object) -> Job:
+    """A job as if a launcher had told it."""
+    return Job(
+        Told(
+            job="a-job",
+            arm="candidate",
+            model=folder / "model",
+            output=folder / "output",
+            batch_size=4,
+            **told,  # pyrefly: ignore[bad-argument-type]
+        )
+    )
+
+
+def trained(job: Job, steps: int = 1) -> torch.nn.Module:
+    model = job.compile(torch.nn.Linear(3, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(steps):
+        with job.step():
+            model(torch.ones(4, 3)).square().mean().backward()
+            optimizer.step()
+    return model
+
+
+def evaluated(job: Job, model: torch.nn.Module) -> None:
+    with torch.no_grad():
+        job.examples(ids=["a", "b"], labels=[0, 1], logits=model(torch.eye(3)[:2]))
+
+
+@given(rows=st.integers(1, 20), classes=st.integers(2, 5), size=st.integers(1, 20))
+def test_batches_of_logits_become_probabilities_and_losses_that_agree(
+    rows: int, classes: int, size: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    chance = np.random.default_rng(rows * 31 + classes)
+    logits, labels = chance.normal(0, 8, (rows, classes)), chance.integers(0, classes, rows)
+    job = job_of(tmp_path_factory.getbasetemp() / "rows")
+    for first in range(0, rows, size):
+        batch = slice(first, first + size)
+        job.examples(
+            ids=job.positions(len(labels[batch])), labels=labels[batch], logits=logits[batch]
+        )
+    together = examples_of(ids=np.arange(rows), labels=labels, logits=torch.tensor(logits))
+    assert np.allclose(together.scores.sum(axis=1), 1.0, atol=1e-12)
+    assert np.allclose(together.losses, -np.log(together.scores[np.arange(rows), labels]))
+    job.step(lambda: torch.tensor(1.0))
+    job.examples(ids=["x", "y"], labels=[0, 1], scores=[[0.5, 0.5], [0.5, 0.5]])  # replaces them
+    job.save(lambda folder: (folder / "model.txt").write_text("a model"))
+    job.finish()
+    found = read_evidence(job.told.output / EVIDENCE_FOLDER).examples
+    assert found is not None
+    assert found.ids.tolist() == ["x", "y"]
+
+
+def test_half_precision_and_lists_are_examples_too() -> None:
+    scores = torch.tensor([[0.25, 0.75], [0.5, 0.5]], dtype=torch.bfloat16)
+    found = examples_of(ids=[7, 8], labels=torch.tensor([1, 0]), scores=scores)
+    assert found.scores.tolist() == [[0.25, 0.75], [0.5, 0.5]]
+    assert found.ids.tolist() == ["7", "8"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        ({"labels": [0]}, "was given no ids"),
+        ({"ids": ["a"]}, "was given ids alone"),
+        ({"ids": ["a"], "scores": [[0.5, 0.5]]}, "scores and no labels"),
+        ({"ids": ["a"], "labels": [2], "scores": [[0.5, 0.5]]}, "labels from 2 to 2"),
+        ({"ids": ["a"], "labels": [0], "scores": [[3.0, -1.0]]}, "say logits="),
+        ({"ids": ["a"], "labels": [0], "scores": [0.5]}, "a column for each class"),
+        ({"ids": ["a"], "targets": [0.5]}, "only one of targets and predictions"),
+        ({"ids": ["a", "b"], "losses": [0.5]}, "2 ids and 1 losses"),
+        ({"ids": ["a", "a"], "losses": [0.5, 0.5]}, "'a' more than once"),
+    ],
+)
+def test_what_is_missing_or_does_not_fit_is_named(
+    columns: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        examples_of(**columns)
+
+
+def test_an_evaluation_that_begins_again_replaces_the_one_before(tmp_path: Path) -> None:
+    job = job_of(tmp_path)
+    job.step(lambda: torch.tensor(1.0))
+    for _ in range(2):  # once more with nothing trained in between
+        for ids in (["a", "b"], ["c"]):
+            job.examples(ids=ids, losses=[0.5] * len(ids))
+    job.save(lambda folder: (folder / "model.txt").write_text("a model"))
+    job.finish()
+    found = read_evidence(job.told.output / EVIDENCE_FOLDER).examples
+    assert found is not None
+    assert found.ids.tolist() == ["a", "b", "c"]
+
+
+def test_what_is_saved_is_what_was_evaluated(tmp_path: Path) -> None:
+    job = job_of(tmp_path)
+    model = trained(job)
+    evaluated(job, model)
+    with job.step():
+        model(torch.ones(4, 3)).mean().backward()
+    evaluated(job, model)
+    job.save(torch.nn.parallel.DataParallel(model))
+    job.finish()
+    weights = load_file(tmp_path / "model" / "model.safetensors")
+    assert torch.equal(weights["weight"], model.weight)  # pyrefly: ignore[bad-argument-type]
+    assert set(weights) == {"weight", "bias"}
+
+
+def trained_on(job: Job) -> None:
+    model = trained(job)
+    evaluated(job, model)
+    with torch.no_grad():
+        model.bias.add_(1.0)  # pyrefly: ignore
+    job.save(model)
+
+
+def never_stepped(job: Job) -> None:
+    job.save(job.compile(torch.nn.Linear(3, 2)))
+
+
+def never_saved(job: Job) -> None:
+    evaluated(job, trained(job))
+    job.finish()
+
+
+def never_evaluated(job: Job) -> None:
+    job.save(trained(job))
+    job.finish()
+
+
+def no_model(job: Job) -> None:
+    job.step(lambda: torch.tensor(1.0))
+    job.save(["weights"])
+
+
+def compiled_before(job: Job) -> None:
+    job.compile(torch.compile(torch.nn.Linear(3, 2)))
+
+
+def nothing_to_hold_parameters(job: Job) -> None:
+    job.compile(lambda x: x * 2)
+
+
+@pytest.mark.parametrize(
+    ("script", "sentence"),
+    [
+        (trained_on, "has changed since it was evaluated"),
+        (never_stepped, "before any training step was counted"),
+        (never_saved, "never said job.save\\(model\\)"),
+        (never_evaluated, "never said job.examples"),
+        (no_model, "was given a list; expected a torch module"),
+        (compiled_before, "torch.compile has wrapped already"),
+        (nothing_to_hold_parameters, "needs the module that holds the parameters"),
+    ],
+)
+def test_what_a_script_forgets_is_named_with_what_to_do(
+    script: Callable[[Job], None], sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        script(job_of(tmp_path))
+
+
+def test_a_compiled_arm_that_compiles_nothing_is_refused(tmp_path: Path) -> None:
+    """After its first step, and not when all was trained for nothing."""
+    job = job_of(tmp_path, compiler="inductor")
+    with pytest.raises(InputError, match="the script compiled nothing; say model ="), job.step():
+        (torch.nn.Linear(3, 2)(torch.ones(4, 3)).mean()).backward()
+    with pytest.raises(InputError, match="the script compiled nothing; say model ="):
+        job.save(torch.nn.Linear(3, 2))
+
+
+def test_a_compiled_model_that_is_never_called_in_a_step_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = job_of(tmp_path, compiler="torch-compile", options={"backend": "aot_eager"})
+    model, other = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
+    job.compile(model)
+    for number in range(1, 7):
+        with job.step():
+            (other(torch.ones(4, 3)).mean()).backward()
+        told = capsys.readouterr().out
+        assert ("Linear was given to job.compile() and was not called" in told) is (number == 4)
+    with pytest.raises(InputError, match="and never called within a training"):
+        job.save(model)
+
+
+def test_a_process_that_divides_its_steps_among_accelerators_counts_the_batch_of_each(
+    tmp_path: Path,
+) -> None:
+    job = job_of(tmp_path, replicas=4)
+    for _ in range(10):
+        job.step(lambda: torch.tensor(1.0))
+    job.examples(ids=["a", "b"], labels=[0, 1], scores=[[0.5, 0.5], [0.5, 0.5]])
+    job.save(lambda folder: (folder / "model.txt").write_text("a model"))
+    job.finish()
+    left = read_evidence(job.told.output / EVIDENCE_FOLDER)
+    recipe, steps = left.evidence.recipe, left.steps
+    assert (recipe["batch_size"], recipe["world_size"], recipe["global_batch_size"]) == (4, 4, 16)
+    assert steps is not None
+    assert left.evidence.speed is not None
+    steady = steps.seconds[left.evidence.speed.steady_from :]
+    assert left.evidence.speed.samples_per_second == pytest.approx(16 * len(steady) / steady.sum())
+
+
+@given(
+    rows=st.integers(2, 12),
+    sizes=st.tuples(st.integers(1, 5), st.integers(1, 5), st.integers(1, 5)),
+    evaluations=st.integers(1, 3),
+    first_rows=st.integers(2, 12),
+)
+def test_examples_by_their_place_that_are_evaluated_again_replace_the_evaluation_before(
+    rows: int,
+    sizes: tuple[int, int, int],
+    evaluations: int,
+    first_rows: int,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """In batches of any size, and where the first evaluation was of the first examples alone."""
+    chance = np.random.default_rng(rows)
+    losses, labels = chance.exponential(1, rows), chance.integers(0, 3, rows)
+    logits = chance.normal(0, 1, (rows, 3))
+    job = job_of(tmp_path_factory.getbasetemp() / "places")
+    for number in range(evaluations):
+        last = min(first_rows, rows) if number == 0 and evaluations > 1 else rows
+        noise = 1 + 1e-6 * number  # of a GPU, that adds up in another order
+        for first in range(0, last, sizes[number]):
+            batch = slice(first, min(first + sizes[number], last))
+            job.examples(
+                ids=job.positions(len(labels[batch])),
+                labels=labels[batch],
+                logits=logits[batch] * noise,
+                losses=losses[batch] * noise,
+                slices={"even": [str(each % 2) for each in range(rows)[batch]]},
+            )
+    job.step(lambda: torch.tensor(1.0))
+    found = job._rows.examples()
+    assert found.ids.tolist() == [str(each) for each in range(rows)]
+    assert found.labels.tolist() == labels.tolist()
+    assert np.allclose(found.losses, losses)
+
+
+def test_places_of_other_examples_are_added() -> None:
+    rows = ExampleRows()
+    rows.by_place = True
+    for first, losses in ((0, [0.5, 0.25]), (2, [0.5, 0.75]), (4, [0.5])):
+        rows.add(ids=np.arange(first, first + len(losses)), losses=losses)
+    assert rows.examples().losses.tolist() == [0.5, 0.25, 0.5, 0.75, 0.5]

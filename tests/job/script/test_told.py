@@ -1,0 +1,46 @@
+"""What a script that is started by hand is told by the one variable that it has for it."""
+
+import pytest
+
+from compilegate.job import InputError
+from compilegate.job.script.told import read_told
+
+
+@pytest.mark.parametrize(
+    ("named", "compiler", "options"),
+    [
+        (None, "eager", {}),
+        ("", "eager", {}),
+        ("inductor", "inductor", {}),
+        ("torch-compile", "torch-compile", {}),
+        ("torch-compile:aot_eager", "torch-compile", {"backend": "aot_eager"}),
+        ("torch-compile:my.own.backend", "torch-compile", {"backend": "my.own.backend"}),
+    ],
+)
+def test_the_variable_names_a_compiler_and_perhaps_its_backend(
+    named: str | None, compiler: str, options: dict[str, str]
+) -> None:
+    told = read_told({} if named is None else {"COMPILEGATE_COMPILER": named})
+    assert (told.compiler, dict(told.options)) == (compiler, options)
+    assert told.alone
+    assert (told.baseline is None) is (compiler == "eager")
+
+
+@pytest.mark.parametrize(
+    ("named", "sentence"),
+    [
+        ("indoctor", "'indoctor', expected one of eager, inductor, "),
+        ("indoctor:eager", "'indoctor:eager', expected one of eager, inductor, "),
+        ("inductor:aot_eager", "inductor has no backends; expected inductor alone, or a "),
+        ("torch-compile:", "'torch-compile:': '' is not a backend of torch.compile by its name"),
+        ("torch-compile:a b", "'a b' is not a backend of torch.compile by its name"),
+        ("torch-compile:eager", "backend is 'eager', which runs the captured graph as it is"),
+    ],
+)
+def test_what_is_no_compiler_or_no_backend_is_one_sentence(named: str, sentence: str) -> None:
+    with pytest.raises(InputError) as refused:
+        read_told({"COMPILEGATE_COMPILER": named})
+    message = str(refused.value)
+    assert message.startswith(f"the environment variable COMPILEGATE_COMPILER is {named!r}")
+    assert sentence in message
+    assert "\n" not in message

@@ -1,0 +1,78 @@
+"""Functions of many forms through the XLA compiler, from a model on the host: as eager has them."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from compilegate.job.compilers.xla.running import Xla
+
+
+class Model(torch.nn.Module):
+    """Two layers, a buffer, and a weight that no output needs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.last = torch.nn.Linear(4, 3), torch.nn.Linear(3, 2)
+        self.unused = torch.nn.Parameter(torch.ones(2))
+        self.last.bias.requires_grad_(False)
+        self.register_buffer("scale", torch.tensor(2.0))
+
+    def forward(self, values: torch.Tensor, *, form: str, shift: float = 0.0) -> Any:
+        hidden = torch.tanh(self.first(values)) * self.scale + shift
+        outputs = self.last(hidden)
+        loss = outputs.square().mean()
+        return {
+            "outputs": outputs,
+            "several": (outputs, {"hidden": hidden, "best": outputs.argmax(1), "name": "x"}),
+            "loss": SimpleNamespace(loss=loss, logits=outputs),
+            "two losses": [loss, hidden.mean()],
+        }[form]
+
+
+def differentiable(output: Any) -> list[torch.Tensor]:
+    """All tensors of an output that gradients may come back to."""
+    if isinstance(output, torch.Tensor):
+        return [output] if output.requires_grad else []
+    if isinstance(output, SimpleNamespace):
+        output = vars(output)
+    if isinstance(output, dict):
+        output = list(output.values())
+    return [] if isinstance(output, str) else [t for each in output for t in differentiable(each)]
+
+
+def replayed(function: Any, model: Model, form: str, first_alone: bool) -> list[torch.Tensor]:
+    """The outputs and the gradients of one call, with cotangents that are no ones."""
+    model.zero_grad()
+    torch.manual_seed(1)
+    values = torch.randn(5, 4, requires_grad=True)
+    outputs = differentiable(function(values, form=form, shift=0.5))
+    outputs = outputs[:1] if first_alone else outputs
+    torch.autograd.backward(outputs, [torch.randn_like(each) for each in outputs])
+    gradients = [each.grad for each in (*model.parameters(), values)]
+    return [*outputs, *(torch.zeros(1) if each is None else each for each in gradients)]
+
+
+def main() -> None:
+    compiler = Xla({"step_graphs": 1})
+    found = {}
+    for form in ("outputs", "several", "loss", "two losses"):
+        for first_alone in (True, False):
+            model = Model()
+            eager = replayed(model.forward, model, form, first_alone)
+            compiled = compiler.compile(model.forward, model)
+            model.forward = None  # type: ignore[assignment] - as a job replaces it
+            traced = replayed(compiled, model, form, first_alone)
+            found[f"{form} {first_alone}"] = [
+                float((one - other).detach().abs().max())
+                for one, other in zip(eager, traced, strict=True)
+            ]
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,255 @@
+"""Which documents each step of a run takes, and to which length they are padded.
+
+    plan = BatchPlan.of(split, hyperparameters, length, seed)
+    plan.epoch(0).rows                          # (steps, documents of a step) rows of the split
+    plan.epoch(0).lengths                       # (steps,) positions of each document of a step
+
+There are three ways:
+
+* `max`: every document to the data set's sequence length. One shape, so one graph.
+* `buckets`: each step's documents to one of a few lengths, which the training split decides. As
+  many shapes as buckets, so as many graphs.
+* `longest`: each step's documents to the longest of them. Hardly two steps have the same shape.
+
+An epoch takes the same documents in all three ways, once each: the seed's order, without the ragged
+rest that fills no step. With `max` and `longest` its steps cut that order into pieces. With
+`buckets` each document waits in the shortest bucket that holds it until a step is full. What is
+left waiting at the end fills no step of its bucket: it moves to the next longer one, and so on, so
+that no step is short and none has another length. Then the steps are shuffled, except that the
+first epoch begins with steps of every length, the longest first: whatever compiles does so at once,
+and memory that suffices then will suffice later.
+
+Pure, but for the types of what it is made from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Dict, Iterator, List, Tuple
+
+import numpy as np
+import numpy.typing as npt
+
+from compilegate.job import IntArray, PaddedPositions, PaddingRecord
+from compilegate.job.names import MOST_BUCKETS
+from training.data.prepared import PreparedSplit
+from training.hyperparameters import Hyperparameters
+from training.schedule import RunLength, steps_per_epoch
+
+MULTIPLE = 8
+"""Bucket lengths are multiples of it, as matrix units of GPUs like them."""
+WORTH_A_BUCKET = 0.02
+"""There are no more buckets than it takes to compute at most so many positions more than with
+`MOST_BUCKETS`, as a share."""
+LEADING_ROUNDS = 2
+"""How often the first epoch goes through all lengths before it is shuffled. Twice, since CUDA
+graphs are recorded in the second step of each shape."""
+MOST_BINS = 32
+"""The histogram of lengths has so many at most."""
+
+
+def document_lengths(attention_mask: npt.NDArray[np.int8]) -> IntArray:
+    """(documents,) positions up to the last token of each document, and 1 at least.
+
+    `attention_mask` is (documents, sequence_length), 1 where a token stands.
+    """
+    backwards = attention_mask[:, ::-1] != 0
+    last = attention_mask.shape[1] - backwards.argmax(axis=1)
+    return np.where(backwards.any(axis=1), last, 1).astype(np.int64)
+
+
+def epoch_order(documents: int, seed: int, epoch: int) -> IntArray:
+    """The order in which an epoch (from 0) visits the documents: a permutation of their rows.
+
+    It does not use torch's generator, so neither the compiler nor the model can shift it.
+    """
+    return np.random.default_rng([seed, epoch]).permutation(documents)
+
+
+def fewest_positions(
+    lengths: IntArray, *, buckets: int, at_least: int, most: int
+) -> Tuple[int, ...]:
+    """The bucket lengths, ascending, with which the documents take the fewest positions in all.
+
+    There are at most `buckets` of them, all multiples of `MULTIPLE`, or `most` where the next
+    multiple lies beyond it. Each document is counted in the shortest bucket that holds it, and each
+    bucket holds `at_least` documents, unless there is only one. `lengths` are 1 to `most`. Found by
+    dynamic programming over the lengths that occur, so that there is no better choice.
+    """
+    rounded = np.minimum(-(-lengths // MULTIPLE) * MULTIPLE, most)
+    ends, counts = np.unique(rounded, return_counts=True)
+    upto = np.concatenate([[0], np.cumsum(counts)])
+    # taken[i, j]: positions of one bucket for the lengths from number i to number j - 1.
+    documents = upto[None, :] - upto[:, None]
+    taken = documents * np.concatenate([[0], ends])[None, :].astype(np.float64)
+    taken[documents < max(at_least, 1)] = np.inf
+    cost = np.full(len(ends) + 1, np.inf)
+    cost[0] = 0.0
+    begins: List[IntArray] = []
+    costs = [cost]
+    for _ in range(min(buckets, len(ends))):
+        ways = costs[-1][:, None] + taken
+        begins.append(ways.argmin(axis=0))
+        costs.append(ways.min(axis=0))
+    totals = np.array([each[-1] for each in costs[1:]])
+    if not np.isfinite(totals).any():
+        return (int(ends[-1]),)
+    chosen, number = [], len(ends)
+    for begin in reversed(begins[: int(totals.argmin()) + 1]):
+        chosen.append(int(ends[number - 1]))
+        number = int(begin[number])
+    return tuple(reversed(chosen))
+
+
+def bucket_lengths(lengths: IntArray, step: int, most: int) -> Tuple[int, ...]:
+    """The lengths of the buckets for these documents, with `step` documents in each step.
+
+    Every bucket fills a step in every epoch, whichever documents are the epoch's ragged rest, so
+    that every epoch has the same shapes. There are `MOST_BUCKETS` at most, and fewer where these
+    would compute hardly more positions.
+    """
+    at_least = 2 * step - 1
+    choices = [
+        fewest_positions(lengths, buckets=buckets, at_least=at_least, most=most)
+        for buckets in range(1, MOST_BUCKETS + 1)
+    ]
+    positions = [int(np.take(each, np.searchsorted(each, lengths)).sum()) for each in choices]
+    enough = (1 + WORTH_A_BUCKET) * min(positions)
+    return next(each for each, taken in zip(choices, positions) if taken <= enough)
+
+
+@dataclass(frozen=True)
+class EpochSteps:
+    """The steps of one epoch."""
+
+    rows: IntArray
+    """(steps, documents of a step) rows of the split."""
+    lengths: IntArray
+    """(steps,) to which length the documents of each step are padded."""
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """The steps of a run: a function of the documents, the seed and the size of a step alone."""
+
+    padding: str
+    """One of PADDINGS."""
+    documents: IntArray
+    """(documents,) the length of each."""
+    most: int
+    """The data set's sequence length."""
+    step: int
+    """Documents of one step, of all processes together."""
+    seed: int
+    buckets: Tuple[int, ...]
+    """The lengths that `buckets` has, or would have, ascending."""
+
+    @classmethod
+    def of(
+        cls, split: PreparedSplit, hyperparameters: Hyperparameters, length: RunLength, seed: int
+    ) -> BatchPlan:
+        """The plan of a job with that training split."""
+        documents = document_lengths(split.attention_mask)
+        most = split.attention_mask.shape[1]
+        step = hyperparameters.batch_size * length.world_size
+        return cls(
+            padding=hyperparameters.padding,
+            documents=documents,
+            most=most,
+            step=step,
+            seed=seed,
+            buckets=bucket_lengths(documents, step, most),
+        )
+
+    @property
+    def shapes(self) -> Tuple[int, ...]:
+        """The lengths that steps may have, ascending; none with `longest`, where each has its own.
+        A compiler of static shapes compiles one graph for each."""
+        return {"max": (self.most,), "buckets": self.buckets, "longest": ()}[self.padding]
+
+    def epoch(self, epoch: int) -> EpochSteps:
+        """The steps of an epoch, from 0."""
+        return self._epoch(epoch, self.padding)
+
+    def lengths_of(self, steps: int) -> List[int]:
+        """To which length each of the first steps of the run is padded."""
+        return [length for each in self._epochs(steps) for length in each.lengths.tolist()]
+
+    def order_digest(self, steps: int) -> str:
+        """sha256 of the rows of the run's first steps: equal digests, equal data order."""
+        digest = hashlib.sha256()
+        for each in self._epochs(steps):
+            digest.update(each.rows.astype("<i8").tobytes())
+        return digest.hexdigest()
+
+    def record(self) -> PaddingRecord:
+        """What the lengths of the documents are, and what padding costs in the first epoch."""
+        rows = self._epoch(0, "max").rows
+        return PaddingRecord(
+            padding=self.padding,
+            lengths=self.shapes,
+            bucket_lengths=self.buckets,
+            tokens=int(self.documents[rows].sum()),
+            positions=PaddedPositions(
+                **{each: self._positions(each) for each in ("max", "buckets", "longest")}
+            ),
+            **_histogram(self.documents, self.most),
+        )
+
+    def _positions(self, padding: str) -> int:
+        return self.step * int(self._epoch(0, padding).lengths.sum())
+
+    def _epochs(self, steps: int) -> Iterator[EpochSteps]:
+        """The first steps of the run, epoch by epoch."""
+        per_epoch = steps_per_epoch(len(self.documents), self.step)
+        for epoch, done in enumerate(range(0, steps, per_epoch)):
+            taken = self.epoch(epoch)
+            yield EpochSteps(taken.rows[: steps - done], taken.lengths[: steps - done])
+
+    def _epoch(self, epoch: int, padding: str) -> EpochSteps:
+        steps = steps_per_epoch(len(self.documents), self.step)
+        order = epoch_order(len(self.documents), self.seed, epoch)[: steps * self.step]
+        if padding == "buckets":
+            return self._bucketed(order, epoch)
+        rows = order.reshape(steps, self.step)
+        if padding == "max":
+            return EpochSteps(rows, np.full(steps, self.most))
+        return EpochSteps(rows, self.documents[rows].max(axis=1, initial=1))
+
+    def _bucketed(self, order: IntArray, epoch: int) -> EpochSteps:
+        belongs = np.searchsorted(self.buckets, self.documents[order])
+        waiting, steps = order[:0], []
+        for number in range(len(self.buckets)):
+            # Those from a shorter bucket come first, so that they wait no longer.
+            waiting = np.concatenate([waiting, order[belongs == number]])
+            full = len(waiting) - len(waiting) % self.step
+            steps.append(waiting[:full].reshape(-1, self.step))
+            waiting = waiting[full:]
+        lengths = np.repeat(self.buckets, [len(each) for each in steps])
+        shuffled = np.random.default_rng([self.seed, epoch, 1]).permutation(len(lengths))
+        if epoch == 0:
+            shuffled = _every_length_first(shuffled, lengths)
+        return EpochSteps(np.concatenate(steps)[shuffled], lengths[shuffled])
+
+
+def _every_length_first(shuffled: IntArray, lengths: IntArray) -> IntArray:
+    """The shuffled steps, with `LEADING_ROUNDS` through all lengths moved to the front."""
+    by_length = [shuffled[lengths[shuffled] == each] for each in np.unique(lengths)[::-1]]
+    leading = [
+        steps[number]
+        for number in range(LEADING_ROUNDS)
+        for steps in by_length
+        if number < len(steps)
+    ]
+    return np.array([*leading, *shuffled[~np.isin(shuffled, leading)]], dtype=np.int64)
+
+
+def _histogram(documents: IntArray, most: int) -> Dict[str, Tuple[int, ...]]:
+    width = -(-most // MOST_BINS)
+    upto = np.minimum(np.arange(1, -(-most // width) + 1) * width, most)
+    counts = np.bincount(np.searchsorted(upto, documents), minlength=len(upto))
+    return {
+        "histogram_upto": tuple(upto.tolist()),
+        "histogram_documents": tuple(counts.tolist()),
+    }
