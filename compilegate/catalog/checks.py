@@ -22,6 +22,7 @@ def check(asked: Asked, today: datetime.date) -> tuple[Finding, ...]:
         return (
             refusal("compiler", f"{asked.compiler!r} is not in the catalog", f"allowed: {known}"),
         )
+    compiler = compiler.backends.get(asked.backend or "", compiler)
     case = Case(asked=asked, compiler=compiler, today=today)
     if graphless(asked.framework) is not None:
         return tuple(no_graph(case))

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from compilegate.catalog.images import BaseImage, find_image
 from compilegate.catalog.instances import Processor
+from compilegate.catalog.maintenance import Maintenance, maintenance_of
 from compilegate.execution.target import Target
 from compilegate.job.compilers import declarations, package_of
 
@@ -56,6 +57,17 @@ class Stack:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Compiling:
+    """How long a compiler works before it trains, and which jobs repay that."""
+
+    seconds: tuple[int, int]
+    """From, to; usually."""
+    repaid_seconds: int
+    """The shortest job that is said to gain."""
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Compiler:
     """What may be asked of one compiler."""
 
@@ -65,6 +77,8 @@ class Compiler:
     """None listed means no restriction."""
     oldest: str | None
     """The first framework version that works; None without such a bound."""
+    newest: str | None
+    """The last one; None without such a bound."""
     stacks: tuple[Stack, ...]
     """The only framework versions there are; none listed means no such restriction."""
     processors: tuple[Processor, ...]
@@ -77,12 +91,19 @@ class Compiler:
     precisions: tuple[str, ...]
     untested_precisions: tuple[str, ...]
     """May work; its maker never tested them."""
+    tested_models: bool
+    """Whether its maker publishes which models it was tested with."""
+    compiling: Compiling | None
+    """How long it compiles; None where its maker does not say."""
     absent_in: tuple[str, ...]
     """Regions without it, though they may have the image."""
     targets: tuple[Target, ...]
     """Where it runs."""
     instead: Mapping[Processor, str]
     """What to do on a processor that it does not compile for."""
+    maintained: Maintenance
+    backends: Mapping[str, Compiler]
+    """The same with one of its backends, by name; only those that the catalog knows."""
     sources: tuple[str, ...]
     date: str
 
@@ -112,6 +133,7 @@ def _compiler(name: str, entry: Mapping[str, Any]) -> Compiler:
         title=entry["title"],
         frameworks=tuple(entry["frameworks"]),
         oldest=entry.get("oldest"),
+        newest=entry.get("newest"),
         stacks=tuple(_stack(stack) for stack in entry.get("stacks", ())),
         processors=tuple(entry["processors"]),
         instance_classes=tuple(entry.get("instance_classes", ())),
@@ -119,11 +141,28 @@ def _compiler(name: str, entry: Mapping[str, Any]) -> Compiler:
         distributions=tuple(entry["distributions"]),
         precisions=tuple(entry["precisions"]),
         untested_precisions=tuple(entry.get("untested_precisions", ())),
+        tested_models=entry.get("tested_models", False),
+        compiling=_compiling(entry.get("compiling")),
         absent_in=tuple(entry.get("absent_in", ())),
         targets=tuple(Target(name) for name in entry["targets"]),
         instead=entry.get("instead", {}),
+        maintained=maintenance_of(entry["maintained"]),
+        backends={
+            backend: _compiler(name, {**entry, "backends": {}, **changes})
+            for backend, changes in entry.get("backends", {}).items()
+        },
         sources=tuple(entry["sources"]),
         date=entry["date"],
+    )
+
+
+def _compiling(entry: Mapping[str, Any] | None) -> Compiling | None:
+    if entry is None:
+        return None
+    return Compiling(
+        seconds=(entry["seconds"][0], entry["seconds"][1]),
+        repaid_seconds=entry["repaid_seconds"],
+        source=entry["source"],
     )
 
 

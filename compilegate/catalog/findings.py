@@ -14,6 +14,8 @@ class Asked:
     """What an arm asks for."""
 
     compiler: str
+    backend: str | None = None
+    """The one to take, where the compiler has several; None where it has none."""
     framework: str = "pytorch"
     """`pytorch`, `tensorflow`, `xgboost`, ..."""
     version: str | None = None
@@ -41,6 +43,18 @@ class Asked:
     debugger: bool = False
     debug_mode: bool = False
     """Training Compiler's debug mode."""
+    model: str | None = None
+    """The model's name on the hub, as far as it is known."""
+    libraries: frozenset[str] = frozenset()
+    """What the workload's own training script imports, by the names of the modules."""
+    limit_seconds: int | None = None
+    """After which the job is ended; None where it is not known."""
+    examples: int | None = None
+    """In a step, of all processes together."""
+    learning_rate: float | None = None
+    baseline_examples: int | None = None
+    """The same of the arm that it is compared with; None for that arm itself."""
+    baseline_learning_rate: float | None = None
     target: Target = Target.SAGEMAKER
 
 
@@ -53,10 +67,13 @@ class Finding:
     """The field of `Asked` that it concerns."""
     reason: str
     remedy: str
+    page: str = ""
+    """The address of the page that asks for it; empty where the reason says who does."""
 
     @property
     def sentence(self) -> str:
-        return f"{self.reason}; {self.remedy}"
+        page = f" ({self.page})" if self.page else ""
+        return f"{self.reason}; {self.remedy}{page}"
 
 
 def refusal(about: str, reason: str, remedy: str) -> Finding:
@@ -64,6 +81,6 @@ def refusal(about: str, reason: str, remedy: str) -> Finding:
     return Finding(severity="refusal", about=about, reason=reason, remedy=remedy)
 
 
-def warning(about: str, reason: str, remedy: str) -> Finding:
+def warning(about: str, reason: str, remedy: str, *, page: str = "") -> Finding:
     """A finding that the owner should know; the job may start."""
-    return Finding(severity="warning", about=about, reason=reason, remedy=remedy)
+    return Finding(severity="warning", about=about, reason=reason, remedy=remedy, page=page)

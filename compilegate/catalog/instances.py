@@ -1,7 +1,9 @@
 """Training instances: which accelerator, how many, how much memory. Pure.
 
 `instances.csv` follows the SageMaker SDK's `instance_gpu_info` and, for g6, g6e and trn1, the EC2
-instance pages (2026-11); `accelerators.csv` says what each accelerator can do.
+instance pages (2026-11). Its column `efa` says `no` of the sizes below 8xlarge, which have none in
+any family, and of p3 but for p3dn; of the others it says nothing. `accelerators.csv` says what each
+accelerator can do.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Literal
+
+from compilegate.job.machine.accelerators import CUDA, NEURON, Accelerators
 
 Processor = Literal["cpu", "gpu", "neuron"]
 
@@ -39,12 +43,31 @@ class Instance:
     accelerators: int
     accelerator_memory_gib: int
     """The memory of each accelerator."""
+    no_efa: bool
+    """Whether its network is known to have no Elastic Fabric Adapter."""
 
 
 def instance_class(instance_type: str) -> str:
     """`ml.g5.xlarge` is of class `g5`; empty for anything that is not an instance type."""
     found = re.fullmatch(r"ml\.([a-z0-9-]+)\.[a-z0-9-]+", instance_type)
     return found[1] if found else ""
+
+
+def accelerators_of(instance_type: str) -> Accelerators | None:
+    """What a job finds on such an instance, as `compilegate.job` has it of a machine; None for one
+    without an accelerator. Raises LookupError for an accelerated type that is not listed."""
+    processor = processor_of(instance_type)
+    if processor == "cpu":
+        return None
+    known = instances()[instance_type]
+    capability = re.search(r"compute capability (\d+\.\d)", known.accelerator.architecture)
+    return Accelerators(
+        kind=NEURON if processor == "neuron" else CUDA,
+        name=known.accelerator.name,
+        count=known.accelerators,
+        memory_bytes=known.accelerator_memory_gib << 30,
+        capability=capability[1] if capability else None,
+    )
 
 
 def processor_of(instance_type: str) -> Processor:
@@ -80,6 +103,7 @@ def instances() -> dict[str, Instance]:
             accelerator=accelerators[row["accelerator"]],
             accelerators=int(row["accelerators"]),
             accelerator_memory_gib=int(row["accelerator_memory_gib"]),
+            no_efa=row["efa"] == "no",
         )
         for row in _rows("instances.csv")
     }

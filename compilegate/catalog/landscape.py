@@ -1,4 +1,4 @@
-"""Frameworks without a graph, and what makes them faster instead. Pure."""
+"""Frameworks without a graph, what makes them faster instead, and AWS's services. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
+
+from compilegate.catalog.maintenance import Maintenance, maintenance_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +31,11 @@ def graphless(framework: str) -> Graphless | None:
         if entry["framework"] == framework:
             return Graphless(date=table["date"], **entry)
     return None
+
+
+def service(name: str) -> Maintenance:
+    """How long a service of AWS's is to be had: `profiler`, `debugger`."""
+    return maintenance_of(_table()["services"][name])
 
 
 @cache

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import datetime
+import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from compilegate.catalog.compilers import Compiler, Stack
+from compilegate.catalog.compilers import Compiler, Stack, compilers
 from compilegate.catalog.findings import Asked, Finding, refusal, warning
 from compilegate.catalog.images import BaseImage, patches_of
 from compilegate.catalog.instances import accelerator_of, instance_class, instance_of, processor_of
-from compilegate.catalog.landscape import graphless
+from compilegate.catalog.landscape import graphless, service
+from compilegate.catalog.practices import practices
 
+TORCH_COMPILE = ("inductor", "torch-compile")
+WITHOUT_BF16 = "use fp16 or fp32 there, or an instance of class g5, g6, p4d or newer"
+EMULATES_BF16 = (2, 3)
+"""The torch whose autocast first takes a GPU that only emulates bf16; before, it raises. Source:
+pytorch/pytorch issue 115900."""
 WITHOUT_DISTRIBUTION = "leave it out, and use tf.distribute.MirroredStrategy in the script"
 
 
@@ -96,7 +103,7 @@ def _instance(case: Case) -> Iterator[Finding]:
 
 def _accelerator(case: Case) -> Iterator[Finding]:
     """The GPU may be too old for the image or for the precision."""
-    asked, image = case.asked, case.image
+    asked, compiler, image = case.asked, case.compiler, case.image
     accelerator = accelerator_of(asked.instance_type)
     if accelerator is None:
         return
@@ -113,12 +120,33 @@ def _accelerator(case: Case) -> Iterator[Finding]:
             f"{asked.instance_type}, {accelerator.architecture}",
             f"take a newer instance such as ml.g5.xlarge, or PyTorch {last} or older",
         )
-    if asked.precision == "bf16" and not accelerator.bf16:
+    if asked.precision != "bf16" or accelerator.bf16:
+        return
+    if compiler.name == "training-compiler" or _refuses_bf16(image):
+        version = asked.version if image is None else image.version
+        yield refusal(
+            "precision",
+            f"the {accelerator.name} of {asked.instance_type} has no bf16, and training in it ends "
+            f"there with an error in the image of {asked.framework} {version}",
+            WITHOUT_BF16,
+        )
+    else:
         yield warning(
             "precision",
-            f"the {accelerator.name} of {asked.instance_type} only emulates bf16, which is slow",
-            "use fp16 or fp32 there, or an instance of class g5, g6, p4d or newer",
+            f"the {accelerator.name} of {asked.instance_type} only emulates bf16, which is slow"
+            + (", and torch.compile leaves graphs with bf16 inputs or outputs to eager mode there")
+            * (compiler.name in TORCH_COMPILE),
+            WITHOUT_BF16,
         )
+
+
+def _refuses_bf16(image: BaseImage | None) -> bool:
+    """Whether the image's torch raises where a GPU has no bf16 of its own."""
+    return (
+        image is not None
+        and image.library == "pytorch"
+        and _numbers(image.version)[:2] < EMULATES_BF16
+    )
 
 
 def _versions(case: Case) -> Iterator[Finding]:
@@ -148,6 +176,13 @@ def _versions(case: Case) -> Iterator[Finding]:
             f"{compiler.title} needs {asked.framework} {compiler.oldest} or newer, "
             f"not {asked.version}",
             'take a newer image, or compiler = "training-compiler" on an old one',
+        )
+    elif compiler.newest is not None and _numbers(asked.version)[:2] > _numbers(compiler.newest):
+        yield refusal(
+            "version",
+            f"{compiler.title} works up to {asked.framework} {compiler.newest}, not with "
+            f"{asked.version}",
+            'take another backend, such as "inductor"',
         )
 
 
@@ -242,7 +277,7 @@ def _precision(case: Case) -> Iterator[Finding]:
 
 def _overhead(case: Case) -> Iterator[Finding]:
     """Warn of what slows steps down; on one arm alone it makes the comparison unfair."""
-    asked, compiler = case.asked, case.compiler
+    asked = case.asked
     for switched_on, about, what in (
         (asked.profiler, "profiler", "the profiler"),
         (asked.debugger, "debugger", "SageMaker Debugger's hook"),
@@ -254,14 +289,38 @@ def _overhead(case: Case) -> Iterator[Finding]:
                 f"{what} slows every step down",
                 "turn it off when speed is measured",
             )
-    efa = compiler.efa_instances
-    if efa and asked.instance_count > 1 and asked.instance_type not in efa:
-        yield warning(
-            "instance_type",
-            f"{asked.instance_count} x {asked.instance_type} exchange gradients without EFA, "
-            "which is slow",
-            f"use {', '.join(efa)}, or one instance with more GPUs",
-        )
+
+
+def _practices(case: Case) -> Iterator[Finding]:
+    """Warn of what runs and hardly pays."""
+    yield from practices(case.asked, case.compiler)
+
+
+def _maintenance(case: Case) -> Iterator[Finding]:
+    """Warn of what is not maintained, or will soon not be."""
+    asked, compiler = case.asked, case.compiler
+    looked_at = [("compiler", compiler.title, compiler.maintained)]
+    if asked.profiler:
+        looked_at.append(("profiler", "SageMaker Profiler", service("profiler")))
+    if asked.debugger:
+        looked_at.append(("debugger", "SageMaker Debugger", service("debugger")))
+    for about, title, maintained in looked_at:
+        told = maintained.told(title, case.today)
+        if told is not None:
+            yield warning(about, *told)
+
+
+def _backend(case: Case) -> Iterator[Finding]:
+    """Warn of a name that nobody here knows: it may be a mistake of writing."""
+    backend, known = case.asked.backend, compilers()[case.compiler.name].backends
+    if backend is None or "." in backend or backend in known:
+        return
+    close = difflib.get_close_matches(backend, known, n=1)
+    yield warning(
+        "backend",
+        f"{backend!r} is no backend that the catalog knows",
+        f"did you mean {close[0]!r}?" if close else "its package has to be in the arm's image",
+    )
 
 
 def _image(case: Case) -> Iterator[Finding]:
@@ -287,10 +346,8 @@ def _image(case: Case) -> Iterator[Finding]:
         else:  # AWS names no day where it has ended the whole product
             yield warning(
                 about,
-                f"AWS no longer patches the image {image.name}, and will release no newer one for "
-                "SageMaker Training Compiler",
-                "isolate its jobs from the network ([network] isolation), and plan to move to "
-                'compiler = "inductor"',
+                f"AWS no longer patches the image {image.name}",
+                "isolate its jobs from the network ([network] isolation)",
             )
     if case.asked.extends_image and stack is not None and not stack.extendable:
         yield warning(
@@ -312,7 +369,10 @@ RULES: tuple[Rule, ...] = (
     _processes,
     _precision,
     _overhead,
+    _practices,
     _image,
+    _backend,
+    _maintenance,
 )
 
 

@@ -16,6 +16,22 @@ from importlib.resources import files
 from compilegate.catalog.instances import Instance, instance_of
 
 SOURCE = "SageMaker Developer Guide, training-compiler-support, tested models"
+SUPPORT_PAGE = "https://docs.aws.amazon.com/sagemaker/latest/dg/training-compiler-support.html"
+NAMED_IN_FAQ = frozenset(
+    {
+        "bert-base-cased",
+        "bert-base-chinese",
+        "bert-base-uncased",
+        "distilbert-base-uncased",
+        "distilbert-base-uncased-finetuned-sst-2-english",
+        "gpt2",
+        "roberta-base",
+        "roberta-large",
+        "t5-base",
+        "xlm-roberta-base",
+    }
+)
+"""The models that the Training Compiler FAQ says it accelerates; some of them have no test."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +129,7 @@ def default_batch_size(
     sequences, which needs more memory; both are mentioned. The test with the framework's version is
     preferred, then the newest; PyTorch if no framework is named.
     """
-    rows = [row for row in tested_models() if _same_model(row.model, model)]
+    rows = rows_of(model)
     if not rows:
         return UntestedBatch(reason=f"AWS tested no batch size for {model}")
     half = precision != "fp32"
@@ -129,10 +145,12 @@ def default_batch_size(
         and _long_enough(row.sequence_length, sequence_length)
     ]
     if not fitting:
-        where = ", ".join(sorted({row.instance_type for row in rows}))
+        where = ", ".join(dict.fromkeys(f"{row.instance_type} ({row.stack})" for row in rows))
         asked = f"{instance_type}, {precision}"
         if sequence_length is not None:
             asked += f", {sequence_length} tokens"
+        if framework is not None:
+            asked += f", {framework}"
         return UntestedBatch(reason=f"AWS tested {model} on {where}, but not on {asked}")
     row, batch = min(fitting, key=lambda found: _distance(found[0], instance_type, version))
     return TestedBatch(
@@ -141,6 +159,16 @@ def default_batch_size(
         row=row,
         differences=tuple(_differences(row, instance_type, precision, sequence_length)),
     )
+
+
+def rows_of(model: str) -> tuple[TestedModel, ...]:
+    """Every test of a model, by its name on the hub."""
+    return tuple(row for row in tested_models() if _same_model(row.model, model))
+
+
+def known_to_compile(model: str) -> bool:
+    """Whether AWS's FAQ names the model among those that Training Compiler accelerates."""
+    return model.rpartition("/")[2].lower() in NAMED_IN_FAQ
 
 
 def _same_model(tested: str, asked: str) -> bool:

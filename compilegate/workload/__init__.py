@@ -5,10 +5,17 @@ every value is known, and `kinds/` says what each kind of workload needs.
 """
 
 from compilegate.workload.arms import Arm, Setup
-from compilegate.workload.declared.arm import AWS_IMAGE, Neuron, TrainingCompiler
+from compilegate.workload.declared.arm import AWS_IMAGE
 from compilegate.workload.declared.compute import Compute
-from compilegate.workload.declared.data import FilesData, HubData, ReutersData, WheelData
+from compilegate.workload.declared.data import (
+    FilesData,
+    FolderData,
+    HubData,
+    ReutersData,
+    WheelData,
+)
 from compilegate.workload.declared.file import WorkloadFile
+from compilegate.workload.declared.stacks import Stack
 from compilegate.workload.declared.starts import NewData, Schedule
 from compilegate.workload.errors import InfeasibleError, WorkloadError
 from compilegate.workload.kinds import (
@@ -19,7 +26,7 @@ from compilegate.workload.kinds import (
     Succession,
     TextClassification,
 )
-from compilegate.workload.reading import find_workload, read_workload
+from compilegate.workload.reading import find_workload, read_data_table, read_workload
 from compilegate.workload.settled import Workload
 from compilegate.workload.settling import settle
 
@@ -30,23 +37,24 @@ __all__ = [
     "Compute",
     "DocumentShapes",
     "FilesData",
+    "FolderData",
     "HubData",
     "InfeasibleError",
     "Kind",
-    "Neuron",
     "NewData",
     "OwnProgram",
     "ReutersData",
     "Schedule",
     "Setup",
+    "Stack",
     "Succession",
     "TextClassification",
-    "TrainingCompiler",
     "WheelData",
     "Workload",
     "WorkloadError",
     "WorkloadFile",
     "find_workload",
+    "read_data_table",
     "read_workload",
     "settle",
 ]

@@ -6,15 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from compilegate.catalog.compilers import Stack, compilers
+from compilegate.catalog.compilers import Stack as KnownStack
+from compilegate.catalog.compilers import compilers
+from compilegate.gate.settings import Padding
 from compilegate.job.compilers import Setting
-from compilegate.workload.declared.arm import (
-    CompilerName,
-    Distribution,
-    Neuron,
-    Precision,
-    TrainingCompiler,
-)
+from compilegate.workload.declared.arm import CompilerName, Distribution, Precision
+from compilegate.workload.declared.stacks import Stack
 
 ScalingRule = Literal["linear", "square-root"]
 
@@ -62,14 +59,16 @@ class Setup:
     compiler: CompilerName = "eager"
     image_folder: str
     """The folder in `containers/` whose image the jobs run in; or AWS_IMAGE."""
-    stack: TrainingCompiler | Neuron | None = None
+    compiler_options: Mapping[str, Setting] = field(default_factory=dict)
+    """What the compiler is told, by the name of its option; what is left out has its default."""
+    stack: Stack | None = None
     """The versions that the compiler's image holds; None where the image alone decides."""
     instance_type: str | None = None
     """None: each execution's parameter decides."""
     instance_count: int = 1
     distribution: Distribution = "none"
     processes: int = 1
-    """On each instance."""
+    """On each instance; or accelerators, where one process divides its steps among them."""
     spot: bool = False
     max_wait_seconds: int | None = None
     """How long a spot job may take in all, waiting for machines included; None without spot."""
@@ -82,7 +81,15 @@ class Setup:
         return self.instance_count * self.processes
 
     @property
-    def known_stack(self) -> Stack | None:
+    def replicas(self) -> int:
+        """Accelerators that the script's one process divides a step among, as TensorFlow's
+        strategies do; 1 where each accelerator has a process."""
+        stack = self.known_stack
+        within = stack is not None and stack.distribution == "in the script"
+        return self.processes if within and self.distribution == "none" else 1
+
+    @property
+    def known_stack(self) -> KnownStack | None:
         """What the catalog knows of the stack; None where there is none, or none such."""
         stack = self.stack
         if stack is None:
@@ -98,10 +105,10 @@ class Arm(Setup):
     """Examples that each process takes in a step."""
     learning_rate: float
     precision: Precision = "fp32"
+    padding: Padding = "max"
+    """How the built-in program pads documents."""
     scaled_rate: ScaledRate | None = None
     """What the learning rate follows from; None where the file gives it."""
-    compiler_options: Mapping[str, Setting] = field(default_factory=dict)
-    """What the compiler is told, by the name of its option; what is left out has its default."""
     explanations: tuple[str, ...] = ()
     """A sentence for each value that the file leaves out: what it is, and why."""
 

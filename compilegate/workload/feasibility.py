@@ -10,11 +10,16 @@ from types import MappingProxyType
 from compilegate.catalog import Asked, Finding, check
 from compilegate.catalog.findings import refusal
 from compilegate.catalog.images import BaseImage
+from compilegate.catalog.instances import processor_of
 from compilegate.execution.target import Target
+from compilegate.job.compilers import declarations
+from compilegate.job.compilers.training_compiler import DEBUG
+from compilegate.job.names import BASELINE_ARM
 from compilegate.workload.arms import Arm
-from compilegate.workload.declared.arm import AWS_IMAGE, stack_key
+from compilegate.workload.declared.arm import AWS_IMAGE
+from compilegate.workload.declared.stacks import stack_key
 from compilegate.workload.errors import InfeasibleError
-from compilegate.workload.parameters import INSTANCE_TYPE
+from compilegate.workload.parameters import INSTANCE_TYPE, MAX_RUNTIME
 from compilegate.workload.settled import Workload
 
 Bases = Mapping[str, BaseImage | str]
@@ -55,6 +60,8 @@ _KEYS = {
     "extends_image": "image",
     "image": "image",
     "debug_mode": "training_compiler.debug",
+    "backend": "backend",
+    "learning_rate": "learning_rate",
 }
 """The arm's key by the field of what is asked; everything else is about its compiler."""
 
@@ -96,12 +103,14 @@ def findings(
     target: Target = Target.SAGEMAKER,
     bases: Bases = NO_BASES,
     instance_type: str | None = None,
+    libraries: frozenset[str] = frozenset(),
 ) -> tuple[ArmFinding, ...]:
     """What the catalog has to say about each arm at that target, and in that region.
 
     Without a region it is not asked whether AWS has an image there. Anywhere but on SageMaker,
     instances and regions do not matter: only what the target refuses is told. `instance_type` is
     what an execution is given for arms that name none; what the schedule gives is looked at too.
+    `libraries` are what the workload's own program imports.
     """
     given = [instance_type] if instance_type else [None, *_scheduled_instance_types(workload)]
     found = (
@@ -113,17 +122,44 @@ def findings(
                 for each in given
                 for finding in check(
                     asked_of(
-                        workload, arm, region=region, target=target, bases=bases, instance_type=each
+                        workload,
+                        arm,
+                        region=region,
+                        target=target,
+                        bases=bases,
+                        instance_type=each,
+                        libraries=libraries,
                     ),
                     today,
                 )
             ),
             *_program_findings(workload, arm),
-            *_base_findings(arm, bases.get(arm.image_folder)),
+            *_base_findings(workload, arm, bases.get(arm.image_folder)),
         )
         if target is Target.SAGEMAKER or finding.about == "target"
     )
-    return tuple(dict.fromkeys(found))
+    mixed = (finding for each in given for finding in _mixed_processors(workload, each))
+    return tuple(dict.fromkeys((*found, *mixed)))
+
+
+def _mixed_processors(workload: Workload, given: str | None) -> Iterator[ArmFinding]:
+    """A candidate on a CPU beside a baseline on a GPU, or the other way round: wherever they run,
+    the gate would find the difference that nobody can declare, after all was trained."""
+    usual = given or workload.compute.instance_type
+    baseline = workload.arms.get(BASELINE_ARM)
+    theirs = (None if baseline is None else baseline.instance_type) or usual
+    words = {"gpu": "GPUs", "cpu": "none"}
+    for name, arm in workload.arms.items():
+        own = arm.instance_type or usual
+        kinds = processor_of(own), processor_of(theirs)
+        if baseline is not None and set(kinds) == set(words):
+            finding = refusal(
+                "instance_type",
+                f"{own} has {words[kinds[0]]} and the baseline's {theirs} has {words[kinds[1]]}, "
+                "so a comparison would be of the machines and not of a compiler",
+                "give both arms GPUs, or neither",
+            )
+            yield ArmFinding(arm=name, key="instance_type", finding=finding)
 
 
 def _scheduled_instance_types(workload: Workload) -> list[str]:
@@ -145,9 +181,12 @@ def _program_findings(workload: Workload, arm: Arm) -> Iterator[Finding]:
         yield from workload.kind.stack_findings(stack, as_it_is=arm.image_folder == AWS_IMAGE)
 
 
-def _base_findings(arm: Arm, base: BaseImage | str | None) -> Iterator[Finding]:
-    """An arm's stack has to be the one that its image extends."""
+def _base_findings(workload: Workload, arm: Arm, base: BaseImage | str | None) -> Iterator[Finding]:
+    """An arm's stack has to be the one that its image extends; without a stack the image decides
+    alone whether the program can run."""
     stack = arm.known_stack
+    if stack is None and isinstance(base, BaseImage):
+        yield from workload.kind.image_findings(base, about="image")
     if stack is not None and isinstance(base, BaseImage) and base.name != stack.image.name:
         yield refusal(
             "image",
@@ -155,6 +194,14 @@ def _base_findings(arm: Arm, base: BaseImage | str | None) -> Iterator[Finding]:
             f"which is in {stack.image.name}",
             "declare the stack that the image has, or another image",
         )
+
+
+def _backend(arm: Arm) -> str | None:
+    """The backend that the arm names, or that its compiler takes if it names none."""
+    for option in declarations()[arm.compiler].options:
+        if option.key == "backend":
+            return str(arm.compiler_options.get(option.name, option.default))
+    return None
 
 
 def asked_of(
@@ -165,13 +212,16 @@ def asked_of(
     target: Target = Target.SAGEMAKER,
     bases: Bases = NO_BASES,
     instance_type: str | None = None,
+    libraries: frozenset[str] = frozenset(),
 ) -> Asked:
     """What an arm asks for, in the catalog's words."""
+    baseline = workload.arms[BASELINE_ARM]
     stack, base = arm.stack, bases.get(arm.image_folder)
     image = base if stack is None and isinstance(base, BaseImage) else None
     framework, version = ("pytorch", None) if image is None else (image.library, image.version)
     return Asked(
         compiler=arm.compiler,
+        backend=_backend(arm),
         framework=framework if stack is None else stack.framework,
         version=version if stack is None else stack.version,
         transformers=None if stack is None else stack.transformers,
@@ -182,11 +232,26 @@ def asked_of(
         precision=arm.precision,
         distribution=None if arm.distribution == "none" else arm.distribution,
         # Training Compiler's processes are started by the toolkit, or not at all.
-        launches_itself=not workload.kind.calls_compiler and arm.compiler != "training-compiler",
+        launches_itself=workload.kind.source_folder is not None
+        and arm.compiler != "training-compiler",
         processes=arm.processes,
         extends_image=stack is not None and arm.image_folder != AWS_IMAGE,
         profiler=arm.profiler,
         debugger=arm.debugger,
-        debug_mode=stack is not None and stack.debug,
+        debug_mode=stack is not None and bool(stack.told(DEBUG)),
+        model=workload.kind.model_name,
+        libraries=libraries,
+        limit_seconds=_limit_seconds(workload),
+        examples=arm.global_batch_size,
+        learning_rate=arm.learning_rate,
+        baseline_examples=None if arm is baseline else baseline.global_batch_size,
+        baseline_learning_rate=None if arm is baseline else baseline.learning_rate,
         target=target,
     )
+
+
+def _limit_seconds(workload: Workload) -> int:
+    """After which a training job is ended: what is declared, or what the schedule gives."""
+    declared = workload.compute.max_runtime_seconds
+    parameters = {} if workload.schedule is None else workload.schedule.parameters
+    return min(declared, int(parameters.get(MAX_RUNTIME, declared)))

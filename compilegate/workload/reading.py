@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import tomllib
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
 from compilegate.declaration_errors import read_toml
+from compilegate.workload.declared.data import Data
 from compilegate.workload.declared.file import WorkloadFile
 from compilegate.workload.errors import WorkloadError
 from compilegate.workload.settled import Workload
@@ -47,3 +51,14 @@ def read_workload(path: Path) -> Workload:
             f"{path}: name: found {workload.name!r}, allowed: {path.stem!r}, as the file is called"
         )
     return workload
+
+
+def read_data_table(path: Path) -> tuple[Data, bool] | None:
+    """`[data]` of a file that may be wrong elsewhere, and whether the built-in program is to train;
+    None where the table itself is wrong. So that data are looked into before the rest is right."""
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        data: Data = TypeAdapter(Data).validate_python(raw.get("data"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, ValidationError):
+        return None
+    return data, "program" not in raw

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from compilegate.job.compilers import declarations
-from compilegate.job.names import BASELINE_ARM
+from compilegate.job.names import BASELINE_ARM, EVALUATION_PLACES
 from compilegate.workload.arms import Arm, Setup
 from compilegate.workload.declared.compute import Compute
 from compilegate.workload.declared.data import Data
@@ -58,8 +58,15 @@ class Workload:
         return (
             self.kind.calls_compiler
             and self.compile_cache.enabled
-            and declarations()[setup.compiler].output_can_be_kept
+            and declarations()[setup.compiler].keeps_output(setup.compiler_options)
         )
+
+    @property
+    def evaluates_on(self) -> str:
+        """Where all its jobs evaluate their models: on the host, once an arm's compiler keeps the
+        accelerator to itself."""
+        kept = any(declarations()[arm.compiler].keeps_accelerator for arm in self.arms.values())
+        return EVALUATION_PLACES[1 if kept else 0]
 
     def with_arms(self, names: Sequence[str]) -> Workload:
         """The workload with these arms only, in the order that it declares them.

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from compilegate.catalog.compilers import compilers
 from compilegate.catalog.instances import instance_of
 from compilegate.catalog.tested_models import TestedBatch, default_batch_size
-from compilegate.job.names import BASELINE_ARM, NO_ARM
+from compilegate.gate.settings import Padding
+from compilegate.job.compilers import Option, declarations
+from compilegate.job.names import BASELINE_ARM, MOST_BUCKETS, NO_ARM
 from compilegate.workload.arms import Arm, ScaledRate
 from compilegate.workload.declared.arm import ArmTable
 from compilegate.workload.declared.file import WorkloadFile
@@ -16,6 +19,8 @@ from compilegate.workload.kinds import Kind, kind_of
 from compilegate.workload.parameters import LONGEST_JOB_SECONDS, MAX_RUNTIME
 from compilegate.workload.settled import Workload
 
+STEP_GRAPHS = "step_graphs"
+"""The option of compilers of whole steps that limits their graphs."""
 LARGEST_EXPERIMENT = 72
 """Training jobs of one execution: evidence travels through inputs of a processing job, of which
 the service allows ten. The gate takes eight (the others are its program and the experiment), each
@@ -65,6 +70,7 @@ def _problems(file: WorkloadFile, kind: Kind) -> Iterator[str]:
         )
     for name, arm in file.arms.items():
         yield from _unfit(name, arm, kind)
+        yield from _of_many_shapes(name, arm, kind)
 
 
 def _wrong_waits(file: WorkloadFile) -> Iterator[str]:
@@ -128,19 +134,41 @@ def _unknown_slices(file: WorkloadFile, kind: Kind) -> Iterator[str]:
 
 
 def _unfit(name: str, arm: ArmTable, kind: Kind) -> Iterator[str]:
-    if kind.calls_compiler:
-        if arm.spot and arm.distribution != "none":
+    if kind.resumes_one_process and arm.spot and arm.distribution != "none":
+        yield (
+            f"arms.{name}.spot is true with distribution {arm.distribution!r}, allowed: one of "
+            "them, since a checkpoint holds the state of one process"
+        )
+    keys = [option.key for option in arm.options_given]
+    if keys and not kind.calls_compiler:
+        yield (
+            f"arms.{name}.{keys[0]} is given and program.evidence is {kind.evidence!r}, allowed: "
+            "with 'written', where the script calls the compiler through compilegate.job; give one "
+            "that only prints a hyperparameter"
+        )
+
+
+def _of_many_shapes(name: str, arm: ArmTable, kind: Kind) -> Iterator[str]:
+    """Padding that the arm's program, or its compiler, cannot do with."""
+    if kind.padding is None:
+        if arm.padding is not None:
             yield (
-                f"arms.{name}.spot is true with distribution {arm.distribution!r}, allowed: one of "
-                "them, since a checkpoint holds the state of one process"
+                f"arms.{name}.padding is {arm.padding!r} without the built-in program for texts, "
+                "allowed: to leave it out, since your own program pads as it likes"
             )
         return
-    keys = [option.key for option in arm.options_given]
-    if keys:
-        yield (
-            f"arms.{name}.{keys[0]} is given beside program, allowed: only with the built-in "
-            "program; your script calls the compiler itself, so give it a hyperparameter"
-        )
+    compiler = declarations()[arm.compiler]
+    given = {option.name: value for option, value in arm.options_given.items()}
+    if (arm.padding or kind.padding) != "longest" or compiler.serves_any_shape(given):
+        return
+    where = "data.padding" if arm.padding is None else f"arms.{name}.padding"
+    option = compiler.any_shape
+    switch = f", or {option.key} = true for the arm" if isinstance(option, Option) else ""
+    yield (
+        f"{where} is 'longest', and compiler {arm.compiler!r} of arms.{name} compiles every shape "
+        f"anew, allowed: arms.{name}.padding = 'buckets' or 'max', which have a few shapes or "
+        f"one{switch}"
+    )
 
 
 def _arms(file: WorkloadFile, kind: Kind) -> dict[str, Arm]:
@@ -149,7 +177,7 @@ def _arms(file: WorkloadFile, kind: Kind) -> dict[str, Arm]:
         return {}
     batches = {name: _batch(file, kind, name, table) for name, table in file.arms.items()}
     baseline = batches[BASELINE_ARM]
-    return {name: _arm(file, name, batch, baseline) for name, batch in batches.items()}
+    return {name: _arm(file, kind, name, batch, baseline) for name, batch in batches.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,12 +209,14 @@ def _batch(file: WorkloadFile, kind: Kind, name: str, table: ArmTable) -> _Batch
     )
 
 
-def _arm(file: WorkloadFile, name: str, batch: _Batch, baseline: _Batch) -> Arm:
+def _arm(file: WorkloadFile, kind: Kind, name: str, batch: _Batch, baseline: _Batch) -> Arm:
     table = batch.table
     rate, scaled = table.learning_rate, None
     if rate is None:
         scaled = _scaled(name, batch, baseline)
         rate = scaled.rate
+    padding = table.padding or kind.padding or "max"
+    more_graphs = _more_graphs(table, padding)
     return Arm(
         compiler=table.compiler,
         image_folder=table.image_folder,
@@ -202,10 +232,32 @@ def _arm(file: WorkloadFile, name: str, batch: _Batch, baseline: _Batch) -> Arm:
         batch_size=batch.size,
         learning_rate=rate,
         precision=table.precision,
+        padding=padding,
         scaled_rate=scaled,
-        compiler_options={option.name: value for option, value in table.options_given.items()},
-        explanations=(*batch.explanations, *([scaled.sentence] if scaled else [])),
+        compiler_options={
+            option.name: value for option, value in {**table.options_given, **more_graphs}.items()
+        },
+        explanations=(
+            *batch.explanations,
+            *([scaled.sentence] if scaled else []),
+            *(
+                f"{option.key} {value}: {option.default} for each of at most {MOST_BUCKETS} "
+                "lengths of the buckets"
+                for option, value in more_graphs.items()
+            ),
+        ),
     )
+
+
+def _more_graphs(table: ArmTable, padding: Padding) -> dict[Option, int]:
+    """The limit of a compiler that has one for its graphs, where the arm leaves it out: it is meant
+    for steps of one shape."""
+    limits = [each for each in declarations()[table.compiler].options if each.name == STEP_GRAPHS]
+    if padding != "buckets":
+        return {}
+    return {
+        each: MOST_BUCKETS * int(each.default) for each in limits if each not in table.options_given
+    }
 
 
 def _scaled(name: str, batch: _Batch, baseline: _Batch) -> ScaledRate:
@@ -224,8 +276,11 @@ def _scaled(name: str, batch: _Batch, baseline: _Batch) -> ScaledRate:
 
 
 def _processes(name: str, arm: ArmTable, instance_type: str) -> int:
-    """What starts one process for each accelerator starts as many as the instance has."""
+    """What starts one process for each accelerator starts as many as the instance has; TensorFlow's
+    strategies divide a step of one process among as many."""
     instance = instance_of(instance_type)
+    if instance is not None and arm.distribution == "none" and _divides_in_script(arm):
+        return instance.accelerators
     if arm.distribution in ("none", "torchrun") or instance is None:
         return arm.processes or 1
     if arm.processes not in (None, instance.accelerators):
@@ -235,6 +290,14 @@ def _processes(name: str, arm: ArmTable, instance_type: str) -> int:
             f"{instance_type}, allowed: {instance.accelerators}, or to leave it out"
         )
     return instance.accelerators
+
+
+def _divides_in_script(arm: ArmTable) -> bool:
+    stack = arm.stack
+    if stack is None:
+        return False
+    known = compilers()[arm.compiler].stack(stack.framework, stack.version, stack.transformers)
+    return known is not None and known.distribution == "in the script"
 
 
 def _tested_batch(kind: Kind, name: str, arm: ArmTable, instance_type: str) -> TestedBatch:

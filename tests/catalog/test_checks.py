@@ -33,6 +33,7 @@ def on(instance_type: str, stack: Stack, **changes: object) -> Asked:
         instance_type=instance_type,
         region="us-east-1",
         precision="fp16",
+        model="gpt2",
     )
     return dataclasses.replace(asked, **changes)
 
@@ -78,9 +79,12 @@ def test_each_stack_is_allowed_where_aws_has_its_image_and_refused_elsewhere(sta
 def test_each_stack_is_said_to_get_no_patches(stack: Stack) -> None:
     sentences = [finding.sentence for finding in warnings(on("ml.g4dn.xlarge", stack))]
     assert sentences == [
-        f"AWS no longer patches the image {stack.image.name}, and will release no newer one for "
-        "SageMaker Training Compiler; isolate its jobs from the network ([network] isolation), "
-        'and plan to move to compiler = "inductor"'
+        f"AWS no longer patches the image {stack.image.name}; isolate its jobs from the network "
+        "([network] isolation)",
+        "SageMaker Training Compiler is no longer maintained (AWS): there will be no new releases, "
+        "and its images get no more patches; AWS names no day "
+        "(https://docs.aws.amazon.com/sagemaker/latest/dg/training-compiler.html, read "
+        '2026-11-22); take compiler = "inductor"',
     ]
 
 
@@ -215,7 +219,8 @@ def test_torchrun_has_one_process_for_each_gpu_of_an_instance() -> None:
         ),
         (
             {"compiler": "tvm"},
-            "'tvm' is not in the catalog; allowed: eager, inductor, neuron, training-compiler, xla",
+            "'tvm' is not in the catalog; allowed: eager, inductor, neuron, torch-compile, "
+            "training-compiler, xla",
         ),
     ],
     ids=str,
@@ -257,22 +262,17 @@ def test_a_refusal_names_the_reason_and_what_to_do(
             "1 x ml.g5.12xlarge has 4 accelerators, and without a distribution one process uses "
             'one of them; set distribution to "pytorchxla"',
         ),
-        (
-            {"instance_count": 2, "distribution": "pytorchxla"},
-            "2 x ml.g5.2xlarge exchange gradients without EFA, which is slow; use "
-            "ml.g4dn.8xlarge, ml.g4dn.12xlarge, ml.g5.48xlarge, ml.p3dn.24xlarge, "
-            "ml.p4d.24xlarge, or one instance with more GPUs",
-        ),
     ],
     ids=str,
 )
-def test_a_warning_is_added_to_that_of_the_patches(
+def test_a_warning_is_added_to_those_of_the_patches_and_the_end(
     changes: dict[str, object], sentence: str
 ) -> None:
     asked = dataclasses.replace(GOOD, **changes)
     assert refusals(asked) == []
     said = [finding.sentence for finding in warnings(asked)]
-    assert len(said) == 2
+    services = {"profiler", "debugger"} & set(changes)  # which end, too
+    assert len(said) == 3 + len(services)
     assert sentence in said
 
 
@@ -280,7 +280,7 @@ def test_several_instances_with_efa_are_not_warned_of() -> None:
     asked = dataclasses.replace(
         GOOD, instance_type="ml.p4d.24xlarge", instance_count=4, distribution="pytorchxla"
     )
-    assert {finding.about for finding in check(asked, TODAY)} == {"version"}
+    assert {finding.about for finding in check(asked, TODAY)} == {"version", "compiler"}
 
 
 def test_an_old_image_of_pytorch_is_warned_of_from_the_day_its_patches_end() -> None:
@@ -307,7 +307,7 @@ def test_an_image_of_training_compiler_is_warned_of_whatever_trains_in_it() -> N
     asked = Asked(compiler="eager", version="1.13.1", image=image, instance_type="ml.p3.2xlarge")
     (finding,) = check(asked, TODAY)
     assert (finding.severity, finding.about) == ("warning", "image")
-    assert finding.reason.endswith("no newer one for SageMaker Training Compiler")
+    assert finding.reason == f"AWS no longer patches the image {image.name}"
 
 
 def test_an_image_for_trainium_is_refused_on_a_gpu() -> None:
@@ -350,6 +350,42 @@ def test_bf16_is_warned_of_on_a_gpu_that_emulates_it(instance_type: str) -> None
     assert "only emulates bf16" in finding.reason
 
 
+@pytest.mark.parametrize("stack", TRAINING_COMPILER.stacks, ids=lambda stack: stack.label)
+def test_training_compiler_is_refused_bf16_on_a_gpu_without_it_and_nowhere_else(
+    stack: Stack,
+) -> None:
+    for instance_type, instance in instances().items():
+        lacks = instance.accelerator.name in {"V100", "T4"}
+        found = refusals(on(instance_type, stack, precision="bf16"))
+        assert ("precision" in [finding.about for finding in found]) == lacks
+        if lacks:
+            (finding,) = found
+            assert finding.reason.endswith(f"in the image of {stack.framework} {stack.version}")
+
+
+def test_bf16_is_refused_in_any_image_whose_torch_raises_on_such_a_gpu() -> None:
+    image = find_image("pytorch-training-compiler", "1.13.1")
+    beside = Asked(
+        compiler="eager",
+        version="1.13.1",
+        image=image,
+        instance_type="ml.g4dn.xlarge",
+        precision="bf16",
+    )
+    assert [finding.sentence for finding in refusals(beside)] == [
+        "the T4 of ml.g4dn.xlarge has no bf16, and training in it ends there with an error in the "
+        "image of pytorch 1.13.1; use fp16 or fp32 there, or an instance of class g5, g6, p4d or "
+        "newer"
+    ]
+
+
+def test_torch_compile_is_said_to_leave_graphs_in_bf16_to_eager_on_such_a_gpu() -> None:
+    asked = Asked(compiler="inductor", instance_type="ml.g4dn.xlarge", precision="bf16")
+    (finding,) = check(asked, TODAY)
+    assert finding.severity == "warning"
+    assert "leaves graphs with bf16 inputs or outputs to eager mode there" in finding.reason
+
+
 @pytest.mark.parametrize("framework", ["xgboost", "lightgbm", "catboost", "scikit-learn"])
 def test_a_framework_without_a_graph_trains_without_a_compiler_only(framework: str) -> None:
     for compiler in compilers():
@@ -362,7 +398,7 @@ def test_neuron_is_refused_locally_and_allowed_on_trainium() -> None:
     asked = Asked(
         compiler="neuron", version="2.9.0", instance_type="ml.trn1.2xlarge", precision="bf16"
     )
-    assert check(asked, TODAY) == ()
+    assert [finding.about for finding in check(asked, TODAY)] == ["compiler"]  # it ended
     assert [
         finding.about for finding in refusals(dataclasses.replace(asked, target=Target.HERE))
     ] == ["target"]
@@ -371,6 +407,7 @@ def test_neuron_is_refused_locally_and_allowed_on_trainium() -> None:
 ANYTHING = st.builds(
     Asked,
     compiler=st.sampled_from([*compilers(), "tvm"]),
+    backend=st.sampled_from([None, *compilers()["torch-compile"].backends, "tvm", "a.b"]),
     framework=st.sampled_from(["pytorch", "tensorflow", "xgboost", "jax"]),
     version=st.sampled_from([None, "1.13.1", "2.13", "2.11.0", "2.9.0", "2", "", "x.y"]),
     image=st.sampled_from([None, *base_images()]),
@@ -416,4 +453,6 @@ def test_every_compiler_has_an_instance_and_sources(compiler: Compiler) -> None:
     for stack in compiler.stacks:
         assert stack.image.hosts
     others = {"cpu", "gpu", "neuron"} - set(compiler.processors)
-    assert others <= set(compiler.instead) or compiler.name in ("eager", "inductor")
+    assert others <= set(compiler.instead) or compiler.name in (
+        *("eager", "inductor", "torch-compile"),
+    )

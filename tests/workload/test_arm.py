@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from compilegate.workload import Neuron, TrainingCompiler
 from compilegate.workload.declared.arm import ArmTable
+from compilegate.workload.declared.stacks import STACKS
 from tests.workload.settled import settled_arm
 
 PLAIN = {"compiler": "training-compiler", "batch_size": 8, "learning_rate": 1e-3}
@@ -17,10 +17,10 @@ def arm(**changes: object) -> ArmTable:
 
 
 def test_training_compiler_s_stack_is_its_newest_unless_another_is_declared() -> None:
-    assert arm().stack == TrainingCompiler(framework="pytorch", version="1.13.1")
+    assert arm().stack == STACKS["training-compiler"](framework="pytorch", version="1.13.1")
     older = {"version": "1.10.2", "transformers": "4.17.0", "debug": True}
-    assert arm(training_compiler=older).stack == TrainingCompiler.model_validate(older)
-    assert arm(compiler="neuron").stack == Neuron(version="2.9.0")
+    assert arm(training_compiler=older).stack == STACKS["training-compiler"].model_validate(older)
+    assert arm(compiler="neuron").stack == STACKS["neuron"].model_validate({"version": "2.9.0"})
     assert arm(compiler="inductor").stack is None
 
 
@@ -29,9 +29,53 @@ def test_torchrun_starts_the_processes_of_xla_too() -> None:
     assert (wide.world_size, wide.global_batch_size) == (2, 2 * wide.batch_size)
 
 
+def test_a_backend_of_torch_compile_has_a_name_a_mode_and_options_of_its_own() -> None:
+    settled = settled_arm(
+        compiler="torch-compile",
+        batch_size=8,
+        learning_rate=1e-3,
+        backend="house.backends.compiling",
+        options={"triton.cudagraphs": True, "level": 2},
+        mode="max-autotune",
+        dynamic=True,
+    )
+    assert settled.compiler_options == {
+        "backend": "house.backends.compiling",
+        "backend_options": '{"level":2,"triton.cudagraphs":true}',
+        "compile_mode": "max-autotune",
+        "dynamic_shapes": True,
+    }
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
+        (
+            {"compiler": "torch-compile", "backend": "no name"},
+            "'no name' is not a backend of torch.compile by its name, or a function as "
+            "package.module.function",
+        ),
+        (
+            {"compiler": "torch-compile", "backend": "eager"},
+            "backend is 'eager', which runs the captured graph as it is and compiles nothing; take "
+            "compiler = 'eager'",
+        ),
+        (
+            {"compiler": "torch-compile", "backend": "cudagraphs", "mode": "max-autotune"},
+            "mode is 'max-autotune' with backend 'cudagraphs', which has none; leave it out",
+        ),
+        (
+            {"compiler": "torch-compile", "options": {"two words": 1}},
+            "options has 'two words', which is no name of an option",
+        ),
+        (
+            {"compiler": "torch-compile", "options": {"nested": {"a": 1}}},
+            "options.nested is {'a': 1}, allowed: true, false, a number, a text",
+        ),
+        (
+            {"compiler": "inductor", "backend": "aot_eager"},
+            "backend is 'aot_eager' with compiler 'inductor', allowed: only with 'torch-compile'",
+        ),
         (
             {"compiler": "inductor", "training_compiler": {}},
             "a table training_compiler is given and compiler is 'inductor', allowed: only with "

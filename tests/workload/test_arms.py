@@ -195,3 +195,46 @@ def test_spot_machines_take_one_process_whatever_starts_it(read: Read) -> None:
     assert "spot is true with distribution 'pytorchxla', allowed: one of them" in problem(
         read, on_every_gpu("spot = true")
     )
+
+
+TENSORFLOW = """
+[arms.other.training_compiler]
+framework = "tensorflow"
+version = "2.11.0"
+"""
+
+
+@pytest.mark.parametrize(
+    ("instance", "more", "gpus"),
+    [
+        ("ml.p3.8xlarge", 'distribution = "pytorchxla"', 4),
+        ("ml.p3.8xlarge", TENSORFLOW, 4),
+        ("ml.p3.16xlarge", TENSORFLOW, 8),
+        ("ml.p3.2xlarge", TENSORFLOW, 1),
+        ("ml.p3.2xlarge", "", 1),
+    ],
+)
+def test_a_rate_is_scaled_by_aws_s_formula_whatever_divides_a_step_among_the_gpus(
+    read: Read, instance: str, more: str, gpus: int
+) -> None:
+    """learning_rate_native / batch_size_native * batch_size * num_gpus * instance_count."""
+    keys = (
+        'compiler = "training-compiler"',
+        "batch_size = 48",
+        'scale_learning_rate = "linear"',
+        f'instance_type = "{instance}"',
+        more,
+    )
+    declared = read("\n".join(keys))
+    arm = declared.arms["other"]
+    assert arm.learning_rate == pytest.approx(1e-3 / 32 * 48 * gpus)
+    assert arm.global_batch_size == 48 * gpus
+    assert arm.replicas == (gpus if more == TENSORFLOW else 1)
+
+
+def test_the_documented_arm_has_the_rate_of_that_formula() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "compilers.md").read_text(encoding="utf-8")
+    example = page.partition("[arms.compiled]")[2].partition("```")[0]
+    assert "batch_size = 48 " in example
+    assert 'instance_type = "ml.p3.8xlarge"' in example
+    assert f"learning_rate = {1e-3 / 32 * 48 * 4:g}".replace("0.006", "6e-3") in example

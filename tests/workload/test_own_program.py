@@ -152,16 +152,10 @@ def test_what_challenges_a_champion_has_no_compiler(tmp_path: Path) -> None:
             "program: hyperparameters.long has 2501 characters, allowed: 2500; put longer text",
         ),
         (
-            COMPARED,
+            PRINTED,
             'compiler = "inductor"',
             'compiler = "inductor"\nregional = true',
-            "arms.compiled.regional is given beside program, allowed: only with the built-in",
-        ),
-        (
-            COMPARED,
-            'compiler = "inductor"',
-            'compiler = "xla"\nstep_graphs = 2',
-            "arms.compiled.step_graphs is given beside program, allowed: only with the built-in",
+            "arms.compiled.regional is given and program.evidence is 'printed', allowed: with",
         ),
         (COMPARED, ARMS, ARMS + CHAMPION, "arms holds baseline, compiled beside champion, allowed"),
         (CHALLENGED, "seeds = [1, 2]", "seeds = [1]", "seeds holds 1 beside champion, allowed: 2"),
@@ -191,6 +185,18 @@ def test_what_challenges_a_champion_has_no_compiler(tmp_path: Path) -> None:
             'speed_metric = "other"',
             "program: speed_metric is 'other', allowed: with evidence = 'printed', one of metrics",
         ),
+        (
+            PRINTED,
+            'speed_metric = "speed"',
+            'speed_metric = "speed"\npercent = ["speed"]',
+            "program: percent holds 'speed', allowed: with evidence = 'printed', metrics other tha",
+        ),
+        (
+            COMPARED,
+            'older = "mine"',
+            'older = "mine"\npercent = ["a"]',
+            "program: percent holds 'a'",
+        ),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(
@@ -201,6 +207,29 @@ def test_what_does_not_fit_is_one_sentence(
         read(tmp_path, text.replace(old, new))
     (problem,) = caught.value.problems
     assert problem.removeprefix(f"{tmp_path / 'mine.toml'}: ").startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("program", "sentence"),
+    [
+        (True, "new_data is given with data.source 'folder', allowed: a source of one training"),
+        (False, "data.source is 'folder', allowed: with a [program] of your own, since the"),
+    ],
+)
+def test_a_folder_is_for_a_program_of_your_own(
+    tmp_path: Path, program: bool, sentence: str
+) -> None:
+    files = 'source = "files"\ntrain = "train.csv"\nvalidation = "validation.csv"\n'
+    text = COMPARED.replace(files, 'source = "folder"\nfolder = "photos"\n')
+    assert read(tmp_path, text).data.folder == "photos"
+    if program:
+        text += '\n[new_data]\nprefix = "in/"\n'
+    else:
+        built_in = '[model]\nsource = "random"\n[recipe]\nepochs = 1\n'
+        text = text.replace('[program]\nfolder = "mine"\n', built_in)
+    with pytest.raises(WorkloadError) as caught:
+        read(tmp_path, text)
+    assert caught.value.problems[0].partition(": ")[2].startswith(sentence)
 
 
 def test_sagemaker_s_own_launchers_leave_no_one_to_catch_what_is_printed(tmp_path: Path) -> None:

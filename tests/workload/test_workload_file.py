@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compilegate.workload import FilesData, WorkloadError, find_workload, read_workload
+from tests.workload.settled import TOPICS, workload_with
 
 WORKLOADS = Path(__file__).parents[2] / "workloads"
 VALID = """
@@ -89,14 +90,15 @@ def test_a_model_of_the_hub_takes_the_place_of_the_random_one(tmp_path: Path) ->
         (
             "epochs = 1",
             "epochs = 1\nwarmup = 0.1",
-            "recipe.warmup is not a known key, allowed here: averaging, epochs, gradient_clip, "
-            "warmup_fraction, weight_decay",
+            "recipe.warmup is not a known key, allowed here: averaging, epochs, "
+            "evaluate_every_epochs, gradient_clip, log_every_steps, warmup_fraction, weight_decay",
         ),
         (
             "epochs = 1",
             "epochs = 1\nweight_decy = 0",
             "recipe.weight_decy is not a known key (did you mean 'weight_decay'?), allowed here: "
-            "averaging, epochs, gradient_clip, warmup_fraction, weight_decay",
+            "averaging, epochs, evaluate_every_epochs, gradient_clip, log_every_steps, "
+            "warmup_fraction, weight_decay",
         ),
         ("epochs = 1", 'epochs = "1"', "recipe.epochs: found '1', allowed: a whole number"),
         ("epochs = 1", "epochs = 0", "recipe.epochs: found 0, allowed: a number of 1 or more"),
@@ -105,7 +107,7 @@ def test_a_model_of_the_hub_takes_the_place_of_the_random_one(tmp_path: Path) ->
             'compiler = "inductor"',
             'compiler = "tvm"',
             "arms.compiled.compiler: found 'tvm', allowed: 'eager', 'inductor', 'neuron', "
-            "'training-compiler' or 'xla'",
+            "'torch-compile', 'training-compiler' or 'xla'",
         ),
         (
             "[arms.baseline]",
@@ -138,12 +140,14 @@ def test_a_model_of_the_hub_takes_the_place_of_the_random_one(tmp_path: Path) ->
         (
             'source = "files"',
             'source = "file"',
-            "data.source: found 'file', allowed: 'reuters-r8' or 'files' or 'hub' or 'wheel'",
+            "data.source: found 'file', allowed: 'reuters-r8' or 'files' or 'folder' or 'hub' or "
+            "'wheel'",
         ),
         (
             'source = "files"\n',
             "",
-            "data.source is missing, allowed: 'reuters-r8' or 'files' or 'hub' or 'wheel'",
+            "data.source is missing, allowed: 'reuters-r8' or 'files' or 'folder' or 'hub' or "
+            "'wheel'",
         ),
         (
             'train = "train.csv"',
@@ -295,3 +299,14 @@ def test_a_damaged_file_is_refused_in_sentences_or_still_valid(
     except WorkloadError as error:
         assert error.problems
         assert all(problem.startswith(f"{path}: ") for problem in error.problems)
+
+
+def test_intervals_reach_the_jobs_only_where_they_are_declared() -> None:
+    """A default that is spelled out would train every arm anew."""
+    told = {"log_every_steps": "500", "evaluate_every_epochs": "10"}
+    silent = workload_with(TOPICS, recipe={"log_every_steps": 0})
+    program = silent.kind.training_program(silent, "baseline", 1)
+    assert told.keys().isdisjoint(program.hyperparameters)
+    spoken = workload_with(TOPICS, recipe={name: int(value) for name, value in told.items()})
+    program = spoken.kind.training_program(spoken, "baseline", 1)
+    assert told.items() <= program.hyperparameters.items()

@@ -2,67 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, StringConstraints, create_model, field_validator, model_validator
+from pydantic import (
+    Field,
+    StringConstraints,
+    create_model,
+    field_validator,
+    model_validator,
+)
 
 from compilegate.catalog.compilers import compilers
+from compilegate.gate.settings import Padding
 from compilegate.job.compilers import (
     Option,
     Setting,
     compiler_options,
     declarations,
+    table_text,
     with_option,
 )
 from compilegate.job.names import MOST_PROCESSES
+from compilegate.workload.declared.stacks import STACKS, Stack, stack_key, type_of
 from compilegate.workload.declared.table import Positive, Table
 from compilegate.workload.parameters import LONGEST_JOB_SECONDS, InstanceType
-
-Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+(?:\.\d+)*$", max_length=20)]
-
-
-class TrainingCompiler(Table):
-    """`[arms.NAME.training_compiler]`: the stack, which is one of AWS's images, and debug mode.
-
-    The defaults are the newest stack.
-    """
-
-    framework: Literal["pytorch", "tensorflow"] = "pytorch"
-    version: Version = "1.13.1"
-    """The framework's version."""
-    transformers: Version | None = None
-    """For a Hugging Face stack; None for a stack of the framework alone."""
-    debug: bool = False
-    """The compiler's debug mode: graphs and metrics go into the job's output, steps are slower."""
-    precompile: ClassVar[bool] = False
-
-
-class Neuron(Table):
-    """`[arms.NAME.neuron]`: the stack of AWS Neuron, and how graphs are compiled."""
-
-    framework: Literal["pytorch"] = "pytorch"
-    version: Version = "2.9.0"
-    """The version of PyTorch in AWS's Neuron image."""
-    transformers: None = None
-    debug: ClassVar[bool] = False
-    precompile: bool = True
-    """Extract the graphs in a job of its own, and compile them side by side, before training."""
-    extraction_steps: int = Field(default=10, ge=2, le=1000)
-    """Training steps that the extraction goes through; enough for every graph to occur."""
-
-
-STACKS: Mapping[str, type[TrainingCompiler | Neuron]] = {
-    "training-compiler": TrainingCompiler,
-    "neuron": Neuron,
-}
-"""The tables of the compilers that come in stacks of AWS's, by the compiler's name."""
-
-
-def stack_key(compiler: str) -> str:
-    """The key of the compiler's table."""
-    return compiler.replace("-", "_")
-
 
 Distribution = Literal["none", "torchrun", "pytorchxla", "sm_dist"]
 
@@ -74,6 +37,7 @@ class DistributionKeys(Table):
     """What starts the processes. `torchrun` is torch's own launcher, with NCCL on GPUs and gloo on
     CPUs. The others are Training Compiler's and start one process for each accelerator."""
     instance_count: int = Field(default=1, ge=1, le=100)
+    """Machines that a job trains on; more than one need a distribution."""
     processes: int | None = Field(default=None, ge=1, le=MOST_PROCESSES)
     """On each instance; by default one, and with Training Compiler's one for each accelerator."""
 
@@ -97,25 +61,19 @@ class DistributionKeys(Table):
             )
 
 
-def _type_of(option: Option) -> Any:
-    if isinstance(option.default, bool):
-        return bool
-    if isinstance(option.default, int):
-        return Annotated[int, Field(ge=option.at_least, le=option.at_most)]
-    return Literal[option.choices]  # pyrefly: ignore[invalid-literal]
-
-
 if TYPE_CHECKING:
     CompilerName = str
 
     class CompilerKeys(Table):
-        """A key for each option of each compiler; None leaves the compiler's default."""
+        """A key for each option of each compiler, and for each table of a stack; None leaves the
+        compiler's default."""
 else:
     CompilerName = Literal[tuple(declarations())]
     CompilerKeys = create_model(
         "CompilerKeys",
         __base__=Table,
-        **{each.key: (_type_of(each) | None, None) for each in compiler_options().values()},
+        **{each.key: (type_of(each) | None, None) for each in compiler_options().values()},
+        **{stack_key(name): (table | None, None) for name, table in STACKS.items()},
     )
 
 Precision = Literal["fp32", "bf16", "fp16"]
@@ -129,13 +87,18 @@ class ArmTable(CompilerKeys, DistributionKeys):
     """`[arms.NAME]`."""
 
     compiler: CompilerName
+    """What turns the training graph into kernels; the baseline has none, `eager`."""
     batch_size: int | None = Field(default=None, ge=1, le=1_000_000)
     """Examples that each process takes in a step. Left out, it is what AWS fitted into memory for
     the same model, instance, precision and sequence length."""
     learning_rate: Positive | None = None
+    """The peak, which the warm-up leads to. Left out where `scale_learning_rate` gives it."""
     scale_learning_rate: Literal["none", "linear", "square-root"] = "none"
     """Instead of a learning rate: how it follows from the baseline's, by the examples of a step."""
     precision: Precision = "fp32"
+    """What the arithmetic is done in; weights are kept in fp32."""
+    padding: Padding | None = None
+    """Overrides `[data] padding` for this arm."""
     image: ImageFolder | None = None
     """Folder in `containers/` whose image the jobs run in, by default that of the compiler; or
     `aws`."""
@@ -149,8 +112,6 @@ class ArmTable(CompilerKeys, DistributionKeys):
     """Train on managed spot capacity, which AWS may take back; the job then continues later."""
     max_wait_seconds: int | None = Field(default=None, ge=60, le=LONGEST_JOB_SECONDS)
     """With spot: how long a job may take in all, waiting for machines included."""
-    training_compiler: TrainingCompiler | None = None
-    neuron: Neuron | None = None
 
     @property
     def image_folder(self) -> str:
@@ -161,13 +122,20 @@ class ArmTable(CompilerKeys, DistributionKeys):
     def options_given(self) -> dict[Option, Setting]:
         """What the compiler is told; what is left out has its default."""
         given = {each: getattr(self, each.key) for each in compiler_options().values()}
-        return {option: value for option, value in given.items() if value is not None}
+        return {
+            option: table_text(value) if option.table else value
+            for option, value in given.items()
+            if value is not None
+        }
 
     @property
-    def stack(self) -> TrainingCompiler | Neuron | None:
+    def stack(self) -> Stack | None:
         """The versions that the compiler's image holds; None where the image alone decides."""
         table = STACKS.get(self.compiler)
-        return None if table is None else getattr(self, stack_key(self.compiler)) or table()
+        if table is None:
+            return None
+        given: Stack | None = getattr(self, stack_key(self.compiler))
+        return given or table.model_validate({})
 
     @field_validator("distribution", mode="before")
     @classmethod
@@ -242,4 +210,10 @@ class ArmTable(CompilerKeys, DistributionKeys):
                     f"{option.key} is {value!r} with compiler {self.compiler!r}, allowed: only "
                     f"with {' or '.join(map(repr, having))}"
                 )
+        declaration = declarations()[self.compiler]
+        given = {option.name: value for option, value in self.options_given.items()}
+        defaults = {option.name: option.default for option in declaration.options}
+        problem = declaration.problem({**defaults, **given})
+        if problem is not None:
+            raise ValueError(problem)
         return self

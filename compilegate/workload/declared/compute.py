@@ -13,8 +13,11 @@ class Compute(Table):
     """`[compute]`: where jobs run on SageMaker. A local run uses this machine and records these."""
 
     instance_type: InstanceType = "ml.g5.xlarge"
+    """For training jobs, unless an arm or the execution's parameter says otherwise."""
     processing_instance_type: InstanceType = "ml.m5.xlarge"
+    """For the jobs that prepare the data and that judge."""
     volume_gb: int = Field(default=50, ge=1, le=16384)
+    """Disk of each job. Instances with disks of their own have none."""
     max_runtime_seconds: RuntimeSeconds = 86400
     """The limit of each training job; the service's own is 28 days."""
     processing_max_runtime_seconds: int = Field(default=14400, ge=60, le=432_000)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from compilegate.gate.settings import SliceColumn
+from compilegate.gate.settings import Padding, SliceColumn
 from compilegate.workload.declared.table import Table, Text
 
 Member = Annotated[
@@ -22,6 +22,7 @@ class WheelData(Table):
     wheel: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.]+-[^-/\s]+-[^/\s]+\.whl$")]
     """The wheel's file name. Its platform need not be this machine's."""
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    """The wheel's digest: what has another is refused."""
     files: list[Member] = Field(min_length=1, max_length=1000)
     """Paths in the wheel; each file keeps its last name."""
 
@@ -36,9 +37,20 @@ class WheelData(Table):
         return self
 
 
+class FolderData(Table):
+    """A folder, with all that it holds. For a program of your own."""
+
+    source: Literal["folder"]
+    folder: Text
+    """Relative to the workload's file."""
+
+
 class TextClassificationData(Table):
     sequence_length: int = Field(default=64, ge=8, le=8192)
-    """Tokens per document; longer ones are cut, shorter ones padded, so that shapes are static."""
+    """Tokens per document at most; longer ones are cut."""
+    padding: Padding = "max"
+    """To which length documents are filled up: `max` all to the sequence length, so that shapes are
+    static; `buckets` those of a step to one of a few lengths; `longest` to the longest of them."""
     vocabulary: int = Field(default=4096, ge=64, le=1_000_000)
     """Size of the tokenizer that is trained; not used when the model brings its own."""
 
@@ -55,7 +67,9 @@ class TextClassificationData(Table):
 
 class _ColumnData(TextClassificationData):
     text: Text = "text"
+    """Column that holds the documents."""
     label: Text = "label"
+    """Column that holds the classes."""
     id: Text | None = None
     """Column that identifies an example; without one the text itself does."""
     slices: list[SliceColumn] = Field(default=[], max_length=20)
@@ -98,7 +112,9 @@ class FilesData(_ColumnData):
 
     source: Literal["files"]
     train: Text
+    """File to train on, relative to the workload's file."""
     validation: Text
+    """File that models are compared on, relative to the workload's file; same columns."""
 
     @model_validator(mode="after")
     def _formats_are_known(self) -> Self:
@@ -116,12 +132,18 @@ class HubData(_ColumnData):
 
     source: Literal["hub"]
     dataset: Text
+    """Its name on the hub, or the folder it lies in."""
     configuration: Text | None = None
+    """For a data set that has several."""
     revision: Text = "main"
     """Commit, tag or branch. Pin a commit: a branch may move without the definition changing."""
     train_split: Text = "train"
+    """Split to train on."""
     validation_split: Text = "validation"
+    """Split that models are compared on."""
 
 
 TextData = ReutersData | FilesData | HubData
-Data = Annotated[ReutersData | FilesData | HubData | WheelData, Field(discriminator="source")]
+Data = Annotated[
+    ReutersData | FilesData | FolderData | HubData | WheelData, Field(discriminator="source")
+]

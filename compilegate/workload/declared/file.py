@@ -29,12 +29,14 @@ class Registry(Table):
     ) = None
     """Model package group; the workload's name when it is not given."""
     approval: Approval = "PendingManualApproval"
+    """The status of a new model; one that is `Approved` may be deployed by whoever waits for it."""
 
 
 class Cache(Table):
     """`[cache]`: how long a finished step may stand in for the same step of a later execution."""
 
     enabled: bool = True
+    """False: every step of every execution runs."""
     expire_after: Annotated[
         str, StringConstraints(pattern=r"^P(\d+[YMWD](T\d+[HM])?|T\d+[HM])$")
     ] = "P30D"
@@ -45,6 +47,7 @@ class CompileCache(Table):
     """`[compile_cache]`: whether a job starts from what an earlier one of its arm compiled."""
 
     enabled: bool = True
+    """False: each job compiles from nothing."""
     max_megabytes: int = Field(
         default=DEFAULT_COMPILE_CACHE_MEGABYTES, ge=1, le=MOST_COMPILE_CACHE_MEGABYTES
     )
@@ -55,15 +58,20 @@ class WorkloadFile(Table):
     """One file `workloads/NAME.toml`, as it is written."""
 
     name: Name
+    """The file's name without its ending: lower-case letters, digits and single dashes."""
     description: Text
+    """One line for people; it stands on the report."""
     seeds: list[Seed] = Field(min_length=1)
     """The replicates of every arm. The first is the one whose model is released."""
     data: Data
+    """Where the examples come from."""
     model: Model | None = None
+    """What the built-in program trains."""
     recipe: Recipe | None = None
     program: Program | None = None
     """Without one the built-in program trains, and needs `[model]` and `[recipe]`."""
     arms: dict[Name, ArmTable] = Field(default={})
+    """Ways to train: the table `baseline`, and one or more candidates beside it."""
     champion: Champion | None = None
     """Takes the place of arms: the new model is compared with the last registered one."""
     gate: Gate

@@ -16,10 +16,15 @@ class RandomModel(Table):
 
     source: Literal["random"]
     layers: int = Field(default=2, ge=1, le=96)
+    """Transformer blocks."""
     hidden_size: int = Field(default=128, ge=8, le=16384)
+    """Width; a multiple of `attention_heads`."""
     attention_heads: int = Field(default=2, ge=1, le=256)
+    """In each block."""
     intermediate_size: int = Field(default=512, ge=8, le=65536)
+    """Width inside of the feed-forward part."""
     dropout: Fraction = 0.1
+    """Share of activations that training drops."""
 
     @property
     def hub_id(self) -> None:
@@ -51,6 +56,7 @@ class HubModel(Table):
 
     source: Literal["hub"]
     id: Text
+    """Its id on the hub, or the folder it lies in."""
 
     @property
     def hub_id(self) -> str:
@@ -70,13 +76,20 @@ class Recipe(Table):
     """What all arms share. An arm differs in its compiler, batch, rate and precision only."""
 
     epochs: int = Field(ge=1, le=10_000)
+    """How often the training data are gone through."""
     warmup_fraction: Fraction = 0.1
     """Share of the steps over which the learning rate rises from zero to its peak."""
     weight_decay: float = Field(default=0.01, ge=0, allow_inf_nan=False)
+    """AdamW's."""
     gradient_clip: Positive = 1.0
     """Largest norm of the gradient of one step."""
     averaging: Fraction = 0.0
     """Decay of the moving average of the weights that is evaluated and saved; 0 turns it off."""
+    log_every_steps: int = Field(default=0, ge=0, le=1_000_000)
+    """Steps between two lines of the log; 0 is about a second. Each reads a loss."""
+    evaluate_every_epochs: int = Field(default=0, ge=0, le=10_000)
+    """Epochs between two evaluations on the validation split while training, for the log alone; 0:
+    only the trained model is evaluated."""
 
     @property
     def hyperparameters(self) -> dict[str, str]:
@@ -87,4 +100,10 @@ class Recipe(Table):
             "weight_decay": repr(self.weight_decay),
             "gradient_clip": repr(self.gradient_clip),
             "averaging": repr(self.averaging),
+            # Those that are set: a default that is spelled out would train every arm anew.
+            **{
+                name: str(value)
+                for name in ("log_every_steps", "evaluate_every_epochs")
+                if (value := getattr(self, name))
+            },
         }

