@@ -28,6 +28,10 @@ class ExecutionStarted(_Event):
     """The target's name for it: its ID here, its ARN on SageMaker."""
     resumed: bool = False
     """Whether the results of its earlier run are kept."""
+    jobs: Mapping[str, StepStatus] = field(default_factory=dict)
+    """The steps that run a job, in the definition's order, as they stand; empty if unknown."""
+    at_once: int | None = None
+    """How many jobs can run at one moment; None if unknown."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class StepStarted(_Event):
     cores: tuple[int, ...] = ()
     """The IDs of the job's own CPUs; empty if unknown."""
     links: Mapping[str, str] = field(default_factory=dict)
+    gpus: tuple[str, ...] = ()
+    """The job's own GPUs, as CUDA_VISIBLE_DEVICES names them; empty where it has none."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,15 @@ from typing import Protocol
 from compilegate.document.model import Scalar
 from compilegate.execution.events import Event
 from compilegate.execution.result import ExecutionResult
+from compilegate.job.names import (
+    OBSERVATIONS_FILE,
+    REPORT_FILE,
+    REPORT_MARKDOWN_FILE,
+    VERDICT_FILE,
+)
+
+GATE_FILES = (VERDICT_FILE, OBSERVATIONS_FILE, REPORT_FILE, REPORT_MARKDOWN_FILE)
+"""What `fetch_verdict` fetches, the repros beside; only the first must be there."""
 
 
 class Executor(Protocol):

@@ -35,4 +35,4 @@ TABLE = (
     (LOST, "lost contact with an execution on SageMaker; `compilegate watch` reconnects"),
     (INTERRUPTED, "interrupted; `compilegate run --resume` or `compilegate watch` continues"),
 )
-"""The table in `--help` and README."""
+"""The table in `--help` and docs/commands.md."""

@@ -27,7 +27,11 @@ from compilegate.local.errors import (
 )
 from compilegate.local.executor import LocalExecutor
 from compilegate.local.home.images import ImageSources
-from compilegate.local.home.journal import latest_unfinished, list_executions
+from compilegate.local.home.journal import (
+    execution_named,
+    latest_unfinished,
+    list_executions,
+)
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import (
     ModelPackage,
@@ -36,6 +40,7 @@ from compilegate.local.home.registry import (
     list_packages,
     set_approval,
 )
+from compilegate.local.packing import pack_execution
 
 __all__ = [
     "ExecutionError",
@@ -47,9 +52,11 @@ __all__ = [
     "RefusedDefinitionError",
     "RegistryError",
     "describe_package",
+    "execution_named",
     "latest_unfinished",
     "list_executions",
     "list_groups",
     "list_packages",
+    "pack_execution",
     "set_approval",
 ]

@@ -6,6 +6,7 @@ It also decides how many jobs run at once, on how many cores each, and how long 
 from __future__ import annotations
 
 import json
+import os
 import re
 import secrets
 import shutil
@@ -21,10 +22,11 @@ from compilegate.document.parameters import parameter_values
 from compilegate.document.reading import read_definition
 from compilegate.document.step_types import REGISTER_MODEL, TRAINING
 from compilegate.execution.events import EnvironmentBuilding, Event
+from compilegate.execution.executor import GATE_FILES
 from compilegate.execution.result import ExecutionResult, StepResult
 from compilegate.execution.status import ExecutionStatus
 from compilegate.job.files import whole_file
-from compilegate.job.names import REPORT_FILE, REPORT_MARKDOWN_FILE, VERDICT_FILE
+from compilegate.job.names import REPROS_FOLDER, VERDICT_FILE
 from compilegate.local.engine.execution import Execution
 from compilegate.local.engine.plan import ExecutionPlan
 from compilegate.local.engine.preflight import Image, check_definition
@@ -34,7 +36,8 @@ from compilegate.local.home.images import Environment, ImageSources, build_envir
 from compilegate.local.home.journal import Journal, journal_of, resumable_steps
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import list_groups, list_packages
-from compilegate.local.jobs.cores import CorePool, available_cpus, physical_cores
+from compilegate.local.jobs.leases.cores import CorePool, available_cpus, physical_cores
+from compilegate.local.jobs.leases.gpus import GpuPool, gpus_here
 
 DEFAULT_GRACE_SECONDS = 10.0
 _PIPELINE_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,255}")
@@ -63,6 +66,9 @@ class LocalExecutor:
     cores_per_job: int | None = None
     """Physical cores for each job; by default as many as let all Training steps that can run at
     one moment do so, at least 1. All jobs get the same number, because they are compared."""
+    gpus: Sequence[str] | None = None
+    """GPUs to use, as CUDA_VISIBLE_DEVICES names them; by default all of this machine, or those
+    that the variable names. A job has as many to itself as it computes with."""
     max_parallel_steps: int | None = None
     """The most jobs at one moment, beside the definition's own limit."""
     use_cache: bool = True
@@ -159,6 +165,7 @@ class LocalExecutor:
                 store=self._store,
                 cores=CorePool(checked.cores, self._home / "locks" / "cores"),
                 cores_per_job=checked.cores_per_job,
+                gpus=GpuPool(checked.gpus, self._home / "locks" / "gpus"),
                 max_parallel_steps=checked.max_parallel_steps,
                 use_cache=self.use_cache,
                 grace_seconds=self.grace_seconds,
@@ -180,13 +187,16 @@ class LocalExecutor:
             for output in step.properties.get("ProcessingOutputConfig", {}).get("Outputs", []):
                 uri = output.get("S3Output", {}).get("S3Uri")
                 if uri is not None and (self._store.path(uri) / VERDICT_FILE).is_file():
-                    for name in (VERDICT_FILE, REPORT_FILE, REPORT_MARKDOWN_FILE):
+                    for name in GATE_FILES:
                         _copy(self._store.path(uri) / name, result.folder / name)
+                    repros = self._store.path(uri) / REPROS_FOLDER
+                    for path in sorted(repros.rglob("*")):
+                        _copy(path, result.folder / REPROS_FOLDER / path.relative_to(repros))
                     return True
         return False
 
     def models(self, result: ExecutionResult) -> Sequence[str]:
-        """The model packages that the execution registered."""
+        """The model packages that the execution registered, or found registered."""
         arns = {
             step.properties.get("ModelPackageArn")
             for step in result.steps.values()
@@ -194,6 +204,7 @@ class LocalExecutor:
         }
         return [
             f"{package.group}/{package.version}, {package.approval_status}"
+            + _unchanged_since(package.execution_id, result.execution_id)
             for group in list_groups(self._home)
             for package in list_packages(self._home, group)
             if package.arn in arns
@@ -201,7 +212,7 @@ class LocalExecutor:
 
     def when_stopped(self, result: ExecutionResult) -> str:
         """How to go on."""
-        return f"stopped; continue with: --resume --execution {result.execution_id}"
+        return f"stopped ({result.failure}); the steps that have succeeded are kept"
 
     @property
     def _home(self) -> Path:
@@ -216,8 +227,9 @@ class LocalExecutor:
     ) -> _Checked:
         definition, faults = read_definition(text)
         values, parameter_faults = parameter_values(definition.parameters, parameters)
+        gpus = gpus_here(os.environ) if self.gpus is None else tuple(self.gpus)
         found = check_definition(
-            definition, preflight_scope(facts, values), self.images, self._store
+            definition, preflight_scope(facts, values), self.images, self._store, gpus=len(gpus)
         )
         # A parameter without a value makes every expression with it a fault too: tell the cause.
         faults += parameter_faults or list(found.faults)
@@ -237,7 +249,10 @@ class LocalExecutor:
             parameters=values,
             images=found.images,
             cores=cores,
-            cores_per_job=_cores_per_job(graph, len(cores), self.cores_per_job, limit),
+            cores_per_job=_cores_per_job(
+                len(cores), self.cores_per_job, _most_training(graph, found.gpus, len(gpus), limit)
+            ),
+            gpus=gpus,
             max_parallel_steps=limit,
         )
 
@@ -252,7 +267,14 @@ class _Checked:
     images: Mapping[str, Image]
     cores: Sequence[tuple[int, ...]]
     cores_per_job: int
+    gpus: tuple[str, ...]
     max_parallel_steps: int | None
+
+
+def _unchanged_since(registered_by: str, execution_id: str) -> str:
+    if registered_by == execution_id:
+        return ""
+    return f" (nothing has changed since execution {registered_by} registered it)"
 
 
 def _new_id() -> str:
@@ -278,16 +300,27 @@ def _usable_cpus(wanted: Collection[int] | None) -> Collection[int]:
     return wanted
 
 
-def _cores_per_job(graph: StepGraph, available: int, wanted: int | None, limit: int | None) -> int:
+def _cores_per_job(available: int, wanted: int | None, at_once: int) -> int:
     if wanted is not None:
         if not 1 <= wanted <= available:
             raise ExecutionError(
                 f"{wanted} cores for each job: there are {available} physical cores here"
             )
         return wanted
+    return max(1, available // max(1, at_once))
+
+
+def _most_training(
+    graph: StepGraph, wanted: Mapping[str, int], gpus: int, limit: int | None
+) -> int:
+    """How many Training steps can run at one moment; `wanted` are the GPUs of each."""
     training = [name for name, step in graph.steps.items() if step.type == TRAINING]
     at_once = most_in_parallel(graph, training)
-    return max(1, available // max(1, at_once if limit is None else min(limit, at_once)))
+    takers = [name for name in training if wanted.get(name)]
+    if gpus and takers:
+        others = most_in_parallel(graph, [name for name in training if name not in takers])
+        at_once = min(at_once, others + gpus // min(wanted[name] for name in takers))
+    return at_once if limit is None else min(limit, at_once)
 
 
 def _environments(

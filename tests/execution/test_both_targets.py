@@ -23,7 +23,7 @@ from compilegate.job.names import VERDICT_FILE
 from compilegate.local import ImageSources, LocalExecutor
 from tests.account import scripted
 from tests.account.deployed import PIPELINE, deploy
-from tests.account.scripted import fail, frame, job
+from tests.account.scripted import REPRO, fail, frame, job
 from tests.aws_server.client import AwsServer
 
 
@@ -37,9 +37,12 @@ class Scene:
 
 
 def gate(verdict: Path) -> dict[str, Any]:
-    """A processing step that leaves a verdict as the gate does."""
+    """A processing step that leaves a verdict and a repro as the gate does."""
     code = (
-        f"import shutil; shutil.copy({str(verdict)!r}, '/opt/ml/processing/verdict/verdict.json')"
+        "import pathlib, shutil; there = pathlib.Path('/opt/ml/processing/verdict');"
+        f"shutil.copy({str(verdict)!r}, there / 'verdict.json');"
+        f"repro = there / {REPRO!r}; repro.parent.mkdir(parents=True);"
+        "repro.write_text('the gradient is zero')"
     )
     return {
         "Name": "Gate",
@@ -133,6 +136,7 @@ def test_an_execution_is_started_and_followed_to_its_verdict(
     assert at.executor.read(reference).steps["Gate"].type == "Processing"
     assert show_outcome(at.executor, result) == exit_codes.DECIDED == 0
     assert (result.folder / VERDICT_FILE).is_file()
+    assert (result.folder / REPRO).read_text() == "the gradient is zero"
     assert "The model of baseline is registered." in capsys.readouterr().out
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from compilegate.execution.status import ExecutionStatus
 from compilegate.local import (
+    ObjectStore,
     RegistryError,
     describe_package,
     list_groups,
@@ -23,6 +24,7 @@ from compilegate.local.home.registry import (
     read_package_request,
 )
 
+OWN = "Execution.PipelineExecutionId"
 MODEL = {"Get": "Steps.train.ModelArtifacts.S3ModelArtifacts"}
 
 
@@ -34,7 +36,7 @@ def test_a_group_s_name_that_the_service_would_refuse_is_refused(name: str) -> N
 
 def register(home: Path, step: str = "s") -> ModelPackage:
     request = read_package_request({"ModelPackageGroupName": "g"})
-    return create_package(home, request, PackageOrigin("e", step))
+    return create_package(home, request, PackageOrigin("e", step), ObjectStore(home / "s3"))
 
 
 def test_a_registered_model_is_the_groups_next_version(bench: Any) -> None:
@@ -61,10 +63,69 @@ def test_a_registered_model_is_the_groups_next_version(bench: Any) -> None:
         f"s3://bucket/training/{job}/output/model.tar.gz"
     )
     assert described["CustomerMetadataProperties"] == {"arm": "inductor"}
-    assert described["Origin"] == {"ExecutionId": second.execution_id, "Step": "register"}
+    origin = described["Origin"]
+    assert (origin["ExecutionId"], origin["Step"]) == (second.execution_id, "register")
     arn = "arn:aws:sagemaker:local:000000000000:model-package/reuters/1"
     assert first.steps["announce"].log.read_text() == f"{[arn]}\n"
     assert describe_package(bench.home, arn) == packages[0]
+
+
+def cached_model(bench: Any, code: str = "", **members: Any) -> list[dict[str, Any]]:
+    """A training step that the cache serves, and the registration of its model."""
+    request = {"CustomerMetadataProperties": {"by": {"Get": "Execution.PipelineExecutionId"}}}
+    register = bench.register("register", "g", MODEL)
+    register["Arguments"] |= request | members
+    return [bench.training("train", code, CacheConfig={"Enabled": True}), register]
+
+
+def test_an_execution_in_which_nothing_changed_registers_nothing_anew(bench: Any) -> None:
+    first = bench.run(*cached_model(bench))
+    set_approval(bench.home, "g/1", "Approved", "looked at")
+    again = bench.run(*cached_model(bench))
+    (package,) = list_packages(bench.home, "g")
+    assert package.approval_status == "Approved"
+    assert package.execution_id == first.execution_id
+    arns = [each.steps["register"].properties["ModelPackageArn"] for each in (first, again)]
+    assert arns[0] == arns[1]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"code": "print('other')"},
+        {"ModelApprovalStatus": "Approved"},
+        {"ModelPackageDescription": "other words"},
+    ],
+)
+def test_what_has_changed_is_a_new_version_and_so_is_going_back(bench: Any, changed: Any) -> None:
+    for steps in ({}, changed, {}):
+        bench.run(*cached_model(bench, **steps))
+    assert [package.version for package in list_packages(bench.home, "g")] == [1, 2, 3]
+
+
+def test_a_verdict_that_a_later_execution_writes_anew_is_no_change(bench: Any) -> None:
+    """A gate runs in every execution, and writes under the execution's own key."""
+    place = {"Std:Join": {"On": "/", "Values": ["s3://bucket", {"Get": OWN}, "verdict"]}}
+    for text in ("the same", "the same", "another"):
+        steps = cached_model(bench, CustomerMetadataProperties={"verdict": place})
+        gate = bench.processing(
+            "gate",
+            f"open('/opt/ml/processing/verdict/v.json', 'w').write({text!r})",
+            outputs=["verdict"],
+            DependsOn=["train"],
+        )
+        (output,) = gate["Arguments"]["ProcessingOutputConfig"]["Outputs"]
+        output["S3Output"]["S3Uri"] = place
+        bench.run(steps[0], gate, steps[1] | {"DependsOn": ["gate"]})
+    versions = [each.version for each in list_packages(bench.home, "g")]
+    assert versions == [1, 2]
+
+
+def test_another_model_at_the_same_place_is_a_new_version(bench: Any) -> None:
+    for content in ("one", "one more"):
+        model = bench.put("s3://bucket/mine/model.tar.gz", content)
+        bench.run(bench.register("register", "g", model))
+    assert [package.version for package in list_packages(bench.home, "g")] == [1, 2]
 
 
 def test_a_model_that_nobody_made_is_not_registered(bench: Any) -> None:
@@ -120,10 +181,13 @@ def test_writers_at_once_get_different_versions(tmp_path: Path) -> None:
         "import sys; from pathlib import Path\n"
         "from compilegate.local.home.registry import PackageOrigin, create_package\n"
         "from compilegate.local.home.registry import read_package_request\n"
-        "request = read_package_request({'ModelPackageGroupName': 'g'})\n"
+        "from compilegate.local.home.object_store import ObjectStore\n"
+        "home, name = Path(sys.argv[1]), sys.argv[2]\n"
+        "asked = {'ModelPackageGroupName': 'g', 'ModelPackageDescription': f'by {name}'}\n"
+        "request = read_package_request(asked)\n"
         "for index in range(10):\n"
-        "    origin = PackageOrigin(sys.argv[2], str(index))\n"
-        "    create_package(Path(sys.argv[1]), request, origin)\n"
+        "    origin = PackageOrigin(name, str(index))\n"
+        "    create_package(home, request, origin, ObjectStore(home / 's3'))\n"
     )
     writers = [
         subprocess.Popen([sys.executable, "-c", program, str(tmp_path), name])

@@ -51,6 +51,17 @@ def test_other_hyperparameters_another_pipeline_and_no_cache_are_misses(bench: A
     assert cached(bench, bench.run(*steps(bench), use_cache=False)) == set()
 
 
+def test_what_was_made_in_a_described_machine_stands_in_for_nothing_else(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.run(*steps(bench))
+    monkeypatch.setenv("COMPILEGATE_MACHINE", '{"accelerator": "V100"}')
+    assert cached(bench, bench.run(*steps(bench))) == set()
+    assert cached(bench, bench.run(*steps(bench))) == {"prepare", "train"}
+    monkeypatch.setenv("COMPILEGATE_MACHINE", '{"accelerator": "A10G"}')
+    assert cached(bench, bench.run(*steps(bench))) == set()
+
+
 def test_a_step_without_a_cache_config_always_runs(bench: Any) -> None:
     for config in (None, {"Enabled": False, "ExpireAfter": "P30D"}):
         bench.run(*steps(bench, config=config))

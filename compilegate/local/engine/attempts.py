@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from compilegate.execution.events import StepOutput
 from compilegate.local.engine.plan import PreparedStep
 from compilegate.local.jobs.attempt import AttemptResult, JobSlot, run_attempt
-from compilegate.local.jobs.cores import CoreLease
 from compilegate.local.jobs.launcher import RunningJob
+from compilegate.local.jobs.leases.cores import CoreLease
+from compilegate.local.jobs.leases.gpus import GpuLease
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,14 @@ Inbox = queue.SimpleQueue[StepOutput | AttemptEnded | AttemptCrashed | StopReque
 @dataclass(frozen=True)
 class _Attempt:
     prepared: PreparedStep
-    lease: CoreLease
+    cores: CoreLease
+    gpus: GpuLease
     process: RunningJob
     thread: threading.Thread
 
 
 class RunningAttempts:
-    """By step; each holds its cores until it is collected."""
+    """By step; each holds its cores and GPUs until it is collected."""
 
     def __init__(self, inbox: Inbox, grace_seconds: float) -> None:
         self._inbox = inbox
@@ -63,19 +65,20 @@ class RunningAttempts:
         """The steps with an attempt that runs."""
         return self._attempts.keys()
 
-    def start(self, step: str, prepared: PreparedStep, lease: CoreLease) -> None:
-        """Run the job on these cores."""
+    def start(self, step: str, prepared: PreparedStep, cores: CoreLease, gpus: GpuLease) -> None:
+        """Run the job on these."""
         process = RunningJob()
-        slot = JobSlot(prepared.environment, lease, process, self._grace_seconds)
+        slot = JobSlot(prepared.environment, cores, gpus, process, self._grace_seconds)
         thread = threading.Thread(target=self._work, args=(step, prepared, slot))
-        self._attempts[step] = _Attempt(prepared, lease, process, thread)
+        self._attempts[step] = _Attempt(prepared, cores, gpus, process, thread)
         thread.start()
 
     def collect(self, step: str) -> PreparedStep:
-        """Release the cores of an attempt that has ended; returns what it ran."""
+        """Release what an ended attempt held; returns what it ran."""
         attempt = self._attempts.pop(step)
         attempt.thread.join()
-        attempt.lease.release()
+        attempt.cores.release()
+        attempt.gpus.release()
         return attempt.prepared
 
     def stop(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from compilegate.document.paths import ExpressionError
-from compilegate.document.step_types import TRAINING
+from compilegate.document.step_types import STEP_TYPES, TRAINING
 from compilegate.execution.events import (
     Event,
     ExecutionEnded,
@@ -52,6 +52,10 @@ class _ActiveStep:
     """Monotonic time of the next attempt; None while one is running."""
 
 
+def _runs_a_job(step: StepResult) -> bool:
+    return STEP_TYPES[step.type].job_name is not None
+
+
 class Execution:
     """One run of a plan, from the steps' states that are given to the end."""
 
@@ -69,7 +73,7 @@ class Execution:
         self._active: dict[str, _ActiveStep] = {}
         self._running = RunningAttempts(self._inbox, plan.grace_seconds)
         self._stopped_by: str | None = None
-        self._lacks_cores = False
+        self._lacks_cores = self._lacks_gpus = False
 
     def run(self) -> ExecutionResult:
         """Run to the end. Ctrl-C and SIGTERM stop the jobs and leave a resumable execution."""
@@ -91,6 +95,8 @@ class Execution:
                 plan.facts.pipeline_name,
                 plan.facts.execution_id,
                 plan.resumed,
+                {name: step.status for name, step in self._steps.items() if _runs_a_job(step)},
+                plan.most_at_once,
             )
         )
 
@@ -108,7 +114,7 @@ class Execution:
         if self._stopped_by is None:
             while self._skip_unreachable() or self._start_ready():
                 pass
-        return bool(self._active) or self._lacks_cores
+        return bool(self._active) or self._lacks_cores or self._lacks_gpus
 
     def _skip_unreachable(self) -> bool:
         names = self._progress().not_to_be_executed()
@@ -119,9 +125,10 @@ class Execution:
     def _start_ready(self) -> bool:
         """Start ready steps in definition order; True when one has already ended by that.
 
-        A job that finds no cores is not overtaken by later jobs, or it might wait for ever.
+        A job that finds no cores is not overtaken by later jobs, or it might wait for ever; one
+        that finds no GPU only by jobs that need none.
         """
-        self._lacks_cores = False
+        self._lacks_cores = self._lacks_gpus = False
         progress = self._progress()
         if progress.failure_is_final():
             return self._give_up_retries()
@@ -131,9 +138,12 @@ class Execution:
                 return True
             if name not in self._prepared and not self._prepare(name):
                 return True
-            if self._has_room() and not self._lacks_cores:
+            if self._has_room() and not self._lacks_cores and not self._waits_for_gpus(name):
                 self._start_attempt(name)
         return False
+
+    def _waits_for_gpus(self, name: str) -> bool:
+        return self._lacks_gpus and self._prepared[name].job_step.job.gpus > 0
 
     def _has_room(self) -> bool:
         limit = self._plan.max_parallel_steps
@@ -197,8 +207,13 @@ class Execution:
         plan, prepared = self._plan, self._prepared[name]
         exclusive = plan.graph.steps[name].type == TRAINING
         acquire = plan.cores.acquire_exclusive if exclusive else plan.cores.acquire_shared
-        lease = acquire(plan.cores_per_job)
-        if lease is None:
+        gpus = plan.gpus.acquire(prepared.job_step.job.gpus)
+        if gpus is None:
+            self._lacks_gpus = True
+            return
+        cores = acquire(plan.cores_per_job)
+        if cores is None:
+            gpus.release()
             self._lacks_cores = True
             return
         del self._prepared[name]
@@ -206,7 +221,7 @@ class Execution:
         active.retry_at = None
         job = prepared.job_step.job
         before = self._steps[name]
-        self._running.start(name, prepared, lease)
+        self._running.start(name, prepared, cores, gpus)
         self._update(
             replace(
                 before,
@@ -218,7 +233,8 @@ class Execution:
                 failure=None,
             )
         )
-        self._listener(StepStarted(name, job.name, before.attempts + 1, lease.cpus))
+        attempt = before.attempts + 1
+        self._listener(StepStarted(name, job.name, attempt, cores.cpus, gpus=gpus.names))
 
     # Messages
 
@@ -240,7 +256,7 @@ class Execution:
         """Seconds until something may change without a message; None when nothing can."""
         now = time.monotonic()
         waits = [a.retry_at - now for a in self._active.values() if a.retry_at is not None]
-        if self._lacks_cores:
+        if self._lacks_cores or self._lacks_gpus:
             busy = bool(self._running.steps)
             waits.append(_CORES_POLL_SECONDS_WHILE_RUNNING if busy else _CORES_POLL_SECONDS)
         return max(0.0, min(waits)) if waits else None
@@ -297,7 +313,7 @@ class Execution:
 
     def _stop(self, signal_name: str) -> None:
         self._stopped_by = signal_name
-        self._lacks_cores = False
+        self._lacks_cores = self._lacks_gpus = False
         self._running.stop()
         for name in set(self._active) - set(self._running.steps):
             self._end_step(replace(self._steps[name], status=StepStatus.STOPPED))

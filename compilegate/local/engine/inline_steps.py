@@ -58,7 +58,7 @@ def _register(arguments: Mapping[str, Any], result: StepResult, here: _Here) -> 
         if not here.store.exists(uri):
             missing = f"ModelDataUrl {uri} is not in the local store ({here.store.path(uri)})"
             raise StepRequestError(missing)
-    package = create_package(here.home, request, here.origin)
+    package = create_package(here.home, request, here.origin, here.store)
     return replace(result, properties=dict(package.description))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,18 +11,20 @@ from compilegate.document.evaluation import Scope, resolve
 from compilegate.document.graph import StepGraph
 from compilegate.document.model import Scalar, Step
 from compilegate.execution.result import StepResult
+from compilegate.job.names import MACHINE_VARIABLE
 from compilegate.local.engine.scope import ExecutionFacts, step_scope
 from compilegate.local.engine.step_cache import CacheSlot, cache_slot
 from compilegate.local.home.images import Environment
 from compilegate.local.home.journal import Journal
 from compilegate.local.home.object_store import ObjectStore
-from compilegate.local.jobs.cores import CorePool
+from compilegate.local.jobs.leases.cores import CorePool
+from compilegate.local.jobs.leases.gpus import GpuPool
 from compilegate.local.jobs.making import JobStep, job_name_member, make_job, new_job_name
 
 
 @dataclass(frozen=True)
 class PreparedStep:
-    """A job step whose request is resolved, waiting for cores."""
+    """A job step whose request is resolved, waiting for cores and GPUs."""
 
     job_step: JobStep
     environment: Environment
@@ -44,11 +47,19 @@ class ExecutionPlan:
     cores: CorePool
     cores_per_job: int
     """Physical cores; a Processing job gets at most as many."""
+    gpus: GpuPool
     max_parallel_steps: int | None
     use_cache: bool
     grace_seconds: float
     resumed: bool
     """Whether an earlier run of this execution has left results."""
+
+    @property
+    def most_at_once(self) -> int:
+        """How many training jobs can run at one moment; other executions may hold cores, too."""
+        by_cores = max(1, len(self.cores.cores) // self.cores_per_job)
+        limit = self.max_parallel_steps
+        return by_cores if limit is None else min(limit, by_cores)
 
     def scope(self, results: Mapping[str, StepResult], job_variables: Mapping[str, str]) -> Scope:
         """What the expressions of a step see, whose upstream steps have these results."""
@@ -75,6 +86,12 @@ class ExecutionPlan:
             step=step.name,
             step_type=step.type,
             request=request,
-            environment_identity=environment.identity,
+            environment_identity=_identity(environment, os.environ),
         )
         return PreparedStep(job_step, environment, None if step.cache is None else slot)
+
+
+def _identity(environment: Environment, variables: Mapping[str, str]) -> str:
+    """What a result was made in. A rehearsal in a described machine stands in for nothing else."""
+    described = variables.get(MACHINE_VARIABLE)
+    return f"{environment.identity} in {described}" if described else environment.identity

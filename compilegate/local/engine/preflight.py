@@ -58,10 +58,12 @@ Image = Environment | UnbuiltEnvironment
 
 @dataclass(frozen=True)
 class Preflight:
-    """What the checks found: the faults, and the environment of each image."""
+    """What the checks found: the faults, the environment of each image, the GPUs of each job."""
 
     faults: tuple[str, ...]
     images: Mapping[str, Image]
+    gpus: Mapping[str, int]
+    """By step, how many its job computes with, where this machine has any."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +77,17 @@ class _Checked:
 
 
 def check_definition(
-    definition: Definition, scope: Scope, sources: ImageSources, store: ObjectStore
+    definition: Definition,
+    scope: Scope,
+    sources: ImageSources,
+    store: ObjectStore,
+    *,
+    gpus: int = 0,
 ) -> Preflight:
     """Check every step of a definition whose parameters have values.
 
-    `scope` must leave step properties and property files Unresolved.
+    `scope` must leave step properties and property files Unresolved. `gpus` is how many this
+    machine has.
     """
     faults = list(_name_faults(definition))
     steps = {step.name: step for step in definition.steps}
@@ -104,7 +112,20 @@ def check_definition(
             faults.append(f"{item.step.name}: {error}")
         faults += (f"{item.step.name}: {fault}" for fault in _image_faults(item, sources, images))
     faults += _input_faults(checked, store)
-    return Preflight(tuple(dict.fromkeys(faults)), images)
+    wanted = {item.step.name: item.job.gpus for item in checked if item.job is not None}
+    faults += _gpu_faults(wanted, gpus)
+    return Preflight(tuple(dict.fromkeys(faults)), images, wanted)
+
+
+def _gpu_faults(wanted: Mapping[str, int], gpus: int) -> Iterator[str]:
+    """A machine without any is no fault: the job computes on its cores."""
+    for step, count in wanted.items():
+        if count > gpus > 0:
+            yield (
+                f"{step}: its job starts {count} processes, each with a GPU of its own, and there "
+                f"{'is' if gpus == 1 else 'are'} {gpus} here; declare fewer processes, or let it "
+                "see none: CUDA_VISIBLE_DEVICES= compilegate run"
+            )
 
 
 def _name_faults(definition: Definition) -> Iterator[str]:

@@ -199,6 +199,19 @@ def journal_of(home: Path, execution_id: str) -> Journal:
     return Journal(folder)
 
 
+def execution_named(home: Path, beginning: str) -> str:
+    """The ID of the execution whose ID begins so. Raises ExecutionError for none or several."""
+    known = sorted(path.parent.name for path in (home / "executions").glob("*/execution.json"))
+    found = [each for each in known if each.startswith(beginning)] if beginning else []
+    if beginning in found:
+        return beginning
+    if not found:
+        raise ExecutionError(f"there is no execution {beginning!r} in {home}")
+    if len(found) > 1:
+        raise ExecutionError(f"execution {beginning!r} may be any of {', '.join(found)}")
+    return found[0]
+
+
 def list_executions(home: Path) -> list[ExecutionResult]:
     """All executions of a home, the latest first."""
     found = [Journal(path.parent).read() for path in (home / "executions").glob("*/execution.json")]

@@ -7,6 +7,7 @@ folders instead of copied, and are read-only, because a write would change both.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shutil
 import stat
@@ -95,6 +96,19 @@ class ObjectStore:
             key = file.relative_to(self.root).as_posix()
             found.append((f"s3://{key}", status.st_size, status.st_mtime_ns))
         return found
+
+    def content_digest(self, uri: str) -> str | None:
+        """The digest of the bytes at and below `uri`, wherever that is; None without objects."""
+        path = self.path(uri)
+        files = [path] if path.is_file() else sorted(_files_below(path))
+        if not files:
+            return None
+        digest = hashlib.sha256()
+        for file in files:
+            with file.open("rb") as opened:
+                found = hashlib.file_digest(opened, "sha256").hexdigest()
+            digest.update(f"{file.relative_to(path)} {found}\n".encode())
+        return digest.hexdigest()
 
     def _absent(self, path: Path) -> str:
         return f"put its files at {path}"

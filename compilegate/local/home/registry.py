@@ -1,15 +1,17 @@
 """The local model registry: model package groups and their versions, as SageMaker describes them.
 
-HOME/registry/GROUP/VERSION.json      one DescribeModelPackage response each
+HOME/registry/GROUP/VERSION.json      one DescribeModelPackage response each, with `Origin`: which
+                                      step of which execution registered it, and from what
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +20,12 @@ from typing import Any
 from compilegate.document.evaluation import Unresolved
 from compilegate.job.files import write_json
 from compilegate.local.errors import RegistryError, StepRequestError
+from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.requests import ACCOUNT, RequestReader, iso_time
 
 APPROVAL_STATUSES = ("Approved", "Rejected", "PendingManualApproval")
 
+_OBJECT_URI = re.compile(r"s3://[^/\0]+(/(?!\.{1,2}(/|$))[^/\0]+)*/?")
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 
 # The members of a CreateModelPackage request that describe the package and are kept as they are.
@@ -58,6 +62,17 @@ class ModelPackage:
     @property
     def approval_status(self) -> str:
         return str(self.description["ModelApprovalStatus"])
+
+    @property
+    def origin(self) -> Mapping[str, Any]:
+        """Which step of which execution registered it, and of what content."""
+        known: Mapping[str, Any] = self.description.get("Origin", {})
+        return known
+
+    @property
+    def execution_id(self) -> str:
+        """The execution that registered it."""
+        return str(self.origin.get("ExecutionId", ""))
 
 
 @dataclass(frozen=True)
@@ -110,24 +125,74 @@ def read_package_request(raw: Mapping[str, Any]) -> PackageRequest:
     return PackageRequest(name, status, urls, raw)
 
 
-def create_package(home: Path, request: PackageRequest, origin: PackageOrigin) -> ModelPackage:
+def create_package(
+    home: Path, request: PackageRequest, origin: PackageOrigin, store: ObjectStore
+) -> ModelPackage:
     """Register a request as its group's next version.
 
     A step that registers again, because its execution was interrupted right after it did, gets
-    the package it made.
+    the package it made. So does one that asks for the model that was registered last, from the
+    same files: where nothing has changed there is no new version, and the approval stands.
     """
+    content = _content_digest(request, origin, store)
     with _locked(home, request.group):
         packages = list_packages(home, request.group)
-        for package in packages:
-            if package.description.get("Origin") == _origin_document(origin):
-                return package
+        there = _registered_before(packages, origin, content)
+        if there is not None:
+            return there
         version = max((package.version for package in packages), default=0) + 1
-        description = _description(request, version, origin)
+        description = _description(request, version, origin, content)
         write_json(_path(home, request.group, version), description)
     return ModelPackage(request.group, version, description)
 
 
-def _description(request: PackageRequest, version: int, origin: PackageOrigin) -> dict[str, Any]:
+def _registered_before(
+    packages: Sequence[ModelPackage], origin: PackageOrigin, content: str
+) -> ModelPackage | None:
+    """The package that this step made, here or in the latest execution of the same content.
+
+    An older one does not count: who goes back to an earlier model makes it the latest again.
+    """
+    by_step = [each for each in packages if each.origin.get("Step") == origin.step]
+    for package in by_step:
+        if package.execution_id == origin.execution_id:
+            return package
+    for package in by_step:
+        of_latest = package.execution_id == packages[-1].execution_id
+        if of_latest and package.origin.get("Content") == content:
+            return package
+    return None
+
+
+def _content_digest(request: PackageRequest, origin: PackageOrigin, store: ObjectStore) -> str:
+    """The digest of all that a request says, but its execution's name.
+
+    The model counts by its place and age: one that was trained again is another. What else the
+    request names counts by its bytes: an execution has places of its own, and the verdict that a
+    later one writes there is the same where nothing has changed.
+    """
+
+    def content(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {name: content(each) for name, each in value.items()}
+        if isinstance(value, list):
+            return [content(each) for each in value]
+        if not isinstance(value, str):
+            return value
+        # The ID or the ARN as a whole: the names of jobs, which hold the ID, tell models apart.
+        if value == origin.execution_id or value.endswith(f"/execution/{origin.execution_id}"):
+            return "the execution"
+        if value in request.model_data_uris:
+            return [value, store.fingerprints(value)]
+        return (_OBJECT_URI.fullmatch(value) and store.content_digest(value)) or value
+
+    text = json.dumps(content(request.raw), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _description(
+    request: PackageRequest, version: int, origin: PackageOrigin, content: str
+) -> dict[str, Any]:
     now = iso_time(time.time())
     return {
         "ModelPackageGroupName": request.group,
@@ -137,13 +202,13 @@ def _description(request: PackageRequest, version: int, origin: PackageOrigin) -
         "ModelApprovalStatus": request.approval_status,
         "CreationTime": now,
         "LastModifiedTime": now,
-        "Origin": _origin_document(origin),
+        "Origin": {
+            "ExecutionId": origin.execution_id,
+            "Step": origin.step,
+            "Content": content,
+        },
         **{key: request.raw[key] for key in _KEPT if request.raw.get(key) is not None},
     }
-
-
-def _origin_document(origin: PackageOrigin) -> dict[str, str]:
-    return {"ExecutionId": origin.execution_id, "Step": origin.step}
 
 
 def list_groups(home: Path) -> list[str]:

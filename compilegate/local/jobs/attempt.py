@@ -13,10 +13,11 @@ from typing import Any, Literal
 from compilegate.execution.failure import StepFailure
 from compilegate.local.errors import CapacityError, StepError
 from compilegate.local.home.images import Environment
-from compilegate.local.jobs.cores import CoreLease
 from compilegate.local.jobs.environment import base_environment, temporary_folder
 from compilegate.local.jobs.job import Job, JobOutcome
 from compilegate.local.jobs.launcher import JobCommand, JobEnd, RunningJob
+from compilegate.local.jobs.leases.cores import CoreLease
+from compilegate.local.jobs.leases.gpus import GpuLease
 from compilegate.local.jobs.metrics import MetricCatcher
 
 SERVICE_FAULT = "Step.SERVICE_FAULT"
@@ -57,10 +58,11 @@ class _Failure:
 
 @dataclass(frozen=True)
 class JobSlot:
-    """What a job runs with: an environment, cores, and a handle to stop it by."""
+    """What a job runs with: an environment, cores, GPUs, and a handle to stop it by."""
 
     environment: Environment
-    lease: CoreLease
+    cores: CoreLease
+    gpus: GpuLease
     running: RunningJob
     grace_seconds: float
 
@@ -118,17 +120,17 @@ def _run(
 
 
 def _command(job: Job, slot: JobSlot) -> JobCommand:
-    cores = len(slot.lease.cores)
+    cores, gpus = len(slot.cores.cores), slot.gpus
     variables = base_environment(job.sandbox, slot.environment, cores, os.environ)
     return JobCommand(
         argv=job.argv(slot.environment),
         working_directory=job.working_directory(),
-        environment={**variables, **job.variables(cores)},
-        cpus=slot.lease.cpus,
+        environment={**variables, **job.variables(cores, len(gpus.names)), **gpus.variables},
+        cpus=slot.cores.cpus,
         max_seconds=job.max_seconds,
         grace_seconds=slot.grace_seconds,
         temporary_folder=temporary_folder(job.sandbox),
-        locks=slot.lease.descriptors,
+        locks=(*slot.cores.descriptors, *gpus.descriptors),
     )
 
 

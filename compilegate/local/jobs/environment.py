@@ -14,7 +14,9 @@ from pathlib import Path
 from compilegate.job.names import (
     COMPILE_THREADS_VARIABLE,
     INDUCTOR_CACHE_VARIABLE,
+    MACHINE_VARIABLE,
     TRITON_CACHE_VARIABLE,
+    VISIBLE_GPUS_VARIABLE,
 )
 from compilegate.local.home.images import Environment
 from compilegate.local.jobs.sandbox import Sandbox
@@ -51,8 +53,9 @@ _INHERITED = (
     "TRANSFORMERS_OFFLINE",
     "HF_DATASETS_OFFLINE",
     "LD_LIBRARY_PATH",
-    "CUDA_VISIBLE_DEVICES",
+    VISIBLE_GPUS_VARIABLE,
     "CUDA_HOME",
+    MACHINE_VARIABLE,
     "CC",
     "CXX",
 )

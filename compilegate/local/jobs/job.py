@@ -36,6 +36,8 @@ class Job(Protocol):
     sandbox: Sandbox
     metrics: Sequence[MetricDefinition]
     max_seconds: int
+    gpus: int
+    """How many it computes with, where this machine has any."""
 
     def stage(self, environment: Environment) -> Sequence[Path]:
         """Fill the sandbox; return the input files. Raises StepError."""
@@ -43,7 +45,7 @@ class Job(Protocol):
     def argv(self, environment: Environment) -> list[str]:
         """The program and its arguments, container paths rewritten."""
 
-    def variables(self, cores: int) -> dict[str, str]:
+    def variables(self, cores: int, gpus: int) -> dict[str, str]:
         """The environment variables beyond those that every job has."""
 
     def working_directory(self) -> Path:

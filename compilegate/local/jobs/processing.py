@@ -17,6 +17,7 @@ from compilegate.local.home.images import Environment
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.jobs.job import JobOutcome, interpreter_for, read_message
 from compilegate.local.jobs.launcher import JobEnd
+from compilegate.local.jobs.leases.gpus import gpus_wanted
 from compilegate.local.jobs.metrics import MetricDefinition
 from compilegate.local.jobs.sandbox import ML, Sandbox, container_path
 from compilegate.local.requests import ACCOUNT, RequestReader, iso_time
@@ -42,8 +43,14 @@ class ProcessingRequest:
     inputs: tuple[ProcessingPath, ...]
     outputs: tuple[ProcessingPath, ...]
     max_seconds: int
+    instance_type: str
     raw: Mapping[str, Any]
     """The whole resolved request, which DescribeProcessingJob echoes."""
+
+    @property
+    def gpus(self) -> int:
+        """How many it computes with, where this machine has any."""
+        return gpus_wanted(self.instance_type)
 
     @property
     def local_paths(self) -> tuple[str, ...]:
@@ -87,6 +94,9 @@ def read_processing_request(raw: Mapping[str, Any]) -> ProcessingRequest:
         inputs=tuple(_input(item) for item in reader.sections("ProcessingInputs")),
         outputs=tuple(_output(item) for item in outputs),
         max_seconds=reader.max_seconds(),
+        instance_type=reader.section_or_empty("ProcessingResources")
+        .section_or_empty("ClusterConfig")
+        .text_or("InstanceType", "local"),
         raw=raw,
     )
 
@@ -130,6 +140,7 @@ class ProcessingJob:
         self.sandbox = Sandbox(folder, request.local_paths)
         self.metrics: Sequence[MetricDefinition] = ()
         self.max_seconds = request.max_seconds
+        self.gpus = request.gpus
         self._request = request
         self._store = store
 
@@ -161,7 +172,7 @@ class ProcessingJob:
         command = [interpreter_for(program, environment), *rest, *self._request.arguments]
         return [self.sandbox.rewrite(part) for part in command]
 
-    def variables(self, cores: int) -> dict[str, str]:
+    def variables(self, cores: int, gpus: int) -> dict[str, str]:
         own = {k: self.sandbox.rewrite(v) for k, v in self._request.environment.items()}
         return {"PROCESSING_JOB_NAME": self.name, "PROCESSING_JOB_ARN": self.arn, **own}
 

@@ -13,12 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from compilegate.document.evaluation import Unresolved
-from compilegate.job.names import MODEL_ARCHIVE, OUTPUT_ARCHIVE
+from compilegate.job.names import (
+    DISTRIBUTION,
+    MODEL_ARCHIVE,
+    OUTPUT_ARCHIVE,
+    PROCESSES,
+    PROCESSES_VARIABLE,
+    TORCHRUN,
+)
 from compilegate.local.errors import StepError, StepRequestError
 from compilegate.local.home.images import Environment
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.jobs.job import JobOutcome, interpreter_for, read_message
 from compilegate.local.jobs.launcher import JobEnd
+from compilegate.local.jobs.leases.gpus import gpus_wanted
 from compilegate.local.jobs.metrics import MetricDefinition
 from compilegate.local.jobs.sandbox import ML, Sandbox, pack_folder, unpack_source
 from compilegate.local.jobs.toolkit import TrainingContainer, command_line, toolkit_environment
@@ -71,6 +79,16 @@ class TrainingRequest:
     def program(self) -> str | None:
         """The script's path in the source archive, from sagemaker_program."""
         return self._text_hyperparameter("sagemaker_program")
+
+    @property
+    def gpus(self) -> int:
+        """How many it computes with, where this machine has any: one for each process that its
+        launcher starts."""
+        told = self.environment.get(PROCESSES_VARIABLE)
+        if self._text_hyperparameter(DISTRIBUTION) == TORCHRUN:  # the built-in program's own way
+            told = self._text_hyperparameter(PROCESSES)
+        is_number = told is not None and re.fullmatch(r"[1-9]\d{0,3}", told) is not None
+        return gpus_wanted(self.instance_type, int(told or 1) if is_number else 1)
 
     def _text_hyperparameter(self, name: str) -> str | None:
         # Reserved hyperparameters hold JSON strings; plain ones are what people write by hand.
@@ -196,6 +214,7 @@ class TrainingJob:
         self.sandbox = Sandbox(folder, local_paths)
         self.metrics: Sequence[MetricDefinition] = request.metrics
         self.max_seconds = request.max_seconds
+        self.gpus = request.gpus
         self._request = request
         self._store = store
         self._restored: Sequence[Path] = ()
@@ -290,7 +309,7 @@ class TrainingJob:
         script.chmod(0o755)
         return [str(script), *arguments]
 
-    def variables(self, cores: int) -> dict[str, str]:
+    def variables(self, cores: int, gpus: int) -> dict[str, str]:
         own = {k: self.sandbox.rewrite(v) for k, v in self._request.environment.items()}
         job = {"TRAINING_JOB_NAME": self.name, "TRAINING_JOB_ARN": self.arn}
         if self._request.entrypoint:
@@ -303,7 +322,7 @@ class TrainingJob:
             input_data_config=self._input_data_config(),
             resource_config=self._resource_config(),
             cpus=cores,
-            gpus=gpu_count(),
+            gpus=gpus,
         )
         path = {"PYTHONPATH": str(self.sandbox.path(ML / "code"))}
         return {**toolkit_environment(container), **path, **job, **own}
@@ -364,8 +383,3 @@ class TrainingJob:
         if outcome.failure is not None:
             response["FailureReason"] = outcome.failure
         return response
-
-
-def gpu_count() -> int:
-    """The NVIDIA GPUs of this machine."""
-    return len(list(Path("/proc/driver/nvidia/gpus").glob("*")))

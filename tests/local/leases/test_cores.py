@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from compilegate.document.graph import build_graph, most_in_parallel
 from compilegate.document.model import Definition, Dependency, Step
 from compilegate.local import ExecutionError
-from compilegate.local.jobs.cores import CorePool, available_cpus, physical_cores
+from compilegate.local.jobs.leases.cores import CorePool, available_cpus, physical_cores
 
 RUNNER = """
 import sys
@@ -73,7 +73,8 @@ def test_a_lease_counts_in_every_process_of_the_home(tmp_path: Path) -> None:
     lease = pool(tmp_path, (100,), (101,)).acquire_exclusive(1)
     assert lease is not None
     program = (
-        "import sys; from pathlib import Path; from compilegate.local.jobs.cores import CorePool;"
+        "import sys; from pathlib import Path\n"
+        "from compilegate.local.jobs.leases.cores import CorePool\n"
         "print(CorePool([(100,), (101,)], Path(sys.argv[1])).acquire_exclusive(1).cpus)"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from compilegate.local.jobs.leases.locks import Lease, try_lock
+
 _SYSFS = Path("/sys/devices/system/cpu")
 
 Core = tuple[int, ...]
@@ -52,26 +54,15 @@ def _parse_cpu_list(text: str) -> set[int]:
 
 
 @dataclass(frozen=True)
-class CoreLease:
+class CoreLease(Lease):
     """Cores that a job holds until `release`."""
 
     cores: tuple[Core, ...]
-    files: tuple[IO[bytes], ...]
 
     @property
     def cpus(self) -> tuple[int, ...]:
         """The CPU ids of all cores, for the job's affinity."""
         return tuple(cpu for core in self.cores for cpu in core)
-
-    @property
-    def descriptors(self) -> tuple[int, ...]:
-        """The open lock files: whoever inherits them holds the cores as well."""
-        return tuple(file.fileno() for file in self.files)
-
-    def release(self) -> None:
-        """Give the cores back."""
-        for file in self.files:
-            file.close()
 
 
 class CorePool:
@@ -102,7 +93,7 @@ class CorePool:
             file = self._try_lock(core, kind)
             if file is not None:
                 held[core] = file
-        lease = CoreLease(tuple(sorted(held)), tuple(held.values()))
+        lease = CoreLease(tuple(held.values()), tuple(sorted(held)))
         if len(held) >= at_least:
             return lease
         lease.release()
@@ -111,10 +102,4 @@ class CorePool:
     def _try_lock(self, core: Core, kind: int) -> IO[bytes] | None:
         # Executions may see different CPUs of one core; its lowest id on this machine names it.
         name = min(_siblings(core[0], _SYSFS))
-        file = (self._lock_folder / f"core-{name}.lock").open("ab")
-        try:
-            fcntl.flock(file, kind | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-            return None
-        return file
+        return try_lock(self._lock_folder / f"core-{name}.lock", kind)
