@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
-from compilegate.datasets.raw_data import TWO_SPLITS, Announce, DatasetError, identity_of
+from compilegate.datasets.raw_data import Announce, DatasetError, are_two_splits, identity_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +32,8 @@ class HubDataset:
             self.validation_split,
         )
 
-    @property
-    def parts(self) -> frozenset[str]:
-        return TWO_SPLITS
+    def is_whole(self, names: AbstractSet[str]) -> bool:
+        return are_two_splits(names)
 
     def fetch(self, cache: Path, announce: Announce) -> dict[str, Path]:
         folder = cache / "hub" / self.identity

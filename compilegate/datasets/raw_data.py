@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Protocol
 
 from compilegate.errors import CompilegateError
 
-TWO_SPLITS = frozenset({"train", "validation"})
+_TWO_SPLITS = frozenset({"train", "validation"})
 """What most raw data consists of."""
 
 Announce = Callable[[str], None]
@@ -27,12 +28,11 @@ class RawData(Protocol):
     def identity(self) -> str:
         """sha256 in hexadecimal: two data sets of one identity have the same content."""
 
-    @property
-    def parts(self) -> frozenset[str]:
-        """The files' names up to the first dot, which are known without fetching."""
+    def is_whole(self, names: AbstractSet[str]) -> bool:
+        """Whether files of these names are all of it, which is known without fetching."""
 
     def fetch(self, cache: Path, announce: Announce) -> dict[str, Path]:
-        """Files by their new names, from the cache if they are there.
+        """Files by their new names, which may be paths, from the cache if they are there.
 
         Raises DatasetError.
         """
@@ -51,6 +51,11 @@ def identity_of(*parts: str) -> str:
     return digest.hexdigest()
 
 
+def are_two_splits(names: AbstractSet[str]) -> bool:
+    """Whether there is a training and a validation file, in whatever format."""
+    return {name.partition(".")[0] for name in names} >= _TWO_SPLITS
+
+
 class LocalFiles:
     """Two files that are there already; their content is their identity."""
 
@@ -67,9 +72,8 @@ class LocalFiles:
     def identity(self) -> str:
         return identity_of(*(sha256_of(path) for path in self._files.values()))
 
-    @property
-    def parts(self) -> frozenset[str]:
-        return TWO_SPLITS
+    def is_whole(self, names: AbstractSet[str]) -> bool:
+        return are_two_splits(names)
 
     def fetch(self, cache: Path, announce: Announce) -> dict[str, Path]:
         return {f"{key}{path.suffix}": path for key, path in self._files.items()}

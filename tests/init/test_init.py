@@ -1,0 +1,288 @@
+"""`compilegate init`: a project from a table, a script, a model or nothing, which is valid."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from compilegate.cli import main
+from compilegate.workload import read_workload
+
+PROJECT = Path(__file__).parents[2]
+TOPICS = {"sea": "ship harbour captain anchor", "bank": "money loan credit interest"}
+SCRIPT = """
+import argparse
+import torch
+from nets import Net
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--batch-size", type=int, default=48)
+parser.add_argument("--lr", type=float, default=0.02)
+args = parser.parse_args()
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
+for epoch in range(2):
+    for x, y in loader:
+        model(x).sum().backward()
+        optimizer.step()
+torch.save(model.state_dict(), "model.pt")
+"""
+
+
+def stories(path: Path, rows: int = 200) -> Path:
+    chance = random.Random(0)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "headline", "topic", "words"])
+        for number in range(rows):
+            topic = sorted(TOPICS)[number % 2]
+            words = chance.choices(TOPICS[topic].split(), k=chance.randint(4, 9))
+            writer.writerow([number, " ".join(words), topic, len(words)])
+    return path
+
+
+def flats(path: Path, rows: int = 120) -> Path:
+    """As a spreadsheet of western Europe writes it."""
+    chance = random.Random(0)
+    lines = ["area;city;floor;price"]
+    for number in range(rows):
+        area = chance.randint(20, 200)
+        floor = "" if number % 7 == 0 else str(number % 5)
+        city = ("Köln", "Paris")[number % 2]
+        lines.append(f"{area};{city};{floor};{area * (3.5, 9.25)[number % 2] + number / 10:.2f}")
+    path.write_text("\n".join(lines) + "\n", encoding="cp1252")
+    return path
+
+
+def begin(folder: Path, *arguments: object, code: int = 0) -> Result:
+    done = CliRunner().invoke(main, ["init", str(folder), *map(str, arguments)])
+    assert done.exit_code == code, done.output
+    return done
+
+
+def validate(folder: Path, name: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", "from compilegate.cli import main; main()", "validate", name],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_table_with_texts_is_classified(tmp_path: Path) -> None:
+    source = stories(tmp_path / "My Stories.csv")
+    said = begin(tmp_path / "p", "--csv", source).output
+    assert "learns 'topic' (two classes) from the texts in 'headline'" in said
+    declared = tomllib.loads((tmp_path / "p/workloads/my-stories.toml").read_text())
+    assert declared["data"]["text"] == "headline"
+    assert declared["data"]["id"] == "id"
+    data = tmp_path / "p/data/my-stories"
+    rows = [*rows_of(data / "train.csv"), *rows_of(data / "validation.csv")]
+    assert sorted(map(str, rows)) == sorted(map(str, rows_of(source)))
+    assert "valid: 2 arms, baseline (eager), compiled (inductor)" in validate(
+        tmp_path / "p", "my-stories"
+    )
+
+
+def test_a_table_of_numbers_gets_a_program_that_is_the_user_s(tmp_path: Path) -> None:
+    said = begin(tmp_path / "p", "--csv", flats(tmp_path / "flats.csv")).output
+    assert "are separated by ';'; now by commas" in said
+    assert "was read as Windows-1252; now it is UTF-8" in said
+    assert "learns 'price' (numbers) from 3 columns" in said
+    workload = read_workload(tmp_path / "p/workloads/flats.toml")
+    assert workload.gate.metrics["mse"].relative
+    assert {row["city"] for row in rows_of(tmp_path / "p/data/flats/train.csv")} == {
+        "Köln",
+        "Paris",
+    }
+    assert "valid: 2 arms" in validate(tmp_path / "p", "flats")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("label", ["price", "city"])
+def test_its_program_trains_and_leaves_evidence(tmp_path: Path, label: str) -> None:
+    begin(tmp_path, "--csv", flats(tmp_path / "flats.csv"), "--label", label)
+    done = subprocess.run(
+        [sys.executable, "workloads/flats/train.py", "--epochs", "2"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+    )
+    assert done.returncode == 0, done.stderr
+    with np.load(tmp_path / "compilegate-job/evidence/examples.npz") as examples:
+        held_back = rows_of(tmp_path / "data/flats/validation.csv")
+        assert len(examples["ids"]) == len(held_back)
+        assert {"price": "targets", "city": "labels"}[label] in examples
+
+
+def test_a_script_brings_its_arguments_and_what_it_imports(tmp_path: Path) -> None:
+    (tmp_path / "train_marks.py").write_text(SCRIPT)
+    (tmp_path / "nets.py").write_text("import layers\n\n\nclass Net:\n    pass\n")
+    (tmp_path / "layers").mkdir()
+    (tmp_path / "layers/__init__.py").write_text("")
+    (tmp_path / "unrelated.py").write_text("")
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images/one.bin").write_bytes(b"1")
+    script = tmp_path / "train_marks.py"
+    said = begin(tmp_path / "p", "--script", script, "--data", tmp_path / "images").output
+    program = tmp_path / "p/workloads/train-marks"
+    copied = {path.relative_to(program).as_posix() for path in program.rglob("*.py")}
+    assert copied == {"train_marks.py", "nets.py", "layers/__init__.py"}
+    assert (tmp_path / "p/data/train-marks/one.bin").read_bytes() == b"1"
+    declared = tomllib.loads((tmp_path / "p/workloads/train-marks.toml").read_text())
+    assert declared["program"]["arguments"] == {"batch_size": "batch-size", "learning_rate": "lr"}
+    assert declared["arms"]["compiled"]["batch_size"] == 48
+    assert declared["arms"]["compiled"]["learning_rate"] == 0.02
+    assert "train_marks.py, line 13: for x, y in loader:  ->  loop over job.steps(...)" in said
+    assert "train_marks.py, line 16: job.save(model)" in said
+    assert "valid: 2 arms" in validate(tmp_path / "p", "train-marks")
+
+
+def test_a_model_of_the_hub_reads_the_table_s_texts(tmp_path: Path) -> None:
+    source = stories(tmp_path / "stories.csv")
+    begin(tmp_path / "p", "--csv", source, "--hf", "prajjwal1/bert-tiny", "--name", "tiny")
+    declared = tomllib.loads((tmp_path / "p/workloads/tiny.toml").read_text())
+    assert declared["model"] == {"source": "hub", "id": "prajjwal1/bert-tiny"}
+    assert "valid: 2 arms" in validate(tmp_path / "p", "tiny")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--hf", "prajjwal1/bert-tiny"]])
+def test_without_data_those_that_come_along_are_taken(tmp_path: Path, arguments: list[str]) -> None:
+    begin(tmp_path, *arguments)
+    (path,) = (tmp_path / "workloads").glob("*.toml")
+    assert read_workload(path).data.source == "reuters-r8"
+
+
+def test_nothing_is_overwritten_and_a_second_workload_joins(tmp_path: Path) -> None:
+    (tmp_path / "cdk.json").write_text("mine")
+    begin(tmp_path, "--csv", stories(tmp_path / "stories.csv"))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    refused = begin(tmp_path, "--csv", tmp_path / "stories.csv", code=2)
+    assert "workloads/stories.toml: exists, allowed: a new name (--name)" in refused.output
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    said = begin(tmp_path, "--csv", tmp_path / "stories.csv", "--name", "again").output
+    assert "kept   workloads/workload.schema.json, infra/settings.toml, cdk.json" in said
+    after = {path: path.read_bytes() for path in before}
+    assert after == before
+    assert (tmp_path / "cdk.json").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "sentence"),
+    [
+        (
+            "text,label\n" + "a b c,x\n" * 9,
+            [],
+            "found 9 rows that can be used, allowed: 40 or more",
+        ),
+        ("1,2\n3,4\n", [], "line 1: found 1, 2, allowed: names of columns"),
+        (
+            "a,b\n" + "1,2\n" * 40,
+            ["--label", "c"],
+            "--label: found no column 'c', allowed: 'a', 'b'",
+        ),
+        (
+            "text,label\n" + "a b c,x\n" * 40,
+            [],
+            "--label: found no column that looks like classes beside 'text', allowed: 'label'",
+        ),
+        ('a,b\n"1,2\n', [], "found what is no csv (unexpected end of data)"),
+        ("", [], "line 1: found no header"),
+    ],
+)
+def test_what_cannot_be_learned_from_is_told_in_a_sentence(
+    tmp_path: Path, content: str, arguments: list[str], sentence: str
+) -> None:
+    (tmp_path / "mine.csv").write_text(content)
+    said = begin(tmp_path / "p", "--csv", tmp_path / "mine.csv", *arguments, code=2).output
+    assert sentence in said
+    assert not (tmp_path / "p").exists()
+
+
+def test_a_script_that_is_no_python_is_told_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("x = 1\nif x\n")
+    said = begin(tmp_path / "p", "--script", tmp_path / "train.py", code=2).output
+    assert "train.py: line 2: found what Python cannot read (expected ':')" in said
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    begin(folder)
+    return folder
+
+
+def test_the_app_is_configured_as_this_repository_s(project: Path) -> None:
+    ours = json.loads((PROJECT / "cdk.json").read_text())
+    theirs = json.loads((project / "cdk.json").read_text())
+    assert theirs["context"] == ours["context"]
+    assert theirs["app"] == "python3 -m compilegate.infra.app"
+    pinned = json.loads((PROJECT / "package.json").read_text())["dependencies"]["aws-cdk"]
+    assert json.loads((project / "package.json").read_text())["dependencies"] == {"aws-cdk": pinned}
+
+
+@pytest.mark.slow
+def test_the_app_makes_its_stacks_from_the_project_alone(project: Path) -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("CDK")}
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "compilegate.infra.app"],
+        cwd=project,
+        env={**kept, "PYTHONPATH": str(PROJECT), "CDK_OUTDIR": "cdk.out"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    made = {path.name.partition(".")[0] for path in (project / "cdk.out").glob("*.template.json")}
+    workload = "compilegate-workload-news-topics"
+    assert {"compilegate-foundation", "compilegate-images", workload} <= made
+
+
+def test_the_images_are_those_that_come_along(project: Path) -> None:
+    for image in ("gate", "training"):
+        ours = {path.name: path.read_bytes() for path in (PROJECT / "containers" / image).iterdir()}
+        theirs = {
+            path.name: path.read_bytes() for path in (project / "containers" / image).iterdir()
+        }
+        assert theirs == ours
+
+
+def test_its_workflow_calls_what_is_there_and_passes_an_audit(project: Path) -> None:
+    path = project / ".github/workflows/compilegate.yml"
+    jobs = yaml.safe_load(path.read_text())["jobs"]
+    assert set(jobs) == {"validate", "run"}
+    bin_folder = Path(sys.executable).parent
+    done = subprocess.run(
+        [bin_folder / "zizmor", "--offline", "--no-progress", path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    schema = ["--builtin-schema", "vendor.github-workflows", path]
+    done = subprocess.run(
+        [bin_folder / "check-jsonschema", *schema], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
