@@ -9,6 +9,7 @@ import click
 
 from compilegate.batch_size.bisection import Bracket, advised, largest_fitting
 from compilegate.batch_size.trials import KeptTrials, Shapes, Trial, try_batch
+from compilegate.cli.options.completing import complete_workload
 from compilegate.cli.options.home import home_option
 from compilegate.cli.options.project import load_workload, workloads_option
 from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
@@ -37,7 +38,7 @@ class _Bytes(click.ParamType[int]):
 
 
 @click.command("batch-size")
-@click.argument("workload", metavar="NAME|FILE")
+@click.argument("workload", metavar="NAME|FILE", shell_complete=complete_workload)
 @click.option("--arm", "name", metavar="NAME", required=True, help="The arm to try.")
 @click.option(
     "--memory-limit",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from compilegate.cli.options.completing import complete_workload
 from compilegate.cli.options.project import Project, load_workload, project_options, settings_here
 from compilegate.cli.terminal.errors import writing
 from compilegate.cli.workload.checks import image_bases, refuse_infeasible
@@ -15,7 +16,7 @@ from compilegate.job.files import write_text
 
 
 @click.command("compile")
-@click.argument("workload", metavar="NAME|FILE")
+@click.argument("workload", metavar="NAME|FILE", shell_complete=complete_workload)
 @click.option(
     "--output",
     "-o",

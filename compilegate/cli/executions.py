@@ -9,28 +9,54 @@ from typing import Any
 
 import click
 
+from compilegate.cli.options.completing import complete_execution
 from compilegate.cli.options.home import home_option
+from compilegate.cli.terminal.browser import open_option
+from compilegate.cli.terminal.errors import writing
 from compilegate.cli.terminal.outcome import show_outcome
+from compilegate.cli.terminal.resuming import resume_command
 from compilegate.execution.result import ExecutionResult, StepResult
-from compilegate.local import LocalExecutor, list_executions
+from compilegate.local import LocalExecutor, execution_named, list_executions, pack_execution
 
 COLUMNS = f"{'EXECUTION':<14}  {'PIPELINE':<24}  {'STARTED':<16}  {'SECONDS':>8}  STATUS"
 
 
 @click.command("executions")
-@click.argument("execution", metavar="[ID]", required=False)
+@click.argument("execution", metavar="[ID]", required=False, shell_complete=complete_execution)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@open_option
+@click.option(
+    "--pack",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Put its evidence, verdict, report and logs into this zip file, and what `compilegate "
+    "doctor` says of this machine: to send to somebody. No model, no data.",
+)
 @home_option
-def command(execution: str | None, as_json: bool, home: Path) -> None:
+@click.pass_context
+def command(  # noqa: PLR0917  one argument for each option
+    context: click.Context,
+    execution: str | None,
+    as_json: bool,
+    open_page: bool,
+    pack: Path | None,
+    home: Path,
+) -> None:
     """List executions on this machine, or show one: its steps, verdict, report and model.
 
     \b
       compilegate executions                 list them
       compilegate executions k3v9x0qhw2ta    show one
+      compilegate executions k3v --open      the same, and its report in the browser
+      compilegate executions k3v9x0qhw2ta --pack proof.zip
 
-    `compilegate watch` shows one on SageMaker.
+    The beginning of an ID is enough. `compilegate watch` shows one on SageMaker.
     """
     if execution is None:
+        if open_page:
+            raise click.UsageError("--open: found no ID, allowed: with the ID of one execution")
+        if pack is not None:
+            raise click.UsageError("--pack: found no ID, allowed: with the ID of one execution")
         listed = list_executions(home)
         if as_json:
             click.echo(json.dumps([_facts(result) for result in listed], indent=2))
@@ -38,7 +64,10 @@ def command(execution: str | None, as_json: bool, home: Path) -> None:
             _show_all(listed, home)
         return
     executor = LocalExecutor(home=home)
-    result = executor.read(execution)
+    result = executor.read(execution_named(home, execution))
+    if pack is not None:
+        _pack(result, home, pack)
+        return
     if as_json:
         steps = [_step_facts(step) for step in result.steps.values()]
         click.echo(json.dumps({**_facts(result), "steps": steps}, indent=2))
@@ -46,7 +75,31 @@ def command(execution: str | None, as_json: bool, home: Path) -> None:
     for step in result.steps.values():
         how = "from the cache" if step.cached else f"{step.seconds:.1f} s"
         click.echo(f"{step.name:<32}  {step.type:<14}  {step.status:<12}  {how}")
-    show_outcome(executor, result)
+    show_outcome(
+        executor,
+        result,
+        resume=resume_command(result.execution_id, context),
+        open_page=open_page,
+    )
+
+
+def _pack(result: ExecutionResult, home: Path, target: Path) -> None:
+    from compilegate.job.doctor.examining import examine  # noqa: PLC0415  numpy takes time
+    from compilegate.job.doctor.words import text_of  # noqa: PLC0415
+    from compilegate.job.names import DOCTOR_FILE, DOCTOR_TEXT_FILE  # noqa: PLC0415
+
+    found = examine()
+    beside = {
+        DOCTOR_FILE: json.dumps(found.document, indent=1),
+        DOCTOR_TEXT_FILE: text_of(found),
+        "execution.json": json.dumps(
+            {**_facts(result), "steps": [_step_facts(step) for step in result.steps.values()]},
+            indent=1,
+        ),
+    }
+    with writing(f"--pack: {target}", target.parent):
+        names = pack_execution(result, home, target, beside)
+    click.echo(f"{target}: {len(names)} files, {target.stat().st_size:,} bytes")
 
 
 def _facts(result: ExecutionResult) -> dict[str, Any]:

@@ -7,12 +7,18 @@ from pathlib import Path
 
 import click
 
-from compilegate.cli.terminal.errors import writing
+from compilegate.cli.terminal.errors import refusing_os_errors, writing
+from compilegate.evidence import folder_name, replicates_in
 from compilegate.execution import exit_codes
 from compilegate.gate.experiment import read_experiment
-from compilegate.gate.settings import NO_ARM
+from compilegate.gate.settings import NO_ARM, Experiment
 from compilegate.job.files import write_text
-from compilegate.pipelines.programs.gate import Judged, judge_evidence, write_files
+from compilegate.pipelines.programs.gate import (
+    Judged,
+    judge_evidence,
+    write_files,
+    write_repros,
+)
 from compilegate.report import render_html, render_junit, render_markdown, summary_lines
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -22,6 +28,10 @@ RENDERINGS: dict[str, Callable[[Judged], str]] = {
     "markdown": lambda judged: render_markdown(judged.verdict, judged.observations),
     "html": lambda judged: render_html(judged.verdict, judged.observations),
 }
+
+
+LINKING = ("html", "markdown")
+"""Renderings with links to the scripts beside them that show wrong arithmetic."""
 
 
 @click.command("gate")
@@ -55,10 +65,13 @@ def command(evidence: Path, config: Path, output: Path | None, **files: Path | N
     baseline's, and 4 if none may.
     """
     experiment = read_experiment(config)
+    _refuse_what_is_no_evidence(evidence, experiment)
     judged = judge_evidence(experiment, evidence, None)
     for name, path in files.items():
         if path is not None:
             with writing(f"--{name} {path}", path.parent):
+                if name in LINKING:
+                    write_repros(judged, path.parent)
                 write_text(path, RENDERINGS[name](judged))
     if output is not None:
         with writing(f"--output {output}"):
@@ -67,3 +80,26 @@ def command(evidence: Path, config: Path, output: Path | None, **files: Path | N
         click.echo(line)
     if judged.verdict.decision.arm == NO_ARM:
         raise SystemExit(exit_codes.GATE_FAILED)
+
+
+MOST_NAMED = 4
+"""How many folders a refusal names."""
+
+
+def _refuse_what_is_no_evidence(folder: Path, experiment: Experiment) -> None:
+    """Refuse a folder without any job of the experiment: a wrong path must not look like a verdict.
+
+    Where at least one job has its folder, what is missing of the others is the gate's to judge.
+    """
+    with refusing_os_errors():
+        found = replicates_in(folder)
+    if found & set(experiment.replicates):
+        return
+    wanted = _named([folder_name(*each) for each in experiment.replicates])
+    there = _named(sorted(folder_name(*each) for each in found)) or "no folder ARM--SEED"
+    raise click.UsageError(f"EVIDENCE_DIR: found {there} in {folder}, allowed: {wanted}")
+
+
+def _named(names: list[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -6,8 +6,10 @@ import importlib
 from typing import Any, ClassVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from compilegate.cli.terminal.errors import shown
+from compilegate.cli.terminal.origin import ARGUMENTS
 from compilegate.errors import CompilegateError
 from compilegate.execution import exit_codes
 
@@ -18,9 +20,26 @@ class LazyGroup(click.Group):
     """Knows its commands' names and short help; imports a command's module when it is used."""
 
     modules: ClassVar[dict[str, tuple[str, str]]] = {
+        "init": ("compilegate.cli.init", "Begin a project, or add a workload to one."),
         "validate": ("compilegate.cli.validate", "Check a workload file, and do nothing else."),
+        "schema": (
+            "compilegate.cli.schema",
+            "Print the JSON schema of workload files, for editors.",
+        ),
         "compile": ("compilegate.cli.compile", "Print a workload's SageMaker pipeline definition."),
+        "derive-images": (
+            "compilegate.cli.workload.derive_images",
+            "Build a program's requirements.txt into images.",
+        ),
         "run": ("compilegate.cli.run", "Execute a workload or a definition on this machine."),
+        "doctor": (
+            "compilegate.cli.doctor",
+            "Say what this machine has and lacks for each compiler.",
+        ),
+        "machine": (
+            "compilegate.cli.workload.machine",
+            "Describe an instance type, to rehearse jobs of it here.",
+        ),
         "batch-size": ("compilegate.cli.batch_size", "Find the largest batch of an arm that fits."),
         "gate": ("compilegate.cli.gate", "Judge the evidence in a folder."),
         "executions": ("compilegate.cli.executions", "List executions, or show one."),
@@ -40,7 +59,16 @@ class LazyGroup(click.Group):
             "List the container images; build the missing ones.",
         ),
         "models": ("compilegate.cli.models", "List registered models; approve or reject one."),
+        "completion": (
+            "compilegate.cli.options.completion",
+            "Print what makes a shell complete commands, workloads and IDs.",
+        ),
     }
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep the command line as it was given, for the page of what it starts."""
+        ctx.meta[ARGUMENTS] = tuple(args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; this is the one place where errors are caught."""
@@ -57,6 +85,15 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = importlib.import_module(self.modules[cmd_name][0]).command
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The commands that begin so, by name: importing each would take a second at every Tab."""
+        found = [
+            CompletionItem(name, help=text)
+            for name, (_, text) in self.modules.items()
+            if name.startswith(incomplete)
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

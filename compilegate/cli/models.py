@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from compilegate.cli.options.completing import complete_group, complete_package
 from compilegate.cli.options.home import home_option
 from compilegate.cli.terminal.tables import aligned
 from compilegate.gate.verdict import Verdict, VerdictError
@@ -82,7 +83,7 @@ def command(ctx: click.Context, home: Path) -> None:
 
 
 @command.command("list")
-@click.argument("group", required=False)
+@click.argument("group", required=False, shell_complete=complete_group)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @click.pass_obj
 def list_command(home: Path, group: str | None = None, as_json: bool = False) -> None:
@@ -107,16 +108,50 @@ def list_command(home: Path, group: str | None = None, as_json: bool = False) ->
 
 
 @command.command("show")
-@click.argument("package")
+@click.argument("package", shell_complete=complete_package)
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON, for programs.")
 @click.pass_obj
-def show_command(home: Path, package: str) -> None:
-    """Print everything about one package, and where its files are, as JSON."""
+def show_command(home: Path, package: str, as_json: bool = False) -> None:
+    """Show one package: its state, metrics, where it comes from, and its files."""
     found = describe_package(home, package)
-    click.echo(json.dumps(_facts(found, home), indent=2))
+    if as_json:
+        click.echo(json.dumps(_facts(found, home), indent=2))
+        return
+    for line in aligned(_described(found, home)):
+        click.echo(line)
+
+
+def _described(package: ModelPackage, home: Path) -> list[tuple[str, str]]:
+    """(what, value) for people; what a package from elsewhere lacks is left out."""
+    description = package.description
+    metadata = description.get("CustomerMetadataProperties", {})
+    metrics = package_metrics(package, home)
+    rows = [
+        ("model", f"{package.group}/{package.version}"),
+        ("approval", _approval(package)),
+        ("what", str(description.get("ModelPackageDescription", ""))),
+        *((name, str(metadata.get(name, ""))) for name in ("arm", "compiler", "seed")),
+        ("metrics", ", ".join(f"{name} {value:.4f}" for name, value in metrics.items())),
+        ("registered", str(description.get("CreationTime", ""))[:19]),
+        ("execution", package.execution_id),
+        ("training job", str(metadata.get("training_job", ""))),
+        ("ARN", package.arn),
+        *((f"file {number}", str(path)) for number, path in _numbered(_files(package, home))),
+    ]
+    return [row for row in rows if row[1]]
+
+
+def _approval(package: ModelPackage) -> str:
+    why = package.description.get("ApprovalDescription")
+    return f"{package.approval_status}, {why}" if why else package.approval_status
+
+
+def _numbered(files: dict[str, str]) -> list[tuple[int, str]]:
+    return list(enumerate(files.values(), start=1))
 
 
 @command.command("approve")
-@click.argument("package")
+@click.argument("package", shell_complete=complete_package)
 @click.option("--description", help="Why; it is kept with the package.")
 @click.pass_obj
 def approve_command(home: Path, package: str, description: str | None) -> None:
@@ -125,7 +160,7 @@ def approve_command(home: Path, package: str, description: str | None) -> None:
 
 
 @command.command("reject")
-@click.argument("package")
+@click.argument("package", shell_complete=complete_package)
 @click.option("--description", help="Why; it is kept with the package.")
 @click.pass_obj
 def reject_command(home: Path, package: str, description: str | None) -> None:

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+import sys
 from pathlib import Path
 
 import click
 
+from compilegate.cli.options.completing import complete_execution, complete_workload
 from compilegate.cli.options.home import home_option
 from compilegate.cli.options.parameters import name_value_pairs, parameter_option, parameter_pairs
 from compilegate.cli.options.project import Project, load_workload, project_options
+from compilegate.cli.terminal.browser import open_option
 from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
+from compilegate.cli.terminal.origin import note_origin
 from compilegate.cli.terminal.outcome import show_outcome
-from compilegate.cli.terminal.progress import ProgressLines
-from compilegate.cli.workload.checks import check_functions, refuse_infeasible
+from compilegate.cli.terminal.pages import copy_reports
+from compilegate.cli.terminal.progress import progress_shown
+from compilegate.cli.terminal.resuming import resume_command
+from compilegate.cli.workload.checks import (
+    check_data,
+    check_functions,
+    refuse_all_at_once,
+    refuse_infeasible,
+)
 from compilegate.cli.workload.definition import compiled, place_locally
 from compilegate.datasets import cache_folder
 from compilegate.execution.target import Target
@@ -23,30 +33,27 @@ from compilegate.local import (
     ImageSources,
     LocalExecutor,
     ObjectStore,
+    execution_named,
     latest_unfinished,
 )
 from compilegate.workload import InfeasibleError, Workload
 from compilegate.workload.feasibility import NO_DAY, findings
 
 
-@dataclass(frozen=True)
-class _Pipeline:
-    """What to execute."""
-
-    name: str
-    definition: str | None
-    """None for a resumed execution, which keeps its own."""
-
-
 @click.command("run")
-@click.argument("workload", metavar="[NAME|FILE]", required=False)
+@click.argument("workload", metavar="[NAME|FILE]", required=False, shell_complete=complete_workload)
 @click.option(
     "--definition",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Execute this definition JSON instead of compiling a workload; `-` reads standard input.",
 )
 @click.option("--resume", is_flag=True, help="Continue the latest unfinished execution.")
-@click.option("--execution", metavar="ID", help="With --resume: continue this one.")
+@click.option(
+    "--execution",
+    metavar="ID",
+    shell_complete=complete_execution,
+    help="With --resume: continue this one; the beginning of its ID is enough.",
+)
 @parameter_option
 @click.option(
     "--image",
@@ -73,9 +80,17 @@ class _Pipeline:
     type=click.IntRange(min=1),
     help="How many steps may run in parallel, like the service's ParallelismConfiguration.",
 )
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Copy verdict.json and both reports to this folder, with the reasons as junit.xml.",
+)
+@open_option
 @home_option
 @project_options
+@click.pass_context
 def command(  # noqa: PLR0917  one argument for each option
+    context: click.Context,
     workload: str | None,
     definition: Path | None,
     resume: bool,
@@ -86,6 +101,8 @@ def command(  # noqa: PLR0917  one argument for each option
     no_cache: bool,
     cores_per_job: int | None,
     max_parallel: int | None,
+    output: Path | None,
+    open_page: bool,
     home: Path,
     workloads: Path,
     containers: Path,
@@ -95,6 +112,7 @@ def command(  # noqa: PLR0917  one argument for each option
     \b
       compilegate run news-topics                                compile and execute a workload
       compilegate run news-topics --resume                       continue after a crash or Ctrl-C
+      compilegate run --resume --execution k3v                   continue this one
       compilegate run news-topics --arms baseline,larger-batch   run some of its arms
       compilegate run --definition pipeline.json                 execute a definition from elsewhere
       compilegate run news-topics -p ModelApprovalStatus=Approved
@@ -104,14 +122,18 @@ def command(  # noqa: PLR0917  one argument for each option
     anything starts. `s3://bucket/key` is the file HOME/s3/bucket/key.
     """
     project = Project(workloads=workloads, containers=containers)
-    if resume and arms is not None:
-        raise click.UsageError("--arms: a resumed execution keeps its own arms")
+    _check_options(resume, execution, arms)
+    if sys.stdout.isatty():  # what comes next may take seconds
+        click.echo(f"checking {workload or definition or execution or 'what to run'}")
+    name, text, execution_id = "", None, None
     if resume:
-        pipeline = _Pipeline(_name(workload, definition, project), definition=None)
-        execution_id = execution or _latest(pipeline.name, home)
+        execution_id = (
+            _latest(_name(workload, definition, project), home)
+            if execution is None
+            else execution_named(home, execution)
+        )
     else:
-        pipeline = _pipeline(workload, definition, project, home, arms)
-        execution_id = None
+        name, text = _pipeline(workload, definition, project, home, arms)
     with refusing_os_errors():
         home.mkdir(parents=True, exist_ok=True)
     executor = LocalExecutor(
@@ -120,19 +142,34 @@ def command(  # noqa: PLR0917  one argument for each option
             root=containers if containers.is_dir() else None,
             patterns=tuple(name_value_pairs("--image", images).items()),
         ),
-        definition=pipeline.definition,
+        definition=text,
         use_cache=not no_cache,
         cores_per_job=cores_per_job,
         max_parallel_steps=max_parallel,
     )
     given = parameter_pairs(parameters)
     reference = (
-        executor.start(pipeline.name, given)
+        executor.start(name, given)
         if execution_id is None
         else executor.resume(execution_id, given)
     )
-    result = executor.follow(reference, ProgressLines())
-    raise SystemExit(show_outcome(executor, result))
+    if not resume:
+        note_origin(executor.read(reference).folder)
+    with progress_shown() as listener:
+        result = executor.follow(reference, listener)
+    status = show_outcome(
+        executor, result, resume=resume_command(reference, context), open_page=open_page
+    )
+    if output is not None:
+        copy_reports(result, output)
+    raise SystemExit(status)
+
+
+def _check_options(resume: bool, execution: str | None, arms: str | None) -> None:
+    if resume and arms is not None:
+        raise click.UsageError("--arms: a resumed execution keeps its own arms")
+    if execution is not None and not resume:
+        raise click.UsageError("--execution: found it without --resume, allowed: with --resume")
 
 
 def _pipeline(
@@ -141,7 +178,8 @@ def _pipeline(
     project: Project,
     home: Path,
     arms: str | None,
-) -> _Pipeline:
+) -> tuple[str, str]:
+    """The pipeline's name and its definition."""
     name = _name(workload, definition, project)
     if workload is not None:
         return _compiled(workload, project, home, arms)
@@ -149,7 +187,7 @@ def _pipeline(
         raise click.UsageError("--arms: found --definition as well, allowed: with a workload")
     try:
         with click.open_file(str(definition), encoding="utf-8") as file:
-            return _Pipeline(name, file.read())
+            return name, file.read()
     except (OSError, UnicodeDecodeError) as error:
         raise click.UsageError(f"--definition: {definition} cannot be read: {error}") from error
 
@@ -164,18 +202,20 @@ def _name(workload: str | None, definition: Path | None, project: Project) -> st
     raise click.UsageError("name either a workload or --definition FILE")
 
 
-def _compiled(workload: str, project: Project, home: Path, arms: str | None) -> _Pipeline:
+def _compiled(workload: str, project: Project, home: Path, arms: str | None) -> tuple[str, str]:
     declared, path = load_workload(workload, project.workloads)
     if arms is not None:
         declared = declared.with_arms([name.strip() for name in arms.split(",")])
         if declared.left_out:
             click.echo(f"arms left out: {', '.join(declared.left_out)}")
-    _refuse_what_cannot_run_here(declared, path)
+    refuse_all_at_once(
+        lambda: _refuse_what_cannot_run_here(declared, path), lambda: check_data(declared, path)
+    )
     deployment, placement = place_locally(declared, path, project)
     check_functions(declared, path, project)
     with refusing_os_errors():
         placement.put(ObjectStore(home.resolve() / "s3"), cache_folder(), click.echo)
-    return _Pipeline(declared.name, compiled(declared, deployment, placement.sources))
+    return declared.name, compiled(declared, deployment, placement.sources)
 
 
 def _refuse_what_cannot_run_here(workload: Workload, path: Path) -> None:

@@ -73,7 +73,9 @@ def test_a_wrong_workload_is_refused_with_a_sentence_and_status_2(tmp_path: Path
     path.write_text(VALID.read_text().replace("epochs = 2", 'epochs = "2"'))
     done = compilegate("validate", path)
     assert done.returncode == 2
-    assert done.stderr == f"error: {path}: recipe.epochs: found '2', allowed: a whole number\n"
+    sentence, *others = done.stderr.splitlines()
+    assert sentence == f"error: {path}: recipe.epochs: found '2', allowed: a whole number"
+    assert all("is not a file" in other for other in others)  # its data is looked at, too
     assert done.stdout == ""
 
 
@@ -89,7 +91,7 @@ def test_an_arm_that_cannot_run_here_is_refused_by_name_with_how_to_run_the_rest
     text = (PROJECT / "workloads" / "news-topics.toml").read_text(encoding="utf-8")
     path = tmp_path / "news-topics.toml"
     path.write_text(
-        text.replace('"inductor"\nbatch_size = 48', '"training-compiler"\nbatch_size = 48')
+        text.replace('"eager"\nbatch_size = 256', '"training-compiler"\nbatch_size = 256')
     )
     done = compilegate("run", path, "--home", tmp_path / "home")
     assert done.returncode == 2
@@ -154,7 +156,7 @@ def test_declared_files_that_are_absent_are_named(tmp_path: Path) -> None:
     path.write_text(VALID.read_text())
     done = compilegate("run", path, "--home", tmp_path / "home")
     assert done.returncode == 2
-    assert done.stderr.startswith(f"error: data.train: {tmp_path}/train.csv is not a file")
+    assert f": data.train: {tmp_path}/train.csv is not a file" in done.stderr
     assert not (tmp_path / "home").exists()
 
 

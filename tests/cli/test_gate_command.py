@@ -184,6 +184,14 @@ def test_each_report_goes_where_it_was_asked_for(evidence: Path) -> None:
             ["evidence", "--config=experiment.toml", "--html=nowhere/report.html"],
             "--html nowhere/report.html cannot be written",
         ),
+        (
+            ["elsewhere", "--config=experiment.toml"],
+            "EVIDENCE_DIR: found no folder ARM--SEED in elsewhere, allowed: eager--1, eager--2",
+        ),
+        (
+            ["others", "--config=experiment.toml"],
+            "EVIDENCE_DIR: found jax--1 in others, allowed: eager--1",
+        ),
     ],
 )
 def test_bad_usage_ends_in_a_sentence_and_exit_status_2(
@@ -191,6 +199,8 @@ def test_bad_usage_ends_in_a_sentence_and_exit_status_2(
 ) -> None:
     (evidence / "broken.toml").write_text("workload = ")
     (evidence / "wrong.toml").write_text(CONFIG.replace("margin = 0.05", "margin = -1"))
+    (evidence / "elsewhere" / "eager" / "1").mkdir(parents=True)
+    (evidence / "others" / "jax--1").mkdir(parents=True)
     done = gate(evidence, *arguments)
     assert done.returncode == 2
     assert told in done.stderr

@@ -16,6 +16,7 @@ from compilegate.account.errors import NotDeployedError
 from compilegate.account.plan.planning import Plan, make_plan
 from compilegate.account.plan.target import target_deployment, target_sources
 from compilegate.cli.options.account import Account, open_account, settings_option
+from compilegate.cli.options.completing import complete_workload
 from compilegate.cli.options.parameters import parameter_option, parameter_pairs
 from compilegate.cli.options.project import load_workload, project_options, require_containers
 from compilegate.cli.terminal.errors import refusing_os_errors
@@ -54,7 +55,7 @@ FORMATS: dict[str, Callable[[Plan], str]] = {"text": _text, "markdown": _markdow
 
 
 @click.command("plan")
-@click.argument("workload", metavar="NAME|FILE")
+@click.argument("workload", metavar="NAME|FILE", shell_complete=complete_workload)
 @click.option(
     "--format",
     "form",

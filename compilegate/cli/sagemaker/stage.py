@@ -9,6 +9,7 @@ import click
 from compilegate.account.deployed import read_outputs
 from compilegate.account.object_store import stage_raw_data
 from compilegate.cli.options.account import Account, open_account, settings_option
+from compilegate.cli.options.completing import complete_workload
 from compilegate.cli.options.project import load_workload, workloads_option
 from compilegate.cli.terminal.errors import refusing_os_errors
 from compilegate.datasets import cache_folder, raw_data
@@ -16,7 +17,7 @@ from compilegate.pipelines.staging import raw_data_uri
 
 
 @click.command("stage")
-@click.argument("workload", metavar="NAME|FILE")
+@click.argument("workload", metavar="NAME|FILE", shell_complete=complete_workload)
 @settings_option
 @workloads_option
 def command(workload: str, settings: Path, workloads: Path) -> None:

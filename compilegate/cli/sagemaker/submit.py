@@ -12,12 +12,14 @@ from compilegate.account.executions.calls import running_execution
 from compilegate.account.executions.executor import SageMakerExecutor
 from compilegate.account.plan.jobs import job_faults, jobs_of
 from compilegate.cli.options.account import Account, open_account, poll_option, settings_option
+from compilegate.cli.options.completing import complete_workload
 from compilegate.cli.options.home import home_option
 from compilegate.cli.options.parameters import parameter_option, parameter_pairs
 from compilegate.cli.options.project import load_workload, workloads_option
 from compilegate.cli.sagemaker.stage import stage_data
 from compilegate.cli.sagemaker.watch import watch_execution
 from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
+from compilegate.cli.terminal.origin import note_origin
 from compilegate.cli.workload.checks import refuse_infeasible
 from compilegate.document.parameters import parameter_values
 from compilegate.document.reading import read_definition
@@ -29,7 +31,7 @@ DATA = "Data"
 
 
 @click.command("submit")
-@click.argument("workload", metavar="NAME|FILE")
+@click.argument("workload", metavar="NAME|FILE", shell_complete=complete_workload)
 @click.option("--wait", is_flag=True, help="Follow the execution, as `compilegate watch` does.")
 @parameter_option
 @click.option(
@@ -86,6 +88,7 @@ def command(  # noqa: PLR0917  one argument for each option
     )
     arn = executor.start(pipeline.name, given)
     if wait:
+        note_origin(executor.read(arn).folder)
         raise SystemExit(watch_execution(executor, arn))
     click.echo(arn)
     click.echo(f"started; watch it with: compilegate watch {arn}", err=True)

@@ -16,7 +16,7 @@ from compilegate.account.session import AwsSession, open_session
 from compilegate.cli.options.account import open_account, poll_option, settings_option
 from compilegate.cli.options.home import home_option
 from compilegate.cli.terminal.outcome import show_outcome
-from compilegate.cli.terminal.progress import ProgressLines
+from compilegate.cli.terminal.progress import progress_shown
 from compilegate.execution import exit_codes
 from compilegate.execution.looking import POLL_SECONDS
 
@@ -48,7 +48,9 @@ def watch_execution(executor: SageMakerExecutor, arn: str) -> int:
     """
     try:
         with _leaving_on_termination():
-            return show_outcome(executor, executor.follow(arn, ProgressLines()))
+            with progress_shown() as listener:
+                result = executor.follow(arn, listener)
+            return show_outcome(executor, result)
     except KeyboardInterrupt:
         click.echo(
             f"\nno longer watching; the execution continues\n"

@@ -1,38 +1,65 @@
-"""An execution's result: its verdict, its report, its models, and the exit status."""
+"""An execution's result: its verdict, its report, its models, and the exit status.
+
+Three lines come last: what was decided and why, what it saves, and where to look.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from compilegate.cli.terminal.browser import show_page
 from compilegate.cli.terminal.errors import show_error
+from compilegate.cli.terminal.pages import complete_page, has_page, write_page
+from compilegate.execution import exit_codes
 from compilegate.execution.executor import Executor
 from compilegate.execution.outcome import outcome_of
 from compilegate.execution.result import ExecutionResult
-from compilegate.job.files import write_text
-from compilegate.job.names import REPORT_FILE, REPORT_MARKDOWN_FILE, VERDICT_FILE
+from compilegate.job.names import REPORT_FILE, VERDICT_FILE
+
+RESUMABLE = (exit_codes.STEP_FAILED, exit_codes.INTERRUPTED)
+"""The exit statuses after which an execution here can go on."""
 
 
-def show_outcome(executor: Executor, result: ExecutionResult) -> int:
-    """Print the execution's result; returns the exit status."""
-    if executor.fetch_verdict(result):
-        _show_verdict(result.folder / VERDICT_FILE)
-    if not (result.folder / REPORT_FILE).is_file():
-        _write_page(result)
-    click.echo(f"\nreport: {result.folder / REPORT_FILE}")
-    for model in executor.models(result):
-        click.echo(f"model:  {model}")
+def show_outcome(
+    executor: Executor,
+    result: ExecutionResult,
+    *,
+    resume: str | None = None,
+    open_page: bool = False,
+) -> int:
+    """Print the execution's result; returns the exit status.
+
+    `resume` is the command that continues it, where there is one.
+    """
     outcome = outcome_of(result, executor.when_stopped(result))
     for problem in outcome.problems:
         click.echo(err=True)
         show_error(f"execution {result.execution_id}: {problem}")
+    models = executor.models(result)
+    judged = executor.fetch_verdict(result)
+    if judged:
+        _show_verdict(result.folder / VERDICT_FILE, models)
+    else:
+        click.echo()
+        registered = f"; registered: {'; '.join(models)}" if models else ""
+        _show("decided", f"nothing, for the execution has no verdict{registered}")
+    page = result.folder / REPORT_FILE
+    if not (judged and (complete_page(result) or has_page(result.folder))):
+        write_page(result, resume if outcome.exit_status in RESUMABLE else None)
+    _show("report", str(page))
+    if resume is not None and outcome.exit_status in RESUMABLE:
+        _show("resume", resume)
+    if open_page:
+        show_page(page)
     return outcome.exit_status
 
 
-def _show_verdict(path: Path) -> None:
+def _show_verdict(path: Path, models: Sequence[str]) -> None:
     from compilegate.gate.verdict import Verdict, VerdictError  # noqa: PLC0415  scipy takes time
-    from compilegate.report import summary_lines  # noqa: PLC0415
+    from compilegate.report import decided, saves, summary_lines  # noqa: PLC0415
 
     click.echo()
     try:
@@ -41,41 +68,12 @@ def _show_verdict(path: Path) -> None:
         # A definition from elsewhere may write another kind of verdict.
         click.echo(f"{path} is {error}")
         return
-    decision, *rest = summary_lines(verdict)
-    click.secho(decision, bold=True)
-    for line in rest:
+    for line in summary_lines(verdict)[1:]:
         click.echo(line)
+    click.echo()
+    _show("decided", click.style(decided(verdict, models), bold=True))
+    _show("saves", saves(verdict))
 
 
-def _write_page(result: ExecutionResult) -> None:
-    """Write the report of an execution without a verdict, or with one that has no report."""
-    from compilegate.report.execution import (  # noqa: PLC0415  jinja2 takes time
-        ExecutionFacts,
-        StepFacts,
-        render_execution_html,
-        render_execution_markdown,
-    )
-
-    facts = ExecutionFacts(
-        execution_id=result.execution_id,
-        pipeline=result.pipeline_name,
-        status=result.status,
-        failure=result.failure,
-        steps=[
-            StepFacts(
-                name=step.name,
-                type=step.type,
-                status=step.status,
-                seconds=step.seconds,
-                cached=step.cached,
-                metrics={
-                    metric["MetricName"]: float(metric["Value"])
-                    for metric in step.properties.get("FinalMetricDataList", [])
-                },
-                failure=() if step.failure is None else step.failure.lines,
-            )
-            for step in result.steps.values()
-        ],
-    )
-    write_text(result.folder / REPORT_FILE, render_execution_html(facts))
-    write_text(result.folder / REPORT_MARKDOWN_FILE, render_execution_markdown(facts))
+def _show(what: str, text: str) -> None:
+    click.echo(f"{f'{what}:':<8} {text}")

@@ -1,8 +1,11 @@
-"""An execution's progress, in lines that suit a terminal and a CI log alike."""
+"""An execution's progress: a table on a terminal (`live`), lines in a log."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import assert_never
 
 import click
@@ -38,6 +41,20 @@ class StepLines:
         minutes, rest = divmod(int(seconds), 60)
         self._width = max(self._width, len(step))
         click.echo(f"{minutes:4d}:{rest:02d}  {step:<{self._width}}  {text}")
+
+
+@contextmanager
+def progress_shown() -> Iterator[Callable[[Event], None]]:
+    """A listener for one execution: a live table on a terminal, else lines."""
+    if not sys.stdout.isatty() or os.environ.get("TERM") in {None, "", "dumb", "unknown"}:
+        yield ProgressLines()
+        return
+    from rich.console import Console  # noqa: PLC0415  a log needs none of it
+
+    from compilegate.cli.terminal.live import LiveTable  # noqa: PLC0415
+
+    with LiveTable(Console(highlight=False, force_terminal=True)) as table:
+        yield table
 
 
 class ProgressLines:
@@ -81,8 +98,9 @@ class ProgressLines:
         if event.job_name is None:
             return
         self._shown[event.step] = event.at
-        cores = ", ".join(str(core) for core in event.cores)
-        where = f" on core{'s' if len(event.cores) > 1 else ''} {cores}" if cores else ""
+        places = [("core", tuple(map(str, event.cores))), ("GPU", event.gpus)]
+        words = [_numbered(kind, names) for kind, names in places if names]
+        where = f" on {' and '.join(words)}" if words else ""
         again = f" (attempt {event.attempt})" if event.attempt > 1 else ""
         page = f"  {event.links['job']}" if "job" in event.links else ""
         self._line(event, event.step, f"started{where}{again}{page}")
@@ -109,6 +127,10 @@ def _show_start(event: ExecutionStarted) -> None:
     click.echo(f"{event.pipeline_name}: execution {event.execution_id} {verb}")
     if event.reference != event.execution_id:
         click.echo(event.reference)
+
+
+def _numbered(kind: str, names: tuple[str, ...]) -> str:
+    return f"{kind}{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
 def _ending(event: StepEnded) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from compilegate.cli.options.project import Project
 from compilegate.cli.terminal.errors import RefusalError, found_in
+from compilegate.datasets import misfits
+from compilegate.errors import CompilegateError
 from compilegate.execution.target import Target
 from compilegate.pipelines.deployment import local_deployment
 from compilegate.pipelines.requests.images import image_faults, processing_faults
@@ -15,11 +17,50 @@ from compilegate.pipelines.staging import (
     gate_tree,
     image_folders,
     image_tags,
+    imported_modules,
     own_code,
     training_code,
+    unbuilt_requirements,
 )
-from compilegate.workload import Workload
+from compilegate.workload import Workload, read_data_table
 from compilegate.workload.feasibility import NO_BASES, Bases, check_feasible
+
+
+def refuse_all_at_once(*checks: Callable[[], None]) -> None:
+    """Make every check, and raise what all of them found."""
+    found: list[str] = []
+    for check in checks:
+        try:
+            check()
+        except CompilegateError as error:
+            found += error.problems
+    if found:
+        raise RefusalError(*dict.fromkeys(found))
+
+
+def check_data(workload: Workload, path: Path) -> None:
+    """Refuse data on this machine whose header or first rows do not fit the workload."""
+    documents = workload.kind.document_shapes is not None
+    steps = [arm.global_batch_size for arm in workload.arms.values()]
+    found = misfits(
+        workload.data, path.parent, documents=documents, largest_step=max(steps, default=1)
+    )
+    if found:
+        raise RefusalError(*_named(found, path))
+
+
+def data_problems_of_a_wrong_file(path: Path) -> list[str]:
+    """What does not fit in the data of a workload's file that is refused for something else."""
+    table = read_data_table(path)
+    if table is None:
+        return []
+    data, documents = table
+    return _named(misfits(data, path.parent, documents=documents, largest_step=1), path)
+
+
+def _named(problems: list[str], path: Path) -> list[str]:
+    """With the workload's file before what names its key; others name a file of the data."""
+    return [f"{path}: {each}" if each.startswith("data.") else each for each in problems]
 
 
 def refuse_infeasible(
@@ -70,6 +111,26 @@ def check_program(workload: Workload, path: Path) -> None:
     """Refuse a workload's own program that cannot be staged."""
     with found_in(path):
         training_code(workload.kind, path.parent)
+
+
+def check_requirements(workload: Workload, path: Path, containers: Path) -> None:
+    """Refuse images without what a program's requirements.txt asks for, where the workload says
+    that it is in them; without containers/ refuse nothing."""
+    if not containers.is_dir():
+        return
+    with found_in(path):
+        faults = list(unbuilt_requirements(workload, path.parent, containers))
+    if faults:
+        raise RefusalError(*faults).within(path)
+
+
+def program_libraries(workload: Workload, path: Path) -> frozenset[str]:
+    """What a workload's own training script imports; none for the built-in program."""
+    if workload.kind.source_folder is None:
+        return frozenset()
+    files = training_code(workload.kind, path.parent).files
+    own = {name: source for name, source in files.items() if not name.startswith("compilegate/")}
+    return imported_modules(own, workload.kind.scripts["program.entry"])
 
 
 def check_functions(workload: Workload, path: Path, project: Project) -> None:

@@ -8,6 +8,7 @@ import click
 
 from compilegate.cli.options.project import Project, require_containers
 from compilegate.cli.terminal.errors import refusing_os_errors
+from compilegate.cli.workload.checks import check_requirements
 from compilegate.datasets import cache_folder, raw_data
 from compilegate.pipelines.deployment import Deployment, Sources, local_deployment
 from compilegate.pipelines.kept import definition_of
@@ -30,6 +31,7 @@ def place_locally(workload: Workload, path: Path, project: Project) -> tuple[Dep
             f"--containers: {project.containers} has no image folder "
             f"{' and no '.join(sorted(missing))} with a requirements.txt"
         )
+    check_requirements(workload, path, project.containers)
     with refusing_os_errors():
         data = raw_data(workload.data, path.parent)
         return deployment, placement_of(workload, deployment, data, path.parent)

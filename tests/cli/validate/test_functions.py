@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]
 OWN_METRIC = """
 [gate.metrics.own]
@@ -38,7 +38,8 @@ def folder(tmp_path: Path) -> Path:
     declared = declared.replace("[gate.metrics.accuracy]", code)
     (tmp_path / "topics.toml").write_text(declared + OWN_METRIC)
     for split in ("train", "validation"):
-        (tmp_path / f"{split}.csv").write_text("body,topic,number,language\nx,a,1,de\n")
+        rows = "".join(f"x,{topic},{number},de\n" for number, topic in enumerate("ab" * 8))
+        (tmp_path / f"{split}.csv").write_text(f"body,topic,number,language\n{rows}")
     return tmp_path
 
 

@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]
 WORKLOAD = (PROJECT / "workloads" / "news-topics.toml").read_text(encoding="utf-8")
 

@@ -1,0 +1,77 @@
+"""`compilegate doctor` as a process, on whatever machine this is."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+PROJECT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]
+
+
+def compilegate(*arguments: str | Path, cwd: Path = PROJECT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+    )
+
+
+def test_it_is_right_about_this_machine(tmp_path: Path) -> None:
+    done = compilegate("doctor", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    facts = found["facts"]
+    assert facts["torch"]["version"] == str(torch.__version__)
+    assert facts["torch"]["available"] is torch.cuda.is_available()
+    assert len(facts["torch"]["devices"]) == torch.cuda.device_count()
+    assert facts["host"]["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert facts["host"]["cores"] == len(os.sched_getaffinity(0))
+    assert facts["toolchain"]["cxx"] == shutil.which("g++")
+    where = "gpu" if torch.cuda.is_available() else "cpu"
+    runs = {each["compiler"]: each["runs_on"] for each in found["compilers"] if not each["backend"]}
+    assert runs["eager"] == runs["inductor"] == where
+    assert not list(tmp_path.iterdir())  # nothing was written
+
+
+@pytest.mark.slow
+def test_the_job_of_a_workload_runs_here_and_tries_the_compilers(tmp_path: Path) -> None:
+    done = compilegate(
+        *("doctor", "images-diffusion", "--json"),
+        *("--home", tmp_path / "home", "--image", "*=here"),
+    )
+    assert done.returncode == 0, done.stderr
+    (answer,) = json.loads(done.stdout).values()
+    assert answer["facts"]["image"].rpartition("/")[2].startswith("training:")
+    tried = {each["compiler"]: each["error"] for each in answer["facts"]["tried"]}
+    assert tried["eager"] is None
+    assert tried["inductor"] is None
+    assert tried["torch-compile, aot_eager"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--output", "d.json"], "--output: no workload is given"),
+        (["--image", "*=here"], "--image: no workload is given"),
+        (["news-topics", "--try"], "--try: a workload is given as well"),
+        (["no-such-workload"], "no-such-workload"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    tmp_path: Path, arguments: list[str], expected: str
+) -> None:
+    done = compilegate("doctor", *arguments, cwd=tmp_path)
+    assert done.returncode != 0
+    assert expected in done.stderr
+    assert "Traceback" not in done.stderr
