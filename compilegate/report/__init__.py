@@ -1,29 +1,35 @@
 """The report: a verdict and what was observed, as a page, Markdown, JUnit XML, lines and a notice.
 
-An execution that came to no verdict has a page of its own (`execution`).
+An execution that came to no verdict has a page of its own (`page.execution`).
 """
 
-from compilegate.report.execution import (
+from compilegate.report.about import About, Span
+from compilegate.report.closing import decided, saves
+from compilegate.report.junit import render_junit
+from compilegate.report.markdown import render_markdown
+from compilegate.report.notice import Notice, notice_of
+from compilegate.report.page.execution import (
     ExecutionFacts,
     StepFacts,
     render_execution_html,
     render_execution_markdown,
 )
-from compilegate.report.html import render_html
-from compilegate.report.junit import render_junit
-from compilegate.report.markdown import render_markdown
-from compilegate.report.notice import Notice, notice_of
+from compilegate.report.page.verdict import render_html
 from compilegate.report.summary import summary_lines
 
 __all__ = [
+    "About",
     "ExecutionFacts",
     "Notice",
+    "Span",
     "StepFacts",
+    "decided",
     "notice_of",
     "render_execution_html",
     "render_execution_markdown",
     "render_html",
     "render_junit",
     "render_markdown",
+    "saves",
     "summary_lines",
 ]

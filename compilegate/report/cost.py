@@ -49,7 +49,7 @@ def gate_sentence(cost: CostFigures) -> str:
 def candidate_rows(candidate: CandidateCost) -> list[tuple[str, str]]:
     """(what, measured): what turning a candidate on costs and saves."""
     rows = [
-        ("Saved by each retraining", _saved(candidate.saved)),
+        ("Saved by each retraining", saved(candidate.saved)),
         ("Retrainings that repay the gate", _repaid(candidate)),
         (_break_even_label(candidate), _runs(candidate.break_even_runs)),
     ]
@@ -108,17 +108,18 @@ def _why_no_dollars(cost: CostFigures) -> str:
     return f" Dollars are unknown. {next(notes, '')}".rstrip()
 
 
-def _saved(saved: Amount) -> str:
+def saved(value: Amount) -> str:
+    """What a retraining saves; or what it costs more."""
     time = (
-        formats.seconds(saved.seconds)
-        if saved.seconds > 0.0
-        else f"nothing, it takes {formats.seconds(-saved.seconds)} longer"
+        formats.seconds(value.seconds)
+        if value.seconds > 0.0
+        else f"nothing, it takes {formats.seconds(-value.seconds)} longer"
     )
-    if saved.usd is None:
+    if value.usd is None:
         return time
-    if saved.usd < 0.0:
-        return f"{time}; it costs {dollars(-saved.usd)} more"
-    return f"{time}; {dollars(saved.usd)}"
+    if value.usd < 0.0:
+        return f"{time}; it costs {dollars(-value.usd)} more"
+    return f"{time}; {dollars(value.usd)}"
 
 
 def _repaid(candidate: CandidateCost) -> str:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
+from compilegate.evidence import PaddingRecord
 from compilegate.gate.judgements import (
     CompileState,
     CompileTime,
+    MemoryJudgement,
     MetricJudgement,
     ParityAnswer,
     ParityJudgement,
     RunJudgement,
     SpeedJudgement,
 )
-from compilegate.gate.observations import ArmObservation, ReplicateObservation
+from compilegate.gate.observations import ArmObservation, Observations, ReplicateObservation
 from compilegate.gate.quality.units import NATS, OWN, unit_of
 from compilegate.gate.reasons import Code, Outcome
 from compilegate.gate.verdict import CandidateVerdict
@@ -25,6 +30,11 @@ MARKS = {
     WATCHED: "\N{BULLET}",
 }
 """Beside each outcome's colour, for those who do not see it."""
+_MOST_SHOWN = 10
+"""Values of a printed metric."""
+_NUMBER = re.compile(r"\d[\d.,e+-]*")
+_WRITTEN_OUT = (1e3, 1e9)
+"""From where to where three digits are followed by noughts."""
 NOTHING = "–"  # noqa: RUF001 - an en dash stands for "not measured" in tables
 
 
@@ -43,10 +53,74 @@ def seconds(value: float | None) -> str:
 
 
 def memory(value: int | None) -> str:
-    """Bytes in MB or GB (powers of ten); zero means that the job did not record it."""
+    """Bytes in MB or GB (powers of ten)."""
     if not value:
-        return NOTHING
+        return "not measured"
     return f"{value / 1e9:.1f} GB" if value >= 1e9 else f"{value / 1e6:.0f} MB"
+
+
+def peak_memory(judgement: MemoryJudgement) -> str:
+    """Both arms' peaks, and how much more the candidate's is."""
+    candidate, baseline = memory(judgement.candidate_bytes), memory(judgement.baseline_bytes)
+    if judgement.increase is None:
+        return f"Candidate {candidate}, baseline {baseline}: {judgement.obstacle}"
+    whose = {"device": "of the device", "process": "of the process"}
+    limit = judgement.max_increase
+    allowed = "" if limit is None else f"; at most {limit * 100:+.4g}% is allowed"
+    return (
+        f"{candidate} against {baseline} ({judgement.increase * 100:+.1f}%), "
+        f"{whose.get(judgement.candidate_of or '', '')}{allowed}"
+    )
+
+
+def speed_sources(speed: SpeedJudgement) -> list[tuple[str, str]]:
+    """(what, measured): by steps taken in turns, and beside it by the jobs' own step times."""
+    paired, jobs = speed.paired, speed.by_jobs
+    if paired is None or jobs is None:
+        return []
+    return [
+        ("Measured by", f"{paired.pairs} pairs of blocks taken in turns, in {paired.jobs} jobs"),
+        (
+            "Forward, backward and update alone",
+            f"{times(paired.steps_alone)} ({seconds(paired.candidate_step_seconds)} against "
+            f"{seconds(paired.baseline_step_seconds)}); the rest is {paired.rest_share:.0%} of a "
+            "step",
+        ),
+        (
+            "By the jobs' own step times",
+            f"{times(jobs.estimate)} ({times(jobs.lower)} to {times(jobs.upper)})"
+            + (": contradicts it" if speed.disagree else ""),
+        ),
+    ]
+
+
+def noticed(observations: Observations) -> list[tuple[str, str]]:
+    """(which jobs, what they noticed), each note once: those of seeds differ in numbers alone, and
+    the first one stands for all."""
+    found: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    for item in observations.replicates:
+        for note in item.notes:
+            found.setdefault((item.arm, _NUMBER.sub("0", note)), []).append((item.seed, note))
+    return [
+        (f"{arm}, seed {', '.join(str(seed) for seed, _ in said)}", said[0][1])
+        for (arm, _), said in found.items()
+    ]
+
+
+def printed(observations: Observations) -> list[tuple[str, str, str, str]]:
+    """(arm, seed, metric, how its value went) of what jobs only printed."""
+    return [
+        (item.arm, str(item.seed), name, _went(values))
+        for item in observations.replicates
+        for name, values in item.printed.items()
+    ]
+
+
+def _went(values: Sequence[float]) -> str:
+    shown = [f"{value:.5g}" for value in values]
+    if len(shown) > _MOST_SHOWN:
+        shown = [*shown[: _MOST_SHOWN // 2], "...", *shown[-_MOST_SHOWN // 2 :]]
+    return ", ".join(shown)
 
 
 def times(value: float | None) -> str:
@@ -82,15 +156,17 @@ def compilation(time: CompileTime | None, state: CompileState) -> str:
 
 
 def asked_for(speed: SpeedJudgement) -> str:
-    """The declared minimum, and what it takes to repay compilation where that is more."""
-    minimum, required = times(speed.min_speedup), speed.required_speedup
+    """The one limit that decides, and where it comes from: the declared minimum, or what it takes
+    to repay compilation where that is more."""
+    required = speed.required_speedup
     if required is not None and required <= speed.min_speedup:
-        return minimum
-    more = "no speed-up is enough" if required is None else times(required)
+        return f"{times(required)}, as declared"
+    limit = "no speed-up is enough" if required is None else times(required)
     if speed.run is None:
-        return f"{minimum}, and {more}"
+        return limit
+    comma = "" if required is None else ","
     return (
-        f"{minimum}, and {more} to repay {speed.run.compile_state} compilation within "
+        f"{limit}{comma} to repay {speed.run.compile_state} compilation within "
         f"{count(speed.run.repaid_within_steps)} steps"
     )
 
@@ -118,6 +194,7 @@ def metric_name(metric: str) -> str:
         "micro_f1": "Micro F1",
         "auroc": "AUROC",
         "log_loss": "Log loss",
+        "loss": "Loss",
         "perplexity": "Perplexity",
         "calibration_error": "Calibration error",
         "mse": "Mean squared error",
@@ -163,12 +240,21 @@ def parity_outcome(parity: ParityJudgement) -> Outcome:
     }[parity.answer]
 
 
+def error_ratio(ratio: float | None) -> str:
+    """An error as a multiple of what rounding explains: three digits, written out as people do."""
+    if ratio is None:
+        return "not a finite number"
+    if not _WRITTEN_OUT[0] <= abs(ratio) < _WRITTEN_OUT[1]:
+        return f"{ratio:.3g} times"
+    return f"{float(f'{ratio:.3g}'):,.0f} times"
+
+
 def parity_rows(parity: ParityJudgement) -> list[tuple[str, str]]:
     """(what, measured) of a parity probe; the answer and its sentence stand elsewhere."""
     rows = []
     if parity.worst is not None and parity.limit is not None:
         ratio = parity.worst.ratio
-        found = "not a finite number" if ratio is None else f"{ratio:,.3g} times"
+        found = error_ratio(ratio)
         rows += [
             (
                 "Largest error, against what eager's rounding explains",
@@ -191,11 +277,57 @@ DECLARED = ("compiler", "batch size", "learning rate", "precision")
 def declared(arm: ArmObservation) -> dict[str, str]:
     """By the names of DECLARED; a dash where models are compared, not arms."""
     rate = None if arm.learning_rate is None else f"{arm.learning_rate:g}"
-    values = (arm.compiler, arm.batch_size, rate, arm.precision)
+    values = (_compiler(arm), arm.batch_size, rate, arm.precision)
     return {
         name: NOTHING if value is None else str(value)
         for name, value in zip(DECLARED, values, strict=True)
     }
+
+
+def _compiler(arm: ArmObservation) -> str | None:
+    """With its backend where it has several, as its jobs were told: torch-compile:aot_eager."""
+    backend = arm.proof.get("backend")
+    if arm.compiler is None or backend in (None, arm.compiler):
+        return arm.compiler
+    return f"{arm.compiler}:{backend}"
+
+
+PADDING_HEADER = (
+    "Padding",
+    "Lengths of a step",
+    "Positions of an epoch",
+    "Padding among them",
+    "Positions with buckets",
+)
+"""How an arm's documents were padded, and what that cost."""
+MOST_BINS = 8
+"""Rows of a histogram in a table."""
+
+
+def padding_cells(record: PaddingRecord) -> tuple[str, ...]:
+    """One row under PADDING_HEADER."""
+    buckets = record.positions.buckets
+    change = -record.saved_by_buckets
+    return (
+        record.padding,
+        ", ".join(map(str, record.lengths)) or "each its own",
+        count(record.computed),
+        f"{record.share:.0%}",
+        NOTHING if record.padding == "buckets" else f"{count(buckets)} ({change:+.0%})",
+    )
+
+
+def length_rows(record: PaddingRecord) -> list[tuple[str, str]]:
+    """(lengths, documents): the histogram of lengths in a few rows."""
+    bins = len(record.histogram_upto)
+    each = -(-bins // MOST_BINS)
+    rows, lower = [], 1
+    for first in range(0, bins, each):
+        upper = record.histogram_upto[min(first + each, bins) - 1]
+        documents = sum(record.histogram_documents[first : first + each])
+        rows.append((f"{lower} to {upper}", count(documents)))
+        lower = upper + 1
+    return rows
 
 
 def no_confounds(candidate: CandidateVerdict) -> str:

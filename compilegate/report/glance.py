@@ -14,7 +14,7 @@ from compilegate.gate.reasons import Code, Outcome, Reason, worst
 from compilegate.gate.verdict import CandidateVerdict, Verdict
 from compilegate.report import formats
 
-_JUDGED_IN_CELLS = ("quality", "speed", "parity")
+JUDGED_IN_CELLS = ("quality", "speed", "parity", "memory")
 """Reasons of these subjects stand in cells of their own."""
 _GROUNDS = {
     "arm": "training failed",
@@ -93,7 +93,13 @@ def _parity(candidate: CandidateVerdict) -> Cell:
     if candidate.parity is None:
         return _NOTHING
     answer = formats.parity_answer(candidate.parity)
-    return Cell(answer, "", formats.parity_outcome(candidate.parity))
+    worst, limit = candidate.parity.worst, candidate.parity.limit
+    error = (
+        ""
+        if worst is None or limit is None
+        else f"{formats.error_ratio(worst.ratio)} eager's rounding; limit {limit:g}"
+    )
+    return Cell(answer, error, formats.parity_outcome(candidate.parity))
 
 
 def _speed(candidate: CandidateVerdict) -> Cell:
@@ -119,11 +125,27 @@ def _break_even(candidate: CandidateVerdict) -> Cell:
     return Cell(after, runs)
 
 
+def _memory(candidate: CandidateVerdict) -> Cell:
+    memory = candidate.memory
+    if memory is None:
+        return _NOTHING
+    limit = memory.max_increase
+    if memory.increase is None:
+        return Cell("not measured alike", "", None if limit is None else Outcome.FAIL)
+    detail = f"{formats.memory(memory.candidate_bytes)} against "
+    detail += formats.memory(memory.baseline_bytes)
+    outcome = None
+    if limit is not None:
+        detail += f"; at most {limit * 100:+.4g}%"
+        outcome = Outcome.FAIL if memory.increase > limit else Outcome.PASS
+    return Cell(f"{memory.increase * 100:+.1f}%", detail, outcome)
+
+
 def _other(candidate: CandidateVerdict) -> Cell:
     found = [
         reason
         for reason in candidate.reasons
-        if reason.outcome is not Outcome.PASS and reason.code.subject not in _JUDGED_IN_CELLS
+        if reason.outcome is not Outcome.PASS and reason.code.subject not in JUDGED_IN_CELLS
     ]
     if not found:
         return _NOTHING
@@ -140,5 +162,6 @@ _LINES: tuple[tuple[str, Callable[[CandidateVerdict], Cell]], ...] = (
     ("Parity", _parity),
     ("Speed-up", _speed),
     ("Break-even", _break_even),
+    ("Memory", _memory),
     ("Other grounds", _other),
 )

@@ -71,7 +71,7 @@ def _named(reasons: Sequence[Reason]) -> Iterator[tuple[str, Reason]]:
 
 def _name(reason: Reason) -> str:
     numbers = reason.numbers
-    judged = reason.code.subject in ("quality", "speed", "parity")
+    judged = reason.code.subject in ("quality", "speed", "parity", "memory")
     about = (numbers.get("metric"), numbers.get("part"), numbers.get("column"))
     words = [reason.code.subject if judged else str(reason.code)]
     words += [str(word) for word in about if word is not None]

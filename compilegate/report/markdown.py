@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from urllib.parse import quote
 
 from compilegate.gate.judgements import MetricJudgement, RunJudgement, SpeedJudgement
 from compilegate.gate.observations import Observations, ReplicateObservation
 from compilegate.gate.quality.units import unit_of
 from compilegate.gate.reasons import Note, Reason
+from compilegate.gate.speed.padding import buckets_advised
 from compilegate.gate.verdict import BaselineVerdict, CandidateVerdict, CostFigures, Verdict
 from compilegate.report import cost, formats
+from compilegate.report.about import About, facts_of, with_data
 from compilegate.report.glance import Cell, glance
 from compilegate.report.glossary import GLOSSARY
+from compilegate.report.repayment import break_even_of
 
 _SPECIAL = "\\`*_{}[]<>#|!~&$"
 
 
-def render_markdown(verdict: Verdict, observations: Observations) -> str:
+def render_markdown(
+    verdict: Verdict, observations: Observations, about: About | None = None
+) -> str:
     """The whole report. Everything that comes from outside is escaped."""
     blocks = [
         f"# {_text(verdict.workload)}",
@@ -24,6 +30,9 @@ def render_markdown(verdict: Verdict, observations: Observations) -> str:
         f"Seeds {', '.join(str(seed) for seed in verdict.seeds)}; "
         f"declared confidence {verdict.confidence * 100:g}%.",
     ]
+    facts = facts_of(with_data(about, observations))
+    if facts:
+        blocks.append("\n".join(f"- {fact.name}: {_text(fact.value)}" for fact in facts))
     if observations.left_out:
         names = ", ".join(_text(name) for name in observations.left_out)
         blocks.append(f"Arms left out of this execution and not judged: {names}.")
@@ -37,7 +46,16 @@ def render_markdown(verdict: Verdict, observations: Observations) -> str:
     blocks += _baseline(verdict.baseline)
     if verdict.cost is not None:
         blocks += _cost(verdict.cost)
+    noticed = formats.noticed(observations)
+    if noticed:
+        lines = (f"- {_text(whose)}: {_text(note)}" for whose, note in noticed)
+        blocks += ["## What the jobs noticed", "\n".join(lines)]
     blocks += ["## Replicates", _replicates(observations.replicates)]
+    printed = formats.printed(observations)
+    if printed:
+        rows = (tuple(_text(cell) for cell in row) for row in printed)
+        blocks += ["## What the jobs printed", _table(("Arm", "Seed", "Metric", "Values"), rows)]
+    blocks += _padding(observations)
     blocks += ["## Arms and where they ran", _arms(observations)]
     blocks += ["## What the words mean"]
     blocks.append("\n".join(f"- **{word}**: {meaning}" for word, meaning in GLOSSARY))
@@ -66,6 +84,9 @@ def _candidate(candidate: CandidateVerdict) -> list[str]:
         rows = formats.parity_rows(candidate.parity)
         if rows:
             blocks.append(_table(("What", "Measured"), ((what, _text(it)) for what, it in rows)))
+        if candidate.parity.repro is not None:
+            place = candidate.parity.repro
+            blocks.append(f"[The script that shows it by itself]({_target(place)}): {_text(place)}")
     whole = [metric for metric in candidate.metrics if metric.part is None]
     slices = [metric for metric in candidate.metrics if metric.part is not None]
     if whole:
@@ -74,6 +95,8 @@ def _candidate(candidate: CandidateVerdict) -> list[str]:
         blocks += ["### Slices", _metrics(slices)]
     if candidate.speed is not None:
         blocks += ["### Speed", _speed(candidate.speed)]
+    if candidate.memory is not None:
+        blocks += ["### Memory", _text(formats.peak_memory(candidate.memory))]
     return blocks
 
 
@@ -124,6 +147,11 @@ def _reasons(reasons: Sequence[Reason]) -> str:
     )
 
 
+def _target(path: str) -> str:
+    """A path as the target of a link."""
+    return quote(path)
+
+
 def _notes(notes: Sequence[Note]) -> str:
     return "\n".join(f"- {_text(note.sentence)} (`{note.code}`)" for note in notes)
 
@@ -167,30 +195,28 @@ def _speed(speed: SpeedJudgement) -> str:
             f"{formats.rate(speed.candidate_samples_per_second)} against "
             f"{formats.rate(speed.baseline_samples_per_second)}",
         ),
+        *formats.speed_sources(speed),
         ("Advice", speed.advice),
     ]
     if speed.run is not None:
-        rows[-1:-1] = _compilation(speed.run)
+        rows[-1:-1] = _compilation(speed, speed.run)
     return _table(("What", "Measured"), rows)
 
 
-def _compilation(run: RunJudgement) -> list[tuple[str, str]]:
+def _compilation(speed: SpeedJudgement, run: RunJudgement) -> list[tuple[str, str]]:
+    point = break_even_of(speed)
     return [
         ("Compilation, mean", formats.compilations(run)),
         (
             f"Break-even, counting {run.compile_state} compilation",
-            formats.break_even(run.break_even_steps, run.break_even_minutes),
+            formats.break_even(run.break_even_steps, run.break_even_minutes)
+            + ("" if point is None else f" ({point.range})"),
         ),
         (
             "Whole training, compilation included",
             f"{formats.times(run.train_time_ratio)} as fast: "
             f"{formats.seconds(run.candidate_train_seconds)} against "
             f"{formats.seconds(run.baseline_train_seconds)}",
-        ),
-        (
-            "Peak memory",
-            f"{formats.memory(run.candidate_peak_memory_bytes)} against "
-            f"{formats.memory(run.baseline_peak_memory_bytes)}",
         ),
     ]
 
@@ -242,6 +268,24 @@ def _replicates(replicates: Sequence[ReplicateObservation]) -> str:
             for item in replicates
         ),
     )
+
+
+def _padding(observations: Observations) -> list[str]:
+    padded = [(arm.arm, arm.padding) for arm in observations.arms if arm.padding is not None]
+    if not padded:
+        return []
+    rows = [(_text(arm), *formats.padding_cells(record)) for arm, record in padded]
+    advice = [
+        f"- {_text(arm)}: {_text(sentence)}"
+        for arm, record in padded
+        if (sentence := buckets_advised(record))
+    ]
+    return [
+        "## Lengths of documents, and padding",
+        _table(("Arm", *formats.PADDING_HEADER), rows),
+        *(["\n".join(advice)] if advice else []),
+        _table(("Tokens", "Training documents"), formats.length_rows(padded[0][1])),
+    ]
 
 
 def _arms(observations: Observations) -> str:

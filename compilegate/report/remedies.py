@@ -10,7 +10,8 @@ from compilegate.gate.verdict import CandidateVerdict, Verdict
 from compilegate.report import cost
 
 _BENCHMARK_LONGER = (
-    "Benchmark longer: raise `epochs` in [recipe], or add seeds, until the speed-up is certain."
+    "Benchmark longer: raise `epochs` in [recipe], or what your own program has for it, or add "
+    "seeds, until the speed-up is certain."
 )
 _MORE_EVIDENCE = (
     "More seeds alone would not settle this: judge on more validation examples, or declare a "
@@ -35,6 +36,22 @@ _BY_CODE = {
     Code.SPEED_NOT_REPAID: (
         "Keep the compile cache on, train longer, or set `repaid_within_runs` to how many times as "
         "long the real training is."
+    ),
+    Code.MEMORY_INCREASED: (
+        "Give it a smaller `batch_size`, or allow more in `max_memory_increase`."
+    ),
+    Code.MEMORY_NOT_COMPARED: (
+        "Let all arms measure the same memory, or remove `max_memory_increase`."
+    ),
+    Code.SPEED_BUSY_MACHINE: (
+        "Run again when the machine is quiet: end other programs, or take one that is not shared."
+    ),
+    Code.SPEED_DISAGREES: (
+        "Find out what the training does besides its steps (loader, evaluation, other shapes), "
+        "and run again on a quieter machine."
+    ),
+    Code.COMPILER_RECOMPILED: (
+        "Keep shapes and settings the same in every step, or allow it by `max_recompilations`."
     ),
     Code.ARM_FAILED: "Read the log of the failed job, and fix the arm.",
 }

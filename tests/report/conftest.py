@@ -9,12 +9,15 @@ from compilegate.gate.judgements import (
     CompileTime,
     Confound,
     Interval,
+    MemoryJudgement,
     MetricJudgement,
     NoiseFloor,
+    PairedJudgement,
     ParityAnswer,
     ParityJudgement,
     RunJudgement,
     SpeedJudgement,
+    SpeedSource,
     WorstTensor,
 )
 from compilegate.gate.observations import ArmObservation, Curve, Observations, ReplicateObservation
@@ -113,11 +116,29 @@ PARITY = ParityJudgement(
     median_ratio=0.98,
     worst=WorstTensor("gradient of <pooler>.bias", 3, 4.52, 5.4e-7, 9.1e-8),
 )
+BROKEN_PARITY = ParityJudgement(
+    answer=ParityAnswer.FAIL,
+    sentence="The compiler does not compute what eager does.",
+    seed=1,
+    precision="fp32",
+    limit=20.0,
+    steps=4,
+    tensors=27,
+    judged=27,
+    worst=WorstTensor("gradient of conv.weight", 0, 8.4e6, 1.0, 1.2e-7),
+    departs="In the backward pass, <conv> departs first.",
+    repro="repros/broken--1/repro.py",
+)
 HOLM = Note(Code.CONFIDENCE_HOLM, "Any of 2 candidates may win, so bounds are at 97.5%.", {})
 SPEED = SpeedJudgement(
     outcome=Outcome.PASS,
     speedup=Interval(1.37, 1.31, 1.43),
     min_speedup=1.2,
+    source=SpeedSource.PAIRS,
+    paired=PairedJudgement(
+        Interval(1.37, 1.31, 1.43), 2, 80, 1.48, 0.22, 0.0981, 0.0663, probe_seconds=7.0
+    ),
+    by_jobs=Interval(1.29, 0.97, 1.71),
     required_speedup=1.2,
     conditional_on_run=False,
     baseline_samples_per_second=480.2,
@@ -139,8 +160,6 @@ SPEED = SpeedJudgement(
         train_time_ratio=0.93,
         baseline_train_seconds=68.4,
         candidate_train_seconds=73.5,
-        baseline_peak_memory_bytes=612_000_000,
-        candidate_peak_memory_bytes=1_210_000_000,
     ),
 )
 UNDECIDED = Reason(
@@ -270,8 +289,21 @@ def verdict() -> Verdict:
                 (),
                 (HOLM,),
                 PARITY,
+                MemoryJudgement(612_000_000, 1_210_000_000, "process", "process", 0.977, 1.0, None),
             ),
-            CandidateVerdict("broken", Outcome.FAIL, (FAILED,), (), None, (), 0.975),
+            CandidateVerdict(
+                "broken",
+                Outcome.FAIL,
+                (FAILED,),
+                (),
+                None,
+                (),
+                0.975,
+                parity=BROKEN_PARITY,
+                memory=MemoryJudgement(
+                    612_000_000, None, "process", None, None, None, "job b did not measure <it>"
+                ),
+            ),
         ),
         cost=COST,
     )
@@ -284,7 +316,9 @@ def observations() -> Observations:
         baseline="baseline",
         arms=(arm("baseline", "eager"), arm("larger-batch", "inductor", 48), arm("broken", "xla")),
         replicates=(
-            *(replicate(name, seed) for name in ("baseline", "larger-batch") for seed in (1, 2)),
+            replicate("baseline", 1, notes=("The loader is <slow>: give it two workers.",)),
+            replicate("baseline", 2),
+            *(replicate("larger-batch", seed) for seed in (1, 2)),
             replicate("broken", 1),
             lost("broken", 2, "the loss is nan in step 4"),
         ),

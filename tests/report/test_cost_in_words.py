@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from compilegate.gate.judgements import CompileState
-from compilegate.gate.verdict import Amount, CandidateCost
-from compilegate.report import render_html, render_markdown, summary_lines
+from compilegate.gate.verdict import Amount, CandidateCost, Decision, Verdict
+from compilegate.report import decided, render_html, render_markdown, saves, summary_lines
 from compilegate.report.cost import amount, candidate_rows, dollars
 from compilegate.report.formats import asked_for, times
 
@@ -84,15 +84,13 @@ def test_the_terminal_says_what_the_gate_took_and_what_would_settle_it(verdict):
 
 def test_what_repaying_compilation_asks_of_the_speed_up_is_said_where_it_decides(verdict):
     speed = verdict.candidates[0].speed
-    assert asked_for(speed) == times(1.2)
+    assert asked_for(speed) == f"{times(1.2)}, as declared"
     run = dataclasses.replace(speed.run, repaid_within_steps=684)
     one_run = dataclasses.replace(speed, required_speedup=1.458, run=run)
-    assert asked_for(one_run) == (
-        f"{times(1.2)}, and {times(1.458)} to repay cold compilation within 684 steps"
-    )
+    assert asked_for(one_run) == (f"{times(1.458)}, to repay cold compilation within 684 steps")
     hopeless = dataclasses.replace(one_run, required_speedup=None)
     assert asked_for(hopeless) == (
-        f"{times(1.2)}, and no speed-up is enough to repay cold compilation within 684 steps"
+        "no speed-up is enough to repay cold compilation within 684 steps"
     )
 
 
@@ -114,3 +112,61 @@ def test_why_a_price_is_unknown_is_shown_and_escaped(verdict, observations):
     page = render_html(verdict, observations)
     assert "unknown. Jobs ran on &lt;b&gt;, and the price is of ml.g5.xlarge." in page
     assert "<b>, and" not in page
+
+
+def deciding(verdict: Verdict, arm: str) -> Verdict:
+    return dataclasses.replace(verdict, decision=Decision(arm, 1, f"Release {arm}."))
+
+
+def test_the_decision_is_followed_by_what_was_registered(verdict: Verdict) -> None:
+    made = deciding(verdict, "larger-batch")
+    assert decided(made, []) == "Release larger-batch."
+    assert decided(made, ["news/1, Approved"]) == (
+        "Release larger-batch. Registered: news/1, Approved."
+    )
+
+
+def test_a_candidate_saves_time_of_each_retraining(verdict: Verdict) -> None:
+    assert verdict.cost is not None
+    (first, *others) = verdict.cost.candidates
+    (baseline,) = [each for each in verdict.cost.arms if each.arm == "baseline"]
+    quarter = Amount(baseline.retraining.seconds / 4, None)
+    saving = dataclasses.replace(first, arm="larger-batch", saved=quarter, retrainings_to_repay=1)
+    cost = dataclasses.replace(verdict.cost, candidates=(saving, *others))
+    told = saves(deciding(dataclasses.replace(verdict, cost=cost), "larger-batch"))
+    assert "of each retraining (25%), compilation included; 1 retraining repays" in told
+    never = dataclasses.replace(saving, retrainings_to_repay=None)
+    cost = dataclasses.replace(verdict.cost, candidates=(never, *others))
+    told = saves(deciding(dataclasses.replace(verdict, cost=cost), "larger-batch"))
+    assert told.endswith("of each retraining (25%), compilation included")
+
+
+def test_a_candidate_that_takes_longer_saves_nothing(verdict: Verdict) -> None:
+    assert verdict.cost is not None
+    slower = dataclasses.replace(
+        verdict.cost.candidates[0], arm="larger-batch", saved=Amount(-3.0, None)
+    )
+    made = dataclasses.replace(
+        verdict, cost=dataclasses.replace(verdict.cost, candidates=(slower,))
+    )
+    assert saves(deciding(made, "larger-batch")) == (
+        "nothing: each retraining takes 3.0 s longer, compilation included"
+    )
+
+
+def test_where_the_baseline_ships_what_would_settle_it_is_said(verdict: Verdict) -> None:
+    told = saves(verdict)
+    assert told.startswith("nothing: the baseline is released; larger-batch would be settled by ")
+    assert "about 3 more seeds" in told
+
+
+@pytest.mark.parametrize(
+    ("arm", "told"),
+    [
+        ("none", "nothing: no model is released"),
+        ("champion", "nothing is asked of the time"),
+        ("challenger", "nothing is asked of the time"),
+    ],
+)
+def test_without_a_candidate_nothing_is_saved(verdict: Verdict, arm: str, told: str) -> None:
+    assert saves(deciding(verdict, arm)).startswith(told)

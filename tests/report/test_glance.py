@@ -22,7 +22,7 @@ def test_what_was_judged_shows_how_it_came_out_beside_its_interval_and_limit(ver
     assert lines["Log loss"][0].outcome is Outcome.INCONCLUSIVE
     assert lines["Perplexity"][0] == Cell("+0.0274", "-0.0128 to +0.0676; watched", None)
     assert lines["Slices"][0] == Cell("1 of 1 inconclusive", "", Outcome.INCONCLUSIVE)
-    assert lines["Parity"][0] == Cell("pass", "", Outcome.PASS)
+    assert lines["Parity"][0] == Cell("pass", "4.52 times eager's rounding; limit 20", Outcome.PASS)
     speed = lines["Speed-up"][0]
     assert (speed.outcome, speed.detail.partition("; ")[2]) == (
         Outcome.PASS,
@@ -33,7 +33,8 @@ def test_what_was_judged_shows_how_it_came_out_beside_its_interval_and_limit(ver
 def test_a_candidate_that_could_not_be_compared_says_on_what_grounds(verdict):
     lines = lines_of(verdict)
     assert lines["Other grounds"] == (NOTHING, Cell("training failed", "", Outcome.FAIL))
-    assert all(cells[1] == NOTHING for name, cells in lines.items() if name != "Other grounds")
+    judged = {name for name, cells in lines.items() if cells[1] != NOTHING}
+    assert judged == {"Parity", "Memory", "Other grounds"}
 
 
 def test_a_fail_beside_good_numbers_is_seen(verdict):
@@ -49,4 +50,4 @@ def test_a_fail_beside_good_numbers_is_seen(verdict):
 
 def test_what_no_candidate_has_is_left_out(verdict):
     lines = lines_of(dataclasses.replace(verdict, candidates=verdict.candidates[1:]))
-    assert list(lines) == ["Other grounds"]
+    assert list(lines) == ["Parity", "Memory", "Other grounds"]

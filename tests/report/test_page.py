@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 
 import pytest
@@ -15,6 +16,8 @@ from compilegate.gate.verdict import Decision
 from compilegate.report import render_html, render_markdown, summary_lines
 
 VOID = {"meta", "br"}
+HERE = ("repros/", "#")
+"""Where links may lead: to scripts beside the page, and within it."""
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)>&{{7*7}}'
 
 
@@ -63,7 +66,8 @@ def test_the_decision_is_the_heading(page, verdict):
 def test_nothing_is_fetched_and_nothing_runs(page):
     assert not {tag for tag, _ in page.elements} & {"script", "link", "img", "iframe", "object"}
     for tag, attributes in page.elements:
-        assert not set(attributes) & {"src", "href", "srcset", "xlink:href", "action"}, tag
+        assert not set(attributes) & {"src", "srcset", "xlink:href", "action"}, tag
+        assert (attributes.get("href") or "#").startswith(HERE), tag
         assert not [name for name in attributes if name.startswith("on")], tag
     assert "http://" not in page.html
     assert "https://" not in page.html
@@ -88,10 +92,17 @@ def test_the_page_has_every_number_of_the_verdict(page):
         "1.43×",  # noqa: RUF001
         "657.9 against 480.2 samples/s",
         "797 steps, 79.8 s",
+        "716 to 909 steps",
         "21.5 s",
         "0.34 points",
         "0.0127 nats",
-        "1.2 GB",
+        "1.2 GB against 612 MB (+97.7%), of the process; at most +100% is allowed",
+        "Candidate not measured, baseline 612 MB: job b did not measure <it>",
+        "80 pairs of blocks taken in turns, in 2 jobs",
+        "1.48× (66.3 ms against 98.1 ms); the rest is 22% of a step",  # noqa: RUF001
+        "1.29× (0.97× to 1.71×)",  # noqa: RUF001
+        "In the backward pass, <conv> departs first.",
+        "The loader is <slow>: give it two workers.",
         "declared by the workload",
         "about 5 seeds instead of 3",
         "+0.0274",
@@ -109,6 +120,11 @@ def test_the_page_has_every_number_of_the_verdict(page):
         "the loss is nan in step 4",
     ):
         assert shown in page.words, shown
+
+
+def test_the_script_that_shows_wrong_arithmetic_is_linked_beside_the_page(page):
+    links = [attributes["href"] for tag, attributes in page.elements if "href" in attributes]
+    assert [link for link in links if not link.startswith("#")] == ["repros/broken--1/repro.py"]
 
 
 def test_every_reason_stands_in_words_with_its_code(page, verdict):
@@ -131,43 +147,105 @@ def test_what_parity_cannot_tell_is_no_pass_on_the_page(verdict, observations):
 
 def test_every_chart_says_in_words_what_it_shows(page):
     charts = page.named("svg")
-    assert len(charts) == 7  # three metrics, speed, break-even, loss, step times
+    # Three metrics, speed and parity at a glance; two metrics of two candidates seed by seed;
+    # the loss of three arms; step times; one break-even.
+    assert len(charts) == 5 + 4 + 3 + 1 + 1
     identities = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(identities) == len(set(identities))
     for attributes in charts:
-        assert attributes["role"] == "img"
+        assert attributes["role"] in {"img", "group"}
         assert set((attributes["aria-labelledby"] or "").split()) <= set(identities)
+    # Whatever the keyboard reaches in a chart has a name.
+    assert all(
+        attributes.get("aria-label")
+        for tag, attributes in page.elements
+        if tag == "g" and "tabindex" in attributes
+    )
+
+
+def forest(html: str, name: str) -> ET.Element:
+    """The chart at a glance of this name."""
+    figure = html[html.rindex("<svg", 0, html.index(f'id="forest-{name}-title"')) :]
+    return ET.fromstring(figure[: figure.index("</svg>") + 6])  # noqa: S314 - our own
+
+
+def drawn(chart: ET.Element, kind: str) -> list[ET.Element]:
+    return [item for item in chart.iter() if kind in (item.get("class") or "").split()]
 
 
 def test_an_interval_is_drawn_at_its_numbers(page):
     """Better lies to the right, so a margin below the interval is left of all of it."""
-    figure = page.html[page.html.index('id="larger-batch-accuracy-title"') :]
-    figure = figure[: figure.index("</svg>")]
-    limit = float(re.search(r'<line x1="([\d.]+)"[^>]*class="limit"', figure).group(1))
-    zero = float(re.search(r'<line x1="([\d.]+)"[^>]*class="reference"', figure).group(1))
-    left, right = (
-        float(value)
-        for value in re.search(
-            r'<line x1="([\d.]+)" y1="50" x2="([\d.]+)" y2="50"', figure
-        ).groups()
-    )
+    chart = forest(page.html, "accuracy")
+    limit = float(drawn(chart, "limit")[0].get("x1"))
+    zero = float(drawn(chart, "reference")[0].get("x1"))
+    bar = next(item for item in drawn(chart, "interval") if item.get("y1") == item.get("y2"))
+    left, right = float(bar.get("x1")), float(bar.get("x2"))
     assert limit < left < right < zero
     # Positions are proportional to numbers: -0.71 and -0.05 points between -1.00 and 0.
     assert (left - limit) / (zero - limit) == pytest.approx(0.29, abs=0.005)
     assert (right - limit) / (zero - limit) == pytest.approx(0.95, abs=0.005)
 
 
-def test_a_limit_that_no_speed_up_reaches_shades_the_whole_chart(verdict, observations):
+def test_every_candidate_has_its_row_in_every_picture_in_its_own_colour(page):
+    for name in ("accuracy", "log_loss", "perplexity", "speed", "parity"):
+        chart = forest(page.html, name)
+        assert [item.get("class") for item in drawn(chart, "swatch")] == [
+            "swatch arm-1",
+            "swatch arm-2",
+        ]
+        words = "".join(chart.itertext())
+        assert "larger-batch" in words
+        assert "broken" in words
+
+
+def test_a_limit_that_no_speed_up_reaches_shades_the_whole_row(verdict, observations):
     candidate = verdict.candidates[0]
     speed = dataclasses.replace(candidate.speed, required_speedup=None, outcome=Outcome.FAIL)
     hopeless = dataclasses.replace(candidate, speed=speed)
     page = render_html(dataclasses.replace(verdict, candidates=(hopeless,)), observations)
-    figure = page[page.index('id="larger-batch-speed-title"') :]
-    figure = figure[: figure.index("</svg>")]
-    assert 'class="limit"' not in figure
-    assert "no speed-up is enough" in figure
-    zone = re.search(r'<rect x="([\d.]+)" [^>]*width="([\d.]+)"[^>]*class="zone-bad"', figure)
-    assert float(zone.group(1)) + float(zone.group(2)) == pytest.approx(432.0)
+    chart = forest(page, "speed")
+    assert drawn(chart, "limit") == []
+    assert "no speed-up is enough" in "".join(chart.itertext())
+    (zone,) = drawn(chart, "zone-bad")
+    assert float(zone.get("x")) + float(zone.get("width")) == pytest.approx(432.0)
+
+
+def test_one_threshold_is_named_and_it_is_the_one_that_decides(verdict, observations):
+    candidate = verdict.candidates[0]
+    speed = dataclasses.replace(candidate.speed, required_speedup=1.46, outcome=Outcome.FAIL)
+    dear = dataclasses.replace(candidate, speed=speed)
+    page = Page(render_html(dataclasses.replace(verdict, candidates=(dear,)), observations))
+    assert "1.46× to repay" not in page.words  # noqa: RUF001
+    assert "1.46×, to repay cold compilation within 1,368 steps" in page.words  # noqa: RUF001
+    assert "1.20×" not in page.words  # noqa: RUF001
+
+
+def test_an_interval_far_wider_than_what_matters_runs_out_of_the_picture(verdict, observations):
+    first, second = verdict.candidates[0], verdict.candidates[0]
+    wild = dataclasses.replace(
+        second,
+        arm="wild",
+        speed=dataclasses.replace(second.speed, speedup=Interval(1.4, 0.001, 90.0)),
+    )
+    page = render_html(dataclasses.replace(verdict, candidates=(first, wild)), observations)
+    chart = forest(page, "speed")
+    assert len(drawn(chart, "beyond")) == 2  # an arrow to each side
+    width = next(
+        float(item.get("x2")) - float(item.get("x1"))
+        for item in drawn(chart, "interval")
+        if item.get("y1") == item.get("y2")
+    )
+    assert width > 10.0  # the other candidate's interval can still be read
+
+
+def test_no_arms_mark_lies_under_anothers(page):
+    """Each arm's loss has a chart of its own, and a seed's two points stand side by side."""
+    losses = re.findall(r'id="loss-\d+-title">Training loss of ([\w-]+)<', page.html)
+    assert losses == ["baseline", "larger-batch", "broken"]
+    panel = page.html[page.html.index('id="seeds-1-1-title"') :]
+    panel = ET.fromstring("<svg>" + panel[panel.index("<g") : panel.index("</svg>")] + "</svg>")  # noqa: S314
+    places = [item.get("cx") for item in drawn(panel, "estimate")]
+    assert len(places) == len(set(places)) == 4
 
 
 def test_text_from_outside_cannot_inject(verdict, observations):
@@ -231,7 +309,7 @@ def test_a_page_can_be_made_of_an_execution_that_left_nothing(verdict, observati
         verdict,
         decision=Decision("none", 1, "Release nothing."),
         baseline=dataclasses.replace(verdict.baseline, sound=False, noise_floor=()),
-        candidates=verdict.candidates[1:],
+        candidates=(dataclasses.replace(verdict.candidates[1], parity=None),),
     )
     page = Page(render_html(lost, nothing))
     assert page.named("svg") == []
@@ -271,3 +349,12 @@ def test_the_summary_is_short_plain_text(verdict):
     many = dataclasses.replace(verdict, candidates=verdict.candidates * 20)
     assert len(summary_lines(many)) == 15
     assert all(line.isprintable() and len(line) <= 300 for line in summary_lines(many))
+
+
+def test_a_compiler_with_several_backends_is_named_with_the_arms(verdict, observations):
+    baseline, first, *others = observations.arms
+    told = dataclasses.replace(first, compiler="torch-compile", proof={"backend": "aot_eager"})
+    alone = dataclasses.replace(baseline, compiler="inductor", proof={"backend": "inductor"})
+    changed = dataclasses.replace(observations, arms=(alone, told, *others))
+    page = render_html(verdict, changed)
+    assert "<td>inductor</td><td>torch-compile:aot_eager</td>" in page

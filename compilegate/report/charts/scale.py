@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+_FEW_DECADES = 4
+"""With more of them there is no room for ticks within."""
+_MOST_DECADES = 6
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -37,7 +41,10 @@ class Scale:
 
     def _decade_ticks(self) -> list[float]:
         decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        ticks = [factor * 10.0**decade for decade in decades for factor in (1, 2, 5)]
+        # So many decades that their ticks would meet are told by a few of them.
+        each = -(-len(decades) // _MOST_DECADES)
+        factors = (1, 2, 5) if len(decades) <= _FEW_DECADES else (1,)
+        ticks = [factor * 10.0**decade for decade in decades[::each] for factor in factors]
         return [tick for tick in ticks if self.low <= tick <= self.high]
 
 
@@ -51,7 +58,10 @@ def spread(low: float, high: float) -> tuple[float, float]:
 
 def tick_text(value: float) -> str:
     """A tick's number, without trailing zeros and with a real minus sign."""
-    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    if abs(value) >= 1e6:
+        text = f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
+    else:
+        text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     return "0" if value == 0 else text.replace("-", "\N{MINUS SIGN}")
 
 

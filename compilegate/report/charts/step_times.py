@@ -6,19 +6,19 @@ from markupsafe import Markup
 
 from compilegate.gate.observations import QUANTILES, Observations, ReplicateObservation
 from compilegate.report import formats
-from compilegate.report.charts.loss_curves import arm_class
+from compilegate.report.charts.colours import arm_colours
 from compilegate.report.charts.scale import Scale, spread, tick_text
-from compilegate.report.charts.svg import WIDTH, chart, line, rectangle, text
+from compilegate.report.charts.svg import WIDTH, Mark, chart, fitting, line, rectangle, text
 
 ROW = 22.0
-_LEFT, _RIGHT, _TOP = 128.0, WIDTH - 12.0, 8.0
-LONGEST_NAME = 16
+_LEFT, _RIGHT, _TOP = 138.0, WIDTH - 12.0, 8.0
+LONGEST_NAME = 15
 """Characters of an arm's name that fit before the axis."""
 
 
 def step_time_chart(observations: Observations, *, title: str, identity: str) -> Markup | None:
     """The steady steps' times as boxes; None when no replicate has any."""
-    order = {arm.arm: index for index, arm in enumerate(observations.arms)}
+    colours = arm_colours(observations)
     rows = [item for item in observations.replicates if len(item.step_seconds) == len(QUANTILES)]
     if not rows:
         return None
@@ -31,17 +31,19 @@ def step_time_chart(observations: Observations, *, title: str, identity: str) ->
     x = Scale((low - room) * factor, (high + room) * factor, _LEFT, _RIGHT)
     drawn = [_axis_tick(x, tick, bottom) for tick in x.ticks()]
     for index, item in enumerate(rows):
-        drawn += _row(item, _TOP + ROW * (index + 0.5), x, factor, arm_class(order[item.arm]))
+        name = f"{fitting(item.arm, LONGEST_NAME)} · {item.seed}"
+        drawn.append(text(_LEFT - 8, _TOP + ROW * (index + 0.5) + 4, name, "label", "end"))
     return chart(
         *drawn,
         line(_LEFT, bottom, _RIGHT, bottom, "axis"),
         text((_LEFT + _RIGHT) / 2, bottom + 32, f"{unit} per step", "hint"),
+        marks=[
+            _mark(item, _TOP + ROW * (index + 0.5), x, factor, colours.get(item.arm, ""))
+            for index, item in enumerate(rows)
+        ],
         height=bottom + 38,
         title=title,
-        description="; ".join(
-            f"{item.arm} seed {item.seed}: median {formats.seconds(item.step_seconds[3])}"
-            for item in rows
-        ),
+        description=f"{len(rows)} jobs: median, quartiles and the middle 90% of the steady steps.",
         identity=identity,
     )
 
@@ -52,16 +54,21 @@ def _axis_tick(x: Scale, tick: float, bottom: float) -> Markup:
     )
 
 
-def _row(
-    item: ReplicateObservation, y: float, x: Scale, factor: float, colour: str
-) -> list[Markup]:
-    _, low, quarter, median, three_quarters, high, _ = (
-        x(value * factor) for value in item.step_seconds
+def _mark(item: ReplicateObservation, y: float, x: Scale, factor: float, colour: str) -> Mark:
+    _, low, quarter, median, three_quarters, high, _ = item.step_seconds
+    at = {value: x(value * factor) for value in item.step_seconds}
+    box = max(at[three_quarters] - at[quarter], 1.5)
+    drawn = rectangle(0.0, y - ROW / 2, WIDTH, ROW, "target")
+    drawn += line(at[low], y, at[high], y, f"whisker {colour}")
+    drawn += rectangle(at[quarter], y - 6, box, 12, f"box {colour}")
+    drawn += line(at[median], y - 8, at[median], y + 8, f"median {colour}")
+    return Mark(
+        drawn,
+        (
+            f"{item.arm}, seed {item.seed}",
+            f"median {formats.seconds(median)}",
+            f"middle 90%: {formats.seconds(low)} to {formats.seconds(high)}",
+        ),
+        at[median],
+        y - 6,
     )
-    name = item.arm if len(item.arm) <= LONGEST_NAME else item.arm[: LONGEST_NAME - 1] + "…"
-    return [
-        text(_LEFT - 8, y + 4, f"{name} · {item.seed}", "label", "end"),
-        line(low, y, high, y, f"whisker {colour}"),
-        rectangle(quarter, y - 6, max(three_quarters - quarter, 1.5), 12, f"box {colour}"),
-        line(median, y - 8, median, y + 8, f"median {colour}"),
-    ]

@@ -1,0 +1,1 @@
+"""Pages: one HTML file each, which needs nothing from anywhere and runs no script."""
