@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 
 import xgboost
-from rows import metrics, read_rows, score
+from rows import read_rows, scores
 
-from compilegate.job import write_examples
+from compilegate.job import examples_of, write_examples
 
 
 def main() -> None:
@@ -16,12 +16,11 @@ def main() -> None:
     for name in ("--model-dir", "--data-dir", "--output-dir"):
         parser.add_argument(name, type=Path, required=True)
     args = parser.parse_args()
-    examples = score(
-        xgboost.Booster(model_file=args.model_dir / "model.ubj"),
-        read_rows(args.data_dir, "validation"),
-    )
+    registered = xgboost.Booster(model_file=args.model_dir / "model.ubj")
+    rows = read_rows(args.data_dir, "validation")
+    examples = examples_of(ids=rows.ids, labels=rows.labels, scores=scores(registered, rows))
     write_examples(args.output_dir, examples)
-    print(" ".join(f"{name}={value:.4f}" for name, value in metrics(examples).items()))
+    print(f"scored {len(rows.ids)} rows")
 
 
 if __name__ == "__main__":

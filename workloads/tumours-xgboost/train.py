@@ -3,42 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
-import platform
-import resource
-import time
 from pathlib import Path
 
-import numpy as np
 import xgboost
-from rows import metrics, read_rows, score
+from rows import read_rows, scores
 
-from compilegate.job import CompilerRecord, Evidence, SpeedRecord, Steps, write_evidence
-
-STEADY_FROM = 10
-"""Rounds that are left out of the speed."""
-
-
-class RoundClock(xgboost.callback.TrainingCallback):
-    """Seconds and training loss of each round."""
-
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-        self._began = 0.0
-
-    def before_iteration(self, model: xgboost.Booster, epoch: int, evals_log: dict) -> bool:
-        self._began = time.perf_counter()
-        return False
-
-    def after_iteration(self, model: xgboost.Booster, epoch: int, evals_log: dict) -> bool:
-        self.seconds.append(time.perf_counter() - self._began)
-        return False
+from compilegate.job import start
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=120)
     parser.add_argument("--max_depth", type=int, default=3)
     parser.add_argument("--learning_rate", type=float, default=0.1)
@@ -47,66 +22,29 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    started = time.perf_counter()
     args = arguments()
     data = Path(os.environ["SM_CHANNEL_PREPARED"])
     rows = read_rows(data, "train")
-    clock, history = RoundClock(), {}
+    job = start(batch_size=len(rows.ids))  # every round sees all rows
     matrix = rows.matrix
-    model = xgboost.train(
-        {
-            "objective": "binary:logistic",
-            "eval_metric": "logloss",
-            "tree_method": "hist",
-            "seed": args.seed,
-            "max_depth": args.max_depth,
-            "learning_rate": args.learning_rate,
-            "subsample": args.subsample,
-        },
-        matrix,
-        num_boost_round=args.rounds,
-        evals=[(matrix, "train")],
-        evals_result=history,
-        verbose_eval=False,
-        callbacks=[clock],
-    )
-    trained = time.perf_counter()
-    saved = Path(os.environ["SM_MODEL_DIR"]) / "model.ubj"
-    model.save_model(saved)
+    settings = {
+        "objective": "binary:logistic",
+        "eval_metric": "logloss",
+        "tree_method": "hist",
+        "seed": job.seed,
+        "max_depth": args.max_depth,
+        "learning_rate": args.learning_rate,
+        "subsample": args.subsample,
+    }
+    booster = xgboost.Booster(settings, [matrix])
+    for number in job.steps(range(args.rounds)):
+        booster.update(matrix, number)
+        job.loss(booster.eval(matrix).rpartition(":")[2])
 
-    examples = score(xgboost.Booster(model_file=saved), read_rows(data, "validation"))
-    found = metrics(examples)
-    print(" ".join(f"{name}={value:.4f}" for name, value in found.items()), flush=True)
-    steady = clock.seconds[STEADY_FROM:]
-    evidence = Evidence(
-        job=os.environ["TRAINING_JOB_NAME"],
-        arm=os.environ["COMPILEGATE_ARM"],
-        seed=args.seed,
-        recipe={**vars(args), "steps": args.rounds, "batch_size": len(rows.ids)},
-        compiler=CompilerRecord(name="eager", ran=False),
-        speed=SpeedRecord(
-            samples_per_second=len(rows.ids) * len(steady) / sum(steady),
-            steady_from=STEADY_FROM,
-            train_seconds=trained - started,
-            total_seconds=time.perf_counter() - started,
-        ),
-        metrics=found,
-        peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        environment={"python": platform.python_version(), "xgboost": xgboost.__version__},
-        digests={
-            "data": sha256(*sorted(data.glob("*.npz"))),
-            "model": sha256(saved),
-        },
-    )
-    steps = Steps(np.array(history["train"]["logloss"]), np.array(clock.seconds))
-    write_evidence(os.environ["SM_OUTPUT_DATA_DIR"], evidence, steps, examples)
-
-
-def sha256(*paths: Path) -> str:
-    digest = hashlib.sha256()
-    for path in paths:
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    job.save(lambda folder: booster.save_model(folder / "model.ubj"))
+    saved = xgboost.Booster(model_file=job.model_folder / "model.ubj")
+    held_out = read_rows(data, "validation")
+    job.examples(ids=held_out.ids, labels=held_out.labels, scores=scores(saved, held_out))
 
 
 if __name__ == "__main__":
