@@ -24,7 +24,7 @@ MARGIN = 28
 FLOW_DOWN = 122
 HEAD = 150
 """Where the first row of rooms begins: below the title, the two rooms at the edge and the heads."""
-EDGE = ("compilegate.cli", "infra")
+EDGE = ("compilegate.cli", "compilegate.infra")
 """Rooms that may import all others; an arrow to each would hide the rest."""
 
 STYLE = """
