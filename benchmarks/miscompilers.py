@@ -1,135 +1,246 @@
-"""Compilers that are wrong in one known way, to see whether the parity probe notices.
+"""Backends of torch.compile that are wrong in one known way, to see whether parity finds them.
 
-Each captures the forward pass as `torch.compile` does, changes the graph or its arguments, and runs
-it. So the defects are those of a compiler: the model's own code stays correct.
+Each changes the captured graph as a wrong rewrite would, and has torch's own `aot_eager` compile
+the result: the model's code stays correct. Use one as the compiler of an arm by its dotted name, as
+in `backend = "benchmarks.miscompilers.dropped_bias"`. A graph without the operation in question is
+compiled rightly.
 """
 
 from __future__ import annotations
 
+import copy
+import operator
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
-from compilegate.job.compilers.immediate import ImmediateSteps
-
 Graph = torch.fx.GraphModule
-Edit = Callable[[Graph, list[Any]], Callable[..., Any]]
+Backend = Callable[[Graph, list[Any]], Callable[..., Any]]
 """The graph and example inputs in, the function to call instead of the graph out."""
 
 
-class Miscompiler(ImmediateSteps):
-    """Runs the captured graph after `edit` has broken it."""
-
-    shares_random_numbers = True
-
-    def __init__(self, edit: Edit) -> None:
-        self._edit = edit
-        self._graphs = 0
-
-    def compile(self, model: Any) -> Callable[..., Any]:
-        """The forward pass, which dynamo captures on its first call."""
-        torch.compiler.reset()
-        return torch.compile(model, backend=self._backend, dynamic=False)
-
-    def graphs(self) -> int:
-        """How many graphs were captured."""
-        return self._graphs
-
-    def _backend(self, graph: Graph, inputs: list[Any]) -> Callable[..., Any]:
-        self._graphs += 1
-        return self._edit(graph, inputs)
-
-
-class _ScaledGradient(torch.autograd.Function):
-    """The identity, with a gradient that is off by a factor."""
+class _ChangedGradient(torch.autograd.Function):
+    """The identity, with a gradient that is changed on its way back."""
 
     @staticmethod
-    def forward(context: Any, tensor: torch.Tensor, factor: float) -> torch.Tensor:
-        context.factor = factor
+    def forward(context: Any, tensor: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+        context.change = change
         return tensor.view_as(tensor)
 
     @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return gradient * context.factor, None
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return context.change(gradient), None
 
 
-def scaled_gradient(factor: float) -> Edit:
-    """Scale the gradient of the largest weight that is not an embedding."""
+def _replaced(graph: Graph, inputs: list[Any], *targets: Any, by: Callable[..., Any]) -> Any:
+    """The graph with every call of one of these functions or methods going to `by`, compiled."""
+    from torch._dynamo.backends.debugging import aot_eager  # noqa: PLC0415 - seconds of import
 
-    def edit(graph: Graph, inputs: list[Any]) -> Callable[..., Any]:
-        weights = {
-            index: each.numel()
-            for index, each in enumerate(inputs)
-            if isinstance(each, torch.nn.Parameter) and each.dim() == 2
-        }
-        chosen = sorted(weights, key=lambda index: weights[index])[-2]
-
-        def run(*arguments: Any) -> Any:
-            changed = list(arguments)
-            changed[chosen] = _ScaledGradient.apply(changed[chosen], factor)
-            return graph(*changed)
-
-        return run
-
-    return edit
+    broken = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
+    for node in broken.graph.nodes:
+        if node.op in ("call_function", "call_method") and node.target in targets:
+            node.op, node.target = "call_function", by
+    broken.recompile()
+    return aot_eager(broken, inputs)
 
 
-def detached_weight(graph: Graph, inputs: list[Any]) -> Callable[..., Any]:
-    """Give the last weight no gradient."""
-    last = max(i for i, each in enumerate(inputs) if isinstance(each, torch.nn.Parameter))
+def lost_upsample_gradient(graph: Graph, inputs: list[Any]) -> Any:
+    """What is before an upsampling gets no gradient: torch 2.13's own defect in bfloat16."""
 
-    def run(*arguments: Any) -> Any:
-        return graph(*(each.detach() if i == last else each for i, each in enumerate(arguments)))
+    def wrong(image: Tensor, *arguments: Any, **named: Any) -> Tensor:
+        return functional.interpolate(image.detach(), *arguments, **named)
 
-    return run
-
-
-def keyword_changed(target: Callable[..., Any], name: str, place: int, value: Any) -> Edit:
-    """Change one argument, given by name and position, in every call of `target`."""
-
-    def edit(graph: Graph, inputs: list[Any]) -> Callable[..., Any]:
-        found = 0
-        for node in graph.graph.nodes:
-            if node.op != "call_function" or node.target is not target:
-                continue
-            found += 1
-            if name in node.kwargs or len(node.args) <= place:
-                node.kwargs = {**node.kwargs, name: value}
-            else:
-                node.args = (*node.args[:place], value, *node.args[place + 1 :])
-        if not found:
-            raise ValueError(
-                f"the graph never calls {target.__name__}, so there is nothing to break"
-            )
-        graph.recompile()
-        return graph
-
-    return edit
+    return _replaced(graph, inputs, functional.interpolate, by=wrong)
 
 
-def lower_precision(graph: Graph, inputs: list[Any]) -> Callable[..., Any]:
-    """Compute matrix products in bfloat16, whatever was asked for."""
+def transposed_weight_gradient(graph: Graph, inputs: list[Any]) -> Any:
+    """The gradient of a square weight is transposed."""
 
-    def run(*arguments: Any) -> Any:
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            return graph(*arguments)
+    def wrong(inputs: Tensor, weight: Tensor, bias: Any = None) -> Tensor:
+        if weight.shape[0] == weight.shape[1]:
+            weight = _ChangedGradient.apply(weight, torch.t)
+        return functional.linear(inputs, weight, bias)
 
-    return run
-
-
-def unchanged(graph: Graph, inputs: list[Any]) -> Callable[..., Any]:
-    """The graph as captured, for comparison with the others."""
-    return graph
+    return _replaced(graph, inputs, *_LINEAR, by=wrong)
 
 
-EDITS: Mapping[str, Edit] = {
-    "layer norm's epsilon 1e-5 for 1e-12": keyword_changed(functional.layer_norm, "eps", 4, 1e-5),
-    "layer norm's epsilon 1e-3 for 1e-12": keyword_changed(functional.layer_norm, "eps", 4, 1e-3),
-    "tanh approximation of GELU": keyword_changed(functional.gelu, "approximate", 1, "tanh"),
-    "a weight's gradient off by 0.1%": scaled_gradient(1.001),
-    "a weight's gradient off by 10%": scaled_gradient(1.1),
-    "a weight without a gradient": detached_weight,
-    "silently in bfloat16": lower_precision,
-}
+def scaled_weight_gradient(graph: Graph, inputs: list[Any]) -> Any:
+    """The gradient of a square weight is off by 0.1%."""
+
+    def wrong(inputs: Tensor, weight: Tensor, bias: Any = None) -> Tensor:
+        if weight.shape[0] == weight.shape[1]:
+            weight = _ChangedGradient.apply(weight, lambda gradient: gradient * 1.001)
+        return functional.linear(inputs, weight, bias)
+
+    return _replaced(graph, inputs, *_LINEAR, by=wrong)
+
+
+def wrong_epsilon(graph: Graph, inputs: list[Any]) -> Any:
+    """Layer normalisation with 1e-3 for its epsilon."""
+
+    def wrong(inputs: Tensor, shape: Any, weight: Any, bias: Any, eps: float = 1e-5) -> Tensor:
+        return functional.layer_norm(inputs, shape, weight, bias, 1e-3)
+
+    return _replaced(graph, inputs, functional.layer_norm, by=wrong)
+
+
+def low_precision_products(graph: Graph, inputs: list[Any]) -> Any:
+    """Matrix products in bfloat16, whatever was asked for."""
+
+    def wrong(inputs: Tensor, weight: Tensor, bias: Any = None) -> Tensor:
+        product = functional.linear(inputs.bfloat16(), weight.bfloat16()).to(inputs.dtype)
+        return product if bias is None else product + bias
+
+    return _replaced(graph, inputs, *_LINEAR, by=wrong)
+
+
+def dropped_bias(graph: Graph, inputs: list[Any]) -> Any:
+    """A convolution without its bias."""
+
+    def wrong(image: Tensor, weight: Tensor, bias: Any = None, *arguments: Any) -> Tensor:
+        return torch.conv2d(image, weight, None, *arguments)
+
+    return _replaced(graph, inputs, torch.conv2d, by=wrong)
+
+
+def shifted_mask(graph: Graph, inputs: list[Any]) -> Any:
+    """A mask that hides the next position instead."""
+
+    def wrong(scores: Tensor, mask: Tensor, value: float) -> Tensor:
+        return scores.masked_fill(mask.roll(1, -1), value)
+
+    return _replaced(graph, inputs, "masked_fill", by=wrong)
+
+
+def stale_buffers(graph: Graph, inputs: list[Any]) -> Any:
+    """Batch normalisation that never updates its running statistics."""
+
+    def wrong(inputs: Tensor, mean: Tensor, variance: Tensor, *arguments: Any) -> Tensor:
+        return functional.batch_norm(inputs, mean.clone(), variance.clone(), *arguments)
+
+    return _replaced(graph, inputs, functional.batch_norm, by=wrong)
+
+
+def wrong_dimension(graph: Graph, inputs: list[Any]) -> Any:
+    """Softmax over the last but one dimension instead of the last."""
+
+    def wrong(scores: Tensor, dim: int = -1, **named: Any) -> Tensor:
+        return functional.softmax(scores, -2)
+
+    return _replaced(graph, inputs, functional.softmax, by=wrong)
+
+
+def unscaled_dropout(graph: Graph, inputs: list[Any]) -> Any:
+    """Dropout that does not scale up what it keeps."""
+
+    def wrong(inputs: Tensor, share: float = 0.5, training: bool = True, *rest: Any) -> Tensor:
+        return functional.dropout(inputs, share, training) * (1 - share)
+
+    return _replaced(graph, inputs, functional.dropout, by=wrong)
+
+
+def detached_branch(graph: Graph, inputs: list[Any]) -> Any:
+    """No gradient through the second operand of an addition."""
+
+    def wrong(one: Any, other: Any) -> Any:
+        return one + (other.detach() if isinstance(other, Tensor) else other)
+
+    return _replaced(graph, inputs, operator.add, by=wrong)
+
+
+def neighbouring_embedding(graph: Graph, inputs: list[Any]) -> Any:
+    """Each token gets the row after its own."""
+
+    def wrong(tokens: Tensor, weight: Tensor, *arguments: Any) -> Tensor:
+        return functional.embedding((tokens + 1) % len(weight), weight, *arguments)
+
+    return _replaced(graph, inputs, functional.embedding, by=wrong)
+
+
+def swapped_operands(graph: Graph, inputs: list[Any]) -> Any:
+    """b - a for a - b."""
+    return _replaced(graph, inputs, operator.sub, by=lambda one, other: other - one)
+
+
+def wrong_divisor(graph: Graph, inputs: list[Any]) -> Any:
+    """A mean that divides by one more than there are."""
+
+    def wrong(values: Tensor, *arguments: Any, **named: Any) -> Tensor:
+        return values.sum() / (values.numel() + 1)
+
+    return _replaced(graph, inputs, "mean", torch.mean, by=wrong)
+
+
+def unmasked_relu_gradient(graph: Graph, inputs: list[Any]) -> Any:
+    """ReLU that lets all gradients pass."""
+
+    def wrong(values: Tensor, inplace: bool = False) -> Tensor:
+        return values + (values.clamp(min=0) - values).detach()
+
+    return _replaced(graph, inputs, functional.relu, torch.relu, by=wrong)
+
+
+def tanh_gelu(graph: Graph, inputs: list[Any]) -> Any:
+    """GELU by its approximation with a hyperbolic tangent."""
+
+    def wrong(values: Tensor, approximate: str = "none") -> Tensor:
+        return functional.gelu(values, approximate="tanh")
+
+    return _replaced(graph, inputs, functional.gelu, torch._C._nn.gelu, by=wrong)
+
+
+def averaged_pool_gradient(graph: Graph, inputs: list[Any]) -> Any:
+    """The gradient of a maximum goes to all of its candidates."""
+
+    def wrong(image: Tensor, size: Any, *arguments: Any, **named: Any) -> Tensor:
+        average = functional.avg_pool2d(image, size)
+        return average + (functional.max_pool2d(image, size) - average).detach()
+
+    return _replaced(graph, inputs, functional.max_pool2d, torch.max_pool2d, by=wrong)
+
+
+def rough_sigmoid(graph: Graph, inputs: list[Any]) -> Any:
+    """A sigmoid that is right to three digits."""
+
+    def wrong(values: Tensor) -> Tensor:
+        return torch.sigmoid(values * 1.001)
+
+    return _replaced(graph, inputs, torch.sigmoid, "sigmoid", by=wrong)
+
+
+def honest(graph: Graph, inputs: list[Any]) -> Any:
+    """Nothing is wrong with this one, for comparison with the others."""
+    return _replaced(graph, inputs, by=functional.linear)
+
+
+_LINEAR = (functional.linear, torch._C._nn.linear)
+MISCOMPILERS: Mapping[str, Backend] = MappingProxyType(
+    {
+        each.__name__: each
+        for each in (
+            lost_upsample_gradient,
+            transposed_weight_gradient,
+            scaled_weight_gradient,
+            wrong_epsilon,
+            low_precision_products,
+            dropped_bias,
+            shifted_mask,
+            stale_buffers,
+            wrong_dimension,
+            unscaled_dropout,
+            detached_branch,
+            neighbouring_embedding,
+            swapped_operands,
+            wrong_divisor,
+            unmasked_relu_gradient,
+            tanh_gelu,
+            averaged_pool_gradient,
+            rough_sigmoid,
+        )
+    }
+)
+"""All that are wrong, by their names in this module."""

@@ -14,27 +14,37 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import transformers
-from miscompilers import EDITS, Miscompiler
 
-from compilegate.gate.parity import EPSILON, error_ratios, lasting
-from compilegate.job import ParityErrors, keep_weights, load_compiler, probe_parity
-from compilegate.job.steps.precision import autocast
-from training.data.batches import BatchSource, batches_of_run
-from training.data.prepared import PreparedSplit
-from training.hyperparameters import Hyperparameters
-from training.schedule import run_length
-from training.update import WeightUpdate
+from compilegate.job.compilers import load_compiler
+from compilegate.job.evidence import ParityErrors
+from compilegate.job.evidence.ratios import error_ratios, lasting
+from compilegate.job.probes.capture import Compiled, await_cotangents
+from compilegate.job.probes.parity import probe_parity
+from compilegate.job.stepping.precision import autocast
 
-VOCABULARY, SEQUENCE_LENGTH, CLASSES, DOCUMENTS = 4096, 48, 8, 320
+VOCABULARY, SEQUENCE_LENGTH, CLASSES, BATCH_SIZE = 4096, 48, 8, 32
 STEPS = 4
+LEARNING_RATE = 1e-2
+DEFECTS = (
+    "wrong_epsilon",
+    "tanh_gelu",
+    "scaled_weight_gradient",
+    "transposed_weight_gradient",
+    "neighbouring_embedding",
+    "detached_branch",
+    "low_precision_products",
+)
+"""Those of `miscompilers.py` whose operations BERT has."""
 
 
 @dataclass(frozen=True)
@@ -95,43 +105,44 @@ MODELS = {
 QUICK = "BERT, 2 x 128"
 
 
-def documents() -> BatchSource:
-    """Random tokens and labels; the lengths differ, the rest of a row is padding."""
-    draw = np.random.default_rng(0)
-    mask = np.arange(SEQUENCE_LENGTH) < draw.integers(4, SEQUENCE_LENGTH + 1, (DOCUMENTS, 1))
-    split = PreparedSplit(
-        input_ids=np.where(mask, draw.integers(1, VOCABULARY, mask.shape), 0).astype(np.int32),
-        attention_mask=mask.astype(np.int8),
-        labels=draw.integers(0, CLASSES, DOCUMENTS),
-        ids=np.arange(DOCUMENTS).astype(str),
-    )
-    return BatchSource(split, torch.device("cpu"))
+def documents(seed: int) -> Iterator[dict[str, torch.Tensor]]:
+    """Batches of random tokens and labels; the lengths differ, the rest of a row is padding."""
+    draw = np.random.default_rng(seed)
+    while True:
+        mask = np.arange(SEQUENCE_LENGTH) < draw.integers(4, SEQUENCE_LENGTH + 1, (BATCH_SIZE, 1))
+        tokens = np.where(mask, draw.integers(1, VOCABULARY, mask.shape), 0)
+        yield {
+            "input_ids": torch.from_numpy(tokens),
+            "attention_mask": torch.from_numpy(mask.astype(np.int64)),
+            "labels": torch.from_numpy(draw.integers(0, CLASSES, BATCH_SIZE)),
+        }
 
 
 def probed(
     model: Model, compiler: Any, precision: str, dropout: float, seeds: int
 ) -> Iterator[ParityErrors]:
-    """Compile in a first step, then probe the result with the weights of several seeds."""
-    source = documents()
-    recipe = Hyperparameters(batch_size=32, learning_rate=7e-4, precision=precision, epochs=1)
+    """Compile once, then probe the result with the weights of several seeds."""
     built = model.build(0, dropout).train()
-    forward = compiler.compile(built)
-    with autocast(precision, torch.device("cpu")):
-        loss = forward(**next(source.training(0, 0, recipe.batch_size))).loss
-    loss.backward()
-    length = run_length(recipe, DOCUMENTS)
+    forward = compiler.compile(built.forward, built)
+    compiled = Compiled(model.architecture, built, built.forward, forward)
     for seed in range(seeds):
-        record, errors = probe_parity(
-            built,
-            forward,
-            compiler=compiler,
-            initial=keep_weights(model.build(seed, dropout)),
-            batches=batches_of_run(source, recipe, length, seed),
-            begin_updates=lambda: WeightUpdate(built, recipe, length, scaled=False).apply,
-            precision=precision,
-            seed=seed,
-            steps=STEPS,
-        )
+        built.load_state_dict(model.build(seed, dropout).state_dict())
+        compiled.calls.clear()
+        for step, batch in zip(range(STEPS), documents(seed), strict=False):
+            with autocast(precision, torch.device("cpu")):
+                call = compiled.keep_call(step, (), batch)
+                output = forward(**batch)
+                await_cotangents(call, output)
+            output.loss.backward()
+            with torch.no_grad():
+                for each in built.parameters():
+                    if each.grad is not None:
+                        each.sub_(LEARNING_RATE * each.grad)
+                        each.grad = None
+        with tempfile.TemporaryDirectory() as folder:
+            record, errors = probe_parity(
+                [compiled], compiler=compiler, folder=Path(folder), search_seconds=0.0
+            )
         if errors is None:
             raise SystemExit(f"{model.architecture}: {record.obstacle}")
         yield errors
@@ -152,21 +163,21 @@ def cases(quick: bool) -> Iterator[tuple[str, Model, Callable[[], Any], str, flo
     """Name, model, compiler, precision, dropout and seeds of each row."""
     models = {QUICK: MODELS[QUICK]} if quick else MODELS
     seeds, defect_seeds = (2, 1) if quick else (20, 5)
-    for precision in EPSILON:
+    for precision in ("fp32", "bf16"):
         for name, model in models.items():
             yield f"inductor: {name}", model, inductor, precision, 0.0, seeds
         if not quick:
             name = f"inductor: {QUICK}, dropout 0.1"
             yield name, MODELS[QUICK], inductor, precision, 0.1, seeds
-        for defect, edit in EDITS.items():
-            yield (
-                defect,
-                MODELS[QUICK],
-                lambda edit=edit: Miscompiler(edit),
-                precision,
-                0.0,
-                defect_seeds,
-            )
+        for defect in DEFECTS:
+            name, wrong = defect.replace("_", " "), partial(miscompiler, defect)
+            yield name, MODELS[QUICK], wrong, precision, 0.0, defect_seeds
+
+
+def miscompiler(defect: str) -> Any:
+    """A backend that is wrong in that way, without any earlier graphs."""
+    torch.compiler.reset()
+    return load_compiler("torch-compile", {"backend": f"miscompilers.{defect}"})
 
 
 def inductor() -> Any:

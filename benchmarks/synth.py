@@ -80,11 +80,11 @@ import json, sys
 from dataclasses import replace
 from pathlib import Path
 from aws_cdk import App
-from infra.app import build, environment_of
-from infra.project import ROOT, read_project
+from compilegate.infra.app import build, environment_of
+from compilegate.infra.project import read_project
 
 folder, out, definitions = map(Path, sys.argv[1:])
-context = json.loads((ROOT / "cdk.json").read_text())["context"]
+context = json.loads(Path("cdk.json").read_text())["context"]
 project = replace(read_project(folder), definitions=definitions)
 app = App(outdir=str(out), context=context, analytics_reporting=False)
 build(app, project, environment_of(project))

@@ -1,6 +1,6 @@
 """A training step here and in Hugging Face's Trainer, with the same model, data and precision.
 
-    .venv/bin/python -m pip install -e '.[bench]'
+    .venv/bin/python -m pip install -e '.[trainer]'
     .venv/bin/python benchmarks/train_step.py [--rounds N] [--steps N] [--clock cpu] [--dropout P]
 
 A cell is a compiler and a precision. In each round every cell runs twice, once with this project's
@@ -30,8 +30,8 @@ import numpy as np
 import torch
 import transformers
 
-from compilegate.job import Batch, keep_freed_memory, load_compiler
-from training.data.batches import BatchSource
+from compilegate.job import Job, Told, keep_freed_memory
+from training.data.batches import Batch, BatchSource
 from training.data.prepared import Manifest, PreparedSplit
 from training.hyperparameters import Hyperparameters
 from training.loop import train
@@ -174,13 +174,17 @@ def this_project(
     if device.type == "cpu":
         keep_freed_memory()  # as a training job does
     model, recipe = model_and_recipe(options, precision)
+    nowhere = Path("unused")
+    told = Told(
+        "job", "arm", nowhere, nowhere, compiler=compiler, precision=precision, parity_steps=0
+    )
+    job = Job(told)
     train(
-        model.to(device),
-        compiler=load_compiler(compiler),
+        job,
+        job.compile(model.to(device)),
         source=Timed(documents(), device),
         hyperparameters=recipe,
         length=run_length(recipe, DOCUMENTS),
-        seed=1,
     )
     return times
 

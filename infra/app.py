@@ -9,11 +9,11 @@ import aws_cdk as cdk
 
 from compilegate.account.settings import SettingsError
 from compilegate.errors import CompilegateError
-from infra.ci import CiStack
-from infra.foundation import FoundationStack
-from infra.images import ImagesStack
-from infra.project import Project, read_project
-from infra.workload import WorkloadStack
+from compilegate.infra.ci import CiStack
+from compilegate.infra.foundation import FoundationStack
+from compilegate.infra.images import ImagesStack
+from compilegate.infra.project import Project, read_project
+from compilegate.infra.workload import WorkloadStack
 
 BAD_INPUT = 2
 """The exit code that the command line uses for it, too."""

@@ -1,4 +1,4 @@
-"""Has `cdk bootstrap` been run in the account and region that the project is deployed to?
+"""Has `cdk bootstrap` been run in the account and region that this folder's project goes to?
 
 Exit code 0: yes, or these credentials are not allowed to look (a CI role never bootstraps).
 Exit code 1: no. Exit code 2: AWS could not be asked; standard error says why.
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from compilegate.account.errors import AwsError
 from compilegate.account.session import open_session
 from compilegate.account.settings import SETTINGS_FILE, SettingsError, read_settings
-from infra.project import ROOT
 
 YES, NO, UNKNOWN = 0, 1, 2
 DEFAULT_QUALIFIER = "hnb659fds"
@@ -23,7 +23,7 @@ DEFAULT_QUALIFIER = "hnb659fds"
 
 def main() -> int:
     try:
-        settings = read_settings(ROOT / SETTINGS_FILE)
+        settings = read_settings(SETTINGS_FILE)
         ssm = open_session(settings.region, settings.account).client("ssm")
         ssm.get_parameter(Name=f"/cdk-bootstrap/{_qualifier()}/version")
     except ClientError as error:
@@ -39,7 +39,7 @@ def main() -> int:
 
 
 def _qualifier() -> str:
-    context = json.loads((ROOT / "cdk.json").read_text(encoding="utf-8"))["context"]
+    context = json.loads(Path("cdk.json").read_text(encoding="utf-8"))["context"]
     return str(context.get("@aws-cdk/core:bootstrapQualifier", DEFAULT_QUALIFIER))
 
 

@@ -13,19 +13,20 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from pathlib import Path
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from compilegate.account.errors import AwsError
 from compilegate.account.session import AwsSession, open_session
 from compilegate.account.settings import SettingsError
+from compilegate.infra.project import Project, read_project
 from compilegate.pipelines.staging import ImageFolderError
 from compilegate.workload import WorkloadError
-from infra.project import ROOT, Project, read_project
 
-ASSEMBLY = ROOT / "cdk.out"
+ASSEMBLY = Path("cdk.out")
 """Where `make synth` puts the templates."""
-FILES = ROOT / ".cache" / "kept"
+FILES = Path(".cache", "kept")
 """A file `STACK.json` for each stack to import a group into."""
 GROUP = "AWS::SageMaker::ModelPackageGroup"
 

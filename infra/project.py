@@ -14,12 +14,11 @@ from compilegate.account.settings import (
     SettingsError,
     read_settings,
 )
+from compilegate.built_in import IMAGE_FOLDERS
 from compilegate.datasets import cache_folder
 from compilegate.pipelines.staging import ImageFolder, image_folders
 from compilegate.workload import Workload, find_workload, read_workload
 
-ROOT = Path(__file__).resolve().parents[1]
-"""The folder that holds `infra/`, `workloads/` and `containers/`."""
 LONGEST_FUNCTION, LONGEST_GROUP = 64, 63
 """How long the name of a Lambda function and of a model package group may be."""
 
@@ -50,12 +49,16 @@ class Project:
         return Names(self.settings)
 
 
-def read_project(folder: Path = ROOT) -> Project:
+def read_project(folder: Path | None = None) -> Project:
     """Read `infra/settings.toml` and the workloads that it names, or all if it names none.
+
+    The folder is by default the current one, in which the CDK CLI starts an app. Where it has no
+    `containers/`, the images that come along with Compilegate are taken.
 
     Raises SettingsError, WorkloadError and ImageFolderError, with one sentence for each
     problem.
     """
+    folder = folder or Path.cwd()
     settings = read_settings(folder / SETTINGS_FILE)
     declared = folder / "workloads"
     paths = (
@@ -70,8 +73,14 @@ def read_project(folder: Path = ROOT) -> Project:
         settings=settings,
         workloads=workloads,
         folder=folder,
-        images=image_folders(folder / "containers", settings.images.base),
+        images=image_folders(containers_of(folder), settings.images.base),
     )
+
+
+def containers_of(folder: Path) -> Path:
+    """The project's own images; those that come along with Compilegate where it has none."""
+    own = folder / "containers"
+    return own if any(own.glob("*/Dockerfile")) else IMAGE_FOLDERS
 
 
 def _names_fit(names: Names, workloads: Sequence[DeclaredWorkload]) -> None:

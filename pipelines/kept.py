@@ -1,8 +1,9 @@
 """Definitions that were compiled before, by a digest of everything that decides them.
 
-Compiling asks the SageMaker SDK for a second opinion, and its import costs seconds; an unchanged
-workload imports nothing of it. One folder serves every command and the CDK app: a definition's name
-is what it was made from, so that checkouts and branches cannot take one another's.
+Compiling asks the SageMaker SDK for a second opinion where it is installed, and its import costs
+seconds; an unchanged workload imports nothing of it. One folder serves every command and the CDK
+app: a definition's name is what it was made from, so that checkouts and branches cannot take one
+another's.
 
 What decides a definition is found, not listed: the modules that compiling imports, by their import
 statements, with the data files beside them; every package of this Python environment by its
@@ -16,12 +17,14 @@ import hashlib
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 from compilegate.job.files import write_text
 from compilegate.pipelines.deployment import Deployment, Sources
 from compilegate.workload import Workload
 
+SDK_EXTRA = "pip install 'compilegate[sdk]'"
 ROOT = Path(__file__).parents[1]
 """The package `compilegate`, which reaches this file by a link."""
 
@@ -45,8 +48,16 @@ def definition_of(
     found = _read(path)
     if found is not None:
         return found
-    told(f"compiling {workload.name}")
-    text = _compile(workload, deployment, sources)
+    asked = _sdk_is_here()
+    told(
+        f"compiling {workload.name}"
+        + (
+            ""
+            if asked
+            else f" without the SageMaker SDK's second opinion ({SDK_EXTRA} installs it)"
+        )
+    )
+    text = _compile(workload, deployment, sources, second_opinion=asked)
     try:
         write_text(path, f"{_sha256(text)}\n{text}")
     except OSError:
@@ -63,14 +74,26 @@ def _read(path: Path) -> str | None:
     return text if digest == _sha256(text) else None
 
 
-def _compile(workload: Workload, deployment: Deployment, sources: Sources) -> str:
+def _compile(
+    workload: Workload, deployment: Deployment, sources: Sources, *, second_opinion: bool
+) -> str:
     from compilegate.document.writing import write_definition  # noqa: PLC0415  only where needed
     from compilegate.pipelines.compilation import compile_document  # noqa: PLC0415
-    from compilegate.pipelines.sdk import check_against_sdk  # noqa: PLC0415  takes seconds
 
     definition = compile_document(workload, deployment, sources)
-    check_against_sdk(definition)
+    if second_opinion:
+        from compilegate.pipelines.sdk import check_against_sdk  # noqa: PLC0415  takes seconds
+
+        check_against_sdk(definition)
     return write_definition(definition)
+
+
+def _sdk_is_here() -> bool:
+    """Whether the SDK of the version that this program knows is installed."""
+    try:
+        return metadata.version("sagemaker").startswith("3.")
+    except metadata.PackageNotFoundError:
+        return False
 
 
 def _sha256(*parts: str) -> str:

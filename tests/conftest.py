@@ -2,10 +2,13 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from compilegate.job.names import INDUCTOR_CACHE_VARIABLE
 
 # How long an example takes says nothing about the code: the machine may be busy.
 settings.register_profile("compilegate", deadline=None)
@@ -20,6 +23,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ["PATH"] = os.pathsep.join(
     [str(Path(__file__).parent / "compilers"), os.environ.get("PATH", os.defpath)]
 )
+
+# Keras computes with TensorFlow unless it is told otherwise, and torch is what is here.
+os.environ.setdefault("KERAS_BACKEND", "torch")
+
+
+@pytest.fixture(autouse=True)
+def _no_cache_left_behind() -> Iterator[None]:
+    """What a test compiles in this process has a folder of its own, which the environment names:
+    the jobs that later tests start would take it for one that they were given."""
+    yield
+    os.environ.pop(INDUCTOR_CACHE_VARIABLE, None)
+
 
 # One server that stands in for AWS, for the tests of every room that speaks to it.
 pytest_plugins = ["tests.aws_server.fixtures"]

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from compilegate.built_in import import_path
+from compilegate.job import names
 from compilegate.job.files import write_json
-from compilegate.job.names import COMPILE_THREADS_VARIABLE
 
 Outcome = Literal["fits", "out of memory", "failed"]
 
@@ -114,7 +114,7 @@ def _environment() -> dict[str, str]:
     return {
         **os.environ,
         "PYTHONPATH": import_path(os.environ),
-        COMPILE_THREADS_VARIABLE: "1",
+        names.COMPILE_THREADS_VARIABLE: "1",
     }
 
 
@@ -135,8 +135,20 @@ def _ended(batch_size: int, status: int, last_line: str, *, limited: bool) -> Tr
     )
 
 
-_UNSHAPED = ("arm", "seed", "batch_size", "learning_rate", "on_failure", "parity_steps")
-"""Hyperparameters that take no memory."""
+_UNSHAPED = (
+    "arm",
+    "on_failure",
+    names.SEED,
+    names.BATCH_SIZE,
+    names.LEARNING_RATE,
+    names.PARITY_STEPS,
+    names.SPEED_PROBE_SECONDS,
+    names.BASELINE_COMPILER,
+    names.BASELINE_BATCH_SIZE,
+    names.BASELINE_PRECISION,
+    names.BASELINE_PADDING,
+)
+"""Hyperparameters that take no memory in training."""
 
 
 class KeptTrials:

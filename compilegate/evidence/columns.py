@@ -40,10 +40,10 @@ def read_columns(
     columns: Mapping[str, tuple[str, int]],
     optional: Mapping[str, tuple[str, int]] = MappingProxyType({}),
 ) -> dict[str, npt.NDArray[Any]]:
-    """Read the named columns; each has a numpy kind ("f", "i", "U") and a number of dimensions.
+    """Read the named columns; each has a numpy kind and a number of dimensions.
 
-    `optional` holds columns that need not be there, by how their names begin. Numbers come back in
-    double precision and as 64-bit integers. Raises EvidenceError.
+    The kind is "f", "i", "b" or "U". `optional` holds columns that need not be there, by how their
+    names begin. Numbers come back in double precision and as 64-bit integers. Raises EvidenceError.
     """
     check_plain_file(path, MOST_COLUMN_BYTES)
     kinds = dict(columns)
@@ -89,6 +89,8 @@ def _checked(where: str, found: Any, kind: str, dimensions: int) -> npt.NDArray[
         )
     if kind == "U":
         return _text(where, found)
+    if kind == "b":
+        return found
     with np.errstate(over="ignore"):  # of extended precision; infinity is told by who judges
         return found.astype(np.float64 if kind == "f" else np.int64, copy=False)
 

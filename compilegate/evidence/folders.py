@@ -70,7 +70,7 @@ def read_records(
         read_in_order = zip(declared, readers.map(read, declared), strict=True)
         records = dict(_sharing_columns(read_in_order))
     arms = {arm for arm, _ in declared}
-    for arm, seed in sorted(_replicates_in(folder) - set(records)):
+    for arm, seed in sorted(replicates_in(folder) - set(records)):
         if arm in arms:
             records[arm, seed] = UndeclaredEvidenceError(
                 f"{folder_name(arm, seed)} is there, and the experiment does not declare that "
@@ -92,8 +92,8 @@ def _sharing_columns(
         yield replicate, replace(record, examples=sharing(record.examples, first))
 
 
-def _replicates_in(folder: Path) -> set[Replicate]:
-    """What the subfolders are called after, whatever is in them."""
+def replicates_in(folder: Path) -> set[Replicate]:
+    """The (arm, seed) that each subfolder is called after, whatever is in it."""
     found = set()
     for place in (*folder.glob("*--*"), *folder.glob("*/*--*")):
         arm, _, seed = place.name.rpartition("--")
@@ -114,6 +114,19 @@ def _place(folder: Path, name: str) -> Path:
 
 def read_replicate(folder: Path) -> EvidenceRecord:
     """Read one replicate's subfolder. Raises EvidenceError for anything that is not evidence."""
+    with tempfile.TemporaryDirectory(prefix="evidence-") as unpacked:
+        return read_evidence(_opened(folder, Path(unpacked)))
+
+
+def open_evidence(folder: Path, replicate: Replicate, unpacked: Path) -> Path:
+    """The evidence folder of one replicate of an execution, in `unpacked` where it was packed.
+
+    Raises EvidenceError.
+    """
+    return _opened(_place(folder, folder_name(*replicate)), unpacked)
+
+
+def _opened(folder: Path, unpacked: Path) -> Path:
     archive = folder / OUTPUT_ARCHIVE
     if (folder / EVIDENCE_FOLDER).is_dir():
         if archive.exists():
@@ -121,17 +134,16 @@ def read_replicate(folder: Path) -> EvidenceRecord:
                 f"the evidence is there more than once: {folder.name} holds {EVIDENCE_FOLDER}/ "
                 f"and {OUTPUT_ARCHIVE}"
             )
-        return read_evidence(folder / EVIDENCE_FOLDER)
+        return folder / EVIDENCE_FOLDER
     if not archive.is_file():
         raise MissingEvidenceError(
             f"there is no evidence: {folder.name} holds neither {EVIDENCE_FOLDER}/ "
             f"nor {OUTPUT_ARCHIVE}"
         )
-    with tempfile.TemporaryDirectory(prefix="evidence-") as unpacked:
-        _unpack(archive, Path(unpacked))
-        if not (Path(unpacked) / EVIDENCE_FOLDER).is_dir():
-            raise MissingEvidenceError(f"{OUTPUT_ARCHIVE} holds no {EVIDENCE_FOLDER}/ folder")
-        return read_evidence(Path(unpacked) / EVIDENCE_FOLDER)
+    _unpack(archive, unpacked)
+    if not (unpacked / EVIDENCE_FOLDER).is_dir():
+        raise MissingEvidenceError(f"{OUTPUT_ARCHIVE} holds no {EVIDENCE_FOLDER}/ folder")
+    return unpacked / EVIDENCE_FOLDER
 
 
 def _unpack(archive: Path, target: Path) -> None:

@@ -15,11 +15,19 @@ from compilegate.job.evidence.record import (
     EvidenceRecord,
     Examples,
     Origin,
+    PairedBlocks,
     ParityErrors,
     Steps,
+    has_paired_speed,
     has_parity,
 )
-from compilegate.job.names import EVIDENCE_FILE, EXAMPLES_FILE, PARITY_FILE, STEPS_FILE
+from compilegate.job.names import (
+    EVIDENCE_FILE,
+    EXAMPLES_FILE,
+    PAIRED_FILE,
+    PARITY_FILE,
+    STEPS_FILE,
+)
 
 
 def read_evidence(folder: str | Path) -> EvidenceRecord:
@@ -30,7 +38,7 @@ def read_evidence(folder: str | Path) -> EvidenceRecord:
     """
     folder = Path(folder)
     evidence, as_written = read_scalars(folder / EVIDENCE_FILE)
-    steps = examples = parity = None
+    steps = examples = parity = paired = None
     if evidence.failure is None and evidence.origin == Origin.MEASURED:
         if evidence.speed is None:
             raise EvidenceError(f"{EVIDENCE_FILE}: speed is missing")
@@ -40,9 +48,22 @@ def read_evidence(folder: str | Path) -> EvidenceRecord:
         _check_resumptions(evidence, len(steps.loss))
         if evidence.parity is not None and has_parity(evidence):
             parity = _read_parity(folder / PARITY_FILE, evidence.parity.steps)
-    if evidence.failure is None and evidence.origin in (Origin.MEASURED, Origin.SCORED):
+        if has_paired_speed(evidence):
+            paired = _read_paired(folder / PAIRED_FILE)
+    if _has_examples(evidence, folder / EXAMPLES_FILE):
         examples = _read_examples(folder / EXAMPLES_FILE)
-    return EvidenceRecord(evidence, steps, examples, parity, as_written)
+    return EvidenceRecord(
+        evidence, steps, examples, parity=parity, paired=paired, as_written=as_written
+    )
+
+
+def _has_examples(evidence: Evidence, path: Path) -> bool:
+    """Whether there must be examples; a job that measured itself may have metrics instead, and
+    then no digest of any."""
+    if evidence.failure is not None or evidence.origin not in (Origin.MEASURED, Origin.SCORED):
+        return False
+    without = evidence.origin == Origin.MEASURED and evidence.metrics
+    return not without or "examples" in evidence.digests or path.exists()
 
 
 def _check_resumptions(evidence: Evidence, steps: int) -> None:
@@ -104,3 +125,22 @@ def _read_parity(path: Path, steps: int) -> ParityErrors:
         if (arrays[name] < 0).any():
             raise EvidenceError(f"{path.name}: column {name} holds a negative error")
     return ParityErrors(tensors=tensors, **{name: arrays[name] for name in kinds})
+
+
+def _read_paired(path: Path) -> PairedBlocks:
+    arrays = read_columns(
+        path,
+        {"baseline_seconds": ("f", 1), "candidate_seconds": ("f", 1), "baseline_first": ("b", 1)},
+    )
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) != 1 or 0 in lengths.values():
+        raise EvidenceError(
+            f"{path.name}: columns have the lengths {lengths}, expected one row for each pair of "
+            "blocks, one or more"
+        )
+    for name in ("baseline_seconds", "candidate_seconds"):
+        if not (np.isfinite(arrays[name]) & (arrays[name] > 0)).all():
+            raise EvidenceError(
+                f"{path.name}: column {name} holds a time that is not a positive finite number"
+            )
+    return PairedBlocks(**arrays)

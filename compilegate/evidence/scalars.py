@@ -10,23 +10,33 @@ import dataclasses
 import json
 import math
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from compilegate.evidence.columns import check_plain_file
+from compilegate.evidence.padding import padding_problems
 from compilegate.job.evidence.digests import OWN_DIGEST, document_digest
-from compilegate.job.evidence.record import CACHE_STATES, SCHEMA_VERSION, Evidence, EvidenceError
+from compilegate.job.evidence.record import (
+    CACHE_STATES,
+    MEMORY_OF,
+    SCHEMA_VERSION,
+    Evidence,
+    EvidenceError,
+)
 
 MOST_JSON_BYTES = 64 * 1024**2
 MOST_SHOWN = 60
 """Characters of a value that an error shows."""
 
-_MAY_BE_LEFT_OUT = frozenset({"failure", "parity", "compile_cache", "checkpoints"})
-"""Keys of sections that a job may have nothing to say in."""
-_ANY_SCALAR = frozenset({"recipe", "environment", "options", "proof"})
+_MAY_BE_LEFT_OUT = frozenset(
+    {"failure", "parity", "compile_cache", "checkpoints", "paired_speed", "padding", "notes"}
+    | {"peak_memory_bytes", "memory_of", "repro", "departs", "printed", "checkup"}
+)
+"""Keys that a job may have nothing to say under."""
+_ANY_SCALAR = frozenset({"recipe", "environment", "options", "proof", "checkup"})
 """Objects that hold what the job likes, under names that it likes."""
 _EXPECTED = {
     "bool_type": "true or false",
@@ -75,23 +85,46 @@ def _record(name: str, raw: Mapping[str, Any]) -> Evidence:
     missing = next(_missing(evidence, raw), None)
     if missing is not None:
         raise EvidenceError(f"{name}: {missing} is missing")
+    problem = next(_problems(evidence), None)
+    if problem is not None:
+        raise EvidenceError(f"{name}: {problem}")
+    return evidence
+
+
+def _problems(evidence: Evidence) -> Iterator[str]:
+    """What types do not say of the values."""
     state = None if evidence.compile_cache is None else evidence.compile_cache.state
     if state not in (None, *CACHE_STATES):
         allowed = " or ".join(map(repr, CACHE_STATES))
-        raise EvidenceError(f"{name}: compile_cache: state is {_shown(state)}, expected {allowed}")
-    return evidence
+        yield f"compile_cache: state is {_shown(state)}, expected {allowed}"
+    if evidence.memory_of not in (None, *MEMORY_OF):
+        allowed = ", ".join(map(repr, MEMORY_OF))
+        yield f"memory_of is {_shown(evidence.memory_of)}, expected {allowed} or null"
+    if evidence.memory_of is not None and evidence.peak_memory_bytes is None:
+        yield f"memory_of is {_shown(evidence.memory_of)} but peak_memory_bytes is not given"
+    repro = None if evidence.parity is None else evidence.parity.repro
+    if repro is not None and not _lies_within(repro):
+        yield f"parity: repro is {_shown(repro)}, expected a path inside the evidence folder"
+    if evidence.padding is not None:
+        yield from (f"padding: {problem}" for problem in padding_problems(evidence.padding))
+
+
+def _lies_within(path: str) -> bool:
+    """Whether a relative path stays where it is told from, and names something there."""
+    parts = PurePosixPath(path).parts
+    return bool(parts) and parts[0] != "/" and ".." not in parts and path.isprintable()
 
 
 def _numbers(section: Any) -> Iterator[tuple[str, float]]:
     """Every number of a section and of those in it, with its key."""
     for field in dataclasses.fields(section):
         value = getattr(section, field.name)
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            yield field.name, value
         for inner in value if isinstance(value, tuple) else [value]:
             if dataclasses.is_dataclass(inner):
                 for key, number in _numbers(inner):
                     yield f"{field.name}: {key}", number
+            elif isinstance(inner, (int, float)) and not isinstance(inner, bool):
+                yield field.name, inner
 
 
 def _missing(section: Any, raw: Mapping[str, Any]) -> Iterator[str]:
@@ -105,8 +138,9 @@ def _missing(section: Any, raw: Mapping[str, Any]) -> Iterator[str]:
             yield from (f"{field.name}: {key}" for key in _missing(value, raw[field.name]))
         elif isinstance(value, tuple):
             for number, inner in enumerate(value):
-                found = _missing(inner, raw[field.name][number])
-                yield from (f"{field.name}[{number}]: {key}" for key in found)
+                if dataclasses.is_dataclass(inner):
+                    found = _missing(inner, raw[field.name][number])
+                    yield from (f"{field.name}[{number}]: {key}" for key in found)
 
 
 def _sentence(details: ErrorDetails) -> str:

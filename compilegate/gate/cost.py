@@ -44,12 +44,12 @@ def cost_of(
     speeds: Mapping[str, ArmSpeed | UnknownSpeed],
     candidates: Sequence[CandidateVerdict],
 ) -> CostFigures | None:
-    """The cost of one execution, over the jobs whose evidence is sound and has times; None without
-    any. `speeds` are those of the arms' sound records."""
+    """The cost of one execution, over the jobs whose times stand; None without any. `speeds` are
+    those of the same records."""
     arms = {
         arm: _arm_cost(arm, declared, jobs, speeds[arm])
         for arm, declared in experiment.arms.items()
-        if (jobs := _timed(examined.sound(arm)))
+        if (jobs := _timed(examined.timed(arm)))
     }
     if not arms:
         return None
@@ -63,8 +63,7 @@ def cost_of(
         candidates=tuple(
             _candidate_cost(candidate, arms[experiment.baseline], arms[candidate.arm], gate)
             for candidate in candidates
-            # With metrics it was compared, so that all its jobs and the baseline's are sound.
-            if candidate.metrics
+            if candidate.metrics and {experiment.baseline, candidate.arm} <= set(arms)
         ),
     )
 
@@ -110,9 +109,9 @@ class _Job:
 
     @property
     def seconds(self) -> float:
-        """From its start to its end, parity probe included."""
-        parity = self.evidence.parity
-        return self.speed.total_seconds + (0.0 if parity is None else parity.seconds)
+        """From its start to its end, probes included."""
+        probes = (self.evidence.parity, self.evidence.paired_speed)
+        return self.speed.total_seconds + sum(each.seconds for each in probes if each is not None)
 
 
 def _timed(records: Sequence[EvidenceRecord]) -> list[_Job]:

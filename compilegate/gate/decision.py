@@ -80,5 +80,12 @@ def decide_between_models(
 def _why_none_won(candidates: Sequence[CandidateVerdict]) -> str:
     if not candidates:
         return "there is no candidate"
-    found = ", ".join(f"{item.arm} {_IN_WORDS[item.outcome]}" for item in candidates)
+    found = ", ".join(f"{item.arm} {_in_words(item)}" for item in candidates)
     return f"no candidate passed ({found})"
+
+
+def _in_words(candidate: CandidateVerdict) -> str:
+    undecided = {each.code for each in candidate.reasons if each.outcome is Outcome.INCONCLUSIVE}
+    if candidate.outcome is Outcome.INCONCLUSIVE and undecided == {Code.SPEED_BUSY_MACHINE}:
+        return "could not be judged, because the machine was too busy to time it"
+    return _IN_WORDS[candidate.outcome]

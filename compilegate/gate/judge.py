@@ -2,7 +2,9 @@
 
 Whatever the workload is, the way is the same: examine the evidence, find out once all that does not
 depend on a confidence, choose the confidence of each candidate, and judge at it. What the evidence
-cannot show is said in a note or a reason of its own.
+cannot show is said in a note or a reason of its own. A guard that fails hides nothing: quality,
+parity and speed are judged as far as evidence stands (`integrity.standing`), and the gravest is
+said first.
 """
 
 from __future__ import annotations
@@ -19,11 +21,13 @@ from compilegate.gate.integrity.examination import Examined, Records, examine
 from compilegate.gate.judgements import (
     Confound,
     EffectSplit,
+    MemoryJudgement,
     MetricJudgement,
     NoiseFloor,
     ParityJudgement,
     SpeedJudgement,
 )
+from compilegate.gate.memory import judge_memory
 from compilegate.gate.parity import judge_parity
 from compilegate.gate.quality.compared_arms import (
     ArmQuality,
@@ -47,10 +51,15 @@ from compilegate.gate.reasons import (
 )
 from compilegate.gate.settings import Experiment
 from compilegate.gate.speed.arm_speed import measure_arm
-from compilegate.gate.speed.judgement import judge_speed
+from compilegate.gate.speed.judgement import about_pairs, judge_speed
+from compilegate.gate.speed.machine import busy_machine
+from compilegate.gate.speed.padding import about_padding
+from compilegate.gate.speed.paired import paired_jobs
 from compilegate.gate.statistics.multiplicity import holm_confidences
 from compilegate.gate.verdict import BaselineVerdict, CandidateVerdict, Verdict
+from compilegate.job.names import CHAMPION_SEED
 
+_NOTHING_TO_COMPARE = "there is nothing to compare with"
 _NOTHING_PROVEN = Note(
     Code.PRINTED_ONLY,
     "The jobs left only metrics that they printed: nothing proves that the compiler ran, that both "
@@ -67,6 +76,7 @@ class _Candidate:
     """What decides at any confidence."""
     notes: Sequence[Note]
     parity: ParityJudgement | None
+    memory: MemoryJudgement | None
     confounds: tuple[Confound, ...]
     quality: ArmQuality | None
     """None where there is nothing to compare."""
@@ -104,7 +114,13 @@ class _Case:
         self.values = values
         self.examined = examine(experiment, records, jobs, values)
         self.speeds = {
-            arm: measure_arm(declared.global_batch_size, self.examined.sound(arm))
+            arm: measure_arm(declared.global_batch_size, self.examined.timed(arm))
+            for arm, declared in experiment.arms.items()
+        }
+        self.pairs = {
+            arm: paired_jobs(
+                self.examined.timed(arm), experiment.arms[experiment.baseline], declared
+            )
             for arm, declared in experiment.arms.items()
         }
         self.candidates = self._candidates()
@@ -130,59 +146,104 @@ class _Case:
         )
 
     def _candidates(self) -> dict[str, _Candidate]:
-        experiment, examined = self.experiment, self.examined
-        unmatched = {arm: self._nothing_to_compare(arm) for arm in experiment.candidates}
-        comparable = [arm for arm, reasons in unmatched.items() if not reasons]
-        compiler_only = find_compiler_only(experiment, comparable)
-        quality = (
-            compare_arms(
-                experiment.settings,
-                _replicates(examined, experiment.baseline),
-                {arm: _replicates(examined, arm) for arm in comparable},
-                compiler_only,
-                self.values,
-            )
-            if comparable
-            else {}
-        )
+        quality, compiler_only = self._quality()
         found = {}
-        for arm in experiment.candidates:
+        for arm in self.experiment.candidates:
             parity, about_parity = self._parity(arm)
+            memory, about_memory = self._memory(arm)
             confounds = self._confounds(arm)
             about = [] if arm not in quality else quality[arm].findings
-            reasons, notes = split_findings([*about_parity, *about])
+            reasons, notes = split_findings([*about_parity, *about_memory, *about])
             found[arm] = _Candidate(
                 arm=arm,
-                reasons=[*unmatched[arm], *undeclared(confounds), *reasons],
-                notes=[*notes, *self._not_proven(arm in quality)],
+                reasons=[*self._about_evidence(arm), *undeclared(confounds), *reasons],
+                notes=[
+                    *notes,
+                    *self._not_proven(arm in quality),
+                    *self._padding(arm),
+                ],
                 parity=parity,
+                memory=memory,
                 confounds=confounds,
                 quality=quality.get(arm),
                 compiler_only=compiler_only.get(arm),
             )
         return found
 
-    def _nothing_to_compare(self, arm: str) -> tuple[Reason, ...]:
-        """Why the arm is not held against the baseline; empty where it is."""
-        examined = self.examined
-        found = examined.problems_of(arm)
-        if examined.problems_of(self.experiment.baseline):
-            return (*found, _unsound_baseline(self.experiment))
-        if found or not self.experiment.champion:
-            return found
+    def _quality(self) -> tuple[dict[str, ArmQuality], dict[str, str]]:
+        """The quality of each candidate that can be compared, and the compiler-only one of each.
+
+        Arms are compared on the seeds that both have scores of. Where evidence is sound these are
+        all seeds; where it is not, what is left is compared and said, and passes nothing.
+        """
+        together: dict[tuple[int, ...], list[str]] = {}
+        for arm in self.experiment.candidates:
+            seeds = self._seeds_to_compare(arm)
+            if seeds:
+                together.setdefault(seeds, []).append(arm)
+        quality: dict[str, ArmQuality] = {}
+        compiler_only: dict[str, str] = {}
+        for seeds, arms in together.items():
+            among_them = find_compiler_only(self.experiment, arms)
+            quality |= compare_arms(
+                self.experiment.settings,
+                _replicates(self.examined, self.experiment.baseline, seeds),
+                {arm: _replicates(self.examined, arm, seeds) for arm in arms},
+                among_them,
+                self.values,
+            )
+            compiler_only |= among_them
+        return quality, compiler_only
+
+    def _seeds_to_compare(self, arm: str) -> tuple[int, ...]:
+        examined, baseline = self.examined, self.experiment.baseline
+        if self.experiment.champion:
+            needless = examined.no_model_yet or self._without_comparison(arm) is not None
+            return () if needless or not examined.scored(baseline) else examined.scored(arm)
+        before = examined.scored(baseline)
+        return tuple(seed for seed in examined.scored(arm) if seed in before)
+
+    def _about_evidence(self, arm: str) -> tuple[Reason, ...]:
+        """What the evidence of the arm and of the baseline decides, before any comparison."""
+        found = self.examined.problems_of(arm)
+        if self.examined.problems_of(self.experiment.baseline):
+            return (*found, self._unsound_baseline(arm))
+        without = self._without_comparison(arm)
+        return found if without is None else (*found, without)
+
+    def _without_comparison(self, arm: str) -> Reason | None:
+        """What makes a comparison with the registered model needless."""
+        examined, baseline = self.examined, self.experiment.baseline
+        if not self.experiment.champion or examined.problems_of(arm):
+            return None
         if examined.no_model_yet:
             sentence = "No model was registered before: there is nothing to compare with."
-            return (Reason(Code.CHAMPION_NONE, Outcome.PASS, sentence),)
+            return Reason(Code.CHAMPION_NONE, Outcome.PASS, sentence)
+        if not examined.scored(baseline):
+            return None
         before, after = (
-            _replicates(examined, name).examples[0] for name in (self.experiment.baseline, arm)
+            _replicates(examined, name, examined.scored(name)[:1]).examples[0]
+            for name in (baseline, arm)
         )
         if outputs_digest(before) == outputs_digest(after):
             sentence = "The new model says of every example what the registered one says."
-            return (Reason(Code.CHAMPION_SAME, Outcome.PASS, sentence),)
-        return ()
+            return Reason(Code.CHAMPION_SAME, Outcome.PASS, sentence)
+        return None
+
+    def _unsound_baseline(self, arm: str) -> Reason:
+        compared = bool(self._seeds_to_compare(arm))
+        if self.experiment.champion:
+            sentence = "The registered model cannot be compared with: its evidence is not sound."
+            return failure(Code.CHAMPION_UNUSABLE, sentence)
+        follows = "what is compared with it cannot pass" if compared else _NOTHING_TO_COMPARE
+        sentence = f"The baseline's evidence is not sound: {follows}."
+        return failure(Code.BASELINE_UNSOUND, sentence)
 
     def _not_proven(self, compared: bool) -> list[Note]:
         return [_NOTHING_PROVEN] if compared and self.experiment.evidence == "printed" else []
+
+    def _padding(self, arm: str) -> list[Note]:
+        return about_padding([record.evidence for record in self.examined.timed(arm)])
 
     def _parity(self, arm: str) -> tuple[ParityJudgement | None, list[Reason | Note]]:
         declared = self.experiment.arms.get(arm)
@@ -193,7 +254,22 @@ class _Case:
             for seed in self.experiment.seeds
             if self.examined.was_trained(arm, seed)
         }
-        judgement, about = judge_parity(records, self.experiment.settings.parity)
+        judgement, about = judge_parity(arm, records, self.experiment.settings.parity)
+        return judgement, [] if about is None else [about]
+
+    def _memory(self, arm: str) -> tuple[MemoryJudgement | None, list[Reason]]:
+        if self.experiment.champion:
+            return None, []
+        before, after = (
+            [
+                self.examined.records[name, seed].evidence
+                for seed in self.experiment.seeds
+                if self.examined.was_trained(name, seed)
+            ]
+            for name in (self.experiment.baseline, arm)
+        )
+        limit = self.experiment.settings.max_memory_increase
+        judgement, about = judge_memory(before, after, limit)
         return judgement, [] if about is None else [about]
 
     def _confounds(self, arm: str) -> tuple[Confound, ...]:
@@ -228,7 +304,8 @@ class _Case:
         reasons = examined.problems_of(experiment.baseline)
         floors: list[NoiseFloor] = []
         if not reasons and not experiment.champion and len(experiment.seeds) > 1:
-            replicates = _replicates(examined, experiment.baseline)
+            seeds = tuple(experiment.seeds)
+            replicates = _replicates(examined, experiment.baseline, seeds)
             for metric, guard in experiment.settings.metrics.items():
                 # A watched metric may be undefined; each candidate's notes say so.
                 with suppress(MetricUndefinedError):
@@ -237,7 +314,7 @@ class _Case:
         return BaselineVerdict(
             arm=experiment.baseline,
             sound=not reasons,
-            reasons=reasons,
+            reasons=gravest_first(reasons),
             noise_floor=tuple(floors),
             registered=experiment.champion,
             exists=not examined.no_model_yet,
@@ -251,11 +328,16 @@ class _Case:
         effects: tuple[EffectSplit, ...] = ()
         if candidate.quality is not None:
             metrics, about_quality = judge_quality(candidate.quality, confidence)
-            speed, about_speed = self._speed(arm, confidence)
             decided, seen = split_findings(about_quality)
-            reasons += [*decided, *about_speed]
+            reasons += decided
             effects, about_effects = self._effects(candidate, confidence)
-            notes += [*about_effects, *seen, *_about_holm(self.experiment, confidence)]
+            notes += [*about_effects, *seen]
+        if self._has_times(arm):
+            speed, about_speed = self._speed(arm, confidence)
+            reasons += about_speed
+            notes += [] if speed is None else about_pairs(speed, self.pairs[arm])
+        if metrics or speed is not None:
+            notes += _about_holm(self.experiment, confidence)
         return CandidateVerdict(
             arm=arm,
             outcome=worst(reason.outcome for reason in reasons),
@@ -265,9 +347,14 @@ class _Case:
             confounds=candidate.confounds,
             confidence=confidence,
             parity=candidate.parity,
+            memory=candidate.memory,
             effects=effects,
             notes=tuple(notes),
         )
+
+    def _has_times(self, arm: str) -> bool:
+        both = (self.experiment.baseline, arm)
+        return all(self.examined.timed(name) for name in both)
 
     def _speed(self, arm: str, confidence: float) -> tuple[SpeedJudgement | None, list[Reason]]:
         """Nothing is asked of the speed where nothing was compiled."""
@@ -278,6 +365,10 @@ class _Case:
             self.speeds[arm],
             self.experiment.settings,
             confidence,
+            self.pairs[arm],
+            busy_machine=busy_machine(
+                [*self.examined.timed(self.experiment.baseline), *self.examined.timed(arm)]
+            ),
         )
         return speed, [reason]
 
@@ -317,14 +408,6 @@ def judge_quality(
     return [judgement for judgement, _ in judged], findings
 
 
-def _unsound_baseline(experiment: Experiment) -> Reason:
-    if experiment.champion:
-        sentence = "The registered model cannot be compared with: its evidence is not sound."
-        return failure(Code.CHAMPION_UNUSABLE, sentence)
-    sentence = "The baseline's evidence is not sound: there is nothing to compare with."
-    return failure(Code.BASELINE_UNSOUND, sentence)
-
-
 def _about_holm(experiment: Experiment, confidence: float) -> list[Note]:
     count = len(experiment.candidates)
     if count < 2:
@@ -338,13 +421,13 @@ def _about_holm(experiment: Experiment, confidence: float) -> list[Note]:
     return [Note(Code.CONFIDENCE_HOLM, sentence, {"confidence": confidence, "candidates": count})]
 
 
-def _replicates(examined: Examined, arm: str) -> Replicates:
-    """What sound records measured, row by row the same examples in all of them. A champion is one
-    model, which every seed of the new one is held against."""
-    records = examined.of_arm(arm)
+def _replicates(examined: Examined, arm: str, seeds: Sequence[int]) -> Replicates:
+    """What records of these seeds measured, row by row the same examples in all of them. A champion
+    is one model, which every seed of the new one is held against."""
     champion = examined.experiment.champion
     if champion and arm == examined.experiment.baseline:
-        records = records * len(examined.experiment.seeds)
+        seeds = [CHAMPION_SEED] * len(seeds)
+    records = [examined.records[arm, seed] for seed in seeds]
     return Replicates(
         examples=[record.examples for record in records if record.examples is not None],
         reported=[record.evidence.metrics for record in records],

@@ -125,9 +125,35 @@ class RunJudgement:
     """Baseline's training time over the candidate's for the whole run, compilation included."""
     baseline_train_seconds: float
     candidate_train_seconds: float
-    baseline_peak_memory_bytes: int
-    candidate_peak_memory_bytes: int
-    """The largest of the replicates; zero when the jobs did not record it."""
+
+
+@dataclass(frozen=True)
+class PairedJudgement:
+    """The speed-up by steps that were taken in turns, in the candidate's jobs."""
+
+    speedup: Interval
+    """For whole training steps: what the probe leaves out of a step is added to both arms'."""
+    jobs: int
+    pairs: int
+    """In all jobs."""
+    steps_alone: float
+    """The speed-up of what the probe takes again: forward, backward and update."""
+    rest_share: float
+    """The share of the candidate's training step that the probe leaves out, from 0 to 1."""
+    baseline_step_seconds: float
+    candidate_step_seconds: float
+    """How long a step takes in the probe: the median over pairs, the mean over jobs."""
+    probe_seconds: float
+    """What the probes took, in all jobs."""
+
+
+class SpeedSource(StrEnum):
+    """What a speed-up was measured by."""
+
+    PAIRS = "pairs"
+    """Steps of both arms, taken in turns in each of the candidate's jobs."""
+    JOBS = "jobs"
+    """Each job's own step times."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +182,37 @@ class SpeedJudgement:
     settled, the spread is not known, or more seeds would not help."""
     run: RunJudgement | None
     """None where jobs only printed their speed: then nobody knows what compiling took."""
+    source: SpeedSource = SpeedSource.JOBS
+    """What `speedup` was measured by."""
+    paired: PairedJudgement | None = None
+    """None where too few jobs took steps in turns."""
+    by_jobs: Interval | None = None
+    """The speed-up by the jobs' own step times, at the declared confidence; None in a verdict from
+    before there were pairs, where `speedup` is that."""
+    disagree: bool = False
+    """Whether the two contradict each other: their bounds do not overlap."""
+    busy_machine: str | None = None
+    """What else the machine did while the jobs of both arms trained, in words that follow "The
+    machine was busy: "; None where it was quiet, or nothing is known of it."""
+
+
+@dataclass(frozen=True)
+class MemoryJudgement:
+    """How much memory a candidate takes, against the baseline."""
+
+    baseline_bytes: int | None
+    candidate_bytes: int | None
+    """The largest peak of the arm's jobs; None where one of them did not measure it, or they
+    measured different kinds of memory."""
+    baseline_of: str | None
+    candidate_of: str | None
+    """Whose memory it is: "device" or "process"; None where it is not known or not one kind."""
+    increase: float | None
+    """The candidate's over the baseline's, minus one; None where they cannot be compared."""
+    max_increase: float | None
+    """As declared; None where memory decides nothing."""
+    obstacle: str | None
+    """Why the two cannot be compared, in a sentence without its full stop; None where they can."""
 
 
 class ParityAnswer(StrEnum):
@@ -200,6 +257,11 @@ class ParityJudgement:
     median_ratio: float | None = None
     worst: WorstTensor | None = None
     """None where there is nothing to measure against."""
+    departs: str | None = None
+    """Which module's output or gradient departs first, in a sentence of the job's; None where it
+    found none."""
+    repro: str | None = None
+    """The script that shows it, as a path relative to the report; None where there is none."""
 
 
 @dataclass(frozen=True)

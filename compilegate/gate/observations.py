@@ -19,11 +19,13 @@ from pydantic import TypeAdapter, ValidationError
 from compilegate.errors import CompilegateError
 from compilegate.evidence import (
     CompileCacheRecord,
+    Evidence,
     EvidenceError,
     EvidenceRecord,
     Examples,
     FloatArray,
     Origin,
+    PaddingRecord,
     Replicate,
 )
 from compilegate.gate.integrity.replicate import MOST_BYTES, are_durations, unusable
@@ -31,7 +33,7 @@ from compilegate.gate.quality.metrics import MetricUndefinedError, MetricValues
 from compilegate.gate.reasons import Subject, clipped
 from compilegate.gate.settings import Experiment
 from compilegate.gate.speed.arm_speed import steady_seconds
-from compilegate.job.names import SPEED_METRIC
+from compilegate.job.names import AVERAGE_SPEED_METRIC, SPEED_METRIC
 
 SCHEMA_VERSION: Final = 1
 MOST_POINTS = 6000
@@ -39,6 +41,10 @@ MOST_POINTS = 6000
 MOST_POINTS_PER_CURVE = 120
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 MOST_TEXT = 200
+MOST_NOTES = 20
+LONGEST_NOTE = 500
+MOST_PRINTED = 50
+"""Values of a printed metric, and metrics."""
 MOST_VALUES = 40
 """Environment values and proofs of one arm."""
 
@@ -82,6 +88,10 @@ class ReplicateObservation:
     graphs: int | None = None
     graph_breaks: int | None = None
     recompilations: int | None = None
+    notes: tuple[str, ...] = ()
+    """What the job noticed: sentences with their remedies."""
+    printed: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """By metric, the values that a job printed which left nothing else."""
     cache_ignored: str | None = None
     """Why the compile cache that was there was not used."""
 
@@ -99,6 +109,8 @@ class ArmObservation:
     environment: Mapping[str, str]
     proof: Mapping[str, str]
     """What shows that the compiler ran."""
+    padding: PaddingRecord | None = None
+    """How long its documents are, and what padding them costs; None where its jobs do not say."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +123,8 @@ class Observations:
     replicates: tuple[ReplicateObservation, ...]
     left_out: tuple[str, ...] = ()
     """Arms that the workload declares and this execution went without."""
+    data: str | None = None
+    """sha256 of the data that the baseline trained on; None where no job says."""
     schema_version: Literal[1] = SCHEMA_VERSION
 
     def to_json(self) -> str:
@@ -164,7 +178,20 @@ def observe(
             for arm, seed in experiment.replicates
         ),
         left_out=tuple(experiment.left_out),
+        data=_data(experiment, records),
     )
+
+
+def _data(
+    experiment: Experiment, records: Mapping[Replicate, EvidenceRecord | EvidenceError]
+) -> str | None:
+    found = (
+        record.evidence.digests.get("data")
+        for arm, seed in experiment.replicates
+        if arm == experiment.baseline
+        and isinstance(record := records.get((arm, seed)), EvidenceRecord)
+    )
+    return next((clipped(digest, MOST_TEXT) for digest in found if digest), None)
 
 
 def _arm(
@@ -184,6 +211,7 @@ def _arm(
         precision=None if declared is None else declared.precision,
         environment=_texts(first.environment) if first else {},
         proof=_texts({**compiler.options, **compiler.proof}) if compiler else {},
+        padding=None if first is None else first.padding,
     )
 
 
@@ -206,9 +234,18 @@ def _replicate(
         return ReplicateObservation(arm, seed, job, problem=clipped(why, MOST_TEXT))
     metrics = _metrics(experiment, record, values)
     if speed is None or compiler is None or record.steps is None:
-        told = evidence.metrics.get(SPEED_METRIC, math.nan)
+        average = evidence.metrics.get(AVERAGE_SPEED_METRIC, math.nan)
+        told = evidence.metrics.get(SPEED_METRIC, average)
         rate = told if math.isfinite(told) else None
-        return ReplicateObservation(arm, seed, job, metrics=metrics, samples_per_second=rate)
+        return ReplicateObservation(
+            arm,
+            seed,
+            job,
+            metrics=metrics,
+            samples_per_second=rate,
+            notes=_notes(evidence),
+            printed=_printed(evidence),
+        )
     seconds = steady_seconds(evidence, record.steps)
     measurable = len(seconds) > 0 and bool(are_durations(seconds).all())
     declared = experiment.arms.get(arm)
@@ -232,12 +269,27 @@ def _replicate(
         compile_cache=None if evidence.compile_cache is None else evidence.compile_cache.state,
         train_seconds=speed.train_seconds,
         total_seconds=speed.total_seconds,
-        peak_memory_bytes=_plausible(evidence.peak_memory_bytes),
+        # One that does not say whose memory it is may be the host's beside a GPU.
+        peak_memory_bytes=_plausible(evidence.peak_memory_bytes) if evidence.memory_of else None,
+        notes=_notes(evidence),
         graphs=_plausible(compiler.graphs),
         graph_breaks=_plausible(compiler.graph_breaks),
         recompilations=_plausible(compiler.recompilations),
         cache_ignored=_cache_ignored(evidence.compile_cache),
     )
+
+
+def _printed(evidence: Evidence) -> dict[str, tuple[float, ...]]:
+    """Numbers that are finite: NaN is no number of a page."""
+    found = {
+        clipped(name, 60): tuple(value for value in values if math.isfinite(value))
+        for name, values in list(evidence.printed.items())[:MOST_PRINTED]
+    }
+    return {name: values[-MOST_PRINTED:] for name, values in found.items() if values}
+
+
+def _notes(evidence: Evidence) -> tuple[str, ...]:
+    return tuple(clipped(note, LONGEST_NOTE) for note in evidence.notes[:MOST_NOTES])
 
 
 def _cache_ignored(cache: CompileCacheRecord | None) -> str | None:
@@ -290,9 +342,9 @@ def _curve(losses: FloatArray, points: int) -> Curve | None:
     )
 
 
-def _plausible(count: int) -> int | None:
+def _plausible(count: int | None) -> int | None:
     """The count, unless it is so large that it can only be damage."""
-    return count if count <= MOST_BYTES else None
+    return count if count is not None and count <= MOST_BYTES else None
 
 
 def _texts(values: Mapping[str, object]) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Parity: is the compiled graph the same arithmetic as eager? Pure.
 
-`compilegate.job.probes.parity` measures it.
+`compilegate.job.probes.parity` measures it; the arithmetic that job and gate share is in `ratios`.
 
 No program is exact, so the question is not whether compiled and eager agree. It is whether the
 compiled step errs more against float64 than eager's own rounding explains. That makes a limit which
@@ -11,30 +11,31 @@ step by step. docs/parity.md shows where the limits come from.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from compilegate.evidence import EvidenceRecord, FloatArray, ParityErrors
+from compilegate.evidence import EvidenceRecord, FloatArray, ParityErrors, folder_name
 from compilegate.gate.judgements import ParityAnswer, ParityJudgement, WorstTensor
 from compilegate.gate.reasons import Code, Note, Number, Outcome, Reason, clipped
 from compilegate.gate.settings import ParitySettings
+from compilegate.job.evidence.ratios import (
+    EPSILON,
+    REPEAT_LIMIT,
+    WEAKEST,
+    error_ratios,
+    explained_errors,
+    lasting,
+)
+from compilegate.job.names import REPRO_SCRIPT, REPROS_FOLDER
 
-EPSILON = MappingProxyType({"fp32": 2.0**-23, "bf16": 2.0**-7, "fp16": 2.0**-10})
-"""Distance from 1 to the next number of a precision. A tensor on which eager is nearer to float64
-than that was lucky, and compiled code need not be."""
-REPEAT_LIMIT = 2.0
-"""Two eager runs may differ by this multiple of eager's error, as their errors differ."""
-WEAKEST = 0.5
-"""A tensor on which even an error of half its size would lie within the limit shows nothing."""
 NEEDED_SHARE = 0.9
 """The share of the tensors that must show something."""
 
 
 def judge_parity(
-    records: Mapping[int, EvidenceRecord], settings: ParitySettings
+    arm: str, records: Mapping[int, EvidenceRecord], settings: ParitySettings
 ) -> tuple[ParityJudgement | None, Reason | Note | None]:
     """Judge the parity of a compiled arm by its readable replicates, by seed.
 
@@ -44,6 +45,7 @@ def judge_parity(
         return None, None
     judged = [judge_replicate(seed, record, settings) for seed, record in records.items()]
     spoken = speaker(judged)
+    spoken = _with_what_departs(spoken, arm, records[spoken.seed])
     return spoken, _finding(spoken, judged, settings)
 
 
@@ -70,6 +72,21 @@ def judge_replicate(seed: int, record: EvidenceRecord, settings: ParitySettings)
     return _judge_errors(seed, _compare(record.parity, precision, settings.limit(precision)))
 
 
+def _with_what_departs(
+    judgement: ParityJudgement, arm: str, record: EvidenceRecord
+) -> ParityJudgement:
+    """The judgement with what the job found out about a difference."""
+    found = record.evidence.parity
+    if found is None or judgement.answer is ParityAnswer.PASS:
+        return judgement
+    place = f"{REPROS_FOLDER}/{folder_name(arm, judgement.seed)}/{REPRO_SCRIPT}"
+    return replace(
+        judgement,
+        departs=None if found.departs is None else clipped(found.departs),
+        repro=None if found.repro is None else place,
+    )
+
+
 def speaker(judgements: Iterable[ParityJudgement]) -> ParityJudgement:
     """The judgement that represents all replicates of an arm; there is at least one.
 
@@ -84,27 +101,6 @@ def speaker(judgements: Iterable[ParityJudgement]) -> ParityJudgement:
         return order.index(judgement.answer), -ratio
 
     return min(judgements, key=rank)
-
-
-def error_ratios(errors: ParityErrors, precision: str) -> FloatArray:
-    """(steps, tensors) the compiled errors as multiples of what eager's own rounding explains.
-
-    That is the largest of eager's errors on the tensor over the steps, or the precision's epsilon.
-    `precision` is a key of `EPSILON`.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        ratios: FloatArray = errors.compiled / _explained(errors, precision)
-    return ratios
-
-
-def lasting(ratios: FloatArray) -> FloatArray:
-    """(tensors,) the ratio that a tensor reaches, or more, in more than half of the steps.
-
-    Wrong code is wrong in every step. Rounding that decides on which side of a kink a number falls
-    (ReLU, a maximum) changes single steps, by far more than itself.
-    """
-    middle: FloatArray = np.sort(ratios, axis=0)[(len(ratios) - 1) // 2]
-    return middle
 
 
 @dataclass(frozen=True)
@@ -135,7 +131,7 @@ class _Comparison:
 
 
 def _compare(errors: ParityErrors, precision: str, limit: float) -> _Comparison:
-    explained = _explained(errors, precision)
+    explained = explained_errors(errors, precision)
     return _Comparison(
         errors=errors,
         precision=precision,
@@ -144,11 +140,6 @@ def _compare(errors: ParityErrors, precision: str, limit: float) -> _Comparison:
         ratios=error_ratios(errors, precision),
         judged=explained <= WEAKEST / limit,
     )
-
-
-def _explained(errors: ParityErrors, precision: str) -> FloatArray:
-    explained: FloatArray = np.maximum(errors.eager.max(axis=0), EPSILON[precision])
-    return explained
 
 
 def _judge_errors(seed: int, comparison: _Comparison) -> ParityJudgement:
@@ -228,6 +219,11 @@ def _finding(
     judgement: ParityJudgement, replicates: Sequence[ParityJudgement], settings: ParitySettings
 ) -> Reason | Note:
     sentence = judgement.sentence
+    if judgement.departs is not None:
+        departs = judgement.departs.rstrip(".")
+        sentence = f"{sentence} {departs[:1].upper()}{departs[1:]}."
+    if judgement.repro is not None:
+        sentence = f"{sentence} See it by itself: {judgement.repro}."
     if len(replicates) > 1:
         sentence = f"Seed {judgement.seed} (of {len(replicates)} measured): {sentence}"
     silent = [each.seed for each in replicates if each.answer is ParityAnswer.CANNOT_TELL]

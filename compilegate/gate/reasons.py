@@ -37,8 +37,11 @@ def worst(outcomes: Iterable[Outcome]) -> Outcome:
 
 
 def gravest_first(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
-    """What decided comes first; otherwise in the order found."""
-    return tuple(sorted(reasons, key=lambda reason: -_SEVERITY[reason.outcome]))
+    """What decided comes first: causes and harm before formalities (`_GRAVITY`), otherwise in the
+    order found."""
+    return tuple(
+        sorted(reasons, key=lambda reason: (-_SEVERITY[reason.outcome], _gravity(reason.code)))
+    )
 
 
 class Code(StrEnum):
@@ -79,6 +82,7 @@ class Code(StrEnum):
 
     METRIC_MISSING = "metric.missing"
     METRIC_NOT_FINITE = "metric.not_finite"
+    METRIC_ABOVE_ONE = "metric.above_one"
     METRIC_DISAGREES = "metric.disagrees"
     METRIC_UNDEFINED = "metric.undefined"
 
@@ -90,6 +94,7 @@ class Code(StrEnum):
     RECIPE_WORLD_SIZE = "recipe.world_size"
     RECIPE_LEARNING_RATE = "recipe.learning_rate"
     RECIPE_PRECISION = "recipe.precision"
+    RECIPE_PADDING = "recipe.padding"
 
     BASELINE_UNSOUND = "baseline.unsound"
     CONFOUND_UNDECLARED = "confound.undeclared"
@@ -116,20 +121,66 @@ class Code(StrEnum):
     SLICE_TOO_SMALL = "slice.too_small"
     SLICE_UNDEFINED = "slice.undefined"
 
+    PADDING_LARGE = "padding.large"
+
     EFFECT_SPLIT = "effect.split"
     CONFIDENCE_HOLM = "confidence.holm"
     MARGIN_BELOW_RESOLUTION = "margin.below_resolution"
+
+    MEMORY_WITHIN = "memory.within"
+    MEMORY_INCREASED = "memory.increased"
+    MEMORY_NOT_COMPARED = "memory.not_compared"
 
     SPEED_FASTER = "speed.faster"
     SPEED_BELOW_MINIMUM = "speed.below_minimum"
     SPEED_NOT_REPAID = "speed.not_repaid"
     SPEED_UNDECIDED = "speed.undecided"
     SPEED_UNMEASURED = "speed.unmeasured"
+    SPEED_DISAGREES = "speed.disagrees"
+    SPEED_NOT_PAIRED = "speed.not_paired"
+    SPEED_BUSY_MACHINE = "speed.busy_machine"
 
     @property
     def subject(self) -> str:
         """What was looked at: the part before the dot."""
         return self.partition(".")[0]
+
+
+_GRAVITY = (
+    "parity.differs",
+    "arm",
+    "steps.loss_not_finite",
+    "examples.not_finite",
+    "quality.worse",
+    "evidence",
+    "data",
+    "digest.differs",
+    "model",
+    "examples",
+    "steps",
+    "baseline",
+    "champion",
+    "compiler.did_not_run",
+    "compiler.differs",
+    "compiler.ran_in_eager",
+    "recipe",
+    "confound",
+    "metric",
+    "quality",
+    "slice",
+    "memory",
+    "speed",
+    "parity",
+    "digest",
+    "compiler",
+)
+"""Codes and subjects, the gravest first. Wrong arithmetic is why losses explode and metrics fall;
+a recompilation is a blemish. What is not here comes last."""
+
+
+def _gravity(code: Code) -> int:
+    ranks = [_GRAVITY.index(name) for name in (code, code.subject) if name in _GRAVITY]
+    return min(ranks, default=len(_GRAVITY))
 
 
 @dataclass(frozen=True)

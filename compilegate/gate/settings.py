@@ -14,8 +14,10 @@ from compilegate.job.names import (
     CHALLENGER_ARM,
     CHAMPION_ARM,
     CHAMPION_SEED,
+    DEFAULT_PARITY_LIMITS,
     DEFAULT_PARITY_STEPS,
     MOST_PARITY_STEPS,
+    MOST_SPEED_PROBE_SECONDS,
     NO_ARM,
 )
 
@@ -26,6 +28,7 @@ BuiltinMetric = Literal[
     "micro_f1",
     "auroc",
     "log_loss",
+    "loss",
     "perplexity",
     "calibration_error",
     "mse",
@@ -37,6 +40,8 @@ DottedName = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$", max_length=200)
 ]
 Direction = Literal["higher", "lower"]
+Padding = Literal["max", "buckets", "longest"]
+"""How the built-in program pads documents: `compilegate.job.names.PADDINGS`."""
 SliceColumn = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f]+$", max_length=60)]
 """The name of a categorical column of the validation data."""
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -59,6 +64,7 @@ class MetricGuard(_Strict):
     """How much worse is still acceptable: in the metric's own units (fractions, nats), or as a
     fraction of the baseline's value when `relative`."""
     relative: bool = False
+    """Whether the margin is a fraction of the baseline's value."""
     watched: bool = False
     """Measured and shown, but decides nothing; then there is no margin."""
     expected_seed_sd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
@@ -108,8 +114,11 @@ class SliceGuard(_Strict):
     metric: MetricName
     """One of the gate's metrics that are computed from examples."""
     margin: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """As in `[gate.metrics.NAME]`, for this part of the data."""
     relative: bool = False
+    """Whether the margin is a fraction of the baseline's value."""
     watched: bool = False
+    """Measured and shown, but decides nothing; then there is no margin."""
     min_examples: int = Field(default=30, ge=2)
     """A slice with fewer is not judged; the verdict calls it too small."""
 
@@ -129,10 +138,12 @@ class ParitySettings(_Strict):
     """False: what the jobs recorded is not looked at."""
     required: bool = False
     """True: a candidate with a compiler, of which parity cannot tell, fails."""
-    fp32_limit: float = Field(default=20.0, gt=1.0, allow_inf_nan=False)
+    fp32_limit: float = Field(default=DEFAULT_PARITY_LIMITS["fp32"], gt=1.0, allow_inf_nan=False)
     """How many times what eager's rounding explains a compiled tensor may err."""
-    bf16_limit: float = Field(default=4.0, gt=1.0, allow_inf_nan=False)
-    fp16_limit: float = Field(default=4.0, gt=1.0, allow_inf_nan=False)
+    bf16_limit: float = Field(default=DEFAULT_PARITY_LIMITS["bf16"], gt=1.0, allow_inf_nan=False)
+    """The same for bf16."""
+    fp16_limit: float = Field(default=DEFAULT_PARITY_LIMITS["fp16"], gt=1.0, allow_inf_nan=False)
+    """The same for fp16."""
 
     @model_validator(mode="after")
     def _what_is_required_is_measured(self) -> Self:
@@ -163,6 +174,16 @@ class GateSettings(_Strict):
     """Compilation must be repaid within so many times the length of the runs that are judged: more
     than one where the real training is that much longer than these."""
     max_recompilations: int = Field(default=0, ge=0)
+    """More compilations than this after the first ones fail the candidate."""
+    speed_probe_seconds: float | None = Field(
+        default=None, ge=0, le=MOST_SPEED_PROBE_SECONDS, allow_inf_nan=False
+    )
+    """How long each candidate's job may take turns between the baseline's step and its own, after
+    training; zero leaves that out. None: a twentieth of the training's time, a minute at most. Not
+    the gate's to judge: what the jobs measured counts, however long they took."""
+    max_memory_increase: float | None = Field(default=None, ge=0, le=1e6, allow_inf_nan=False)
+    """How much more memory a candidate may take than the baseline, as a fraction of the baseline's:
+    0.2 allows a fifth more. None: memory is shown and decides nothing."""
     parity: ParitySettings = ParitySettings()
 
     @property
@@ -199,7 +220,7 @@ class GateSettings(_Strict):
         return self.metrics[part.metric].model_copy(update=changed)
 
 
-DECLARED = ("batch_size", "learning_rate", "precision", "world_size")
+DECLARED = ("batch_size", "learning_rate", "precision", "world_size", "padding")
 """What a workload declares of an arm's recipe: keys of ArmDeclaration and of evidence."""
 
 
@@ -212,6 +233,9 @@ class ArmDeclaration(_Strict):
     precision: Literal["fp32", "bf16", "fp16"]
     world_size: int = Field(default=1, ge=1)
     """Processes that train together, each with a batch of `batch_size`."""
+    padding: Padding | None = None
+    """How documents are padded, where arms do it in another way than to one length; None where all
+    do, and where only the program knows."""
     scale_learning_rate: Literal["none", "linear", "square-root"] = "none"
     """The rule by which the learning rate follows from the baseline's."""
     instance_type: Annotated[str, StringConstraints(min_length=1, max_length=60)] | None = None

@@ -17,6 +17,7 @@ from compilegate.gate.judgements import (
     CompileState,
     Confound,
     EffectSplit,
+    MemoryJudgement,
     MetricJudgement,
     NoiseFloor,
     ParityJudgement,
@@ -51,6 +52,8 @@ class CandidateVerdict:
     """What was seen and decides nothing."""
     parity: ParityJudgement | None = None
     """None where the gate was told not to look, the arm has no compiler or nothing can be read."""
+    memory: MemoryJudgement | None = None
+    """None where no job of the candidate or of the baseline trained, or models are compared."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ class ArmCost:
     """The same of a retraining, which compiles as a retraining does: from the cache as soon as one
     of these jobs found its graphs there, even where others had to fill it."""
     job: Amount
-    """From the start of the process to its end: evaluation and parity probe included."""
+    """From the start of the process to its end: evaluation and probes included."""
     samples_per_second: float | None
     """The rate over the steady steps; None if too few were measured."""
     samples_per_dollar: float | None

@@ -11,7 +11,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from compilegate.errors import CompilegateError
-from infra.access.statement import Statement
+from compilegate.infra.access.statement import Statement
 
 LARGEST_POLICY = 10_240
 """How many characters IAM allows for all inline policies of a role together."""

@@ -1,5 +1,5 @@
 """What CI may do in the account, without long-lived keys."""
 
-from infra.ci.stack import CiStack
+from compilegate.infra.ci.stack import CiStack
 
 __all__ = ["CiStack"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra.access import Arns, Statement
-from infra.foundation.permissions import ANY, JOB_NAMES, MANY_OBJECTS, NO_RESOURCE
-from infra.layout import PREFIX, data_prefix
-from infra.workload.permissions import EXECUTION_NAMES
+from compilegate.infra.access import Arns, Statement
+from compilegate.infra.foundation.permissions import ANY, JOB_NAMES, MANY_OBJECTS, NO_RESOURCE
+from compilegate.infra.layout import PREFIX, data_prefix
+from compilegate.infra.workload.permissions import EXECUTION_NAMES
 
 LOOKING = ("lookup",)
 DEPLOYING = ("deploy", "file-publishing", "lookup")

@@ -9,10 +9,10 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from compilegate.account.settings.declaration import GitHub
-from infra.access import Arns, Statement, scoped_role
-from infra.ci.permissions import deploy_statements, plan_statements
-from infra.foundation import FoundationStack
-from infra.project import Project
+from compilegate.infra.access import Arns, Statement, scoped_role
+from compilegate.infra.ci.permissions import deploy_statements, plan_statements
+from compilegate.infra.foundation import FoundationStack
+from compilegate.infra.project import Project
 
 HOST = "token.actions.githubusercontent.com"
 AUDIENCE = "sts.amazonaws.com"

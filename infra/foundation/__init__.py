@@ -1,5 +1,5 @@
 """What all workloads share: key, bucket, repositories, roles, topic."""
 
-from infra.foundation.stack import FoundationStack
+from compilegate.infra.foundation.stack import FoundationStack
 
 __all__ = ["FoundationStack"]

@@ -11,7 +11,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from compilegate.account.settings.declaration import Storage
-from infra.layout import checkpoints_prefix, executions_prefix
+from compilegate.infra.layout import checkpoints_prefix, executions_prefix
 
 
 class ArtifactBucket(Construct):

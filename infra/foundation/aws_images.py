@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from compilegate.catalog.images import EcrRepository, ecr_repository
+from compilegate.infra.project import DeclaredWorkload
 from compilegate.workload import AWS_IMAGE
-from infra.project import DeclaredWorkload
 
 
 def aws_repositories(workloads: Iterable[DeclaredWorkload], region: str) -> list[EcrRepository]:

@@ -7,7 +7,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from infra.access import Arns, service_principal
+from compilegate.infra.access import Arns, service_principal
 
 
 class EncryptionKey(Construct):

@@ -9,7 +9,7 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
-from infra.access import Arns, service_principal
+from compilegate.infra.access import Arns, service_principal
 
 
 class Notifications(Construct):

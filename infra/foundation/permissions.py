@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from infra.access import Arns, Statement
-from infra.layout import (
+from compilegate.infra.access import Arns, Statement
+from compilegate.infra.layout import (
     PREFIX,
     checkpoints_prefix,
     executions_prefix,

@@ -10,20 +10,20 @@ from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
 from compilegate.account.settings.names import output_suffix
-from infra.access import Arns, scoped_role, service_principal
-from infra.foundation.artifacts import ArtifactBucket
-from infra.foundation.aws_images import aws_repositories
-from infra.foundation.encryption import EncryptionKey
-from infra.foundation.notifications import Notifications
-from infra.foundation.permissions import (
+from compilegate.infra.access import Arns, scoped_role, service_principal
+from compilegate.infra.foundation.artifacts import ArtifactBucket
+from compilegate.infra.foundation.aws_images import aws_repositories
+from compilegate.infra.foundation.encryption import EncryptionKey
+from compilegate.infra.foundation.notifications import Notifications
+from compilegate.infra.foundation.permissions import (
     Place,
     pipeline_statements,
     processing_statements,
     training_statements,
 )
-from infra.foundation.registry import ImageRegistry
-from infra.project import Project
-from infra.removal import removal_policy
+from compilegate.infra.foundation.registry import ImageRegistry
+from compilegate.infra.project import Project
+from compilegate.infra.removal import removal_policy
 
 GATE = "gate"
 """The image folder that the gate runs in; every other one is for training."""

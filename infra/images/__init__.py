@@ -1,5 +1,5 @@
 """How each folder of `containers/` becomes an image."""
 
-from infra.images.stack import ImagesStack
+from compilegate.infra.images.stack import ImagesStack
 
 __all__ = ["ImagesStack"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra.access import Arns, Statement
-from infra.foundation.permissions import ANY, NO_RESOURCE, pull_images
+from compilegate.infra.access import Arns, Statement
+from compilegate.infra.foundation.permissions import ANY, NO_RESOURCE, pull_images
 
 
 def build_statements(

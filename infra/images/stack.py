@@ -8,9 +8,9 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from compilegate.account.settings.names import output_suffix
-from infra.foundation import FoundationStack
-from infra.images.image_build import ImageBuild, registry_of
-from infra.project import Project
+from compilegate.infra.foundation import FoundationStack
+from compilegate.infra.images.image_build import ImageBuild, registry_of
+from compilegate.infra.project import Project
 
 
 class ImagesStack(cdk.Stack):

@@ -1,5 +1,5 @@
 """One workload in the account: pipeline, registry, schedule, alarms, notifier."""
 
-from infra.workload.stack import WorkloadStack
+from compilegate.infra.workload.stack import WorkloadStack
 
 __all__ = ["WorkloadStack"]

@@ -9,13 +9,19 @@ from compilegate.account.settings.reading import network_of
 from compilegate.datasets import raw_data
 from compilegate.document.writing import compact
 from compilegate.errors import CompilegateError
+from compilegate.infra.project import DeclaredWorkload, Project, containers_of
+from compilegate.infra.workload.substitution import check_size
 from compilegate.pipelines.kept import definition_of
-from compilegate.pipelines.staging import Placement, check_metric_functions, placement_of
+from compilegate.pipelines.staging import (
+    DerivedImageError,
+    Placement,
+    check_metric_functions,
+    placement_of,
+    unbuilt_requirements,
+)
 from compilegate.pipelines.standin import standin_deployment, standin_sources
 from compilegate.workload import AWS_IMAGE, InfeasibleError
 from compilegate.workload.feasibility import check_feasible
-from infra.project import DeclaredWorkload, Project
-from infra.workload.substitution import check_size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +38,17 @@ def incomplete_definition(
     """Compile the definition, or reuse the one of an earlier synth.
 
     `region` decides which of AWS's images exist; without one this is not checked.
-    Raises InfeasibleError when an arm cannot run, DatasetError when declared data files are not
-    there, OwnCodeError when declared code is not, MetricFunctionsError when the gate could not load
-    a metric's function, InvalidRequestError when the service would not take a step's request,
-    and DefinitionSizeError when it would not take the whole.
+    Raises InfeasibleError when an arm cannot run, DerivedImageError when an image lacks what a
+    program needs, DatasetError when declared data files are not there, OwnCodeError when declared
+    code is not, MetricFunctionsError when the gate could not load a metric's function,
+    InvalidRequestError when the service would not take a step's request, and DefinitionSizeError
+    when it would not take the whole.
     """
     _check_arms(project, declared, region)
+    for lacking in unbuilt_requirements(
+        declared.workload, declared.path.parent, containers_of(project.folder)
+    ):
+        raise DerivedImageError(lacking).within(declared.path)
     images = list(project.images)
     placement = placement_of(
         declared.workload,
@@ -45,7 +56,7 @@ def incomplete_definition(
         raw_data(declared.workload.data, declared.path.parent),
         declared.path.parent,
     )
-    requirements = project.folder / "containers" / "gate" / "requirements.txt"
+    requirements = containers_of(project.folder) / "gate" / "requirements.txt"
     check_metric_functions(declared.workload, placement.gate, requirements)
     deployment = standin_deployment(
         images=images,

@@ -14,9 +14,9 @@ from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
 from compilegate.account.settings.declaration import LogDays
-from infra.access import Statement, scoped_role
-from infra.log_group import log_group
-from infra.workload.dead_letters import DeadLetters
+from compilegate.infra.access import Statement, scoped_role
+from compilegate.infra.log_group import log_group
+from compilegate.infra.workload.dead_letters import DeadLetters
 
 RUNTIME = "python3.14"
 SECONDS = 60

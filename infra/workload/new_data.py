@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import aws_cdk as cdk
 from constructs import Construct
 
+from compilegate.infra.access import Arns
+from compilegate.infra.foundation import FoundationStack
+from compilegate.infra.project import Project
+from compilegate.infra.workload.dead_letters import DeadLetters
+from compilegate.infra.workload.function import EventFunction, log_name
+from compilegate.infra.workload.permissions import starter_statements
+from compilegate.infra.workload.pipeline import TrainingPipeline
 from compilegate.workload.declared.starts import NewData
-from infra.access import Arns
-from infra.foundation import FoundationStack
-from infra.project import ROOT, Project
-from infra.workload.dead_letters import DeadLetters
-from infra.workload.function import EventFunction, log_name
-from infra.workload.permissions import starter_statements
-from infra.workload.pipeline import TrainingPipeline
 
 
 def starter(
@@ -37,7 +39,7 @@ def starter(
         id,
         name=name,
         description=f"Retrains {workload} when new data arrives",
-        code=ROOT / "infra" / "starter",
+        code=Path(__file__).parents[1] / "starter",
         handler="starter.handler",
         variables={"PIPELINE_NAME": training.name, "PREFIX": new_data.prefix},
         statements=starter_statements(

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
 from constructs import Construct
 
-from infra.access import Arns
-from infra.foundation import FoundationStack
-from infra.project import ROOT, Project
-from infra.workload.dead_letters import DeadLetters
-from infra.workload.function import EventFunction, log_name
-from infra.workload.permissions import notifier_statements
+from compilegate.infra.access import Arns
+from compilegate.infra.foundation import FoundationStack
+from compilegate.infra.project import Project
+from compilegate.infra.workload.dead_letters import DeadLetters
+from compilegate.infra.workload.function import EventFunction, log_name
+from compilegate.infra.workload.permissions import notifier_statements
 
 
 def notifier(
@@ -33,7 +34,7 @@ def notifier(
         id,
         name=name,
         description=f"Keeps executions of {workload} from overlapping, and notifies people",
-        code=ROOT / "infra" / "notifier",
+        code=Path(__file__).parents[1] / "notifier",
         handler="notifier.handler",
         variables={
             "TOPIC_ARN": foundation.topic.topic_arn,

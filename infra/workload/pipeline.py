@@ -6,15 +6,15 @@ import aws_cdk as cdk
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
+from compilegate.infra.access import Arns
+from compilegate.infra.foundation import FoundationStack
+from compilegate.infra.images import ImagesStack
+from compilegate.infra.project import DeclaredWorkload, Project
+from compilegate.infra.removal import removal_policy
+from compilegate.infra.workload.code_assets import add_code_assets
+from compilegate.infra.workload.definition import incomplete_definition
+from compilegate.infra.workload.substitution import completed_by_cloudformation
 from compilegate.pipelines.standin import BUCKET, stand_ins
-from infra.access import Arns
-from infra.foundation import FoundationStack
-from infra.images import ImagesStack
-from infra.project import DeclaredWorkload, Project
-from infra.removal import removal_policy
-from infra.workload.code_assets import add_code_assets
-from infra.workload.definition import incomplete_definition
-from infra.workload.substitution import completed_by_cloudformation
 
 
 class TrainingPipeline(Construct):

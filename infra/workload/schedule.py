@@ -6,11 +6,11 @@ import aws_cdk as cdk
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
+from compilegate.infra.access import Arns, scoped_role, service_principal
+from compilegate.infra.project import Project
+from compilegate.infra.workload.permissions import schedule_statements
+from compilegate.infra.workload.pipeline import TrainingPipeline
 from compilegate.workload.declared.starts import Schedule
-from infra.access import Arns, scoped_role, service_principal
-from infra.project import Project
-from infra.workload.permissions import schedule_statements
-from infra.workload.pipeline import TrainingPipeline
 
 SECONDS_AN_HOUR = 3600
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import aws_cdk as cdk
 from constructs import Construct
 
-from infra.foundation import FoundationStack
-from infra.images import ImagesStack
-from infra.project import DeclaredWorkload, Project
-from infra.workload.alarms import Alarms
-from infra.workload.dead_letters import DeadLetters
-from infra.workload.new_data import starter
-from infra.workload.notifier import notifier
-from infra.workload.pipeline import TrainingPipeline
-from infra.workload.schedule import PipelineSchedule
+from compilegate.infra.foundation import FoundationStack
+from compilegate.infra.images import ImagesStack
+from compilegate.infra.project import DeclaredWorkload, Project
+from compilegate.infra.workload.alarms import Alarms
+from compilegate.infra.workload.dead_letters import DeadLetters
+from compilegate.infra.workload.new_data import starter
+from compilegate.infra.workload.notifier import notifier
+from compilegate.infra.workload.pipeline import TrainingPipeline
+from compilegate.infra.workload.schedule import PipelineSchedule
 
 
 class WorkloadStack(cdk.Stack):

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from compilegate.errors import CompilegateError
-from compilegate.evidence import Replicate, read_records
+from compilegate.evidence import EvidenceError, Replicate, copy_repro, read_records
 from compilegate.gate.experiment import ExperimentError, read_experiment
 from compilegate.gate.judge import judge
 from compilegate.gate.observations import Observations, observe
@@ -31,7 +33,7 @@ from compilegate.job.names import (
     REPORT_MARKDOWN_FILE,
     VERDICT_FILE,
 )
-from compilegate.report import notice_of, render_html, render_markdown, summary_lines
+from compilegate.report import About, notice_of, render_html, render_markdown, summary_lines
 
 EXIT_JUDGED = 0
 EXIT_USAGE = 2
@@ -49,6 +51,8 @@ class GateArguments:
     evidence: Path
     output: Path
     jobs: Mapping[Replicate, str] | None
+    about: About = field(default_factory=About)
+    """What the page says of the execution."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(asked: GateArguments) -> list[str]:
     """Judge the evidence and write the five files; returns the summary's lines."""
     judged = judge_evidence(asked.experiment, asked.evidence, asked.jobs)
-    write_files(judged, asked.output)
+    write_files(judged, asked.output, asked.about)
     return summary_lines(judged.verdict)
 
 
@@ -76,6 +80,8 @@ class Judged:
 
     verdict: Verdict
     observations: Observations
+    evidence: Path
+    """The folder that was judged."""
 
 
 def judge_evidence(
@@ -84,18 +90,36 @@ def judge_evidence(
     """Read the evidence folder and judge it."""
     records = read_records(evidence, experiment.replicates)
     values = MetricValues()
-    return Judged(judge(experiment, records, jobs, values), observe(experiment, records, values))
+    verdict = judge(experiment, records, jobs, values)
+    return Judged(verdict, observe(experiment, records, values), evidence)
 
 
-def write_files(judged: Judged, output: Path) -> None:
-    """Write the verdict, the observations, the two reports and the notice."""
+def write_files(judged: Judged, output: Path, about: About | None = None) -> None:
+    """Write the verdict, the observations, the two reports, the notice and the repros."""
     output.mkdir(parents=True, exist_ok=True)
+    write_repros(judged, output)
     write_text(output / OBSERVATIONS_FILE, judged.observations.to_json())
-    write_text(output / REPORT_FILE, render_html(judged.verdict, judged.observations))
-    write_text(output / REPORT_MARKDOWN_FILE, render_markdown(judged.verdict, judged.observations))
+    write_text(output / REPORT_FILE, render_html(judged.verdict, judged.observations, about))
+    markdown = render_markdown(judged.verdict, judged.observations, about)
+    write_text(output / REPORT_MARKDOWN_FILE, markdown)
     write_text(output / NOTICE_FILE, notice_of(judged.verdict).to_json())
     # Last: who finds a verdict finds everything else beside it.
     write_text(output / VERDICT_FILE, judged.verdict.to_json())
+
+
+def write_repros(judged: Judged, folder: Path) -> None:
+    """Put the repros that the verdict names where a report in `folder` has its links to them."""
+    for candidate in judged.verdict.candidates:
+        parity = candidate.parity
+        if parity is None or parity.repro is None:
+            continue
+        try:
+            copy_repro(
+                judged.evidence, (candidate.arm, parity.seed), (folder / parity.repro).parent
+            )
+        except EvidenceError as error:
+            # The verdict stands without it, and nothing that a job wrote may end the gate.
+            print(f"warning: {candidate.arm}, seed {parity.seed}: {error}", file=sys.stderr)
 
 
 def read_arguments(arguments: Sequence[str] | None) -> GateArguments:
@@ -117,6 +141,8 @@ def read_arguments(arguments: Sequence[str] | None) -> GateArguments:
         metavar="ARM:SEED:JOBNAME",
         help="the training job whose evidence each replicate's must be",
     )
+    parser.add_argument("--execution", metavar="ID", help="which execution the page is about")
+    parser.add_argument("--started", metavar="DATE", help="when that was started, as ISO 8601")
     options = parser.parse_args(arguments)
     try:
         experiment = read_experiment(options.experiment)
@@ -125,7 +151,20 @@ def read_arguments(arguments: Sequence[str] | None) -> GateArguments:
     if not options.evidence.is_dir():
         raise GateStartError(f"--evidence {options.evidence} is not a folder")
     jobs = _expected_jobs(options.expect, experiment) if options.expect else None
-    return GateArguments(experiment, options.evidence, options.output, jobs)
+    about = About(options.execution, *_timed(options.started))
+    return GateArguments(experiment, options.evidence, options.output, jobs, about)
+
+
+def _timed(started: str | None) -> tuple[float | None, float | None]:
+    """(when it started, seconds since then); unknown where the date cannot be read, since no
+    verdict may fail for a date on its page."""
+    try:
+        moment = datetime.fromisoformat(started or "")
+    except ValueError:
+        return None, None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return moment.timestamp(), max(time.time() - moment.timestamp(), 0.0)
 
 
 def _expected_jobs(expectations: Sequence[str], experiment: Experiment) -> dict[Replicate, str]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 
+from compilegate.job.compilers.training_compiler import DEBUG, DECLARATION
 from compilegate.job.names import (
     TRAINING_COMPILER_DEBUG_HYPERPARAMETER,
     TRAINING_COMPILER_HYPERPARAMETER,
 )
-from compilegate.workload import Setup, TrainingCompiler
+from compilegate.workload import Setup
 from compilegate.workload.declared.arm import Distribution
 
 LAUNCHER = "compilegate/job/launch/sm_dist.py"
@@ -25,11 +26,11 @@ def arm_hyperparameters(arm: Setup, program: str) -> dict[str, str]:
 
     They go after the toolkit's own, one of which they may replace.
     """
-    if not isinstance(arm.stack, TrainingCompiler):
+    if arm.compiler != DECLARATION.name or arm.stack is None:
         return {}
     return {
         TRAINING_COMPILER_HYPERPARAMETER: "true",
-        TRAINING_COMPILER_DEBUG_HYPERPARAMETER: json.dumps(arm.stack.debug),
+        TRAINING_COMPILER_DEBUG_HYPERPARAMETER: json.dumps(arm.stack.told(DEBUG)),
         **_launch(arm.distribution, program),
     }
 

@@ -1,11 +1,19 @@
 """Content that a definition names and that has to lie in the object store before it runs."""
 
+from compilegate.pipelines.staging.derived_images import (
+    DerivedImage,
+    DerivedImageError,
+    derived_images,
+    may_be_written,
+    unbuilt_requirements,
+)
 from compilegate.pipelines.staging.image_tags import (
     ImageFolder,
     ImageFolderError,
     image_folders,
     image_tags,
 )
+from compilegate.pipelines.staging.imports import imported_modules
 from compilegate.pipelines.staging.metric_functions import (
     MetricFunctionsError,
     check_metric_functions,
@@ -20,6 +28,8 @@ from compilegate.pipelines.staging.placement import (
 from compilegate.pipelines.staging.source_tree import SourceTree, gate_tree
 
 __all__ = [
+    "DerivedImage",
+    "DerivedImageError",
     "ImageFolder",
     "ImageFolderError",
     "MetricFunctionsError",
@@ -28,11 +38,15 @@ __all__ = [
     "Placement",
     "SourceTree",
     "check_metric_functions",
+    "derived_images",
     "gate_tree",
     "image_folders",
     "image_tags",
+    "imported_modules",
+    "may_be_written",
     "own_code",
     "placement_of",
     "raw_data_uri",
     "training_code",
+    "unbuilt_requirements",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compilegate.catalog import Price, UnknownPrice, price_of
-from compilegate.gate.settings import ArmDeclaration, Experiment, GateSettings
+from compilegate.gate.settings import ArmDeclaration, Experiment, GateSettings, Padding
 from compilegate.job.names import BASELINE_ARM, CHAMPION_ARM
 from compilegate.workload import Arm, Workload
 
@@ -17,6 +17,7 @@ def experiment_file(workload: Workload) -> bytes:
 def experiment_of(workload: Workload) -> Experiment:
     """What the gate is told."""
     images = {arm.image_folder for arm in workload.arms.values()}
+    padded = any(arm.padding != "max" for arm in workload.arms.values())
     return Experiment(
         workload=workload.name,
         champion=workload.kind.against_champion,
@@ -28,6 +29,7 @@ def experiment_of(workload: Workload) -> Experiment:
                 arm.instance_type or workload.compute.instance_type,
                 # Only where arms differ in it: then other library versions are intended too.
                 image=arm.image_folder if len(images) > 1 else None,
+                padding=arm.padding if padded else None,
             )
             for name, arm in workload.arms.items()
         },
@@ -41,7 +43,9 @@ def _settings(workload: Workload) -> GateSettings:
     return GateSettings.model_validate(workload.gate.model_dump(exclude={"code"}))
 
 
-def _declaration(arm: Arm, instance_type: str, *, image: str | None) -> ArmDeclaration:
+def _declaration(
+    arm: Arm, instance_type: str, *, image: str | None, padding: Padding | None
+) -> ArmDeclaration:
     price = price_of(instance_type)
     return ArmDeclaration(
         compiler=arm.compiler,
@@ -49,6 +53,7 @@ def _declaration(arm: Arm, instance_type: str, *, image: str | None) -> ArmDecla
         learning_rate=arm.learning_rate,
         precision=arm.precision,
         world_size=arm.world_size,
+        padding=padding,
         scale_learning_rate=arm.scale_learning_rate,
         instance_type=instance_type,
         image=image,

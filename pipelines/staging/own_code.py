@@ -19,7 +19,7 @@ LARGEST_PROGRAM = 20_000_000
 
 _AT_HOME_ELSEWHERE = {
     "requirements.txt": "containers/{image}/requirements.txt, so that a job installs nothing when "
-    "it starts",
+    "it starts; `compilegate derive-images NAME` puts it into image folders of the workload's own",
     "setup.py": "the image, if it is a package",
 }
 """What the training toolkit would act upon, and where it belongs instead."""
@@ -85,6 +85,8 @@ def training_code(kind: Kind, folder: Path) -> SourceTree:
             "workload's file"
         )
     files = {path.relative_to(root).as_posix(): path.read_bytes() for path in files_below(root)}
+    if kind.requirements_in_image:
+        files.pop("requirements.txt", None)
     for key, script in kind.scripts.items():
         if script not in files:
             raise OwnCodeError(

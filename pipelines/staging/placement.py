@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,6 +46,13 @@ class Placement:
     """What the gate needs to know about the workload, as JSON."""
     data: RawData
 
+    def put_training_code(self, store: ObjectStore) -> None:
+        """Put the archive of the training code alone, if it is not there yet."""
+        with tempfile.TemporaryDirectory(prefix="compilegate-staging-") as work:
+            _Placing(store, Path(work)).content(
+                self.sources.training_archive, self.training.archive
+            )
+
     def put(self, store: ObjectStore, cache: Path, announce: Announce) -> None:
         """Put what is not there yet. Content is found by its digest, so what is there is right.
 
@@ -58,7 +66,7 @@ class Placement:
             placing.content(self.sources.gate_code, self.gate.module_zip)
             placing.content(self.sources.experiment, partial(bytes, self.experiment))
             for name, path in fetched.items():
-                placing.content(f"{self.sources.data}/{name}", path.read_bytes)
+                placing.file(f"{self.sources.data}/{name}", path)
 
 
 def placement_of(
@@ -106,9 +114,21 @@ class _Placing:
     work: Path
 
     def content(self, uri: str, content: Callable[[], bytes]) -> None:
-        if self.store.exists(uri):
-            return
+        """Put these bytes."""
+        if not self.store.exists(uri):
+            part = self._part()
+            part.write_bytes(content())
+            self.store.upload(part, uri)
+
+    def file(self, uri: str, source: Path) -> None:
+        """Put a copy of this file, which may be large."""
+        if not self.store.exists(uri):
+            part = self._part()
+            shutil.copyfile(source, part)
+            self.store.upload(part, uri)
+            part.unlink(missing_ok=True)
+
+    def _part(self) -> Path:
         handle, name = tempfile.mkstemp(dir=self.work)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content())
-        self.store.upload(Path(name), uri)
+        os.close(handle)
+        return Path(name)

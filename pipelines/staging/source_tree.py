@@ -95,6 +95,8 @@ def gate_tree(own_code: Mapping[str, bytes] = MappingProxyType({})) -> SourceTre
             "compilegate/job/evidence",
             "compilegate/job/files.py",
             "compilegate/job/names.py",
+            "compilegate/job/probes/__init__.py",
+            "compilegate/job/probes/ratios.py",
             "compilegate/pipelines/__init__.py",
             "compilegate/pipelines/programs",
             "compilegate/report",

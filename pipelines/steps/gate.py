@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from compilegate.document.expressions import Expression, join, step_property
+from compilegate.document.expressions import (
+    Expression,
+    execution_variable,
+    join,
+    step_property,
+)
 from compilegate.document.model import PropertyFile, Step
 from compilegate.job.names import VERDICT_FILE
 from compilegate.pipelines.deployment import object_name
@@ -75,6 +80,9 @@ def _arguments(blueprint: Blueprint, trained: Mapping[Replicate, Step]) -> list[
     return [
         *["--experiment", f"{INPUT}/experiment/{experiment}"],
         *["--evidence", f"{INPUT}/evidence", "--output", f"{OUTPUT}/{VERDICT.output_name}"],
+        # For the page alone: which execution it is about.
+        join("=", ["--execution", execution_variable("PipelineExecutionId")]),
+        join("=", ["--started", execution_variable("StartDateTime")]),
         *[expected_job(arm, seed, step) for (arm, seed), step in trained.items()],
     ]
 

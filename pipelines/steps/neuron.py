@@ -20,12 +20,13 @@ from typing import Any
 
 from compilegate.document.model import Dependency, Step
 from compilegate.document.step_types import TRAINING
-from compilegate.job.names import NEURON_CACHE_VARIABLE
+from compilegate.job import names
+from compilegate.job.compilers.neuron import EXTRACTION_STEPS, PRECOMPILE
 from compilegate.pipelines.deployment import Deployment
 from compilegate.pipelines.requests.checkpoints import spot_environment
 from compilegate.pipelines.requests.retries import job_retries
 from compilegate.pipelines.steps.blueprint import Blueprint
-from compilegate.workload import Arm, Neuron, Setup, Workload
+from compilegate.workload import Arm, Setup, Stack, Workload
 
 EXTRACTION = "compilegate/job/launch/neuron_extraction.py"
 """What runs the training program under `neuron_parallel_compile`."""
@@ -47,7 +48,7 @@ def neuron_environment(
     if arm.compiler != "neuron" or deployment.isolated:
         return {}
     cache = deployment.uri("workloads", workload.name, "checkpoints", _CACHE, arm_name)
-    return {NEURON_CACHE_VARIABLE: cache}
+    return {names.NEURON_CACHE_VARIABLE: cache}
 
 
 def isolation_faults(deployment: Deployment, arms: Mapping[str, Arm]) -> list[str]:
@@ -68,7 +69,7 @@ def extraction_steps(blueprint: Blueprint, trained: Mapping[tuple[str, int], Ste
         if declared is None:
             continue
         training = [step for (of_arm, _), step in trained.items() if of_arm == name]
-        found.append(_extraction_step(blueprint, name, declared.extraction_steps, training[0]))
+        found.append(_extraction_step(blueprint, name, _steps_of(declared), training[0]))
     return found
 
 
@@ -110,7 +111,8 @@ def _extraction_step(blueprint: Blueprint, arm_name: str, steps: int, training: 
             "sagemaker_program": json.dumps(EXTRACTION),
             "training_script": json.loads(hyperparameters["sagemaker_program"]),
             "max_steps": str(steps),
-            "parity_steps": "0",
+            names.PARITY_STEPS: "0",
+            names.SPEED_PROBE_SECONDS: "0",
             "on_failure": "stop",
         },
     }
@@ -124,7 +126,11 @@ def _extraction_step(blueprint: Blueprint, arm_name: str, steps: int, training: 
     )
 
 
-def _extraction(arm: Arm) -> Neuron | None:
+def _extraction(arm: Arm) -> Stack | None:
     """What is declared of the extraction; None for an arm without one."""
     declared = arm.stack
-    return declared if isinstance(declared, Neuron) and declared.precompile else None
+    return declared if declared is not None and declared.told(PRECOMPILE) else None
+
+
+def _steps_of(declared: Stack) -> int:
+    return int(declared.told(EXTRACTION_STEPS) or 0)

@@ -11,6 +11,8 @@ from tests.aws_server.client import ACCOUNT, REGION
 
 ARN = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}"
 Step = dict[str, Any]
+REPRO = "repros/compiled--1/repro.py"
+"""Beside the gate's reports, which have a link to it."""
 
 
 def frame(status: str, *steps: Step, at: float = 0, failure: str | None = None) -> dict[str, Any]:
@@ -63,6 +65,7 @@ def gate_has_run(deployed: Deployed, verdict: Verdict) -> None:
     deployed.put_object(f"{prefix}/verdict.json", verdict.to_json())
     deployed.put_object(f"{prefix}/report.html", "<p>the gate's page</p>")
     deployed.put_object(f"{prefix}/report.md", "the gate's text")
+    deployed.put_object(f"{prefix}/{REPRO}", "the gradient is zero")
     _processing_job(deployed, "pipelines-gate", "verdict", prefix)
 
 

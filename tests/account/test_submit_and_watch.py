@@ -62,15 +62,20 @@ def test_a_candidate_that_passes_is_followed_to_its_model(
     assert "1:00 Prepare succeeded in 60.0 s" in lines
     assert "2:40 Train-compiled-7 succeeded in 99.0 s" in lines
     assert "3:53 execution succeeded" in lines
-    assert "The model of compiled is registered." in lines
     assert "compiled: pass" in lines
-    assert "model: compilegate-news/1, PendingManualApproval" in lines
+    assert (
+        "decided: The model of compiled is registered. "
+        "Registered: compilegate-news/1, PendingManualApproval."
+    ) in lines
     kept = project / ".compilegate" / "aws" / "execution001"
     assert f"report: {kept.relative_to(project) / 'report.html'}" in lines
     assert (kept / "report.html").read_text() == "<p>the gate's page</p>"
+    assert '"compilegate submit topics --wait"' in (kept / "origin.json").read_text()
     assert sorted(path.name for path in kept.iterdir()) == [
+        "origin.json",
         "report.html",
         "report.md",
+        "repros",
         "verdict.json",
     ]
 
@@ -221,6 +226,31 @@ def test_raw_data_is_staged_once_and_changed_data_is_passed_on(
     again = compilegate(deployed.server, project, "stage", "topics")
     assert again.stdout == f"{uri}\n"
     assert len(deployed.server.calls("S3:PUT")) == writes
+
+
+def test_a_folder_of_many_files_is_staged_as_it_is_and_only_what_is_missing_is_written(
+    deployed: Deployed, project: Path
+) -> None:
+    program = (Path(__file__).parents[1] / "pipelines" / "diffusion.toml").read_text()
+    files = 'source = "files"\ntrain = "train.npz.csv"\nvalidation = "validation.npz.csv"\n'
+    assert files in program
+    (project / "workloads" / "diffusion.toml").write_text(
+        program.replace(files, 'source = "folder"\nfolder = "photos"\n')
+    )
+    names = [f"cats/{number} old.png" for number in range(25)]
+    (project / "workloads" / "photos" / "cats").mkdir(parents=True)
+    for name in names:
+        (project / "workloads" / "photos" / name).write_text(name)
+    staged = compilegate(deployed.server, project, "stage", "diffusion")
+    assert staged.returncode == 0, staged.stderr
+    assert staged.stderr.startswith("writing 25 files (")
+    prefix = staged.stdout.strip().removeprefix(f"s3://{BUCKET}/")
+    assert sorted(deployed.objects(prefix)) == sorted(f"{prefix}/{name}" for name in names)
+    deployed.server.client("s3").delete_object(Bucket=BUCKET, Key=f"{prefix}/{names[3]}")
+    again = compilegate(deployed.server, project, "stage", "diffusion")
+    assert (again.stdout, again.stderr.count("\n")) == (staged.stdout, 1)
+    assert len(deployed.objects(prefix)) == 25
+    assert compilegate(deployed.server, project, "stage", "diffusion").stderr == ""
 
 
 def test_one_token_starts_one_execution(deployed: Deployed, project: Path) -> None:

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from compilegate.gate.quality.metrics import metric_value
+from compilegate.gate.reasons import Outcome
 from compilegate.gate.settings import MetricGuard
 
 ROOT = Path(__file__).parents[2]
-BENCHMARKS = ROOT / "benchmarks"
+BENCHMARKS = ROOT / "benchmarks" / "gate"
 PUBLISHED = ROOT / "docs" / "gate-calibration.md"
 
 
@@ -147,3 +148,18 @@ def test_the_published_rates_come_out_again(module):
     second_table = itertools.count(len(calibration.HARMS))
     made = calibration.by_harm(design, calibration.FULL.per_row, second_table)
     assert made in PUBLISHED.read_text(encoding="utf-8")
+
+
+def test_what_is_clearly_faster_passes_by_pairs_on_a_quiet_machine(module):
+    speed = module("gate_speed")
+    quiet = speed.MACHINES["quiet"]
+    assert speed.judged(quiet, 1.4, 0.2, (3, 10), 0).by_pairs == {Outcome.PASS: 10}
+    assert speed.judged(quiet, 1.1, 0.2, (3, 10), 1).by_pairs == {Outcome.FAIL: 10}
+
+
+def test_the_published_rates_of_the_speed_up_are_those_of_every_machine(module):
+    speed = module("gate_speed")
+    page = (ROOT / "docs" / "speed-calibration.md").read_text(encoding="utf-8")
+    for name in speed.MACHINES:
+        for rest in speed.RESTS:
+            assert f"| {name} | {rest:.0%} | 3 |" in page

@@ -20,19 +20,20 @@ COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_na
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PROJECT), "PYTHONUNBUFFERED": "1"}
 
 PRINTING = """
-import argparse, os, random, time
+import argparse, os, pathlib, random
 parser = argparse.ArgumentParser()
-parser.add_argument("--compiler")
-parser.add_argument("--seed", type=int)
+parser.add_argument("--torch-compile", action="store_true")
+parser.add_argument("--data-seed", type=int)
 parser.add_argument("--offset", type=float)
-arguments, _ = parser.parse_known_args()
-rows = open(os.path.join(os.environ["SM_CHANNEL_DATA"], "train.csv")).read().split()
-chance = random.Random(f"{arguments.compiler} {arguments.seed}")
-quality = arguments.offset + len(rows) + chance.gauss(0.0, 0.01)
+arguments = parser.parse_args()  # which refuses what it does not know
+photos = [*pathlib.Path(os.environ["SM_CHANNEL_DATA"]).glob("*/*.png")]
+chance = random.Random(f"{arguments.torch_compile} {arguments.data_seed}")
+quality = arguments.offset + len(photos) + chance.gauss(0.0, 0.1)
 faster = float(os.environ.get("WORLD_SIZE", "1"))
 if os.environ.get("RANK", "0") == "0":
-    print(f"bleu = {quality:.4f}")
-    print(f"{faster * (100.0 + chance.random()):.2f} rows/s")
+    print(f"accuracy {quality:.4f}%")
+    for part in (0.04 if arguments.torch_compile else 1.0, 1.0, 1.0, 1.0):
+        print(f"{part * faster * (100.0 + chance.random()):.2f} rows/s")
     open(os.path.join(os.environ["SM_MODEL_DIR"], "model.txt"), "w").write(str(quality))
 """
 PROVING = """
@@ -99,20 +100,24 @@ description = "A script that only prints"
 seeds = [1, 2, 3]
 
 [data]
-source = "files"
-train = "train.csv"
-validation = "validation.csv"
+source = "folder"
+folder = "photos"
 
 [program]
 folder = "printed"
 evidence = "printed"
 speed_metric = "speed"
+percent = ["accuracy"]
+
+[program.arguments]
+seed = "data-seed"
+compiler = { eager = "", inductor = "--torch-compile" }
 
 [program.hyperparameters]
-offset = 20.0
+offset = 88.0
 
 [program.metrics]
-bleu = 'bleu = ([0-9.]+)'
+accuracy = 'accuracy ([0-9.]+)%'
 speed = '([0-9.]+) rows/s'
 
 [arms.baseline]
@@ -127,9 +132,9 @@ learning_rate = 1e-3
 distribution = "torchrun"
 processes = 2
 
-[gate.metrics.bleu]
+[gate.metrics.accuracy]
 direction = "higher"
-margin = 0.5
+margin = 0.005
 reported = true
 """
 
@@ -161,8 +166,9 @@ def own_copy(name: str, folder: Path, changes: dict[str, str]) -> Path:
 def test_a_script_that_only_prints_is_judged_over_its_seeds_and_processes(tmp_path: Path) -> None:
     (tmp_path / "printed").mkdir()
     (tmp_path / "printed" / "train.py").write_text(PRINTING)
-    for name in ("train.csv", "validation.csv"):
-        (tmp_path / name).write_text("a\nb\n")
+    for animal in ("cats", "dogs"):
+        (tmp_path / "photos" / animal).mkdir(parents=True)
+        (tmp_path / "photos" / animal / "1.png").write_bytes(animal.encode())
     workload = tmp_path / "printed.toml"
     workload.write_text(PRINTED)
     done = run(workload, tmp_path / "home")
@@ -171,7 +177,10 @@ def test_a_script_that_only_prints_is_judged_over_its_seeds_and_processes(tmp_pa
     (package,) = packages(tmp_path / "home", "printed")
     assert package["CustomerMetadataProperties"]["arm"] == "compiled"
     (report,) = (tmp_path / "home" / "executions").glob("*/report.md")
-    assert "nothing proves that the compiler ran" in report.read_text(encoding="utf-8")
+    told = report.read_text(encoding="utf-8")
+    assert "nothing proves that the compiler ran" in told
+    assert re.search(r"Accuracy \| (?:90|89)\.\d+%", told)
+    assert "is left out, since compilation is in it" in told
 
 
 def test_more_evidence_than_one_job_can_take_still_reaches_the_gate(tmp_path: Path) -> None:
@@ -208,8 +217,34 @@ def test_a_diffusion_script_trains_compiled_and_its_crops_are_paired(tmp_path: P
     assert metric["examples"] > 100
     assert metric["candidate"] == pytest.approx(metric["baseline"], rel=0.1)
     assert candidate["confounds"] == []
-    found = {reason["code"].partition(".")[0] for reason in candidate["reasons"]}
-    assert found == {"quality", "speed"}  # nothing of the compiler, the evidence or confounds
+    found = {reason["code"] for reason in candidate["reasons"]}
+    assert "parity.alike" in found
+    # And nothing of the compiler, the evidence or confounds.
+    assert {code.partition(".")[0] for code in found} == {"parity", "quality", "speed"}
+
+
+def test_a_compiler_that_breaks_a_gradient_is_caught_located_and_not_released(
+    tmp_path: Path,
+) -> None:
+    """torch 2.13's inductor does not train the convolutions of this network on a CPU."""
+    few = {"seeds = [1, 2]": "seeds = [1]", "epochs = 8": "epochs = 2"}
+    done = run(own_copy("digits-cnn", tmp_path, few), tmp_path / "home")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (package,) = packages(tmp_path / "home", "digits-cnn")
+    assert package["CustomerMetadataProperties"]["arm"] == "baseline"
+    (folder,) = (tmp_path / "home" / "executions").iterdir()
+    verdict = json.loads((folder / "verdict.json").read_text(encoding="utf-8"))
+    (candidate,) = verdict["candidates"]
+    assert candidate["outcome"] == "fail"
+    assert candidate["reasons"][0]["code"] == "parity.differs"
+    assert "gradient of conv" in candidate["reasons"][0]["sentence"]
+    # The part of the graph that shows it, as a script that needs nothing of this project.
+    (repro,) = (folder / "repros").glob("*/repro.py")
+    shown = subprocess.run(
+        [sys.executable, str(repro)], capture_output=True, text=True, check=False, env=ENVIRONMENT
+    )
+    wrong = [line for line in shown.stdout.splitlines() if line.endswith("<- wrong")]
+    assert any("gradient of conv2.weight" in line for line in wrong), shown.stdout + shown.stderr
 
 
 def test_a_new_model_has_to_stand_against_the_registered_one(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from compilegate.job.evidence import (
     EvidenceError,
     EvidenceRecord,
     Examples,
+    PairedBlocks,
+    PairedSpeedRecord,
     ParityErrors,
     ParityRecord,
     SpeedRecord,
@@ -78,6 +80,14 @@ class SyntheticExecution:
         examples = dataclasses.replace(record.examples, **columns)
         self.records[arm, seed] = with_examples(record, examples)
 
+    def put_examples(
+        self, arm: str, seed: int, examples: Examples | None, metrics: dict[str, float]
+    ) -> None:
+        """Other examples or none, with the metrics that the job reports."""
+        self.change_evidence(arm, seed, metrics=metrics)
+        record = dataclasses.replace(self.record(arm, seed), examples=examples)
+        self.records[arm, seed] = with_digests(record)
+
     def change_parity(self, arm: str, seed: int, /, **columns: Any) -> None:
         record = self.record(arm, seed)
         assert record.parity is not None
@@ -92,6 +102,28 @@ class SyntheticExecution:
         self.records[arm, seed] = with_digests(
             dataclasses.replace(self.record(arm, seed), parity=None)
         )
+
+    def pair(
+        self, arm: str, seed: int, ratio: float, *, pairs: int = 20, rest: float = 0.0
+    ) -> None:
+        """Let a job of `arm` have taken steps in turns: the baseline's takes `ratio` times as long
+        as its own, and its training step the share `rest` longer than that."""
+        record = self.record(arm, seed)
+        assert record.steps is not None
+        generator = np.random.default_rng([seed, pairs])
+        own = float(np.median(record.steps.seconds)) * (1.0 - rest)
+        noise = generator.lognormal(0.0, 0.01, (2, pairs))
+        blocks = PairedBlocks(ratio * own * noise[0], own * noise[1], np.arange(pairs) % 2 == 0)
+        sizes = [self.experiment.arms[name].batch_size for name in ("baseline", arm)]
+        told = PairedSpeedRecord(2.0, "eager", *sizes, steps_per_block=5)
+        self.put_pairs(arm, seed, told, blocks)
+
+    def put_pairs(
+        self, arm: str, seed: int, told: PairedSpeedRecord, blocks: PairedBlocks | None
+    ) -> None:
+        self.change_evidence(arm, seed, paired_speed=told)
+        record = dataclasses.replace(self.record(arm, seed), paired=blocks)
+        self.records[arm, seed] = with_digests(record)
 
     def change_steps(self, arm: str, seed: int, /, **columns: Any) -> None:
         """Change columns, and the training time and digest that follow from them."""
@@ -114,7 +146,14 @@ class SyntheticExecution:
         for (arm, seed), record in self.records.items():
             assert isinstance(record, EvidenceRecord)
             replicate = folder / "evidence" / f"{arm}--{seed}"
-            write_evidence(replicate, record.evidence, record.steps, record.examples, record.parity)
+            write_evidence(
+                replicate,
+                record.evidence,
+                record.steps,
+                record.examples,
+                record.parity,
+                paired=record.paired,
+            )
             if archives:
                 with tarfile.open(replicate / "output.tar.gz", "w:gz") as archive:
                     archive.add(replicate / "evidence", arcname="evidence")
@@ -134,7 +173,7 @@ def with_examples(record: EvidenceRecord, examples: Examples) -> EvidenceRecord:
 def with_digests(record: EvidenceRecord) -> EvidenceRecord:
     """The record as its job would have written it: with the digests of its own columns."""
     kept = {name: record.evidence.digests[name] for name in ("data", "model")}
-    columns = column_digests(record.steps, record.examples, record.parity)
+    columns = column_digests(record.steps, record.examples, record.parity, record.paired)
     evidence = dataclasses.replace(record.evidence, digests={**kept, **columns})
     return dataclasses.replace(record, evidence=evidence)
 
@@ -173,6 +212,7 @@ def build_record(
             total_seconds=float(seconds.sum()) + 3.0,
         ),
         peak_memory_bytes=500_000_000,
+        memory_of="process",
         environment={"torch": "2.13.0", "cpu": "a processor", "cores_available": 1},
         digests={
             "data": hashlib.sha256(b"data").hexdigest(),

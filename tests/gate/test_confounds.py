@@ -85,10 +85,10 @@ def test_another_library_version_fails_the_candidate_by_name(execution):
 
 
 def test_fewer_cores_and_values_that_only_one_side_recorded_fail_too(execution):
-    change_environment(execution, "fast", 1, cores_available=2, gpu="a device")
+    change_environment(execution, "fast", 1, cores_available=2, accelerator="a device")
     found = confounds(execution)
     assert not found["cores_available"].intended
-    assert found["gpu"].baseline == "not recorded"
+    assert found["accelerator"].baseline == "not recorded"
     assert execution.judge().decision.arm == "baseline"
 
 
@@ -230,3 +230,40 @@ def test_a_larger_batch_over_as_many_steps_is_said_to_see_more_examples(executio
     seen = [item for item in candidate.confounds if item.name == "examples_seen"]
     assert [(item.baseline, item.candidate) for item in seen] == ([told] if told else [])
     assert candidate.outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("float32_matmul_gpu", "ieee", "tf32"),
+        ("cudnn_benchmark", False, True),
+        ("deterministic_algorithms", True, False),
+    ],
+)
+def test_other_arithmetic_of_torchs_own_fails_by_name(execution, name, before, after):
+    for seed in execution.experiment.seeds:
+        change_environment(execution, "baseline", seed, **{name: before})
+        change_environment(execution, "fast", seed, **{name: after})
+    found = confounds(execution)
+    assert (found[name].baseline, found[name].candidate) == (str(before), str(after))
+    assert execution.judge().candidates[0].outcome is Outcome.FAIL
+
+
+def test_an_arm_on_a_gpu_and_one_on_a_cpu_are_never_compared(execution):
+    """No declaration makes that a comparison of compilers: another instance may have another GPU,
+    and not none."""
+    declare(execution, "fast", instance_type="ml.c5.xlarge")
+    for seed in execution.experiment.seeds:
+        change_recipe(execution, "baseline", seed, device="cuda")
+        change_recipe(execution, "fast", seed, device="cpu")
+    assert not confounds(execution)["device"].intended
+    assert execution.judge().candidates[0].outcome is Outcome.FAIL
+
+
+def test_more_gpus_of_one_machine_follow_from_more_processes_and_from_nothing_else(execution):
+    for seed in execution.experiment.seeds:
+        change_environment(execution, "baseline", seed, accelerators=1)
+        change_environment(execution, "fast", seed, accelerators=2)
+    assert not confounds(execution)["accelerators"].intended
+    declare(execution, "fast", world_size=2)
+    assert confounds(execution)["accelerators"].intended

@@ -14,7 +14,7 @@ from compilegate.gate.cost import retrainings_to_repay
 from compilegate.gate.reasons import Code, Outcome
 from compilegate.gate.settings import ArmDeclaration
 from compilegate.gate.verdict import Amount, ArmCost, Verdict
-from compilegate.job.evidence import CompileCacheRecord, ParityRecord
+from compilegate.job.evidence import CompileCacheRecord, PairedSpeedRecord, ParityRecord
 
 G5 = "ml.g5.xlarge"
 
@@ -207,12 +207,21 @@ def test_the_parity_probe_is_part_of_what_a_job_costs(priced):
     assert fast.training.seconds == pytest.approx(55.0)
 
 
+def test_the_speed_probe_is_part_of_what_a_job_costs(priced):
+    probe = {"baseline_compiler": "eager", "steps_per_block": 0, "obstacle": "not comparable"}
+    sizes = {"baseline_batch_size": 32, "candidate_batch_size": 32}
+    record = PairedSpeedRecord(seconds=6.0, **probe, **sizes)
+    for seed in priced.experiment.seeds:
+        priced.change_evidence("fast", seed, paired_speed=record)
+    assert cost(priced.judge(), "fast").job.seconds == pytest.approx(81.0)
+
+
 def test_jobs_without_sound_evidence_are_left_out_and_counted(priced):
     priced.records.pop(("fast", 2))
     figures = priced.judge().cost
     assert (figures.jobs_counted, figures.jobs_not_counted) == (5, 1)
     assert figures.gate.seconds == pytest.approx(2 * 120.0 + 2 * 75.0)
-    assert figures.candidates == ()
+    assert [candidate.arm for candidate in figures.candidates] == ["fast"]
 
 
 def test_without_any_sound_evidence_there_is_no_cost(execution):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from compilegate.gate.observations import Observations, observe
@@ -36,6 +40,51 @@ def run_gate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def write_repro(folder: Path) -> Path:
+    """The folder in a job's evidence, with what must not be taken along."""
+    repro = folder / "parity_repro"
+    (repro / "more").mkdir(parents=True)
+    (repro / "repro.py").write_text("print('zero gradients')")
+    (repro / "tensors.npz").write_bytes(b"tensors")
+    (repro / "secret").symlink_to(ROOT / "pyproject.toml")
+    return repro
+
+
+@pytest.mark.parametrize("archives", [False, True])
+def test_the_script_that_shows_wrong_arithmetic_lies_where_the_report_links_to(
+    execution, tmp_path, archives
+):
+    parity = execution.record("fast", 2).evidence.parity
+    execution.change_evidence("fast", 2, parity=dataclasses.replace(parity, repro="parity_repro"))
+    execution.change_parity("fast", 2, compiled=np.full((2, 3), 0.5))
+    execution.write(tmp_path)
+    replicate = tmp_path / "evidence" / "fast--2"
+    write_repro(replicate / "evidence")
+    if archives:
+        with tarfile.open(replicate / "output.tar.gz", "w:gz") as archive:
+            (replicate / "evidence" / "parity_repro" / "secret").unlink()
+            archive.add(replicate / "evidence", arcname="evidence")
+        shutil.rmtree(replicate / "evidence")
+    result = run_gate(tmp_path)
+    assert result.returncode == 0, result.stderr
+    beside = tmp_path / "output" / "repros" / "fast--2"
+    assert sorted(file.name for file in beside.iterdir()) == ["repro.py", "tensors.npz"]
+    assert (beside / "repro.py").read_text() == "print('zero gradients')"
+    for report in ("report.html", "report.md"):
+        assert "repros/fast--2/repro.py" in (tmp_path / "output" / report).read_text()
+
+
+def test_a_script_that_is_not_there_costs_nobody_the_verdict(execution, tmp_path):
+    parity = execution.record("fast", 2).evidence.parity
+    execution.change_evidence("fast", 2, parity=dataclasses.replace(parity, repro="parity_repro"))
+    execution.change_parity("fast", 2, compiled=np.full((2, 3), 0.5))
+    execution.write(tmp_path)
+    result = run_gate(tmp_path)
+    assert result.returncode == 0
+    assert "warning: fast, seed 2: there is no repro at parity_repro" in result.stderr
+    assert read_verdict(tmp_path).decision.arm == "baseline"
+
+
 def read_verdict(folder: Path) -> Verdict:
     return Verdict.from_json((folder / "output" / "verdict.json").read_bytes())
 
@@ -57,6 +106,18 @@ def test_the_job_writes_a_verdict_and_its_report(execution, tmp_path, archives):
     assert len(result.stdout.splitlines()) <= 15
     observed = Observations.from_json((tmp_path / "output" / "observations.json").read_bytes())
     assert observed == observe(execution.experiment, execution.records)
+
+
+def test_the_page_names_its_execution_and_no_date_costs_the_verdict(execution, tmp_path):
+    execution.write(tmp_path)
+    told = ["--execution=k3v9x0qhw2ta", "--started=2026-11-22T09:00:33.788+00:00"]
+    assert run_gate(tmp_path, *told).returncode == 0
+    page = (tmp_path / "output" / "report.html").read_text()
+    assert "k3v9x0qhw2ta" in page
+    assert "22 November 2026, 09:00 UTC" in page
+    assert "sha256 3a6eb0790f39ac87" in page  # of the evidence's data
+    assert run_gate(tmp_path, "--started=yesterday").returncode == 0
+    assert "Started" not in (tmp_path / "output" / "report.html").read_text()
 
 
 def test_a_verdict_without_a_winner_is_still_a_verdict(execution, tmp_path):

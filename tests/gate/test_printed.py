@@ -61,6 +61,11 @@ def codes(verdict):
     return {reason.code for reason in verdict.candidates[0].reasons}
 
 
+def deciding(verdict):
+    candidate = verdict.candidates[0]
+    return {reason.code for reason in candidate.reasons if reason.outcome is candidate.outcome}
+
+
 def test_a_faster_candidate_whose_seeds_are_as_good_wins_and_the_missing_proof_is_said():
     verdict = judge(experiment(), printed())
     (candidate,) = verdict.candidates
@@ -86,6 +91,30 @@ def test_without_a_printed_speed_nothing_is_faster():
         "baseline",
         {Code.QUALITY_NOT_WORSE, Code.SPEED_UNMEASURED},
     )
+
+
+def averages(candidate):
+    """A baseline's steady speed against a candidate's average, with the time to compile in it."""
+    found = printed()
+    for (arm, _), each in found.items():
+        if arm == "fast":
+            del each.evidence.metrics["samples_per_second"]
+            each.evidence.metrics["average_samples_per_second"] = candidate
+    return found
+
+
+def test_an_average_with_compilation_in_it_does_not_tell_how_slow_a_candidate_is():
+    verdict = judge(experiment(), averages(4.0))
+    (reason,) = [it for it in verdict.candidates[0].reasons if it.code is Code.SPEED_UNMEASURED]
+    assert verdict.candidates[0].outcome is Outcome.INCONCLUSIVE
+    assert (
+        "printed an average speed, in which the time to compile is (0.04 times the baseline's "
+        "speed); print the speed of each interval of steps"
+    ) in reason.sentence
+
+
+def test_an_average_that_is_fast_enough_with_compilation_in_it_is_fast_enough():
+    assert judge(experiment(), averages(150.0)).decision.arm == "fast"
 
 
 def test_what_is_required_and_was_not_recorded_fails():
@@ -134,6 +163,18 @@ def test_what_cannot_be_trusted_fails(change, code):
     assert code in codes(verdict)
 
 
+def test_a_percentage_is_no_accuracy():
+    """Evidence of other training systems may have it; the launcher refuses it in the job."""
+    found = {
+        key: record(*key, {"accuracy": 95.3, "samples_per_second": 100.0}) for key in printed()
+    }
+    guard = {"direction": "higher", "margin": 0.5, "reported": True}
+    verdict = judge(experiment(metrics={"accuracy": guard}), found)
+    (reason, *_) = verdict.baseline.reasons
+    assert reason.code is Code.METRIC_ABOVE_ONE
+    assert "reported accuracy as 95.3, expected a fraction of 1 at most; divide" in reason.sentence
+
+
 def test_printed_metrics_do_not_stand_in_for_evidence_that_is_asked_for(execution):
     """Nor does anything else that a record can say of itself."""
     for origin in (Origin.PRINTED, Origin.SCORED, Origin.ABSENT, "another"):
@@ -153,7 +194,8 @@ def test_an_unsound_baseline_releases_nothing():
     found = printed()
     del found["baseline", 3]
     verdict = judge(experiment(), found)
-    assert (verdict.decision.arm, codes(verdict)) == ("none", {Code.BASELINE_UNSOUND})
+    assert verdict.decision.arm == "none"
+    assert deciding(verdict) == {Code.BASELINE_UNSOUND}
 
 
 def test_a_candidate_that_could_not_be_trained_leaves_the_baseline_its_release():
@@ -166,18 +208,26 @@ def test_a_candidate_that_could_not_be_trained_leaves_the_baseline_its_release()
     )
     found["fast", 1] = EvidenceRecord(evidence, None, None)
     verdict = judge(experiment(), found)
-    assert (verdict.decision.arm, codes(verdict)) == ("baseline", {Code.ARM_FAILED})
+    assert verdict.decision.arm == "baseline"
+    assert deciding(verdict) == {Code.ARM_FAILED}
 
 
 def test_the_job_writes_the_whole_report_with_what_there_is(tmp_path):
     (tmp_path / "gate.json").write_text(experiment().model_dump_json())
     for (arm, seed), each in printed().items():
-        write_evidence(tmp_path / "evidence" / f"{arm}--{seed}", each.evidence)
+        notes = (f"the speed crept to {seed}.5 rows/s: print it less",) if arm == "fast" else ()
+        course = {"bleu": (*(seed / 10 for _ in range(5)), *(float(n) for n in range(20)))}
+        evidence = dataclasses.replace(each.evidence, notes=notes, printed=course)
+        write_evidence(tmp_path / "evidence" / f"{arm}--{seed}", evidence)
     told = ("experiment=gate.json", "evidence=evidence", "output=out")
     assert main([f"--{each.replace('=', f'={tmp_path}/')}" for each in told]) == 0
     for name in ("report.md", "report.html"):
         report = (tmp_path / "out" / name).read_text()
         assert "1.50×" in report  # noqa: RUF001
         assert "nothing proves that the compiler ran" in report
+        assert "0.3, 0.3, 0.3, 0.3, 0.3, ..., 15, 16, 17, 18, 19" in report.replace("\\", "")
+        # What differs in its numbers alone is said once.
+        assert "fast, seed 1, 2, 3, 4" in report
+        assert report.count("the speed crept to 1.5 rows/s") == report.count("speed crept") == 1
         # What nobody measured is not told as nothing, or as all right.
         assert not re.search(r"Break-even, counting|0 ms|the only difference", report)

@@ -13,12 +13,12 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[2]
 
 SOURCES = {
+    "notifier": "infra/notifier/notifier",
+    "starter": "infra/starter",
+    "compilegate.infra": "infra",
     "compilegate.pipelines": "pipelines",
     "compilegate": "compilegate",
     "training": "training",
-    "notifier": "infra/notifier/notifier",
-    "starter": "infra/starter",
-    "infra": "infra",
 }
 """By import name, the folder that holds it; a folder inside another comes first."""
 

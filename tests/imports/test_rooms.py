@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from importlib import metadata
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.imports.project import (
     PROJECT,
@@ -41,7 +45,20 @@ def test_every_room_imports_only_what_it_may() -> None:
 def test_the_training_program_takes_public_names_alone() -> None:
     taken = {each.of for each in imports() if within(each.by, ["training"])}
     inside = {name for name in taken if within(name, ["compilegate"])}
-    assert inside == {"compilegate.job", "compilegate.job.names"}
+    everywhere = {"compilegate.job.errors", "compilegate.job.files", "compilegate.job.names"}
+    # It starts its own process and reads every compiler's options: launchers do, scripts do not.
+    starting = {
+        "compilegate.job.compilers",
+        "compilegate.job.launch.failure",
+        "compilegate.job.launch.supervisor",
+    }
+    assert inside == {"compilegate.job", *everywhere, *starting}
+    starters = {each.by for each in imports() if each.of in starting}
+    assert {name for name in starters if within(name, ["training"])} == {
+        "training.arguments",
+        "training.job",
+        "training.train",
+    }
 
 
 def test_every_room_and_every_module_a_rule_names_exists() -> None:
@@ -109,6 +126,7 @@ def in_the_gates_image() -> set[str]:
 
 IMPORT_WITH_NOTHING_ELSE = """
 import sys
+import tomllib
 class Missing:
     def find_spec(self, name, path=None, target=None):
         top = name.partition(".")[0]
@@ -150,3 +168,37 @@ def test_importing_the_package_loads_nothing_else() -> None:
 def test_the_sagemaker_sdk_is_imported_by_one_file() -> None:
     """Its import costs six seconds."""
     assert set(users("sagemaker")) == {"compilegate.pipelines.sdk"}
+
+
+def always_installed() -> set[str]:
+    """The packages that an installation without extras asks for."""
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return {Requirement(line).name for line in project["dependencies"]}
+
+
+def brought_by(packages: Iterable[str]) -> set[str]:
+    """The import names of these packages and of all that they depend on."""
+    names = metadata.packages_distributions()
+    waiting, found = {canonicalize_name(each) for each in packages}, set[str]()
+    while waiting:
+        name = waiting.pop()
+        found.add(name)
+        lines = [Requirement(line) for line in metadata.requires(name) or ()]
+        waiting |= {
+            canonicalize_name(line.name)
+            for line in lines
+            if line.marker is None or line.marker.evaluate({"extra": ""})
+        } - found
+    return {top for top, of in names.items() if found & set(map(canonicalize_name, of))}
+
+
+@pytest.mark.slow
+def test_all_commands_start_without_what_only_running_needs() -> None:
+    """CI that validates, plans and submits installs no PyTorch and no SageMaker SDK."""
+    brought = brought_by(always_installed())
+    assert not brought & {"torch", "transformers", "sagemaker", "pyarrow", "aws_cdk"}
+    commands = [name for name in modules() if within(name, ["compilegate.cli"])]
+    working = ["compilegate.pipelines.compilation", "compilegate.account", "compilegate.local"]
+    needed = [name for name in modules() if within(name, working)]
+    loaded = loaded_by([*commands, *needed], {"compilegate", *brought})
+    assert {"click", "boto3", "numpy"} <= loaded

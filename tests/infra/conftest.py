@@ -14,6 +14,7 @@ from tests.infra.assembly import Assembly
 from tests.made_once import made_once
 
 HERE = Path(__file__).parent
+PROJECT = HERE.parents[1]
 NEIGHBOUR = """
 project = "neighbour"
 account = "123456789012"
@@ -47,8 +48,8 @@ def _synthesize(folder: Path) -> None:
     from aws_cdk import App, Validations  # noqa: PLC0415
     from cdk_nag import AwsSolutionsChecks  # noqa: PLC0415
 
-    from infra.app import build, environment_of  # noqa: PLC0415
-    from infra.project import ROOT, read_project  # noqa: PLC0415
+    from compilegate.infra.app import build, environment_of  # noqa: PLC0415
+    from compilegate.infra.project import read_project  # noqa: PLC0415
 
     neighbour = folder / "neighbour"
     neighbour.mkdir()
@@ -58,7 +59,7 @@ def _synthesize(folder: Path) -> None:
     (neighbour / "infra" / "settings.toml").write_text(NEIGHBOUR)
 
     # `App()` does not read cdk.json; without its context the flags would be off.
-    context = json.loads((ROOT / "cdk.json").read_text())["context"]
+    context = json.loads((PROJECT / "cdk.json").read_text())["context"]
     app = App(outdir=str(folder / "cdk.out"), context=context, analytics_reporting=False)
     for project in (read_project(HERE / "project"), read_project(neighbour)):
         build(app, project, environment_of(project))

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from compilegate.infra.project import read_project
+from compilegate.infra.workload.definition import incomplete_definition
 from compilegate.workload import InfeasibleError
-from infra.project import read_project
-from infra.workload.definition import incomplete_definition
 from tests.workload.settled import workload_with
 
 REPOSITORY = Path(__file__).parents[2]
@@ -22,15 +22,9 @@ HERE = Path(__file__).parent
 
 
 def checkout(folder: Path, settings: str) -> Path:
-    """A checkout with these settings and the workload of the tests."""
+    """A project with these settings and the workload of the tests."""
     shutil.copytree(HERE / "project", folder, dirs_exist_ok=True)
-    for room in ("infra", "pipelines", "training"):
-        shutil.copytree(
-            REPOSITORY / room,
-            folder / room,
-            dirs_exist_ok=True,
-            ignore=shutil.ignore_patterns("__pycache__"),
-        )
+    (folder / "infra").mkdir(exist_ok=True)
     (folder / "infra" / "settings.toml").write_text(settings)
     return folder
 
@@ -38,7 +32,7 @@ def checkout(folder: Path, settings: str) -> Path:
 def synth(folder: Path) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("CDK")}
     return subprocess.run(
-        [sys.executable, "-m", "infra.app"],
+        [sys.executable, "-m", "compilegate.infra.app"],
         cwd=folder,
         env={**kept, "PYTHONPATH": str(folder)},
         capture_output=True,
@@ -110,7 +104,7 @@ def test_names_that_a_service_would_refuse_are_told_before_anything_is_made(tmp_
 
 def test_the_cdk_cli_runs_the_app_of_this_checkout_and_validates_strictly() -> None:
     configuration = json.loads((REPOSITORY / "cdk.json").read_text())
-    assert configuration["app"].endswith("python -m infra.app")
+    assert configuration["app"].endswith("python -m compilegate.infra.app")
     assert configuration["context"]["@aws-cdk/core:validateAgainstDefaultRules"] is True
 
 

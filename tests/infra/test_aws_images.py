@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from compilegate.infra.foundation.aws_images import aws_repositories
+from compilegate.infra.project import DeclaredWorkload
 from compilegate.workload import Arm, read_workload
-from infra.foundation.aws_images import aws_repositories
-from infra.project import DeclaredWorkload
 from tests.workload.settled import settled_arm
 
 PATH = Path(__file__).parents[1] / "pipelines" / "topics.toml"

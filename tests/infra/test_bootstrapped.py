@@ -16,7 +16,7 @@ VERSION = "/cdk-bootstrap/hnb659fds/version"
 
 def asked(aws: AwsServer, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "infra.bootstrapped"],
+        [sys.executable, "-m", "compilegate.infra.bootstrapped"],
         cwd=REPOSITORY,
         env={**aws.environment, **environment},
         capture_output=True,

@@ -119,7 +119,7 @@ def test_a_token_is_written_once_however_often_it_is_named(assembly: Assembly) -
 def test_text_that_looks_like_a_variable_stays_text() -> None:
     from aws_cdk import App, CfnOutput, Stack  # noqa: PLC0415
 
-    from infra.workload.substitution import completed_by_cloudformation  # noqa: PLC0415
+    from compilegate.infra.workload.substitution import completed_by_cloudformation  # noqa: PLC0415
 
     stack = Stack(App(), "Sub")
     token = completed_by_cloudformation(
@@ -135,7 +135,7 @@ def test_text_that_looks_like_a_variable_stays_text() -> None:
 
 @pytest.mark.slow
 def test_the_largest_experiment_fits_into_a_template() -> None:
-    from infra.workload.substitution import (  # noqa: PLC0415
+    from compilegate.infra.workload.substitution import (  # noqa: PLC0415
         LARGEST_DEFINITION,
         DefinitionSizeError,
         check_size,
@@ -152,8 +152,8 @@ def test_the_largest_experiment_fits_into_a_template() -> None:
 
 def largest_definition() -> str:
     """Of as many training jobs as one execution can have, with stand-ins."""
-    from infra.project import DeclaredWorkload, read_project  # noqa: PLC0415
-    from infra.workload.definition import incomplete_definition  # noqa: PLC0415
+    from compilegate.infra.project import DeclaredWorkload, read_project  # noqa: PLC0415
+    from compilegate.infra.workload.definition import incomplete_definition  # noqa: PLC0415
 
     project = read_project(Path(__file__).parent / "project")
     (declared,) = project.workloads
@@ -169,8 +169,8 @@ SYNTH = """
 import json, sys
 from dataclasses import replace
 from pathlib import Path
-from infra.project import read_project
-from infra.workload.definition import incomplete_definition
+from compilegate.infra.project import read_project
+from compilegate.infra.workload.definition import incomplete_definition
 project = read_project(Path(sys.argv[1]))
 text = incomplete_definition(project, project.workloads[0], project.settings.region).text
 print(json.dumps({"sdk": "sagemaker" in sys.modules, "text": text}))

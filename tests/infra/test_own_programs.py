@@ -8,15 +8,15 @@ pytestmark = pytest.mark.slow  # imports the CDK
 
 
 def test_processing_jobs_may_use_the_images_that_programs_run_in() -> None:
-    from infra.foundation.stack import processing_images  # noqa: PLC0415
-    from infra.project import read_project  # noqa: PLC0415
+    from compilegate.infra.foundation.stack import processing_images  # noqa: PLC0415
+    from compilegate.infra.project import read_project  # noqa: PLC0415
 
     assert processing_images(read_project()) == ["training", "gate", "xgboost"]
 
 
 def test_a_registered_model_is_kept_by_the_workloads_that_have_a_champion_and_no_other() -> None:
-    from infra.access import Arns  # noqa: PLC0415
-    from infra.foundation.permissions import Place, processing_statements  # noqa: PLC0415
+    from compilegate.infra.access import Arns  # noqa: PLC0415
+    from compilegate.infra.foundation.permissions import Place, processing_statements  # noqa: PLC0415
 
     place = Place(
         arns=Arns(partition="aws", region="us-east-1", account="123456789012"),

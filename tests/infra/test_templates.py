@@ -210,8 +210,8 @@ def test_without_workloads_the_foundation_exports_what_their_stacks_may_still_im
     from aws_cdk import App, Environment  # noqa: PLC0415
     from aws_cdk.assertions import Template  # noqa: PLC0415
 
-    from infra.foundation import FoundationStack  # noqa: PLC0415
-    from infra.project import read_project  # noqa: PLC0415
+    from compilegate.infra.foundation import FoundationStack  # noqa: PLC0415
+    from compilegate.infra.project import read_project  # noqa: PLC0415
 
     def exports(outputs: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in outputs.items() if "Export" in value}
@@ -231,8 +231,8 @@ def test_a_key_that_an_earlier_deployment_kept_is_used_again() -> None:
     from aws_cdk.assertions import Template  # noqa: PLC0415
 
     from compilegate.account.settings import Settings  # noqa: PLC0415
-    from infra.foundation import FoundationStack  # noqa: PLC0415
-    from infra.project import read_project  # noqa: PLC0415
+    from compilegate.infra.foundation import FoundationStack  # noqa: PLC0415
+    from compilegate.infra.project import read_project  # noqa: PLC0415
 
     key = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/01234567-89ab-cdef-0123-456789abcdef"
     project = read_project(Path(__file__).with_name("project"))

@@ -205,6 +205,41 @@ def test_parity_steps_go_to_the_jobs_that_compile() -> None:
     assert told == {"Train-baseline-7": None, "Train-compiled-7": "9"}
 
 
+def test_a_candidate_is_told_what_to_time_its_step_against() -> None:
+    """A baseline has nothing to compare with: another candidate shall not train it again."""
+    hyperparameters = {
+        name: step["Arguments"]["HyperParameters"]
+        for name, step in steps_of(definition_of(workload())).items()
+        if step["Type"] == "Training"
+    }
+    names = ("baseline_compiler", "baseline_batch_size", "baseline_precision")
+    told = [hyperparameters["Train-compiled-7"].get(name) for name in names]
+    baseline = hyperparameters["Train-baseline-7"]
+    assert told == [baseline["compiler"], baseline["batch_size"], baseline["precision"]]
+    assert not any(name.startswith("baseline_") for name in baseline)
+    assert not any("speed_probe_seconds" in each for each in hyperparameters.values())
+
+
+def test_a_candidate_is_told_how_the_baseline_pads_where_it_pads_otherwise() -> None:
+    arms = dict(workload().arms)
+    arms["compiled"] = dataclasses.replace(arms["compiled"], padding="buckets")
+    steps = steps_of(definition_of(workload(arms=arms)))
+    assert steps["Train-compiled-7"]["Arguments"]["HyperParameters"]["baseline_padding"] == "max"
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(0.0, "0"), (2.5, "2.5"), (90.0, "90")])
+def test_the_speed_probe_s_seconds_go_to_the_candidates_where_they_are_declared(
+    seconds: float, told: str
+) -> None:
+    gate = workload().gate.model_copy(update={"speed_probe_seconds": seconds})
+    steps = steps_of(definition_of(workload(gate=gate)))
+    found = {
+        name: steps[name]["Arguments"]["HyperParameters"].get("speed_probe_seconds")
+        for name in ("Train-baseline-7", "Train-compiled-7")
+    }
+    assert found == {"Train-baseline-7": None, "Train-compiled-7": told}
+
+
 def test_each_training_job_is_told_its_image_since_no_container_knows_its_own() -> None:
     step = steps_of(definition_of(workload()))["Train-compiled-7"]["Arguments"]
     image = step["AlgorithmSpecification"]["TrainingImage"]

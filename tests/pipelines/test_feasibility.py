@@ -13,10 +13,11 @@ from compilegate.execution.target import Target
 from compilegate.workload import (
     InfeasibleError,
     Schedule,
-    TrainingCompiler,
+    Stack,
     Workload,
     read_workload,
 )
+from compilegate.workload.declared.stacks import STACKS
 from compilegate.workload.feasibility import (
     NO_BASES,
     Bases,
@@ -91,12 +92,29 @@ def test_an_instance_that_an_execution_or_the_schedule_gives_is_looked_at() -> N
     check_feasible(named, instance_type="ml.p5.48xlarge")
 
 
+@pytest.mark.parametrize("target", list(Target))
+def test_arms_on_a_gpu_and_on_a_cpu_are_refused_wherever_they_run(target: Target) -> None:
+    mixed = workload(compiler="inductor", instance_type="ml.c5.xlarge")
+    (sentence,) = refused(mixed, target=target)
+    assert sentence == (
+        "arms.compiled.instance_type: ml.c5.xlarge has none and the baseline's ml.g5.xlarge has "
+        "GPUs, so a comparison would be of the machines and not of a compiler; give both arms "
+        "GPUs, or neither"
+    )
+    check_feasible(mixed, target=target, instance_type="ml.m5.large")
+    on_gpus = workload(compiler="inductor", instance_type="ml.g6.xlarge")
+    check_feasible(on_gpus, target=target)
+    assert refused(on_gpus, target=target, instance_type="ml.m5.large")[0].startswith(
+        "arms.compiled.instance_type: ml.g6.xlarge has GPUs and the baseline's ml.m5.large has none"
+    )
+
+
 def compiled_with(**changes: object) -> Workload:
     return workload(compiler="training-compiler", instance_type="ml.p3.16xlarge", **changes)
 
 
-def stack(version: str, transformers: str | None = None, **more: object) -> TrainingCompiler:
-    return TrainingCompiler.model_validate(
+def stack(version: str, transformers: str | None = None, **more: object) -> Stack:
+    return STACKS["training-compiler"].model_validate(
         {"version": version, "transformers": transformers, **more}
     )
 
@@ -173,13 +191,23 @@ def test_what_slows_the_compiler_or_gets_no_patches_is_said_and_not_refused() ->
         "arms.compiled.profiler: the profiler slows every step down",
         "arms.compiled.debugger: SageMaker Debugger's hook slows every step down",
         "arms.compiled.training_compiler.debug: the compiler's debug mode slows every step down",
+        "arms.compiled.compiler: AWS tested SageMaker Training Compiler with models of the hub, "
+        "and this workload names none",
+        "arms.compiled.precision: fp32 alone leaves most of what SageMaker Training Compiler "
+        "gains: AWS's tests are in 16 bits, but for three",
         "arms.compiled.instance_type: 2 x ml.p3.16xlarge exchange gradients without EFA, which "
         "is slow",
         "arms.compiled.training_compiler.version: AWS no longer patches the image "
-        "pytorch-trcomp-training:1.13.1-gpu-py39, and will release no newer one for "
-        "SageMaker Training Compiler",
+        "pytorch-trcomp-training:1.13.1-gpu-py39",
         "arms.compiled.image: AWS does not list the image of pytorch 1.13.1 as one that may "
         "be extended",
+        "arms.compiled.compiler: SageMaker Training Compiler is no longer maintained (AWS): there "
+        "will be no new releases, and its images get no more patches",
+        "arms.compiled.profiler: SageMaker Profiler is about to end on 2027-06-30 (AWS): after "
+        "that neither its console nor what it made can be reached (https://docs.aws.amazon.com/sagemaker/latest/dg/"
+        "profiler-availability-change.html, read 2026-11-22)",
+        "arms.compiled.debugger: SageMaker Debugger is about to end (AWS): since 2026-07-30 it is "
+        "closed to new customers, and gets no new features",
     ]
 
 
@@ -262,6 +290,38 @@ def test_a_program_of_one_s_own_may_run_in_any_stack_as_aws_made_it(stack: dict[
         }
     )
     declared = dataclasses.replace(program, arms={**program.arms, "compiled": arm})
-    assert not [
-        each for each in findings(declared, today=TODAY, region="us-east-1") if each.refused
-    ]
+    found = findings(declared, today=TODAY, region="us-east-1")
+    assert not [each for each in found if each.refused]
+    # It says so before a training of hours ends at its last line.
+    without_safetensors = [each for each in found if "writes safetensors" in each.sentence]
+    assert len(without_safetensors) == (stack.get("framework") != "tensorflow")
+
+
+def own_program_in(**changes: object) -> Workload:
+    program = read_workload(Path(__file__).parent / "diffusion.toml")
+    arm = settled_arm(**{"batch_size": 8, "learning_rate": 1e-3, **changes})
+    return dataclasses.replace(program, arms={**program.arms, "compiled": arm})
+
+
+def test_a_program_of_one_s_own_is_refused_on_a_python_older_than_compilegate_job() -> None:
+    stack = {"framework": "tensorflow", "version": "2.5.1", "transformers": "4.11.0"}
+    declared = own_program_in(
+        compiler="training-compiler",
+        image="aws",
+        instance_type="ml.p3.2xlarge",
+        training_compiler=stack,
+    )
+    (sentence,) = refused(declared, region="us-east-1")
+    assert sentence.startswith(
+        "arms.compiled.training_compiler.version: compilegate.job, which starts the program, needs "
+        "Python 3.8 or newer, and the image huggingface-tensorflow-trcomp-training:2.5.1-"
+    )
+    assert sentence.endswith(" has Python 3.7; take a newer image")
+
+
+def test_so_it_is_in_an_image_that_extends_such_a_one() -> None:
+    declared = own_program_in(compiler="eager", image="own")
+    old = find_image("huggingface-tensorflow-training-compiler", "2.5.1")
+    (sentence,) = refused(declared, bases={"own": old})
+    assert sentence.startswith("arms.compiled.image: compilegate.job, which starts the program, ")
+    check_feasible(declared, bases={"own": find_image("pytorch-training-compiler", "1.12.0")})

@@ -66,6 +66,7 @@ def test_graphs_are_extracted_once_and_both_seeds_wait_for_that() -> None:
         "max_steps",
         "on_failure",
         "parity_steps",
+        "speed_probe_seconds",
         "sagemaker_program",
         "training_script",
     }

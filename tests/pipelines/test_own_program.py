@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from compilegate.job.launch.scripts.told import job_text, script_environment
 from compilegate.pipelines.compilation import compile_definition
 from compilegate.pipelines.deployment import Network, Sources, local_deployment
 from compilegate.pipelines.requests.checks import InvalidRequestError
@@ -75,8 +76,81 @@ def test_the_script_gets_its_arm_as_arguments_and_its_own_hyperparameters_beside
     assert request["AlgorithmSpecification"]["MetricDefinitions"] == [
         {"Name": "train:loss", "Regex": "loss ([0-9.]+)"}
     ]
-    assert "COMPILEGATE_COMPILE_CACHE" not in request["Environment"]
     assert "COMPILEGATE_CHECKPOINTS" in request["Environment"]  # of a spot arm
+
+
+def job_of(step: dict[str, Any]) -> dict[str, Any]:
+    return json.loads(step["Arguments"]["Environment"]["COMPILEGATE_JOB"])
+
+
+def test_a_script_s_job_has_probes_and_a_compile_cache_as_the_built_in_program_s_has() -> None:
+    options = {"mode": "max-autotune", "fallback_random": False}
+    workload = declared("diffusion", gate__parity={"steps": 3}, arms__compiled=options)
+    found = steps(compile_definition(workload, DEPLOYMENT, SOURCES))
+    assert job_of(found["Train-compiled-8"]) == {
+        "compiler": "inductor",
+        "options": {"compile_mode": "max-autotune", "fallback_random": False},
+        "batch_size": 12,
+        "learning_rate": 0.0015,
+        "precision": "bf16",
+        "seed": 8,
+        "parity_steps": 3,
+        "compile_cache_megabytes": 1024,
+        "baseline": {"compiler": "eager", "batch_size": 8, "precision": "fp32"},
+    }
+    assert job_of(found["Train-baseline-7"]) == {
+        "compiler": "eager",
+        "batch_size": 8,
+        "learning_rate": 0.001,
+        "precision": "fp32",
+        "seed": 7,
+    }
+    request = found["Train-compiled-8"]["Arguments"]
+    assert request["Environment"]["COMPILEGATE_COMPILE_CACHE"].startswith(
+        request["CheckpointConfig"]["LocalPath"]
+    )
+    assert "COMPILEGATE_COMPILE_CACHE" not in found["Train-baseline-7"]["Arguments"]["Environment"]
+
+
+def test_a_script_s_job_is_told_how_long_the_speed_probe_may_take_where_it_is_declared() -> None:
+    found = steps(
+        compile_definition(declared("diffusion", gate__speed_probe_seconds=30), DEPLOYMENT, SOURCES)
+    )
+    assert job_of(found["Train-compiled-8"])["speed_probe_seconds"] == 30
+    assert "speed_probe_seconds" not in job_of(found["Train-baseline-7"])
+
+
+def test_what_a_job_is_told_may_be_longer_than_one_variable_can_be() -> None:
+    options = {f"option_number_{number}": "x" * 20 for number in range(30)}
+    arm = {"compiler": "torch-compile", "backend": "inductor", "options": options}
+    workload = declared("diffusion", arms__compiled=arm)
+    step = steps(compile_definition(workload, DEPLOYMENT, SOURCES))["Train-compiled-8"]
+    told = json.loads(job_text(step["Arguments"]["Environment"]))
+    assert json.loads(told["options"]["backend_options"]) == options
+    whole = script_environment({"steps": 3}, step["Arguments"]["Environment"])
+    assert json.loads(whole["COMPILEGATE_JOB"]) == {**told, "recipe": {"steps": 3}}
+    assert "COMPILEGATE_JOB_2" not in whole
+
+
+def test_a_job_is_told_without_a_compile_cache_where_none_is_wanted_or_nothing_would_use_it() -> (
+    None
+):
+    printed = {
+        "evidence": "printed",
+        "metrics": {"mse": "m ([0-9.]+)"},
+    }
+    reported = {"gate__metrics__mse": {"reported": True}}
+    for workload in (
+        declared("diffusion", compile_cache={"enabled": False}),
+        declared("diffusion", printed, **reported),
+    ):
+        step = steps(compile_definition(workload, DEPLOYMENT, SOURCES))["Train-compiled-8"]
+        assert "compile_cache_megabytes" not in job_of(step)
+        assert "COMPILEGATE_COMPILE_CACHE" not in step["Arguments"]["Environment"]
+
+
+def test_a_challenger_is_told_its_seed_alone() -> None:
+    assert job_of(steps(compiled("trees"))["Train-challenger-7"]) == {"seed": 7}
 
 
 def test_a_script_of_several_processes_is_started_by_torchrun_and_not_told_of_it() -> None:
@@ -123,6 +197,7 @@ def test_printed_metrics_are_caught_by_the_launcher_and_judged_by_the_same_gate(
             "evidence": "printed",
             "metrics": {"mse": "m ([0-9.]+)", "s": "s ([0-9.]+)", "loss": "l ([0-9.]+)"},
             "speed_metric": "s",
+            "percent": ["mse", "loss"],
         },
         gate__metrics__mse={"reported": True},
     )
@@ -133,6 +208,7 @@ def test_printed_metrics_are_caught_by_the_launcher_and_judged_by_the_same_gate(
             "COMPILEGATE_PRINTED_mse": "m ([0-9.]+)",
             "COMPILEGATE_PRINTED_samples_per_second": "s ([0-9.]+)",
         }
+        assert environment["COMPILEGATE_PERCENT"] == "mse"  # of what is caught
     written = steps(compiled("diffusion"))["Gate"]["Arguments"]
     for part in ("ProcessingInputs", "AppSpecification"):
         assert found["Gate"]["Arguments"][part] == written[part]

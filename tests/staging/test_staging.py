@@ -10,13 +10,14 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compilegate.datasets import raw_data
 from compilegate.datasets.raw_data import LocalFiles
 from compilegate.gate.settings import Experiment
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.pipelines.deployment import local_deployment
 from compilegate.pipelines.staging import SourceTree, image_tags, placement_of
 from compilegate.pipelines.staging.experiment import experiment_of
-from compilegate.workload import read_workload
+from compilegate.workload import FolderData, read_workload
 from tests.workload.settled import workload_with
 
 WORKLOAD = Path(__file__).parents[1] / "pipelines" / "topics.toml"
@@ -84,6 +85,19 @@ def test_everything_is_put_where_the_sources_say(tmp_path: Path) -> None:
     experiment = Experiment.model_validate_json(store.read(placement.sources.experiment))
     assert experiment.seeds == [7, 8]
     assert experiment.arms["compiled"].precision == "bf16"
+
+
+def test_a_folder_keeps_its_shape_where_it_is_put(tmp_path: Path) -> None:
+    photo = tmp_path / "photos" / "cats" / "old" / "1.png"
+    photo.parent.mkdir(parents=True)
+    photo.write_bytes(b"cat")
+    store = ObjectStore(tmp_path / "home")
+    data = raw_data(FolderData(source="folder", folder="photos"), tmp_path)
+    placement = placement_of(read_workload(WORKLOAD), DEPLOYMENT, data, WORKLOAD.parent)
+    placement.put(store, tmp_path / "cache", print)
+    (placed,) = store.download(placement.sources.data, tmp_path / "job")
+    assert (placed, placed.read_bytes()) == (tmp_path / "job" / "cats" / "old" / "1.png", b"cat")
+    assert photo.exists()
 
 
 def test_the_gate_is_told_the_price_of_each_arm_s_instance_or_why_there_is_none() -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from compilegate.account.errors import AwsError, VanishedError, asking
 from compilegate.account.executions import calls
@@ -17,12 +17,13 @@ from compilegate.account.session import AwsSession
 from compilegate.document.model import Scalar
 from compilegate.document.step_types import PROCESSING
 from compilegate.execution.events import Event
+from compilegate.execution.executor import GATE_FILES
 from compilegate.execution.failure import StepFailure
 from compilegate.execution.looking import POLL_SECONDS, QUIET_SECONDS, follow
 from compilegate.execution.outcome import NO_REASON
 from compilegate.execution.result import ExecutionResult
 from compilegate.execution.status import LostError, StepStatus
-from compilegate.job.names import REPORT_FILE, REPORT_MARKDOWN_FILE, VERDICT_FILE
+from compilegate.job.names import REPROS_FOLDER, VERDICT_FILE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,11 +78,20 @@ class SageMakerExecutor:
         with _losing(result):
             for uri in self._processing_outputs(result):
                 if store.exists(f"{uri}/{VERDICT_FILE}"):
-                    for name in (VERDICT_FILE, REPORT_FILE, REPORT_MARKDOWN_FILE):
+                    for name in GATE_FILES:
                         if name == VERDICT_FILE or store.exists(f"{uri}/{name}"):
                             store.download(f"{uri}/{name}", result.folder / name)
+                    self._fetch_repros(store, f"{uri}/{REPROS_FOLDER}", result)
                     return True
         return False
+
+    @staticmethod
+    def _fetch_repros(store: S3ObjectStore, uri: str, result: ExecutionResult) -> None:
+        """Fetch the scripts that the report has links to; it can be read without them."""
+        with suppress(AwsError):
+            for name in store.names(uri):
+                if ".." not in PurePosixPath(name).parts:
+                    store.download(f"{uri}/{name}", result.folder / REPROS_FOLDER / name)
 
     def models(self, result: ExecutionResult) -> Sequence[str]:
         """The model packages that it registered, with their approval status now."""

@@ -38,6 +38,10 @@ def find_duplicates(
                 others = [other for other in replicates if other != (arm, seed)]
                 if arm == baseline and arms != {baseline}:
                     others = [other for other in others if other[0] == baseline]
+                if code is Code.MODEL_DUPLICATED:
+                    others = [
+                        each for each in others if not _equal_bits(records, (arm, seed), each)
+                    ]
                 if not others:
                     continue
                 other_arm, other_seed = others[0]
@@ -47,6 +51,22 @@ def find_duplicates(
                 )
                 found[arm, seed].append(Subject(seed).fails(code, told))
     return found
+
+
+def _equal_bits(
+    records: Mapping[Replicate, EvidenceRecord], one: Replicate, other: Replicate
+) -> bool:
+    """Whether two arms may well have the same model: of one seed, with the same scores, by two
+    compilers of which one at least ran. Some compute what eager does to the last bit, as CUDA
+    graphs alone."""
+    scored = [records[each].evidence.digests.get("outputs") for each in (one, other)]
+    if scored[0] != scored[1]:
+        return False
+    compilers = [records[each].evidence.compiler for each in (one, other)]
+    if one[1] != other[1] or one[0] == other[0] or None in compilers:
+        return False
+    named = [(each.name, each.ran, dict(each.proof)) for each in compilers if each is not None]
+    return named[0] != named[1] and any(ran for _, ran, _ in named)
 
 
 def check_agreement(

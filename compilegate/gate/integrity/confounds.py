@@ -26,20 +26,45 @@ FOLLOWS_FROM_SCALING = frozenset(
 )
 """Recipe keys of a job whose learning rate was scaled from the baseline's."""
 
+FOLLOWS_FROM_BUCKETS = frozenset({"data_order"})
+"""Recipe keys that change where one arm only takes documents of like length together. Padding to
+the longest document of a step changes no order."""
+
 FOLLOWS_FROM_INSTANCE_TYPE = frozenset(
-    {"instance_type", "cpu", "cores_available", "gpu", "platform", "threads"}
+    {"instance_type", "cpu", "cores_available", "platform", "threads"}
+    | {"accelerator", "accelerators", "accelerator_memory_bytes", "accelerator_capability"}
 )
 """Environment values that may change with the instance an arm declares; library versions may not:
 they are the image's."""
 
-FOLLOWS_FROM_WORLD_SIZE = frozenset({"threads"})
-"""Environment values that may change with the processes of an arm: they share the cores."""
+FOLLOWS_FROM_PRECISION = frozenset({"evaluated_in"})
+"""Recipe keys of a script that evaluates in the precision in which it trains."""
 
-FOLLOWS_FROM_IMAGE = frozenset({"image", "python", "torch", "transformers", "numpy", "platform"})
+FOLLOWS_FROM_WORLD_SIZE = frozenset({"threads", "accelerators"})
+"""Environment values that may change with the processes of an arm: they share the cores, and in a
+local run a job sees as many GPUs as it has processes."""
+
+FOLLOWS_FROM_IMAGE = frozenset(
+    {
+        *("image", "python", "torch", "transformers", "numpy", "platform", "cuda", "cudnn"),
+        # Another torch has other defaults: before 1.12 it multiplied in TF32.
+        *("float32_matmul_gpu", "float32_convolution_gpu", "float32_matmul_cpu"),
+    }
+)
 """Environment values that may change with the image an arm declares."""
 
 SCALING = "scale_learning_rate"
 """Declared, too; but what it changes is the learning rate, which is declared by itself."""
+
+BUCKETS = "padding = buckets"
+"""Declared of one arm and not of the other."""
+
+HOST = "cpu"
+"""As a job calls it that computes beside no accelerator, or past one: which is compared with
+nothing else."""
+
+INSTANCE_TYPE = "instance_type"
+"""Declared, of the machine and not of the recipe."""
 
 EPOCHS_END = 0.05
 """The share of a run's examples that another batch size may skip at the ends of epochs."""
@@ -70,6 +95,10 @@ def find_confounds(
         for key in (*DECLARED, SCALING)
         if getattr(baseline_declaration, key) != getattr(candidate_declaration, key)
     }
+    if baseline_declaration.instance_type != candidate_declaration.instance_type:
+        declared.add(INSTANCE_TYPE)
+    if (baseline_declaration.padding == "buckets") != (candidate_declaration.padding == "buckets"):
+        declared.add(BUCKETS)
     recipes = _differences([item.recipe for item in baseline], [item.recipe for item in candidate])
     found = [
         _recipe_confound(key, before, after, declared)
@@ -136,10 +165,14 @@ def _recipe_confound(key: str, before: str, after: str, declared: set[str]) -> C
     for following, causes in (
         (FOLLOWS_FROM_BATCH_SIZE, ("batch_size", "world_size")),
         (FOLLOWS_FROM_SCALING, (SCALING,)),
+        (FOLLOWS_FROM_BUCKETS, (BUCKETS,)),
+        (FOLLOWS_FROM_PRECISION, ("precision",)),
     ):
         cause = next((each for each in causes if each in declared), None)
         if key in following and cause is not None:
             return Confound(key, before, after, intended=True, why=f"follows from {cause}")
+    if key == "device" and INSTANCE_TYPE in declared and HOST not in (before, after):
+        return Confound(key, before, after, intended=True, why=f"follows from {INSTANCE_TYPE}")
     return Confound(key, before, after, intended=False, why="recipe, not declared")
 
 

@@ -17,6 +17,7 @@ from compilegate.evidence.rows import in_the_order_of
 from compilegate.gate.integrity.agreement import check_agreement, find_duplicates
 from compilegate.gate.integrity.expectation import Expectation, KnownRows
 from compilegate.gate.integrity.replicate import check_record, unusable
+from compilegate.gate.integrity.standing import scores_stand, times_stand
 from compilegate.gate.quality.metrics import MetricValues
 from compilegate.gate.reasons import Reason, Subject
 from compilegate.gate.settings import Experiment
@@ -34,18 +35,22 @@ class Examined:
     records: Mapping[Replicate, EvidenceRecord]
     problems: Mapping[Replicate, tuple[Reason, ...]]
 
-    def of_arm(self, arm: str) -> list[EvidenceRecord]:
-        """The arm's readable records, in the order of the seeds."""
-        seeds = self.experiment.seeds_of(arm)
-        return [self.records[arm, seed] for seed in seeds if (arm, seed) in self.records]
-
-    def sound(self, arm: str) -> list[EvidenceRecord]:
-        """Those of a whole training, with nothing wrong."""
+    def timed(self, arm: str) -> list[EvidenceRecord]:
+        """Those of a whole training whose times stand, whatever else is wrong with them."""
         return [
             self.records[arm, seed]
             for seed in self.experiment.seeds_of(arm)
-            if self.was_trained(arm, seed) and not self.problems.get((arm, seed))
+            if self.was_trained(arm, seed) and times_stand(self.problems.get((arm, seed), ()))
         ]
+
+    def scored(self, arm: str) -> tuple[int, ...]:
+        """The seeds of those whose scores stand, whatever else is wrong with them."""
+        return tuple(
+            seed
+            for seed in self.experiment.seeds_of(arm)
+            if self.was_trained(arm, seed)
+            and scores_stand(self.problems.get((arm, seed), ()), self.experiment.settings)
+        )
 
     def was_trained(self, arm: str, seed: int) -> bool:
         """Whether the replicate recorded a whole training; a failed one knows little of itself."""
@@ -125,8 +130,9 @@ def _compare_with_reference(
     readable: dict[Replicate, EvidenceRecord],
     problems: Mapping[Replicate, list[Reason]],
 ) -> None:
-    """Compare each replicate that has been usable so far with the first usable one of the arm that
-    all are held against: the baseline, or the new model, which was trained on today's data.
+    """Compare each replicate whose scores stand so far with the first such one of the arm that all
+    are held against: the baseline, or the new model, which was trained on today's data. One with
+    nothing wrong at all comes before the others.
 
     The rows of those that agree are put into the reference's order, so that rows meet.
     """
@@ -135,14 +141,21 @@ def _compare_with_reference(
         if experiment.champion
         else (experiment.baseline, "the baseline")
     )
-    usable = {key: record for key, record in readable.items() if not problems[key]}
-    reference = next((record for (arm, _), record in usable.items() if arm == of), None)
+    usable = {
+        key: record
+        for key, record in readable.items()
+        if record.evidence.failure is None and scores_stand(problems[key], experiment.settings)
+    }
+    references = [key for key in usable if key[0] == of]
+    reference = usable[min(references, key=lambda key: bool(problems[key]))] if references else None
     if reference is None:
         return
     for (arm, seed), record in usable.items():
         about = _subject(experiment, arm, seed)
         found = tuple(check_agreement(record, reference, about, whose))
         problems[arm, seed].extend(found)
-        if not found and record.examples is not None and reference.examples is not None:
+        if record.examples is None or reference.examples is None:
+            continue
+        if scores_stand(found, experiment.settings):
             examples = in_the_order_of(record.examples, reference.examples)
             readable[arm, seed] = replace(record, examples=examples)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from compilegate.evidence import Evidence, Examples, FloatArray, Origin
+from compilegate.evidence import Evidence, Examples, FloatArray, Origin, above_one
 from compilegate.gate.integrity.expectation import Expectation, KnownRows
 from compilegate.gate.quality.metrics import MetricUndefinedError
 from compilegate.gate.reasons import Code, Reason, Subject, clipped
@@ -49,6 +49,7 @@ def check_examples(
         yield about.fails(
             Code.DIGEST_DIFFERS,
             "the ids and labels in examples.npz are not those whose digest evidence.json holds.",
+            columns="examples",
         )
     for metric, guard in expected.settings.metrics.items():
         if guard.reported:
@@ -66,16 +67,20 @@ def check_reported(evidence: Evidence, expected: Expectation) -> Iterator[Reason
         elif not guard.watched:
             told = f"{metric} is computed from examples, and the job wrote none."
             yield about.fails(Code.EVIDENCE_LACKING, told, metric=metric)
+    for part in expected.settings.slices:
+        if not part.watched:
+            told = f"{part.metric} of {part.column!r} needs examples, and the job wrote none."
+            yield about.fails(Code.EVIDENCE_LACKING, told, metric=part.metric, column=part.column)
 
 
 def _check_rows(examples: Examples, about: Subject, known: KnownRows) -> Iterator[Reason]:
     rows, classes = examples.scores.shape
-    predicts_numbers = classes == 0 and examples.targets is not None
-    if rows < 2 or (classes < 2 and not predicts_numbers):
+    # Without classes there are numbers that the model predicts, or losses alone.
+    if rows < 2 or classes == 1:
         yield about.fails(
             Code.EXAMPLES_TOO_FEW,
-            f"examples.npz has {rows} examples and {classes} classes, "
-            "two of each are the least that can be compared.",
+            f"examples.npz has {rows} examples and {classes} classes, two of each are the least "
+            "that can be compared, or no class at all where there are numbers or losses alone.",
             examples=rows,
         )
         return
@@ -125,7 +130,7 @@ def _is_plausible(column: FloatArray) -> npt.NDArray[np.bool_]:
 
 def _check_meaning(examples: Examples, about: Subject) -> Iterator[Reason]:
     scores = examples.scores
-    if scores.shape[1] == 0:  # the model predicts numbers
+    if scores.shape[1] == 0:  # the model predicts numbers, or losses are all there is
         return
     bad = _are_no_probabilities(scores)
     if bad.any():
@@ -163,8 +168,16 @@ def _are_no_probabilities(scores: FloatArray) -> npt.NDArray[np.bool_]:
 def _check_is_reported(
     metric: str, guard: MetricGuard, evidence: Evidence, about: Subject
 ) -> Iterator[Reason]:
-    if metric not in evidence.metrics and not guard.watched:
+    value = evidence.metrics.get(metric)
+    if value is None and not guard.watched:
         yield _not_reported(metric, about)
+    if value is not None and above_one(metric, value):
+        yield about.fails(
+            Code.METRIC_ABOVE_ONE,
+            f"the job reported {metric} as {value:.6g}, expected a fraction of 1 at most; divide "
+            "percentages by 100, or name the metric in `percent` of [program] if it is printed.",
+            metric=metric,
+        )
 
 
 def _check_computed(

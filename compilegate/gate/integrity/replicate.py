@@ -22,6 +22,7 @@ from compilegate.evidence import (
     FloatArray,
     MissingEvidenceError,
     Origin,
+    PaddingRecord,
     Steps,
     TruncatedEvidenceError,
     UndeclaredEvidenceError,
@@ -37,7 +38,7 @@ from compilegate.gate.integrity.examples import (
 from compilegate.gate.integrity.expectation import Expectation
 from compilegate.gate.reasons import Code, Reason, Subject, clipped
 from compilegate.gate.settings import ArmDeclaration
-from compilegate.job.names import SPEED_METRIC
+from compilegate.job.names import AVERAGE_SPEED_METRIC, PADDING, SPEED_METRIC
 
 REQUIRED_DIGESTS = {
     Origin.MEASURED: ("data", "model", "examples", "outputs", "steps"),
@@ -45,6 +46,7 @@ REQUIRED_DIGESTS = {
     Origin.SCORED: ("model", "examples", "outputs"),
     Origin.ABSENT: (),
 }
+OF_EXAMPLES = frozenset({"examples", "outputs"})
 LEAST_SPEED = 1e-9
 """Samples per second: less is not a measurement, and overflows ratios."""
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -80,20 +82,33 @@ def check_record(record: EvidenceRecord, expected: Expectation) -> tuple[Reason,
         wanted = " or ".join(map(repr, expected.origins))
         told = f"the evidence is {clipped(evidence.origin)!r}, the experiment asks for {wanted}."
         return (*identity, about.fails(Code.EVIDENCE_LACKING, told))
-    if evidence.origin == Origin.MEASURED and (record.steps is None or record.examples is None):
-        told = "the evidence has no steps or no examples."
+    lacking = _lacking(record, expected)
+    if lacking is not None:
+        told = f"the evidence has no {lacking}."
         return (*identity, about.fails(Code.EVIDENCE_LACKING, told))
     found = [*identity, *_check_scalars(evidence, about), *_check_digests(record, about)]
     if expected.declaration is not None and evidence.compiler is not None:
-        found += _check_compiler(evidence.compiler, expected, expected.declaration.compiler)
+        found += _check_compiler(
+            evidence.compiler, evidence.padding, expected, expected.declaration.compiler
+        )
         found += _check_recipe(evidence, expected.declaration, about)
     if record.steps is not None:
         found += _check_steps(evidence, record.steps, about)
     if record.examples is not None:
         found += check_examples(evidence, record.examples, expected)
-    elif evidence.origin == Origin.PRINTED:
+    elif evidence.origin in (Origin.PRINTED, Origin.MEASURED):
         found += check_reported(evidence, expected)
     return tuple(found)
+
+
+def _lacking(record: EvidenceRecord, expected: Expectation) -> str | None:
+    """What the record lacks, so that nothing of it can be judged."""
+    if record.evidence.origin != Origin.MEASURED:
+        return None
+    if record.steps is None:
+        return "steps"
+    # Models of different executions are compared by examples alone.
+    return "examples" if record.examples is None and expected.declaration is None else None
 
 
 def are_durations(seconds: FloatArray) -> npt.NDArray[np.bool_]:
@@ -120,7 +135,7 @@ def _check_identity(evidence: Evidence, expected: Expectation) -> Iterator[Reaso
 
 def _check_scalars(evidence: Evidence, about: Subject) -> Iterator[Reason]:
     for name, value in evidence.metrics.items():
-        least = LEAST_SPEED if name == SPEED_METRIC else -MOST_VALUE
+        least = LEAST_SPEED if name in (SPEED_METRIC, AVERAGE_SPEED_METRIC) else -MOST_VALUE
         if not least <= value <= MOST_VALUE:  # False for NaN too
             yield about.fails(
                 Code.METRIC_NOT_FINITE,
@@ -139,7 +154,11 @@ def _check_scalars(evidence: Evidence, about: Subject) -> Iterator[Reason]:
 def _check_digests(record: EvidenceRecord, about: Subject) -> Iterator[Reason]:
     """The digest of the example ids is checked with them, since it needs readable ids."""
     evidence = record.evidence
-    required = [*REQUIRED_DIGESTS[evidence.origin], *([] if record.parity is None else ["parity"])]
+    probes = {"parity": record.parity, "paired": record.paired}
+    there = [name for name, columns in probes.items() if columns is not None]
+    required = [*REQUIRED_DIGESTS[evidence.origin], *there]
+    if record.examples is None:
+        required = [name for name in required if name not in OF_EXAMPLES]
     for name in required:
         if not SHA256.fullmatch(evidence.digests.get(name, "")):
             yield about.fails(
@@ -151,15 +170,17 @@ def _check_digests(record: EvidenceRecord, about: Subject) -> Iterator[Reason]:
             Code.DIGEST_DIFFERS,
             "evidence.json has changed since it was written: its sha256 is not that of its keys.",
         )
-    found = column_digests(record.steps, None, record.parity)
+    found = column_digests(record.steps, None, record.parity, record.paired)
     if record.examples is not None:
         found["outputs"] = outputs_digest(record.examples)
-    for name, file in (("steps", "steps"), ("outputs", "examples"), ("parity", "parity")):
-        # A digest of parity errors that are not there is one that differs as well.
+    files = {"steps": "steps", "outputs": "examples", "parity": "parity", "paired": "paired"}
+    for name, file in files.items():
+        # A digest of columns that are not there is one that differs as well.
         if name in evidence.digests and evidence.digests[name] != found.get(name):
             yield about.fails(
                 Code.DIGEST_DIFFERS,
                 f"the columns of {file}.npz do not match their digest in evidence.json ({name}).",
+                columns=name,
             )
 
 
@@ -169,12 +190,11 @@ def _magnitudes(evidence: Evidence) -> Iterator[tuple[str, float, float]]:
         yield "compiler.compile_seconds", compiler.compile_seconds, MOST_SECONDS
         for name in ("graphs", "graph_breaks", "recompilations"):
             yield f"compiler.{name}", getattr(compiler, name), MOST_BYTES
-    yield "peak_memory_bytes", evidence.peak_memory_bytes, MOST_BYTES
+    yield "peak_memory_bytes", evidence.peak_memory_bytes or 0, MOST_BYTES
     if evidence.speed is not None:
         yield "speed.train_seconds", evidence.speed.train_seconds, MOST_SECONDS
         yield "speed.total_seconds", evidence.speed.total_seconds, MOST_SECONDS
-    if evidence.parity is not None:
-        yield "parity.seconds", evidence.parity.seconds, MOST_SECONDS
+    yield from _magnitudes_of_probes(evidence)
     cache = evidence.compile_cache
     if cache is not None:
         for name in ("load_seconds", "cold_compile_seconds", "cold_first_step_seconds"):
@@ -187,8 +207,20 @@ def _magnitudes(evidence: Evidence) -> Iterator[tuple[str, float, float]]:
             yield "checkpoints.resumed.lost_seconds", each.lost_seconds, MOST_SECONDS
 
 
+def _magnitudes_of_probes(evidence: Evidence) -> Iterator[tuple[str, float, float]]:
+    for name, probe in (("parity", evidence.parity), ("paired_speed", evidence.paired_speed)):
+        if probe is not None:
+            yield f"{name}.seconds", probe.seconds, MOST_SECONDS
+    if evidence.paired_speed is not None:
+        for name in ("baseline_batch_size", "candidate_batch_size", "steps_per_block"):
+            yield f"paired_speed.{name}", getattr(evidence.paired_speed, name), MOST_BYTES
+
+
 def _check_compiler(
-    compiler: CompilerRecord, expected: Expectation, declared: str
+    compiler: CompilerRecord,
+    padding: PaddingRecord | None,
+    expected: Expectation,
+    declared: str,
 ) -> Iterator[Reason]:
     about = expected.about
     if compiler.name != declared:
@@ -211,10 +243,17 @@ def _check_compiler(
     if compiler.recompilations > allowed:
         yield about.fails(
             Code.COMPILER_RECOMPILED,
-            f"{clipped(str(compiler.recompilations))} recompilations, "
+            f"{clipped(str(compiler.recompilations))} recompilations{_shapes(padding)}, "
             f"max_recompilations is {allowed}: shapes or settings change during training.",
             allowed=allowed,
         )
+
+
+def _shapes(record: PaddingRecord | None) -> str:
+    """What a recompilation is counted beside, where steps have several declared shapes."""
+    if record is None or len(record.lengths) < 2:
+        return ""
+    return f" beside the {len(record.lengths)} declared lengths"
 
 
 def _check_recipe(evidence: Evidence, declared: ArmDeclaration, about: Subject) -> Iterator[Reason]:
@@ -224,6 +263,7 @@ def _check_recipe(evidence: Evidence, declared: ArmDeclaration, about: Subject) 
         ("batch_size", declared.batch_size, Code.RECIPE_BATCH_SIZE),
         ("learning_rate", declared.learning_rate, Code.RECIPE_LEARNING_RATE),
         ("precision", declared.precision, Code.RECIPE_PRECISION),
+        *([] if declared.padding is None else [(PADDING, declared.padding, Code.RECIPE_PADDING)]),
     ):
         found = recipe.get(key)
         if isinstance(found, bool) or found != wanted:
@@ -231,6 +271,13 @@ def _check_recipe(evidence: Evidence, declared: ArmDeclaration, about: Subject) 
                 code,
                 f"trained with {key} {clipped(repr(found))}, the workload declares {wanted!r}.",
             )
+    record = evidence.padding
+    if record is not None and record.padding != recipe.get(PADDING):
+        yield about.fails(
+            Code.EVIDENCE_IMPLAUSIBLE,
+            f"padding was recorded as {record.padding!r}, and the recipe says "
+            f"{clipped(repr(recipe.get(PADDING)))}.",
+        )
 
 
 def _check_steps(evidence: Evidence, steps: Steps, about: Subject) -> Iterator[Reason]:

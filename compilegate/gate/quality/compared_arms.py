@@ -72,21 +72,15 @@ def compare_arms(
     values = values or MetricValues()
     found = {name: ArmQuality() for name in candidates}
     for metric, guard in settings.metrics.items():
-        try:
-            _compare_metric(
-                metric,
-                guard,
-                baseline,
-                candidates,
-                compiler_only=compiler_only,
-                found=found,
-                values=values,
-            )
-        except MetricUndefinedError as error:  # a guarded metric was found undefined before
-            sentence = f"{metric} is watched but cannot be computed: {error}."
-            note = Note(Code.METRIC_UNDEFINED, sentence, {"metric": metric})
-            for quality in found.values():
-                quality.findings.append(note)
+        _compare_metric(
+            metric,
+            guard,
+            baseline,
+            candidates,
+            compiler_only=compiler_only,
+            found=found,
+            values=values,
+        )
     for part in _parts(settings, baseline, found):
         _compare_part(settings, part, baseline, candidates, found)
     return found
@@ -98,6 +92,8 @@ def metric_by_seed(
     """The metric of each replicate. Raises MetricUndefinedError."""
     if guard.reported:
         return [float(value) for value in _reported(metric, arm)]
+    if len(arm.examples) < len(arm.reported):
+        raise MetricUndefinedError("a job wrote no examples")
     return [values.of(guard.measure(metric), examples) for examples in arm.examples]
 
 
@@ -111,19 +107,38 @@ def _compare_metric(
     found: Mapping[str, ArmQuality],
     values: MetricValues,
 ) -> None:
-    before = _scores(metric, guard, baseline, values)
-    after = {name: _scores(metric, guard, arm, values) for name, arm in candidates.items()}
+    after: dict[str, ArmScores] = {}
+    try:
+        before = _scores(metric, guard, baseline, values)
+    except MetricUndefinedError as error:
+        for quality in found.values():
+            quality.findings.append(_undefined(metric, guard, error))
+        return
+    for name, arm in candidates.items():
+        try:
+            after[name] = _scores(metric, guard, arm, values)
+        except MetricUndefinedError as error:
+            found[name].findings.append(_undefined(metric, guard, error))
     for name, scores in after.items():
         compared = compare_scores(metric, guard, before, scores, against=baseline.called)
         found[name].comparisons.append(compared)
-        if name in compiler_only:
+        if compiler_only.get(name) in after:
             difference = mean_difference(scores, after[compiler_only[name]])
             found[name].contrasts.append(Contrast(metric, difference))
+
+
+def _undefined(metric: str, guard: MetricGuard, error: MetricUndefinedError) -> Note:
+    """A note: what is guarded and undefined fails its replicate by a reason of its own."""
+    watched = "is watched but " if guard.watched else ""
+    sentence = f"{metric} {watched}cannot be computed: {error}."
+    return Note(Code.METRIC_UNDEFINED, sentence, {"metric": metric})
 
 
 def _scores(metric: str, guard: MetricGuard, arm: Replicates, values: MetricValues) -> ArmScores:
     if guard.reported:
         return ArmScores(_reported(metric, arm))
+    if len(arm.examples) < len(arm.reported):
+        raise MetricUndefinedError("a job wrote no examples")
     return arm_scores(guard.measure(metric), arm.examples, values)
 
 
@@ -138,6 +153,8 @@ def _reported(metric: str, arm: Replicates) -> FloatArray:
 def _parts(
     settings: GateSettings, baseline: Replicates, found: Mapping[str, ArmQuality]
 ) -> Iterator[Part]:
+    if len(baseline.examples) < len(baseline.reported):
+        return
     for guard in settings.slices:
         for part in parts_of(guard, baseline.examples[0]):
             if isinstance(part, Part):
@@ -157,6 +174,8 @@ def _compare_part(
     guard = settings.guard_of(part.guard)
     measure = guard.measure(part.guard.metric)
     for name, arm in candidates.items():
+        if len(arm.examples) < len(arm.reported):
+            continue
         try:
             before, after = (
                 arm_scores(measure, [take_rows(item, part.rows) for item in one.examples])

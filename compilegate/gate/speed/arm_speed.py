@@ -15,7 +15,7 @@ import numpy as np
 
 from compilegate.evidence import Evidence, EvidenceRecord, FloatArray, Steps, steady_steps_of
 from compilegate.gate.speed.compile_time import CompileTimes, compile_times
-from compilegate.job.names import SPEED_METRIC
+from compilegate.job.names import AVERAGE_SPEED_METRIC, SPEED_METRIC
 
 MIN_STEADY_STEPS = 10
 
@@ -29,7 +29,6 @@ class Runs:
     compilation: CompileTimes
     train_seconds: float
     """Mean over the replicates."""
-    peak_memory_bytes: int
     steps: int
     """In the longest replicate."""
     interruptions: int = 0
@@ -47,6 +46,8 @@ class ArmSpeed:
     """Steady-state samples per second of each replicate."""
     runs: Runs | None
     """None where the jobs only printed their speed."""
+    holds_compilation: bool = False
+    """Whether a rate is an average with the time to compile in it: the steady one is not lower."""
 
     @property
     def rate(self) -> float:
@@ -86,7 +87,6 @@ def measure_arm(batch_size: int, records: Sequence[EvidenceRecord]) -> ArmSpeed 
             steady_seconds=seconds,
             compilation=compile_times(records),
             train_seconds=float(np.mean([speed.train_seconds for speed in speeds])),
-            peak_memory_bytes=max(record.evidence.peak_memory_bytes for record in records),
             steps=max(len(each.loss) for each in steps),
             interruptions=len(resumed),
             lost_seconds=sum(each.lost_seconds for each in resumed),
@@ -95,9 +95,15 @@ def measure_arm(batch_size: int, records: Sequence[EvidenceRecord]) -> ArmSpeed 
 
 
 def _reported_speed(batch_size: int, records: Sequence[EvidenceRecord]) -> ArmSpeed | UnknownSpeed:
-    rates = [record.evidence.metrics.get(SPEED_METRIC) for record in records]
-    known = tuple(rate for rate in rates if rate is not None)
+    metrics = [record.evidence.metrics for record in records]
+    known = tuple(
+        each[name]
+        for each in metrics
+        for name in (SPEED_METRIC, AVERAGE_SPEED_METRIC)
+        if name in each
+    )
     # With one job there are no steps to show how sure its speed is.
     if len(known) < max(len(records), 2):
         return UnknownSpeed("did not report its speed (`speed_metric`)")
-    return ArmSpeed(batch_size, known, runs=None)
+    averages = any(SPEED_METRIC not in each for each in metrics)
+    return ArmSpeed(batch_size, known, runs=None, holds_compilation=averages)

@@ -8,17 +8,35 @@ from __future__ import annotations
 
 import math
 
-from compilegate.gate.judgements import Interval, RunJudgement, SpeedJudgement
-from compilegate.gate.reasons import Code, Number, Outcome, Reason
+from compilegate.gate.judgements import (
+    Interval,
+    PairedJudgement,
+    RunJudgement,
+    SpeedJudgement,
+    SpeedSource,
+)
+from compilegate.gate.reasons import Code, Note, Number, Outcome, Reason
 from compilegate.gate.settings import GateSettings
 from compilegate.gate.speed.arm_speed import ArmSpeed, UnknownSpeed
+from compilegate.gate.speed.paired import Pairs, jobs_to_settle, judge_pairs, steps_in_turns
 from compilegate.gate.speed.repayment import Repayment, break_even_samples, repayment
 from compilegate.gate.speed.speedup import seeds_to_settle, speedup_interval
 from compilegate.gate.statistics.sample_size import MOST_SEEDS
 
 STAY_OFF_BELOW = 1.10
 """Under this speed-up a compiler does not pay for the risk and the work of keeping it on."""
+NO_PAIRS = Pairs()
+_NOT_IN_TURNS = "Steps of both arms were not timed in turns"
+_TOLD_REST = 0.02
+"""From which share of a step on the rest of it is told."""
+_BY_JOBS = "The jobs' own step times decided."
+_PAIRS_DECIDED = "Those taken in turns decided, since one process has one machine and one moment."
+_NEITHER_DECIDED = (
+    "So neither decided: look at what the training does besides its steps (loader, evaluation, "
+    "shapes), and run again on a quieter machine."
+)
 _TOO_SHORT = "such a run is too short to be worth compiling"
+_RUN_AGAIN = "This says nothing about the compiler; run again when the machine is quiet."
 
 
 def judge_speed(
@@ -26,23 +44,49 @@ def judge_speed(
     candidate: ArmSpeed | UnknownSpeed,
     settings: GateSettings,
     confidence: float,
+    pairs: Pairs = NO_PAIRS,
+    *,
+    busy_machine: str | None = None,
 ) -> tuple[SpeedJudgement | None, Reason]:
-    """Compare two arms' speeds with what is required; the reason gives the outcome in words."""
+    """Compare two arms' speeds with what is required; the reason gives the outcome in words.
+
+    Steps taken in turns come first; the jobs' own step times decide where there are too few of
+    these. Both are asked where both are there: see `_outcome`. `busy_machine` is what
+    `machine.busy_machine` says of the jobs of both arms.
+    """
     if isinstance(baseline, UnknownSpeed):
         return None, _unmeasured("baseline", baseline)
     if isinstance(candidate, UnknownSpeed):
         return None, _unmeasured("candidate", candidate)
     speedup, one_run = speedup_interval(baseline, candidate, confidence)
+    # What contradicts what must not depend on how many candidates there are.
+    by_jobs, _ = speedup_interval(baseline, candidate, settings.confidence)
+    paired = judge_pairs(pairs.jobs, confidence) if pairs.decide else None
+    if paired is not None:
+        speedup, one_run = paired.speedup, False
     repaid = repayment(baseline, candidate, runs=settings.repaid_within_runs)
     required: float | None = settings.min_speedup
     if repaid is not None:
         required = None if repaid.speedup is None else max(settings.min_speedup, repaid.speedup)
-    outcome = _outcome(speedup, required)
-    seeds_needed = (
-        seeds_to_settle(baseline, candidate, required, confidence)
-        if outcome is Outcome.INCONCLUSIVE and required is not None
-        else None
+    disagree = pairs.decide and _apart(
+        judge_pairs(pairs.jobs, settings.confidence).speedup, by_jobs
     )
+    outcome = _outcome(speedup, required)
+    if disagree and outcome is Outcome.PASS and _outcome(by_jobs, required) is not Outcome.PASS:
+        outcome = Outcome.INCONCLUSIVE
+    not_repaid = outcome is Outcome.FAIL and speedup.upper >= settings.min_speedup
+    if not_repaid and busy_machine is not None:
+        # What compiling takes is timed once in a job, beside whatever else runs then.
+        outcome = Outcome.INCONCLUSIVE
+    if candidate.holds_compilation and outcome is not Outcome.PASS:
+        return None, _unmeasured("candidate", _average(speedup))
+    seeds_needed = None
+    if outcome is Outcome.INCONCLUSIVE and required is not None and busy_machine is None:
+        seeds_needed = (
+            seeds_to_settle(baseline, candidate, required, confidence)
+            if paired is None
+            else jobs_to_settle(pairs.jobs, required, confidence)
+        )
     judgement = SpeedJudgement(
         outcome=outcome,
         speedup=speedup,
@@ -52,19 +96,62 @@ def judge_speed(
         baseline_samples_per_second=baseline.rate,
         candidate_samples_per_second=candidate.rate,
         advice=_advice(speedup, outcome, settings.min_speedup, required),
-        seeds=min(len(baseline.rates), len(candidate.rates)),
+        seeds=min(len(baseline.rates), len(candidate.rates)) if paired is None else paired.jobs,
         seeds_needed=seeds_needed,
-        run=_run(baseline, candidate, repaid),
+        run=_run(baseline, candidate, repaid, speedup.estimate),
+        source=SpeedSource.JOBS if paired is None else SpeedSource.PAIRS,
+        paired=paired,
+        by_jobs=by_jobs,
+        disagree=disagree,
+        busy_machine=busy_machine,
     )
     interrupted = _interrupted("baseline", baseline) + _interrupted("candidate", candidate)
     return judgement, _reason(judgement, confidence, interrupted)
 
 
-def _run(baseline: ArmSpeed, candidate: ArmSpeed, repaid: Repayment | None) -> RunJudgement | None:
+def about_pairs(judgement: SpeedJudgement, pairs: Pairs) -> list[Note]:
+    """What is to be known of steps taken in turns, and decides nothing."""
+    notes = []
+    if judgement.disagree and _code(judgement) is not Code.SPEED_DISAGREES:
+        notes.append(Note(Code.SPEED_DISAGREES, f"{_contradiction(judgement)} {_PAIRS_DECIDED}"))
+    if judgement.source is SpeedSource.PAIRS:
+        left_out = "Some jobs' steps were not timed in turns"
+        notes += [Note(Code.SPEED_NOT_PAIRED, f"{left_out}: {why}.") for why in pairs.obstacles]
+        return notes
+    notes += [
+        Note(Code.SPEED_NOT_PAIRED, f"{_NOT_IN_TURNS}: {why}. {_BY_JOBS}")
+        for why in pairs.obstacles
+    ]
+    if len(pairs.jobs) == 1:
+        ratio = steps_in_turns(pairs.jobs[0])
+        sentence = (
+            f"Steps taken in turns say {ratio:.2f} times, in a single job: how much jobs differ is "
+            f"not known, and two are the least that show it. {_BY_JOBS}"
+        )
+        notes.append(Note(Code.SPEED_NOT_PAIRED, sentence, {"speedup": ratio}))
+    return notes
+
+
+def _apart(one: Interval, other: Interval) -> bool:
+    return one.upper < other.lower or other.upper < one.lower
+
+
+def _contradiction(judgement: SpeedJudgement) -> str:
+    turns, jobs = judgement.speedup, judgement.by_jobs or judgement.speedup
+    return (
+        f"Steps taken in turns say {turns.estimate:.2f} times ({turns.lower:.2f} to "
+        f"{turns.upper:.2f}), the jobs' own step times {jobs.estimate:.2f} ({jobs.lower:.2f} to "
+        f"{jobs.upper:.2f}): the two disagree."
+    )
+
+
+def _run(
+    baseline: ArmSpeed, candidate: ArmSpeed, repaid: Repayment | None, speedup: float
+) -> RunJudgement | None:
     before, after = baseline.runs, candidate.runs
     if before is None or after is None or repaid is None:
         return None
-    break_even = break_even_samples(baseline, candidate)
+    break_even = break_even_samples(baseline, candidate, speedup)
     return RunJudgement(
         repaid_within_steps=repaid.steps,
         compile_state=after.compilation.state,
@@ -87,12 +174,17 @@ def _run(baseline: ArmSpeed, candidate: ArmSpeed, repaid: Repayment | None) -> R
         else None,
         baseline_train_seconds=before.train_seconds,
         candidate_train_seconds=after.train_seconds,
-        baseline_peak_memory_bytes=before.peak_memory_bytes,
-        candidate_peak_memory_bytes=after.peak_memory_bytes,
     )
 
 
 def _outcome(speedup: Interval, required: float | None) -> Outcome:
+    """A candidate passes by its lower bound and fails by its upper one.
+
+    Steps taken in turns decide before the jobs' own step times do, which a neighbour of one job
+    moves. But where the two contradict each other, and the jobs' own would not pass, something may
+    slow this training that its steps taken again do not show. Nobody knows then, and nothing
+    passes.
+    """
     if required is None or speedup.upper < required:
         return Outcome.FAIL
     return Outcome.PASS if speedup.lower >= required else Outcome.INCONCLUSIVE
@@ -117,7 +209,11 @@ def _code(judgement: SpeedJudgement) -> Code:
     if judgement.outcome is Outcome.PASS:
         return Code.SPEED_FASTER
     if judgement.outcome is Outcome.INCONCLUSIVE:
-        return Code.SPEED_UNDECIDED
+        if judgement.busy_machine is not None:
+            return Code.SPEED_BUSY_MACHINE
+        required = judgement.required_speedup
+        passes = required is not None and judgement.speedup.lower >= required
+        return Code.SPEED_DISAGREES if passes else Code.SPEED_UNDECIDED
     below = judgement.speedup.upper < judgement.min_speedup
     return Code.SPEED_BELOW_MINIMUM if below else Code.SPEED_NOT_REPAID
 
@@ -125,12 +221,17 @@ def _code(judgement: SpeedJudgement) -> Code:
 def _reason(judgement: SpeedJudgement, confidence: float, interrupted: str) -> Reason:
     speedup = judgement.speedup
     scope = " (of this one run)" if judgement.conditional_on_run else ""
+    contradicted = (
+        f" {_contradiction(judgement)} {_NEITHER_DECIDED}"
+        if _code(judgement) is Code.SPEED_DISAGREES
+        else ""
+    )
     sentence = (
         f"Speed-up {speedup.estimate:.2f} times, between {speedup.lower:.2f} and "
-        f"{speedup.upper:.2f} ({confidence * 100:g}% bounds){scope}; "
-        f"at least {judgement.min_speedup:.2f} is required{_to_repay(judgement)}: "
-        f"{judgement.advice}."
-        f"{_what_settles_it(judgement)}{_compilation(judgement.run)}{_when_paid_for(judgement.run)}"
+        f"{speedup.upper:.2f} ({confidence * 100:g}% bounds){scope}{_by(judgement.paired)}; "
+        f"{_required(judgement)}: "
+        f"{judgement.advice}.{contradicted}"
+        f"{_too_busy(judgement)}{_what_settles_it(judgement)}{_compilation(judgement.run)}{_when_paid_for(judgement.run)}"
         f"{interrupted}"
     )
     numbers: dict[str, Number] = {
@@ -141,18 +242,33 @@ def _reason(judgement: SpeedJudgement, confidence: float, interrupted: str) -> R
         "required_speedup": judgement.required_speedup,
         "break_even_steps": None if judgement.run is None else judgement.run.break_even_steps,
         "seeds_needed": judgement.seeds_needed,
+        "source": judgement.source,
     }
     return Reason(_code(judgement), judgement.outcome, sentence, numbers)
 
 
-def _to_repay(judgement: SpeedJudgement) -> str:
-    """The other limit, where it is the one that decides."""
+def _by(paired: PairedJudgement | None) -> str:
+    """What the speed-up was measured by, where that is not the jobs' own step times."""
+    if paired is None:
+        return ""
+    rest = ""
+    if paired.rest_share >= _TOLD_REST:
+        rest = (
+            f", {paired.steps_alone:.2f} times without the {paired.rest_share * 100:.0f}% of a "
+            "step that loader, loss and logging take"
+        )
+    return f", by {paired.pairs} pairs of blocks taken in turns in {paired.jobs} jobs{rest}"
+
+
+def _required(judgement: SpeedJudgement) -> str:
+    """The one limit that decides: the declared one, or what repays compilation where that is
+    more."""
     required, run = judgement.required_speedup, judgement.run
     if run is None or (required is not None and required <= judgement.min_speedup):
-        return ""
-    limit = "no speed-up is enough" if required is None else f"{required:.2f}"
+        return f"at least {judgement.min_speedup:.2f} is required"
+    limit = "no speed-up is enough" if required is None else f"at least {required:.2f} is required,"
     return (
-        f", and {limit} to repay {run.candidate_compile_seconds:.1f} s of {run.compile_state} "
+        f"{limit} to repay {run.candidate_compile_seconds:.1f} s of {run.compile_state} "
         f"compilation within {run.repaid_within_steps:,} steps"
     )
 
@@ -176,8 +292,15 @@ def _compilation(run: RunJudgement | None) -> str:
     return f" Compiling took {', '.join(told)}."
 
 
+def _too_busy(judgement: SpeedJudgement) -> str:
+    if _code(judgement) is not Code.SPEED_BUSY_MACHINE:
+        return ""
+    return f" The machine was busy: {judgement.busy_machine}. {_RUN_AGAIN}"
+
+
 def _what_settles_it(judgement: SpeedJudgement) -> str:
-    if judgement.outcome is not Outcome.INCONCLUSIVE:
+    unsettled = (Code.SPEED_BUSY_MACHINE, Code.SPEED_DISAGREES)  # seeds are not what is lacking
+    if judgement.outcome is not Outcome.INCONCLUSIVE or _code(judgement) in unsettled:
         return ""
     if judgement.seeds_needed is not None:
         return (
@@ -196,6 +319,15 @@ def _when_paid_for(run: RunJudgement | None) -> str:
     return (
         f" A {run.compile_state} compilation breaks even after {needed:,} steps, and these runs "
         f"have {run.candidate_steps:,}."
+    )
+
+
+def _average(speedup: Interval) -> UnknownSpeed:
+    """A slow average says nothing of the steady speed; one that is fast enough says all."""
+    return UnknownSpeed(
+        "printed an average speed, in which the time to compile is "
+        f"({speedup.estimate:.2g} times the baseline's speed); print the speed of each interval of "
+        "steps, or time them with compilegate.job"
     )
 
 

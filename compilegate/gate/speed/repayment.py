@@ -42,9 +42,10 @@ def repayment(baseline: ArmSpeed, candidate: ArmSpeed, *, runs: float) -> Repaym
     return Repayment(steps, whole / left if left > 0.0 else None)
 
 
-def break_even_samples(baseline: ArmSpeed, candidate: ArmSpeed) -> float | None:
-    """Training samples after which compilation has paid for itself; None when it never does."""
-    saved_per_sample = 1.0 / baseline.rate - 1.0 / candidate.rate
+def break_even_samples(baseline: ArmSpeed, candidate: ArmSpeed, speedup: float) -> float | None:
+    """Training samples after which compilation has paid for itself, where the candidate's steady
+    state is `speedup` times as fast; None when it never does."""
+    saved_per_sample = (1.0 - 1.0 / speedup) / baseline.rate
     if saved_per_sample <= 0.0 or baseline.runs is None or candidate.runs is None:
         return None
     samples = _more_compiling(baseline.runs, candidate.runs) / saved_per_sample

@@ -40,6 +40,8 @@ def unpacked_evidence(tmp_path_factory, new_execution):
     execution = new_execution(examples=120, accuracy=0.99, slices=slices)
     for arm, seed in execution.records:
         execution.change_examples(arm, seed, slices={"language": np.array(["de", "en"] * 60)})
+        if arm == "fast":
+            execution.pair(arm, seed, 1.5)
     return execution, execution.write(tmp_path_factory.mktemp("unpacked"))
 
 
@@ -131,6 +133,16 @@ INDIFFERENT = [
     ("speed", "train_seconds"),
     ("speed", "total_seconds"),
     ("peak_memory_bytes",),
+    ("memory_of",),
+    ("notes",),
+    ("padding",),
+    ("paired_speed",),
+    ("paired_speed", "seconds"),
+    ("paired_speed", "steps_per_block"),
+    ("paired_speed", "candidate_batch_size"),
+    ("paired_speed", "baseline_compiler"),
+    ("parity", "repro"),
+    ("parity", "departs"),
     ("failure",),
     ("parity",),
     ("compile_cache",),
@@ -229,6 +241,7 @@ def change_column(file: Path, position: float, amount: int) -> bytes:
             columns[shuffled] = np.roll(columns[shuffled], 1 + row % 7, axis=0)
         case _:
             values = {"f": [np.nan, np.inf, 1e300, -1.0], "i": [-1, 2**62], "U": ["other"]}
+            values["b"] = [True, False]
             changed[row] = values[changed.dtype.kind][amount % len(values[changed.dtype.kind])]
             columns[name] = changed
     packed = io.BytesIO()
@@ -236,7 +249,7 @@ def change_column(file: Path, position: float, amount: int) -> bytes:
     return packed.getvalue()
 
 
-FILES = ("evidence.json", "examples.npz", "steps.npz", "parity.npz")
+FILES = ("evidence.json", "examples.npz", "steps.npz", "parity.npz", "paired.npz")
 
 
 @pytest.mark.slow
@@ -252,8 +265,8 @@ FILES = ("evidence.json", "examples.npz", "steps.npz", "parity.npz")
 def test_a_single_corruption_of_a_file_never_passes(
     unpacked_evidence, name, damage, position, amount
 ):
-    """Of the scalars, the examples, with slices, the steps and the parity errors: whatever is
-    changed, the candidate fails or nothing changed."""
+    """Of the scalars, the examples, with slices, the steps, the parity errors and the pairs of
+    blocks: whatever is changed, the candidate fails or nothing changed."""
     execution, folder = unpacked_evidence
     file = folder / "evidence" / "fast--2" / "evidence" / name
     whole = file.read_bytes()
@@ -279,7 +292,7 @@ def test_a_single_corruption_of_a_file_never_passes(
 
 def columns_of(record: EvidenceRecord) -> dict[str, list]:
     """All columns of a record that has slices, as values that can be compared."""
-    parts = (record.examples, record.steps, record.parity)
+    parts = (record.examples, record.steps, record.parity, record.paired)
     columns = {name: column for part in parts for name, column in vars(part).items()}
     columns.update(columns.pop("slices"))
     return {name: column.tolist() for name, column in columns.items() if column is not None}

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from compilegate.evidence import read_evidence
+from compilegate.gate.reasons import Code, Outcome
+from compilegate.gate.settings import MetricGuard
 from compilegate.job.evidence import EvidenceError, Examples, examples_digest, write_evidence
 
 
@@ -76,3 +78,33 @@ def test_the_digest_covers_the_targets(folder):
     assert examples_digest(changed) != examples_digest(examples)
     without = dataclasses.replace(examples, targets=None, predictions=None)
     assert examples_digest(without) != examples_digest(examples)
+
+
+def with_losses_alone(execution, *, harm=0.0):
+    """The execution of a model that has a loss for each example and nothing else."""
+    for replicate in list(execution.records):
+        found = execution.record(*replicate).examples
+        worse = harm if replicate[0] == "fast" else 0.0
+        columns = {
+            "labels": np.zeros_like(found.labels),
+            "scores": np.empty((len(found.ids), 0)),
+            "losses": found.losses + worse,
+        }
+        examples = dataclasses.replace(found, **columns)
+        execution.put_examples(*replicate, examples, {"loss": float(examples.losses.mean())})
+    return execution
+
+
+@pytest.mark.parametrize(("harm", "outcome"), [(0.0, Outcome.PASS), (0.2, Outcome.FAIL)])
+def test_losses_alone_can_be_judged(new_execution, harm, outcome):
+    guards = {"loss": MetricGuard(direction="lower", margin=0.05)}
+    verdict = with_losses_alone(new_execution(metrics=guards), harm=harm).judge()
+    (candidate,) = verdict.candidates
+    assert verdict.baseline.sound
+    assert (candidate.outcome, candidate.metrics[0].metric) == (outcome, "loss")
+
+
+def test_losses_alone_have_no_auroc(new_execution):
+    guards = {"auroc": MetricGuard(direction="higher", margin=0.05)}
+    verdict = with_losses_alone(new_execution(metrics=guards)).judge()
+    assert {reason.code for reason in verdict.baseline.reasons} == {Code.METRIC_UNDEFINED}

@@ -10,7 +10,14 @@ import pytest
 from compilegate.evidence import Origin, TruncatedEvidenceError, UndeclaredEvidenceError
 from compilegate.evidence.rows import take_rows
 from compilegate.gate.reasons import Code, Outcome
-from compilegate.job.evidence import CheckpointRecord, EvidenceError, EvidenceRecord, Resumption
+from compilegate.job.evidence import (
+    CheckpointRecord,
+    EvidenceError,
+    EvidenceRecord,
+    PaddedPositions,
+    PaddingRecord,
+    Resumption,
+)
 
 ABOUT_ARMS = {
     "baseline",
@@ -18,6 +25,8 @@ ABOUT_ARMS = {
     "confound",
     "effect",
     "margin",
+    "memory",
+    "padding",
     "parity",
     "quality",
     "slice",
@@ -172,6 +181,25 @@ def other_label(execution, replicate):
     execution.change_examples(*replicate, labels=labels, losses=losses)
 
 
+def padded_otherwise(execution, replicate):
+    """All arms declare buckets, and all jobs but this one had them."""
+    experiment = execution.experiment
+    arms = {
+        name: declared.model_copy(update={"padding": "buckets"})
+        for name, declared in experiment.arms.items()
+    }
+    execution.experiment = experiment.model_copy(update={"arms": arms})
+    for each in execution.records:
+        change_recipe(execution, each, padding="max" if each == replicate else "buckets")
+
+
+def padded_otherwise_than_told(execution, replicate):
+    positions = PaddedPositions(max=640, buckets=320, longest=300)
+    record = PaddingRecord("buckets", (8, 16), (8, 16), 250, positions, (8, 16), (20, 20))
+    change_recipe(execution, replicate, padding="longest")
+    execution.change_evidence(*replicate, padding=record)
+
+
 def one_more_class(execution, replicate):
     scores = column(execution, replicate, "scores")
     execution.change_examples(*replicate, scores=np.pad(scores, ((0, 0), (0, 1))))
@@ -273,6 +301,8 @@ DAMAGE = [
     (Code.RECIPE_WORLD_SIZE, lambda e, r: change_recipe(e, r, world_size=2)),
     (Code.RECIPE_LEARNING_RATE, lambda e, r: change_recipe(e, r, learning_rate=2e-3)),
     (Code.RECIPE_LEARNING_RATE, lambda e, r: change_recipe(e, r, learning_rate=np.nan)),
+    (Code.RECIPE_PADDING, padded_otherwise),
+    (Code.EVIDENCE_IMPLAUSIBLE, padded_otherwise_than_told),
     (Code.RECIPE_PRECISION, lambda e, r: change_recipe(e, r, precision="bf16")),
 ]
 CODES_OF_ONE_ROLE = {
@@ -333,7 +363,7 @@ def test_evidence_of_another_job_than_this_execution_s_fails(execution):
 
 
 def test_every_code_about_evidence_is_triggered_by_a_test_of_this_file():
-    of_one_test = {Code.EVIDENCE_WRONG_JOB, Code.METRIC_UNDEFINED}
+    of_one_test = {Code.EVIDENCE_WRONG_JOB, Code.METRIC_UNDEFINED, Code.METRIC_ABOVE_ONE}
     assert {code for code, _ in DAMAGE} | set(CODES_OF_ONE_ROLE) | of_one_test == INTEGRITY_CODES
 
 
@@ -405,3 +435,14 @@ def test_reasons_from_damaged_text_stay_one_printable_sentence(execution):
     )
     assert sentence.isprintable()
     assert len(sentence) < 500
+
+
+def test_a_compiler_that_computes_what_eager_does_to_the_last_bit_is_no_copy(execution):
+    for seed in execution.experiment.seeds:
+        baseline = execution.record("baseline", seed)
+        metrics = dict(baseline.evidence.metrics)
+        execution.put_examples("fast", seed, baseline.examples, metrics)
+        change_digest(execution, ("fast", seed), model=baseline.evidence.digests["model"])
+    codes = {reason.code for reason in execution.judge().candidates[0].reasons}
+    assert Code.MODEL_DUPLICATED not in codes
+    assert Code.QUALITY_NOT_WORSE in codes

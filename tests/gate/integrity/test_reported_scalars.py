@@ -76,3 +76,58 @@ def test_a_margin_relative_to_a_baseline_of_zero_asks_for_an_absolute_one(new_ex
     candidate = judged(new_execution, [0.0, 0.0], [0.2, 0.3], {"bleu": guard})
     assert candidate.metrics[0].outcome is Outcome.INCONCLUSIVE
     assert "declare an absolute margin" in candidate.reasons[0].sentence
+
+
+def without_examples(execution, arms=("baseline", "fast")):
+    """Jobs that measured their steps and reported metrics, and wrote no examples at all."""
+    for arm in arms:
+        for seed in execution.experiment.seeds:
+            metrics = {"bleu": execution.record(arm, seed).evidence.metrics["bleu"]}
+            execution.put_examples(arm, seed, None, metrics)
+    return execution
+
+
+def reported(new_execution, after, guards=GUARDS, **settings):
+    execution = new_execution(metrics=guards, **settings)
+    report(execution, "baseline", [27.1, 27.4, 26.9])
+    report(execution, "fast", after)
+    return execution
+
+
+@pytest.mark.parametrize(
+    ("after", "outcome"), [([27.0, 27.5, 26.8], Outcome.PASS), ([25.0, 25.5, 24.8], Outcome.FAIL)]
+)
+def test_jobs_without_examples_are_judged_by_what_they_reported(new_execution, after, outcome):
+    candidate = without_examples(reported(new_execution, after)).judge().candidates[0]
+    assert candidate.outcome is outcome
+    assert {"quality", "speed", "parity"} <= {reason.code.subject for reason in candidate.reasons}
+
+
+def test_what_needs_examples_is_lacking_and_the_rest_is_judged(new_execution):
+    guards = {**GUARDS, "accuracy": {"direction": "higher", "margin": 0.01}}
+    execution = without_examples(reported(new_execution, [25.0, 25.5, 24.8], guards))
+    verdict = execution.judge()
+    codes = {reason.code for reason in verdict.candidates[0].reasons}
+    assert {reason.code for reason in verdict.baseline.reasons} == {Code.EVIDENCE_LACKING}
+    assert {Code.EVIDENCE_LACKING, Code.QUALITY_WORSE, Code.SPEED_FASTER} <= codes
+    assert [metric.metric for metric in verdict.candidates[0].metrics] == ["bleu"]
+
+
+@pytest.mark.parametrize("arms", [("fast",), ("baseline",), ("baseline", "fast")])
+def test_a_watched_metric_and_a_slice_without_examples_are_told(new_execution, arms):
+    guards = {**GUARDS, "accuracy": {"direction": "higher", "watched": True}}
+    slices = [{"column": "language", "metric": "accuracy", "watched": True}]
+    execution = reported(new_execution, [27.0, 27.5, 26.8], guards, slices=slices)
+    verdict = without_examples(execution, arms).judge()
+    notes = {note.code: note.sentence for note in verdict.candidates[0].notes}
+    assert verdict.candidates[0].outcome is Outcome.PASS
+    assert "accuracy is watched but cannot be computed" in notes[Code.METRIC_UNDEFINED]
+
+
+def test_a_guarded_slice_without_examples_fails(new_execution):
+    guards = {**GUARDS, "accuracy": {"direction": "higher", "watched": True}}
+    slices = [{"column": "language", "metric": "accuracy", "margin": 0.1}]
+    execution = reported(new_execution, [27.0, 27.5, 26.8], guards, slices=slices)
+    verdict = without_examples(execution).judge()
+    told = {reason.sentence for reason in verdict.baseline.reasons}
+    assert "Seed 1: accuracy of 'language' needs examples, and the job wrote none." in told

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from compilegate.gate.judgements import ParityAnswer, ParityJudgement
-from compilegate.gate.parity import EPSILON, judge_replicate, lasting, speaker
+from compilegate.gate.parity import judge_replicate, speaker
 from compilegate.gate.settings import ParitySettings
 from compilegate.job.evidence import (
     CompilerRecord,
@@ -22,6 +22,7 @@ from compilegate.job.evidence import (
     ParityRecord,
     SpeedRecord,
 )
+from compilegate.job.evidence.ratios import EPSILON, lasting
 
 SETTINGS = ParitySettings(fp32_limit=20.0, bf16_limit=4.0)
 SHAPE = (3, 12)

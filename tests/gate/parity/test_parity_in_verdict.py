@@ -138,11 +138,49 @@ def test_parity_errors_that_were_taken_away_or_changed_fail_the_replicate(execut
     changed = dataclasses.replace(record.parity, compiled=record.parity.eager)
     execution.records["fast", 2] = dataclasses.replace(record, parity=changed)
     reasons = execution.judge().candidates[0].reasons
-    assert [(each.code, each.numbers["seed"]) for each in reasons] == [
+    about_seeds = [each for each in reasons if "seed" in each.numbers]
+    assert [(each.code, each.numbers["seed"]) for each in about_seeds] == [
         (Code.DIGEST_DIFFERS, 1),
         (Code.DIGEST_DIFFERS, 2),
         (Code.PARITY_ALIKE, 3),
     ]
+
+
+DEPARTS = "In the backward pass, conv departs first"
+
+
+def miscompiled(execution, seed, **found):
+    """A compiled step whose last gradient is zero, and what the job found out about it."""
+    zero = np.array([[4e-7, 4e-7, 1.0], [4e-7, 4e-7, 1.0]])
+    parity = dataclasses.replace(execution.record("fast", seed).evidence.parity, **found)
+    execution.change_evidence("fast", seed, parity=parity)
+    execution.change_parity("fast", seed, compiled=zero)
+
+
+def test_what_departs_first_and_its_script_are_named(execution):
+    miscompiled(execution, 2, departs=f"{DEPARTS}.", repro="parity_repro")
+    (candidate,) = execution.judge().candidates
+    (told,) = (it.sentence for it in candidate.reasons if it.code is Code.PARITY_DIFFERS)
+    assert f"{DEPARTS}. See it by itself: repros/fast--2/repro.py." in told
+    assert (candidate.parity.departs, candidate.parity.repro) == (
+        f"{DEPARTS}.",
+        "repros/fast--2/repro.py",
+    )
+
+
+def test_without_a_script_there_is_nothing_to_link_to(execution):
+    miscompiled(execution, 2, departs=f"{DEPARTS}. There is no repro: it took too long.")
+    (candidate,) = execution.judge().candidates
+    assert candidate.parity.repro is None
+    (told,) = (it.sentence for it in candidate.reasons if it.code is Code.PARITY_DIFFERS)
+    assert told.endswith("There is no repro: it took too long.")
+
+
+def test_arithmetic_that_is_alike_has_no_script(execution):
+    parity = dataclasses.replace(execution.record("fast", 1).evidence.parity, repro="parity_repro")
+    execution.change_evidence("fast", 1, parity=parity)
+    (candidate,) = execution.judge().candidates
+    assert candidate.parity.repro is None
 
 
 @pytest.mark.parametrize("silent", [{"steps": 0}, {"enabled": False}])

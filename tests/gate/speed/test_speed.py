@@ -35,7 +35,6 @@ def arm_speed(
             ),
             compilation=CompileTimes(CompileTime(compile_seconds, compile_seconds, 3), None),
             train_seconds=100.0,
-            peak_memory_bytes=0,
             steps=1000,
         ),
     )
@@ -113,7 +112,7 @@ def test_faster_steps_that_do_not_repay_compiling_within_a_run_are_not_called_fa
     assert (reason.code, reason.outcome) == (Code.SPEED_NOT_REPAID, Outcome.FAIL)
     assert judgement.required_speedup == pytest.approx(320 / (320 - 120), rel=0.01)
     assert (
-        "at least 1.20 is required, and 1.60 to repay 120.0 s of cold compilation within 1,000 "
+        "at least 1.60 is required, to repay 120.0 s of cold compilation within 1,000 "
         "steps: such a run is too short to be worth compiling."
     ) in reason.sentence
     assert f"breaks even after {judgement.run.break_even_steps:,} steps" in reason.sentence

@@ -8,7 +8,7 @@ import pytest
 
 
 def statement(**parts: Any) -> Any:
-    from infra.access import Statement  # noqa: PLC0415  imports the CDK
+    from compilegate.infra.access import Statement  # noqa: PLC0415  imports the CDK
 
     return Statement(
         **{"sid": "Read", "actions": ["s3:GetObject"], "resources": ["arn:aws:s3:::b/k"], **parts}
@@ -45,7 +45,7 @@ def test_a_role_that_would_say_more_than_iam_takes_is_refused_by_name() -> None:
     from aws_cdk import App, Stack  # noqa: PLC0415
     from aws_cdk import aws_iam as iam  # noqa: PLC0415
 
-    from infra.access import PolicySizeError, scoped_role  # noqa: PLC0415
+    from compilegate.infra.access import PolicySizeError, scoped_role  # noqa: PLC0415
 
     def role(number: int) -> None:
         keys = [f"arn:aws:s3:::bucket/incoming/of-workload-{index:04}" for index in range(number)]

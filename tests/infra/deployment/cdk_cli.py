@@ -34,7 +34,13 @@ class Cdk:
     def synth(self) -> None:
         """Make the assembly that the other commands deploy: once, because it takes seconds."""
         shutil.rmtree(self.project / ASSEMBLY, ignore_errors=True)
-        self._run("synth", "--quiet", "--output", ASSEMBLY, app=f"{sys.executable} -m infra.app")
+        self._run(
+            "synth",
+            "--quiet",
+            "--output",
+            ASSEMBLY,
+            app=f"{sys.executable} -m compilegate.infra.app",
+        )
 
     def deploy(self) -> str:
         """Deploy the assembly; returns what the command printed."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[3]
-COPIED = ("infra", "pipelines", "training", "containers", "cdk.json")
+COPIED = ("containers", "cdk.json")
 """What an app of the CDK is made from."""
 TOPICS = {"sea": "ship harbour captain anchor", "bank": "money loan credit interest"}
 
@@ -93,6 +93,7 @@ class Project:
                 shutil.copytree(source, path / name, ignore=ignored)
             else:
                 shutil.copyfile(source, path / name)
+        (path / "infra").mkdir()
         (path / "infra" / "settings.toml").write_text(SETTINGS, encoding="utf-8")
         (path / "workloads").mkdir()
         project = cls(path)

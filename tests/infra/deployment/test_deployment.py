@@ -289,7 +289,7 @@ def test_what_was_kept_is_taken_in_again_by_its_key_and_its_arns(deployment: Dep
 
     def look() -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "infra.kept"],
+            [sys.executable, "-m", "compilegate.infra.kept"],
             cwd=deployment.project.path,
             env=deployment.aws.environment,
             capture_output=True,

@@ -13,7 +13,7 @@ very few validation examples; the interval then has few degrees of freedom and w
 
     classification   accuracy, balanced accuracy, macro and micro F1
     ranking          AUROC
-    losses           log loss, perplexity, calibration error, mean squared and absolute error
+    losses           log loss, loss, perplexity, calibration error, mean squared and absolute error
     user_function    a function by its dotted name
 
 References: Efron, "Nonparametric estimates of standard error" (Biometrika 1981); DeLong et al.,
@@ -141,6 +141,7 @@ _COLUMNS: Mapping[str, Callable[[Examples], FloatArray]] = {
     "micro_f1": classification.accuracy,  # with one label an example, the two are the same
     "auroc": ranking.auroc,
     "log_loss": losses.log_loss,
+    "loss": losses.loss,
     "perplexity": losses.perplexity,
     "calibration_error": losses.calibration_error,
     "mse": losses.mse,

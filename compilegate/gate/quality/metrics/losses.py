@@ -19,6 +19,11 @@ def log_loss(examples: Examples) -> FloatArray:
     return examples.losses
 
 
+def loss(examples: Examples) -> FloatArray:
+    """The recorded losses, in whatever unit the model's loss has."""
+    return examples.losses
+
+
 def perplexity(examples: Examples) -> FloatArray:
     """The exponential of the mean loss, linearised."""
     mean = float(examples.losses.mean())

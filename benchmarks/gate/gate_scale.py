@@ -1,6 +1,6 @@
 """How the gate's time and memory grow with examples, seeds and metrics, up to a million examples.
 
-    .venv/bin/python benchmarks/gate_scale.py [--quick]
+    .venv/bin/python benchmarks/gate/gate_scale.py [--quick]
 
 Each row is a separate process that reads evidence from disk, judges it and writes the verdict and
 its reports, like the gate's job; making the evidence is not counted. Memory is the process's
@@ -35,7 +35,7 @@ from compilegate.job.evidence import (
     write_evidence,
 )
 
-PROJECT = Path(__file__).parents[1]
+PROJECT = Path(__file__).parents[2]
 METRICS = {
     "accuracy": ("higher", 0.01),
     "balanced_accuracy": ("higher", 0.01),

@@ -1,6 +1,6 @@
 """How often is the gate wrong? It and other rules judge simulated experiments with known truth.
 
-    .venv/bin/python benchmarks/gate_calibration.py [--quick] [--write docs/gate-calibration.md]
+    .venv/bin/python benchmarks/gate/gate_calibration.py [--quick] [--write FILE.md]
 
 Prints four tables: verdicts by how much worse the candidate truly is, beside those of other tools
 on the same experiments; errors over a full crossing of metric, seeds, examples, seed noise and
@@ -280,7 +280,7 @@ def _false_passes(tally: Tally) -> str:
 
 
 def _heading(quick: bool, cpu_seconds: float) -> str:
-    command = f"python benchmarks/gate_calibration.py{' --quick' if quick else ''}"
+    command = f"python benchmarks/gate/gate_calibration.py{' --quick' if quick else ''}"
     machine = (
         f"{platform.system()} {platform.machine()}, "
         f"Python {platform.python_version()}, numpy {np.__version__}, scipy {scipy.__version__}"
@@ -289,8 +289,8 @@ def _heading(quick: bool, cpu_seconds: float) -> str:
         "# How often the gate is wrong\n\n"
         f"Made by `{command}` in {cpu_seconds / 60:.0f} minutes on one core of {machine}.\n"
         "A false pass is a candidate declared no worse that is truly worse by the margin.\n"
-        "Rates are in per cent with 95% Wilson intervals. `benchmarks/gate_simulation.py` has the "
-        "simulation, `benchmarks/gate_other_rules.py` the other rules."
+        "Rates are in per cent with 95% Wilson intervals. `benchmarks/gate/gate_simulation.py` has "
+        "the simulation, `benchmarks/gate/gate_other_rules.py` the other rules."
     )
 
 

@@ -1,0 +1,140 @@
+"""What the driver says of a machine, and what a description says in its place."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from compilegate.catalog.instances import accelerators_of
+from compilegate.cli.main import main
+from compilegate.job import InputError
+from compilegate.job.compilers.xla.memory import forget_peak_memory, peak_memory
+from compilegate.job.machine.accelerators import read_description, visible_gpus
+
+ROOT = Path(__file__).parents[2]
+GPUS = "0, GPU-aa11, Tesla V100-SXM2-16GB, 16160\n1, GPU-bb22, Tesla V100-SXM2-16GB, 16160\n"
+SMI = """#!/bin/sh
+case "$1" in
+  *index*) printf '%s' "$GPUS" ;;
+  *compute_cap*) [ -z "$CAPABILITIES" ] && exit 2; printf '%s' "$CAPABILITIES" ;;
+esac
+"""
+ASKING = (
+    "import json, dataclasses; "
+    "from compilegate.job.machine.accelerators import this_machine; "
+    "found = this_machine().accelerators; "
+    "print(json.dumps(found and dataclasses.asdict(found)))"
+)
+
+
+def found(tmp_path: Path, **variables: str) -> Mapping[str, object] | None:
+    """What a process finds where a program of the driver's name answers so."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text(SMI)
+    program.chmod(0o755)
+    inherited = {k: v for k, v in os.environ.items() if k != "CUDA_VISIBLE_DEVICES"}
+    path = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "GPUS": GPUS}
+    done = subprocess.run(
+        [sys.executable, "-c", ASKING],
+        env={**inherited, **path, **variables},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    answer: Mapping[str, object] | None = json.loads(done.stdout)
+    return answer
+
+
+def test_the_driver_is_asked_and_torch_is_not(tmp_path: Path) -> None:
+    assert found(tmp_path, CAPABILITIES="7.0\n7.0\n") == {
+        "kind": "cuda",
+        "name": "Tesla V100-SXM2-16GB",
+        "count": 2,
+        "memory_bytes": 16160 << 20,
+        "capability": "7.0",
+    }
+
+
+def test_a_job_has_the_gpus_that_it_may_use_and_an_old_driver_knows_no_capability(
+    tmp_path: Path,
+) -> None:
+    one = found(tmp_path, CUDA_VISIBLE_DEVICES="GPU-bb")
+    assert one is not None
+    assert (one["count"], one["capability"]) == (1, None)
+
+
+def test_hidden_gpus_are_none(tmp_path: Path) -> None:
+    assert found(tmp_path, CUDA_VISIBLE_DEVICES="") is None
+
+
+@pytest.mark.parametrize(
+    ("visible", "places"),
+    [(None, [0, 1, 2]), ("2,0", [2, 0]), ("", []), ("-1", []), ("1,7,0", [1]), ("GPU-c", [2])],
+)
+def test_which_gpus_are_visible_is_what_cuda_makes_of_it(visible, places) -> None:
+    gpus = [("0", "GPU-a1"), ("1", "GPU-b2"), ("2", "GPU-c3")]
+    assert visible_gpus(gpus, visible) == places
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("V100", "is 'V100', allowed: a JSON object"),
+        ('{"gpu": "V100"}', "has the key 'gpu', allowed: accelerator, kind, count, memory_gib"),
+        ('{"accelerator": 7}', "has accelerator = 7, allowed: a name or null"),
+        ('{"accelerator": "V100", "kind": "rocm"}', "has kind = 'rocm', allowed: cuda or neuron"),
+        ('{"accelerator": "V100", "count": true}', "has count = True, allowed: a whole number"),
+        ('{"accelerator": "V100", "memory_gib": -1}', "has memory_gib = -1, allowed: a number up"),
+        ('{"accelerator": "V100", "capability": 7.0}', "has capability = 7.0, allowed: a text"),
+    ],
+)
+def test_a_description_that_is_none_is_refused_with_what_is_allowed(text: str, said: str) -> None:
+    with pytest.raises(InputError, match="environment variable COMPILEGATE_MACHINE ") as refused:
+        read_description(text)
+    assert said in str(refused.value)
+
+
+def neuron_core(folder: Path, device: int, core: int, peak: str) -> Path:
+    path = folder / f"neuron{device}/neuron_core{core}/stats/memory_usage/device_mem/peak"
+    path.parent.mkdir(parents=True)
+    path.write_text(peak)
+    return path
+
+
+def test_the_memory_of_a_neuron_core_is_the_drivers_own_count(tmp_path: Path) -> None:
+    neuron_core(tmp_path, 0, 0, "3000000000\n")
+    busiest = neuron_core(tmp_path, 0, 1, "5000000000\n")
+    assert peak_memory("NEURON", tmp_path) == (5_000_000_000, "device")
+    assert forget_peak_memory("NEURON", tmp_path)
+    assert busiest.read_text() == "0"
+
+
+def test_what_no_device_counts_is_not_measured(tmp_path: Path) -> None:
+    """And never the host's memory in its place; of XLA's CPU device that is the right one."""
+    assert peak_memory("NEURON", tmp_path) == (None, None)
+    assert not forget_peak_memory("NEURON", tmp_path)
+    peak, of = peak_memory("CPU", tmp_path)
+    assert of == "process"
+    assert peak is not None
+    assert peak > 10_000_000
+
+
+def test_the_command_describes_an_instance_type_of_the_catalog() -> None:
+    said = CliRunner().invoke(main, ["machine", "ml.p3.8xlarge"])
+    assert read_description(said.stdout).accelerators == accelerators_of("ml.p3.8xlarge")
+    said = CliRunner().invoke(main, ["machine", "ml.c6i.xlarge"])
+    assert read_description(said.stdout).accelerators is None
+
+
+def test_the_command_refuses_an_accelerated_type_that_it_does_not_know() -> None:
+    said = CliRunner().invoke(main, ["machine", "ml.p9.xlarge"])
+    assert said.exit_code != 0
+    assert "INSTANCE_TYPE is 'ml.p9.xlarge', allowed: one without an accelerator" in said.stderr
