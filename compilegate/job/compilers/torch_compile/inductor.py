@@ -136,11 +136,41 @@ def kept_cache() -> Optional[CacheFolder]:
     if not hasattr(inductor, "fx_graph_cache"):
         return None  # torch 2.0 and 2.1 keep no graphs
     inductor.fx_graph_cache = True
+    _remember_checks()
     # Left out of it are locks, and Triton's own folder: it holds absolute paths, and where it is
     # there inductor does not unpack the kernels that the graphs bring along.
     return CacheFolder(
         use_fresh_cache(), left_out=("locks", "triton"), binaries=(".so", ".dll", ".dylib")
     )
+
+
+_CHECKED = ".loads"
+
+
+def _remember_checks() -> None:
+    """Keep with the cache which vector instructions work here.
+
+    Inductor asks for each kind in a process of its own that loads a small library, which takes
+    longer than loading all kept kernels. A cache is for one processor and the same libraries, so an
+    earlier job's answer holds. Before torch 2.10 the question is another, and is asked each time.
+    """
+    from torch._inductor.cpu_vec_isa import VecISA  # noqa: PLC0415
+
+    ask = getattr(VecISA, "_probe_load", None)
+    if ask is None or getattr(ask, "remembers", False):
+        return
+
+    def remembered(isa: Any, library: str) -> bool:
+        noted = Path(library + _CHECKED)
+        if noted.exists():
+            return True
+        loads = bool(ask(isa, library))
+        if loads:
+            noted.touch()
+        return loads
+
+    remembered.remembers = True  # type: ignore[attr-defined]
+    VecISA._probe_load = remembered
 
 
 def lookups() -> Lookups:
