@@ -22,6 +22,10 @@ class LazyGroup(click.Group):
     modules: ClassVar[dict[str, tuple[str, str]]] = {
         "init": ("compilegate.cli.init", "Begin a project, or add a workload to one."),
         "validate": ("compilegate.cli.validate", "Check a workload file, and do nothing else."),
+        "check": (
+            "compilegate.cli.check",
+            "Say what in a script breaks a compiler or slows it down.",
+        ),
         "schema": (
             "compilegate.cli.schema",
             "Print the JSON schema of workload files, for editors.",

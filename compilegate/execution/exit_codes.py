@@ -19,6 +19,15 @@ GATE_FAILED = 4
 LOST = 5
 """Lost contact with an execution on SageMaker; it continues, and can be watched again."""
 
+CHECK_ERRORS = 6
+"""`check` found what is wrong in a script."""
+
+CHECK_WARNINGS = 7
+"""`check --fail-on warning` found warnings, and no error."""
+
+CHECK_NOTES = 8
+"""`check --fail-on note` found notes alone."""
+
 INTERRUPTED = 130
 """Stopped by Ctrl-C or a termination signal. An execution here can be resumed; one on SageMaker
 continues, unless it was itself stopped."""
@@ -33,6 +42,9 @@ TABLE = (
         "the gate failed the execution: no arm is sound, no model was registered",
     ),
     (LOST, "lost contact with an execution on SageMaker; `compilegate watch` reconnects"),
+    (CHECK_ERRORS, "`compilegate check` found an error in a script"),
+    (CHECK_WARNINGS, "`compilegate check --fail-on warning` found warnings, and no error"),
+    (CHECK_NOTES, "`compilegate check --fail-on note` found notes alone"),
     (INTERRUPTED, "interrupted; `compilegate run --resume` or `compilegate watch` continues"),
 )
 """The table in `--help` and docs/commands.md."""

@@ -1,0 +1,1 @@
+"""What in a training script breaks a compiler or slows it down. Scripts are read and never run."""

@@ -1,0 +1,1 @@
+"""What a check found: as text, JSON, SARIF, or GitHub's annotations."""

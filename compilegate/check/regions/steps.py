@@ -1,0 +1,290 @@
+"""Which statements run in each step of training.
+
+A step is the body of the innermost loop that trains, or a method that a framework calls for each
+batch; and whatever of the folder is called from there. Each statement of it is marked: in each
+step, or now and then (behind `if step % 100 == 0`).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+from compilegate.check.regions.guards import skips, split
+from compilegate.check.regions.markers import is_backward, is_marker, is_update
+from compilegate.check.script.bindings import Loop
+from compilegate.check.script.project import Defined, Project, Script
+from compilegate.check.script.values import class_of
+
+_NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+
+
+class Often(IntEnum):
+    """How often a statement runs while a model is trained."""
+
+    SELDOM = 1
+    EACH_STEP = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One place that trains."""
+
+    script: Script
+    node: Loop | ast.FunctionDef | ast.AsyncFunctionDef
+    framework: str
+    """`loop`, `lightning`, `trainer`, `keras`; `function` where the loop is not in the folder."""
+
+    @property
+    def body(self) -> list[ast.stmt]:
+        """Its statements."""
+        return self.node.body
+
+
+# Methods that a framework calls for each batch, by the base class.
+FRAMEWORK_STEPS = (
+    ("lightning", "lightning.pytorch.LightningModule",
+     ("training_step", "on_train_batch_start", "on_train_batch_end", "optimizer_step",
+      "on_before_zero_grad", "on_after_backward", "configure_gradient_clipping")),
+    ("lightning", "lightning.pytorch.Callback", ("on_train_batch_start", "on_train_batch_end")),
+    ("trainer", "transformers.Trainer", ("compute_loss", "training_step")),
+    ("trainer", "transformers.Seq2SeqTrainer", ("compute_loss", "training_step")),
+    ("trainer", "transformers.TrainerCallback", ("on_step_begin", "on_step_end", "on_substep_end")),
+    ("keras", "keras.Model", ("train_step",)),
+    ("keras", "keras.callbacks.Callback", ("on_train_batch_begin", "on_train_batch_end")),
+)  # fmt: skip
+
+
+class Steps:
+    """The steps of all scripts, and what runs in them."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._trains: dict[ast.AST, bool] = {}
+        self.found: list[Step] = list(self._find())
+        self.marks: dict[ast.stmt, Often] = {}
+        self.steps_of: dict[ast.stmt, Step] = {}
+        for step in self.found:
+            self._mark(step.script, step.body, Often.EACH_STEP, step)
+
+    def often(self, script: Script, node: ast.AST) -> Often | None:
+        """How often a node runs in training; None outside of any step."""
+        statement = self._statement(script, node)
+        return None if statement is None else self.marks.get(statement)
+
+    def step_of(self, script: Script, node: ast.AST) -> Step | None:
+        """The step that a node runs in."""
+        statement = self._statement(script, node)
+        return None if statement is None else self.steps_of.get(statement)
+
+    def _statement(self, script: Script, node: ast.AST) -> ast.stmt | None:
+        current: ast.AST | None = node
+        while current is not None:
+            if isinstance(current, ast.stmt):
+                return current
+            if isinstance(current, ast.Lambda):
+                return None
+            current = script.parent(current)
+        return None
+
+    # Finding.
+
+    def _find(self) -> Iterator[Step]:
+        for script in self._project.scripts:
+            for loop in script.loops:
+                if self._direct(script, loop.body, set()):
+                    yield Step(script, loop, "loop")
+            yield from self._framework_steps(script)
+            for function in script.tree.functions:
+                called = self._project.callers.get(function)
+                if (
+                    not called
+                    and function.name not in {"backward", "step"}
+                    and self._direct(script, function.body, set(), markers=is_backward)
+                ):
+                    yield Step(script, function, "function")
+
+    def _framework_steps(self, script: Script) -> Iterator[Step]:
+        for owner in script.tree.classes:
+            bases = script.bases(owner)
+            for framework, base, methods in FRAMEWORK_STEPS:
+                if base not in bases:
+                    continue
+                for statement in owner.body:
+                    if isinstance(statement, ast.FunctionDef) and statement.name in methods:
+                        yield Step(script, statement, framework)
+
+    def _direct(
+        self,
+        script: Script,
+        body: Iterable[ast.AST],
+        active: set[ast.AST],
+        markers: object = None,
+    ) -> bool:
+        """Whether statements train without a loop of their own, by calls of the folder too."""
+        pending: list[ast.AST] = list(body)
+        backward_only = markers is not None
+        while pending:
+            node = pending.pop()
+            if isinstance(node, (*_NESTED, *_LOOPS)):
+                continue
+            if isinstance(node, ast.Call):
+                if is_backward(script, node) if backward_only else is_marker(script, node):
+                    return True
+                for called in called_functions(script, node):
+                    if self._function_trains(called, active):
+                        return True
+            pending += ast.iter_child_nodes(node)
+        return False
+
+    def _function_trains(self, called: Defined, active: set[ast.AST]) -> bool:
+        if called.node in active:
+            return False
+        if called.node not in self._trains:
+            inner = active | {called.node}
+            self._trains[called.node] = self._direct(called.script, called.node.body, inner)
+        return self._trains[called.node]
+
+    # Marking.
+
+    def _mark(self, script: Script, body: list[ast.stmt], often: Often, step: Step) -> None:
+        def updates(statements: list[ast.stmt]) -> bool:
+            return any(
+                isinstance(node, ast.Call)
+                and (is_update(script, node) or is_backward(script, node))
+                for statement in statements
+                for node in ast.walk(statement)
+            )
+
+        for statement in body:
+            if isinstance(statement, _NESTED):
+                continue
+            if self.marks.get(statement, 0) >= often:
+                continue
+            self.marks[statement] = often
+            self.steps_of.setdefault(statement, step)
+            for expression in _own_expressions(statement):
+                self._follow(script, expression, often, step)
+            match statement:
+                case ast.If():
+                    seldom, other = split(script, statement, updates)
+                    inner = Often.SELDOM if seldom else often
+                    self._mark(script, statement.body, inner, step)
+                    rest = Often.SELDOM if other else often
+                    self._mark(script, statement.orelse, rest, step)
+                    if skips(statement.body) and _is_count(statement.test):
+                        often = Often.SELDOM
+                case ast.Try() | ast.TryStar():
+                    self._mark(script, statement.body, often, step)
+                    for handler in statement.handlers:
+                        self._mark(script, handler.body, Often.SELDOM, step)
+                    self._mark(script, statement.orelse, often, step)
+                    self._mark(script, statement.finalbody, often, step)
+                case ast.Match():
+                    for case in statement.cases:
+                        self._mark(script, case.body, often, step)
+                case ast.For() | ast.AsyncFor() | ast.While() | ast.With() | ast.AsyncWith():
+                    self._mark(script, statement.body, often, step)
+                    if not isinstance(statement, ast.With | ast.AsyncWith):
+                        self._mark(script, statement.orelse, Often.SELDOM, step)
+
+    def _follow(self, script: Script, expression: ast.AST, often: Often, step: Step) -> None:
+        """Mark what is called of the folder."""
+        pending: list[ast.AST] = [expression]
+        while pending:
+            node = pending.pop()
+            if isinstance(node, ast.Lambda):
+                continue
+            if isinstance(node, ast.Call):
+                for called in called_functions(script, node):
+                    if isinstance(called.node, ast.ClassDef):
+                        continue
+                    how_often = Often.SELDOM if _evaluates(called.node.name) else often
+                    self._mark(called.script, called.node.body, how_often, step)
+            pending += ast.iter_child_nodes(node)
+
+
+def _own_expressions(statement: ast.stmt) -> Iterator[ast.AST]:
+    """The parts of a statement that are no statements."""
+    for child in ast.iter_child_nodes(statement):
+        if not isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield child
+
+
+def _is_count(test: ast.expr) -> bool:
+    return any(
+        isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) for node in ast.walk(test)
+    )
+
+
+def _evaluates(name: str) -> bool:
+    lowered = name.lower()
+    return lowered.startswith(("eval", "valid", "test", "estimate")) or lowered in {
+        "infer",
+        "predict",
+    }
+
+
+def called_functions(script: Script, call: ast.Call) -> list[Defined]:
+    """The functions of the folder that a call runs: by name, by method, or a model's forward."""
+    found: list[Defined] = []
+    defined = script.definition(call.func)
+    if defined is not None and defined.function is not None:
+        found.append(defined)
+    elif defined is None and isinstance(call.func, ast.Attribute):
+        owner = class_of(script, call.func.value)
+        if owner is not None:
+            name = "forward" if call.func.attr == "__call__" else call.func.attr
+            method = owner.script.method(owner, name)
+            if method is not None:
+                found.append(method)
+    if defined is None:
+        owner = _instance(script, call.func)
+        for name in ("forward", "__call__", "call") if owner is not None else ():
+            method = owner.script.method(owner, name) if owner is not None else None
+            if method is not None:
+                found.append(method)
+                break
+    # `optimizer.step(closure)` runs the closure.
+    if isinstance(call.func, ast.Attribute) and call.func.attr in {"step", "optimizer_step"}:
+        for argument in call.args:
+            if isinstance(argument, ast.Name):
+                closure = script.definition(argument)
+                if closure is not None and closure.function is not None:
+                    found.append(closure)
+    # `train_step = torch.compile(step)` runs `step`.
+    found += [] if found else _wrapped(script, call.func)
+    return found
+
+
+def _instance(script: Script, called: ast.expr) -> Defined | None:
+    if isinstance(called, ast.Name | ast.Attribute | ast.Subscript):
+        return class_of(script, called)
+    return None
+
+
+_FUNCTION_WRAPPERS = frozenset(
+    {"torch.compile", "torch_xla.compile", "torch.jit.script", "functools.partial",
+     "torch.func.functional_call", "keras.function", "tensorflow.function", "torch.vmap"}
+)  # fmt: skip
+
+
+def _wrapped(script: Script, called: ast.expr) -> list[Defined]:
+    if not isinstance(called, ast.Name):
+        return []
+    found: list[Defined] = []
+    for binding in script.bindings(called.id, called):
+        value = binding.node
+        if (
+            binding.kind == "value"
+            and isinstance(value, ast.Call)
+            and value.args
+            and script.called(value) in _FUNCTION_WRAPPERS
+        ):
+            defined = script.definition(value.args[0])
+            if defined is not None and defined.function is not None:
+                found.append(defined)
+    return found

@@ -1,0 +1,173 @@
+"""What a rule is, and what it is given to look at.
+
+A rule is one function with its facts above it, listed in `RULES` of its file:
+
+    @rule(
+        "item-in-step",
+        Severity.WARNING,
+        ALL,
+        why="One sentence: what it costs, or breaks.",
+        fix="One sentence: what to write instead.",
+        page="https://docs.pytorch.org/...",
+    )
+    def item_in_step(view: View) -> Iterator[Found]:
+        for call in view.script.calls:
+            if view.each_step(call) and view.calls_method(call, "item"):
+                yield Found(call, "the loss is read in each step by `.item()`")
+
+It looks at one script at a time. The project behind it answers for imports within the folder.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from compilegate.check.findings import Severity
+from compilegate.check.regions.compiled import Compiled, Regions
+from compilegate.check.regions.steps import Often, Step, Steps
+from compilegate.check.script.project import Project, Script
+
+TORCH_COMPILE = "torch-compile"
+XLA = "xla"
+TRAINING_COMPILER = "training-compiler"
+NEURON = "neuron"
+
+COMPILERS = (TORCH_COMPILE, XLA, TRAINING_COMPILER, NEURON)
+"""What can be asked about; each rule concerns one of them or more."""
+
+ALL = COMPILERS
+LAZY = (XLA, TRAINING_COMPILER, NEURON)
+"""Those that trace the whole step by PyTorch/XLA."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A place where a rule does not hold."""
+
+    node: ast.AST
+    message: str
+    severity: Severity | None = None
+    """Where this place is graver, or less grave, than the rule."""
+
+
+Find = Callable[["View"], Iterator[Found]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is looked for, why, and what to do about it."""
+
+    name: str
+    severity: Severity
+    compilers: tuple[str, ...]
+    why: str
+    fix: str
+    page: str
+    """The page that says so."""
+
+    find: Find
+
+
+def rule(
+    name: str, severity: Severity, compilers: tuple[str, ...], *, why: str, fix: str, page: str
+) -> Callable[[Find], Rule]:
+    """Make a rule of the function that finds its places."""
+
+    def made(find: Find) -> Rule:
+        return Rule(name, severity, compilers, why, fix, page, find)
+
+    return made
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What is known of all scripts together."""
+
+    project: Project
+    steps: Steps
+    regions: Regions
+
+
+@dataclass(frozen=True)
+class View:
+    """One script, as rules see it."""
+
+    script: Script
+    analysis: Analysis
+    compilers: tuple[str, ...]
+    """The compilers that were asked about."""
+
+    # Where a node is.
+
+    def each_step(self, node: ast.AST) -> bool:
+        """Whether a node runs in each step of training."""
+        return self.analysis.steps.often(self.script, node) is Often.EACH_STEP
+
+    def in_step(self, node: ast.AST) -> bool:
+        """Whether a node runs in a step, if only now and then."""
+        return self.analysis.steps.often(self.script, node) is not None
+
+    def region(self, node: ast.AST) -> Compiled | None:
+        """The use of torch.compile whose region a node is in; None outside."""
+        return self.analysis.regions.around(self.script, node)
+
+    def in_forward(self, node: ast.AST) -> bool:
+        """Whether a node is in a model's forward, compiled or not."""
+        return self.analysis.regions.in_forward(self.script, node)
+
+    @property
+    def steps(self) -> list[Step]:
+        """The steps whose loop or method is in this script."""
+        return [step for step in self.analysis.steps.found if step.script is self.script]
+
+    @property
+    def compiled(self) -> list[Compiled]:
+        """The uses of torch.compile in this script."""
+        return [each for each in self.analysis.regions.found if each.script is self.script]
+
+    # What the scripts are.
+
+    @property
+    def xla(self) -> bool:
+        """Whether this script is written for PyTorch/XLA."""
+        return self.script.uses("torch_xla") or self.script.uses("torch_neuronx")
+
+    @property
+    def xla_anywhere(self) -> bool:
+        """Whether any script of the check is."""
+        return any(
+            each.uses("torch_xla") or each.uses("torch_neuronx")
+            for each in self.analysis.project.scripts
+        )
+
+    @property
+    def asked_lazy(self) -> bool:
+        """Whether a compiler was asked for by name that traces by PyTorch/XLA; not `all`."""
+        return bool(self.compilers) and all(each in LAZY for each in self.compilers)
+
+    # What a call is.
+
+    def named(self, *names: str) -> Iterator[ast.Call]:
+        """The calls of functions with one of these canonical names."""
+        for call in self.script.calls:
+            if self.script.called(call) in names:
+                yield call
+
+    def methods(self, *names: str) -> Iterator[ast.Call]:
+        """The calls of methods with one of these names, whatever they are called on."""
+        for call in self.script.calls:
+            if isinstance(call.func, ast.Attribute) and call.func.attr in names:
+                yield call
+
+
+def keyword(call: ast.Call, name: str) -> ast.expr | None:
+    """What a call is given for a keyword."""
+    return next((word.value for word in call.keywords if word.arg == name), None)
+
+
+def written(node: ast.AST, most: int = 48) -> str:
+    """A node as a message shows it."""
+    text = " ".join(ast.unparse(node).split())
+    return text if len(text) <= most else f"{text[: most - 3]}..."

@@ -1,0 +1,1 @@
+"""What stalls or slows each step, whatever compiles it."""

@@ -1,0 +1,212 @@
+"""Whether an expression is a tensor, as far as can be read. In doubt it is none."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from compilegate.check.script.bindings import Binding
+from compilegate.check.script.project import Script
+from compilegate.check.script.values import Sort, arguments_for, is_a, sources
+
+_DEEPEST = 10
+
+# Of what a tensor has or does, what gives no tensor.
+_PLAIN = frozenset(
+    {
+        "item", "tolist", "numpy", "size", "dim", "numel", "nelement", "shape", "device", "dtype",
+        "ndim", "requires_grad", "is_cuda", "is_leaf", "layout", "stride", "element_size", "type",
+        "get_device", "is_contiguous", "is_floating_point", "data_ptr", "grad_fn", "backward",
+        "ndimension", "is_sparse", "names", "storage", "is_complex", "keys", "is_quantized",
+        "untyped_storage", "nbytes", "itemsize", "is_meta", "input_ids_length",
+    }
+)  # fmt: skip
+
+# Functions of torch that give no tensor.
+_PLAIN_FUNCTIONS = frozenset(
+    {
+        "torch.device", "torch.compile", "torch.is_tensor", "torch.numel", "torch.no_grad",
+        "torch.enable_grad", "torch.inference_mode", "torch.manual_seed", "torch.save",
+        "torch.load", "torch.set_default_dtype", "torch.get_default_dtype", "torch.autocast",
+        "torch.is_grad_enabled", "torch.finfo", "torch.iinfo", "torch.typename",
+        "torch.set_float32_matmul_precision", "torch.is_floating_point", "torch.initial_seed",
+        "torch.get_rng_state", "torch.set_grad_enabled", "torch.is_autocast_enabled",
+        "torch.get_num_threads", "torch.set_num_threads", "torch.is_complex", "torch.vmap",
+        "torch.set_printoptions", "torch.is_storage", "torch.seed", "torch.result_type",
+        "torch.promote_types", "torch.can_cast", "torch.use_deterministic_algorithms",
+        "torch.is_inference_mode_enabled", "torch.set_default_device", "torch.get_default_device",
+        "torch.set_num_interop_threads", "torch.get_num_interop_threads", "torch.set_rng_state",
+        "torch.are_deterministic_algorithms_enabled", "torch.set_warn_always",
+    }
+)  # fmt: skip
+
+_MADE = re.compile(
+    r"^torch\.[a-z_0-9]+$|^torch\.nn\.functional\.\w+$|^torch\.(?:special|linalg|fft)\.\w+$"
+)
+_LOSS = re.compile(r"^(?:\w+_)?loss(?:es)?(?:_\w+)?$|^(?:logits|logit)$")
+_PLAIN_ANNOTATION = re.compile(
+    r"\b(?:int|bool|str|float|dict|Dict|Literal|Config|Namespace)\b|Config\b|Args\b"
+)
+_TENSOR_ANNOTATION = re.compile(r"\b(?:Tensor|LongTensor|FloatTensor|BoolTensor)\b")
+
+
+def is_tensor(script: Script, node: ast.expr, depth: int = 0) -> bool:
+    """Whether an expression is a tensor."""
+    if depth > _DEEPEST:
+        return False
+    deeper = depth + 1
+    match node:
+        case ast.Call():
+            return _call(script, node, deeper)
+        case ast.Attribute():
+            if node.attr in _PLAIN:
+                return False
+            if isinstance(node.value, ast.Name) and node.value.id == "self":
+                return _attribute_of_self(script, node, deeper)
+            return is_tensor(script, node.value, deeper)
+        case ast.BinOp():
+            return is_tensor(script, node.left, deeper) or is_tensor(script, node.right, deeper)
+        case ast.UnaryOp(op=ast.Not()):
+            return False
+        case ast.UnaryOp():
+            return is_tensor(script, node.operand, deeper)
+        case ast.Compare():
+            if any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops):
+                return False
+            return any(is_tensor(script, side, deeper) for side in (node.left, *node.comparators))
+        case ast.Subscript():
+            return is_tensor(script, node.value, deeper)
+        case ast.IfExp():
+            return is_tensor(script, node.body, deeper) and is_tensor(script, node.orelse, deeper)
+        case ast.Name():
+            return _name(script, node, deeper)
+    return False
+
+
+def _call(script: Script, node: ast.Call, depth: int) -> bool:
+    name = script.called(node)
+    if name in _PLAIN_FUNCTIONS:
+        return False
+    if _MADE.match(name):
+        return True
+    if name.startswith("torch.nn.") and name[9:10].isupper():
+        return False  # makes a module
+    if isinstance(node.func, ast.Attribute):
+        if node.func.attr in _PLAIN:
+            return False
+        if not name and is_tensor(script, node.func.value, depth):
+            return True
+    if name.startswith("builtins."):
+        return False
+    if isinstance(node.func, ast.Call):  # nn.CrossEntropyLoss()(output, target)
+        return is_a(script, node.func, Sort.MODEL)
+    if isinstance(node.func, ast.Name | ast.Attribute) and script.definition(node.func) is None:
+        return is_a(script, node.func, Sort.MODEL) and not name.startswith("torch.nn.")
+    return False
+
+
+def _attribute_of_self(script: Script, node: ast.Attribute, depth: int) -> bool:
+    owner = script.class_around(node)
+    if owner is None:
+        return False
+    bindings = script.tree.scopes[owner].attributes.get(node.attr, [])
+    return bool(bindings) and all(_bound(script, each, depth) for each in bindings)
+
+
+def _name(script: Script, node: ast.Name, depth: int) -> bool:
+    bindings = script.bindings(node.id, node)
+    if not bindings:
+        return False
+    # `x = x.item()` makes a number of it from there on: a name with both is in doubt.
+    plain = [
+        each
+        for each in bindings
+        if each.kind == "value" and each.index is None and not _bound(script, each, depth)
+    ]
+    known = [each for each in bindings if _bound(script, each, depth)]
+    if not known:
+        return False
+    return all(_harmless(each) for each in plain) or bool(
+        _LOSS.match(node.id) and not any(_reads_out(each) for each in plain)
+    )
+
+
+def _harmless(binding: Binding) -> bool:
+    """A start value such as `loss = 0` or `x = None` before tensors are added."""
+    return isinstance(binding.node, ast.Constant) and not isinstance(binding.node.value, str)
+
+
+def _reads_out(binding: Binding) -> bool:
+    node = binding.node
+    return isinstance(node, ast.expr) and any(
+        isinstance(part, ast.Attribute) and part.attr in {"item", "tolist", "numpy"}
+        for part in ast.walk(node)
+    )
+
+
+def _bound(script: Script, binding: Binding, depth: int) -> bool:
+    node = binding.node
+    if binding.kind == "value" and isinstance(node, ast.expr):
+        return is_tensor(script, node, depth)
+    if binding.kind == "element" and isinstance(node, ast.expr):
+        return _element(script, node, binding, depth)
+    if binding.kind == "parameter" and isinstance(node, ast.arg):
+        return _parameter(script, node)
+    return False
+
+
+def _element(script: Script, over: ast.expr, binding: Binding, depth: int) -> bool:
+    """Whether what a loop hands out is a batch."""
+    if isinstance(over, ast.Call):
+        name = script.called(over)
+        if name == "builtins.enumerate":
+            return (
+                binding.index != 0
+                and bool(over.args)
+                and (_element(script, over.args[0], Binding("element", over.args[0]), depth))
+            )
+        if name.endswith("tqdm") or name in {"builtins.iter", "builtins.zip"}:
+            return bool(over.args) and _element(script, over.args[0], binding, depth)
+    return is_a(script, over, Sort.LOADER) or is_tensor(script, over, depth)
+
+
+_TENSOR_METHODS = frozenset({"forward", "training_step"})
+
+
+def _parameter(script: Script, parameter: ast.arg) -> bool:
+    """Whether a parameter is a tensor: by its annotation, or as an input of a model's forward."""
+    if parameter.annotation is not None:
+        written = ast.unparse(parameter.annotation)
+        if _TENSOR_ANNOTATION.search(written):
+            return not re.search(r"\b(?:list|List|tuple|Tuple|dict|Dict|Sequence)\b", written)
+        return False
+    arguments = script.parent(parameter)
+    function = script.parent(arguments) if arguments is not None else None
+    if not isinstance(function, ast.FunctionDef) or not isinstance(arguments, ast.arguments):
+        return False
+    owner = script.parent(function)
+    if not isinstance(owner, ast.ClassDef) or function.name not in _TENSOR_METHODS:
+        return _passed_tensors(script, parameter)
+    if parameter.arg in {"self", "cls"} or parameter.arg.startswith(
+        ("use_", "return_", "is_", "output_", "num_", "n_")
+    ):
+        return False
+    positional = [*arguments.posonlyargs, *arguments.args]
+    if parameter not in positional:
+        return False
+    after = len(positional) - positional.index(parameter)
+    if after <= len(arguments.defaults):
+        default = arguments.defaults[-after]
+        return isinstance(default, ast.Constant) and default.value is None
+    index = positional.index(parameter)
+    return not (function.name == "training_step" and (index != 1 or "idx" in parameter.arg))
+
+
+def _passed_tensors(script: Script, parameter: ast.arg) -> bool:
+    """Whether calls within the folder pass a tensor."""
+    passed = arguments_for(script, parameter)
+    return bool(passed) and all(
+        isinstance(value, ast.Name | ast.Attribute | ast.Call)
+        and any(is_tensor(each.script, each.node, _DEEPEST - 3) for each in sources(place, value))
+        for place, value in passed
+    )
