@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 
 import click
 
 from compilegate.check.checking import check_paths
 from compilegate.check.findings import Checked, Severity
-from compilegate.check.output.text import text_lines
+from compilegate.check.output.annotations import annotation_lines
+from compilegate.check.output.documents import json_text
+from compilegate.check.output.sarif import sarif_text
+from compilegate.check.output.text import summary, text_lines
 from compilegate.check.rules.rule import COMPILERS
-from compilegate.cli.terminal.errors import RefusalError
+from compilegate.cli.terminal.errors import RefusalError, writing
 from compilegate.execution import exit_codes
+from compilegate.job.files import write_text
 
 _STATUS = {
     Severity.ERROR: exit_codes.CHECK_ERRORS,
@@ -40,7 +45,29 @@ _NEVER = "never"
     show_default=True,
     help="From which severity on findings make the exit status.",
 )
-def command(paths: tuple[Path, ...], compiler: str, fail_on: str) -> None:
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "sarif", "github"]),
+    default="text",
+    show_default=True,
+    help="sarif for code hosts and editors; github annotates the lines of a pull request.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write to this file instead of the terminal, which then gets one line.",
+)
+def command(
+    paths: tuple[Path, ...],
+    *,
+    compiler: str,
+    fail_on: str,
+    form: str,
+    as_json: bool,
+    output: Path | None,
+) -> None:
     """Read training scripts and say what in them breaks a compiler or slows it down.
 
     \b
@@ -58,9 +85,25 @@ def command(paths: tuple[Path, ...], compiler: str, fail_on: str) -> None:
         click.echo(unread.sentence, err=True)
     if not checked.files:
         raise RefusalError("nothing was checked: no PATH leads to a script that can be read")
-    for line in text_lines(checked):
-        click.echo(line)
+    text = _told(checked, "json" if as_json else form)
+    if output is None:
+        click.echo(text)
+    else:
+        with writing(f"--output {output}"):
+            write_text(output, f"{text}\n")
+        click.echo(summary(checked))
     raise SystemExit(_status(checked, fail_on))
+
+
+def _told(checked: Checked, form: str) -> str:
+    match form:
+        case "json":
+            return json_text(checked)
+        case "sarif":
+            return sarif_text(checked, version("compilegate"))
+        case "github":
+            return "\n".join(annotation_lines(checked))
+    return "\n".join(text_lines(checked))
 
 
 def _status(checked: Checked, fail_on: str) -> int:

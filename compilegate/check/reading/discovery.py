@@ -130,3 +130,11 @@ def _decoded(raw: bytes) -> str:
         return codecs.decode(raw, encoding)
     except (SyntaxError, LookupError) as error:
         raise UnparsedError(f"its encoding is unknown: {error}") from error
+
+
+def is_file_beside(script: Path, name: str) -> bool:
+    """Whether a file lies in a script's folder."""
+    try:
+        return script.with_name(name).is_file()
+    except OSError:
+        return False

@@ -21,11 +21,14 @@ It looks at one script at a time. The project behind it answers for imports with
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from compilegate.check.findings import Severity
 from compilegate.check.regions.compiled import Compiled, Regions
+from compilegate.check.regions.feeding import training_loaders
 from compilegate.check.regions.steps import Often, Step, Steps
 from compilegate.check.script.project import Project, Script
 
@@ -33,6 +36,8 @@ TORCH_COMPILE = "torch-compile"
 XLA = "xla"
 TRAINING_COMPILER = "training-compiler"
 NEURON = "neuron"
+
+_WORD = re.compile(r"[a-z_][a-z0-9_]*")
 
 COMPILERS = (TORCH_COMPILE, XLA, TRAINING_COMPILER, NEURON)
 """What can be asked about; each rule concerns one of them or more."""
@@ -89,6 +94,20 @@ class Analysis:
     steps: Steps
     regions: Regions
 
+    @cached_property
+    def training_loaders(self) -> frozenset[ast.AST]:
+        """The calls that make what the loops that train go over."""
+        return training_loaders(self.project, self.steps.found)
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Every name, attribute, argument and short text of the scripts, in lower case."""
+        found: set[str] = set()
+        for script in self.project.scripts:
+            for line in script.source.lines:
+                found.update(_WORD.findall(line.lower()))
+        return frozenset(found)
+
 
 @dataclass(frozen=True)
 class View:
@@ -112,6 +131,10 @@ class View:
     def region(self, node: ast.AST) -> Compiled | None:
         """The use of torch.compile whose region a node is in; None outside."""
         return self.analysis.regions.around(self.script, node)
+
+    def in_told_region(self, node: ast.AST) -> bool:
+        """Whether rules on torch.compile's regions speak of a node, so that others need not."""
+        return TORCH_COMPILE in self.compilers and self.region(node) is not None
 
     def in_forward(self, node: ast.AST) -> bool:
         """Whether a node is in a model's forward, compiled or not."""

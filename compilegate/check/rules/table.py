@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
+from compilegate.check.rules.keras import graphs
 from compilegate.check.rules.rule import Rule
-from compilegate.check.rules.steps import reading_out
+from compilegate.check.rules.sagemaker import entry_points, jobs
+from compilegate.check.rules.shapes import batches, forward, padding
+from compilegate.check.rules.steps import machinery, reading_out, recording
+from compilegate.check.rules.trainer import arguments
+from compilegate.check.rules.xla import barriers, devices, distributed
 
-RULES: tuple[Rule, ...] = (*reading_out.RULES,)
+RULES: tuple[Rule, ...] = (
+    *reading_out.RULES,
+    *recording.RULES,
+    *machinery.RULES,
+    *padding.RULES,
+    *batches.RULES,
+    *forward.RULES,
+    *barriers.RULES,
+    *devices.RULES,
+    *distributed.RULES,
+    *arguments.RULES,
+    *graphs.RULES,
+    *jobs.RULES,
+    *entry_points.RULES,
+)
 
 BY_NAME = {each.name: each for each in RULES}

@@ -10,6 +10,7 @@ from typing import Literal
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 ScopeNode = ast.Module | FunctionNode | ast.ClassDef
 Loop = ast.For | ast.AsyncFor | ast.While
+Branch = ast.If | ast.While | ast.IfExp | ast.Assert
 
 Kind = Literal["import", "definition", "value", "element", "parameter", "other"]
 
@@ -57,6 +58,10 @@ class Tree:
     scopes: dict[ast.AST, Scope] = field(default_factory=dict)
     calls: list[ast.Call] = field(default_factory=list)
     loops: list[Loop] = field(default_factory=list)
+    branches: list[Branch] = field(default_factory=list)
+    imported: set[str] = field(default_factory=set)
+    """The dotted names of other packages that are imported anywhere."""
+
     functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = field(default_factory=list)
     classes: list[ast.ClassDef] = field(default_factory=list)
 
@@ -84,6 +89,7 @@ def indexed(module: ast.Module) -> Tree:
             pending.append((child, inner))
     tree.calls.sort(key=_position)
     tree.loops.sort(key=_position)
+    tree.branches.sort(key=_position)
     tree.functions.sort(key=_position)
     tree.classes.sort(key=_position)
     return tree
@@ -126,17 +132,29 @@ def _entered(node: ast.AST, scope: Scope, tree: Tree) -> Scope:
             _bind(node.target, "element", node.iter, scope, tree)
         case ast.While():
             tree.loops.append(node)
+            tree.branches.append(node)
+        case ast.If() | ast.IfExp() | ast.Assert():
+            tree.branches.append(node)
         case ast.comprehension():
             _bind(node.target, "element", node.iter, scope, tree)
         case ast.withitem() if node.optional_vars is not None:
             _bind(node.optional_vars, "value", node.context_expr, scope, tree)
         case ast.Import() | ast.ImportFrom():
             _import(node, scope)
+            tree.imported.update(_imported(node))
         case ast.Global() | ast.Nonlocal():
             scope.elsewhere.update(node.names)
         case ast.ExceptHandler() if node.name:
             scope.names[node.name].append(Binding("other", node, line=node.lineno))
     return scope
+
+
+def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [name.name for name in node.names]
+    if node.module and not node.level:
+        return [node.module, *(f"{node.module}.{name.name}" for name in node.names)]
+    return []
 
 
 def _function(node: FunctionNode, scope: Scope, tree: Tree) -> Scope:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from compilegate.check.reading.source import Source
-from compilegate.check.script.bindings import Binding, Loop, Scope, Tree, indexed
+from compilegate.check.script.bindings import Binding, Branch, Loop, Scope, Tree, indexed
 from compilegate.check.script.canonical import canonical
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -18,11 +18,27 @@ _DEEPEST = 12
 
 
 @dataclass(frozen=True)
-class Located:
-    """A node, and the script it stands in."""
+class Origin:
+    """An expression that a value may come from; `index` is its part where a tuple is unpacked."""
 
     script: Script
     node: ast.expr
+    index: int | None = None
+
+
+@dataclass
+class Known:
+    """What was found out of expressions already; an empty answer stands while one is looked for.
+
+    So each is looked for once, and a circle of assignments ends.
+    """
+
+    origins: dict[Origin, list[Origin]] = field(default_factory=dict)
+    sources: dict[ast.expr, list[Origin]] = field(default_factory=dict)
+    classes: dict[ast.expr, Defined | None] = field(default_factory=dict)
+    tensors: dict[ast.expr, bool] = field(default_factory=dict)
+    sorts: dict[tuple[ast.expr, str], bool] = field(default_factory=dict)
+    depth: int = 0
 
 
 @dataclass(frozen=True)
@@ -51,6 +67,7 @@ class Script:
         self.project = project
         self.tree: Tree = indexed(source.tree)
         self._names: dict[ast.expr, str] = {}
+        self._uses: dict[str, bool] = {}
         self._definitions: dict[ast.expr, Defined | None] = {}
 
     @property
@@ -63,21 +80,23 @@ class Script:
         """Every `for` and `while`, in the order of the file."""
         return self.tree.loops
 
-    @cached_property
-    def imports(self) -> frozenset[str]:
+    @property
+    def branches(self) -> list[Branch]:
+        """Everything that decides by a test, in the order of the file."""
+        return self.tree.branches
+
+    @property
+    def imports(self) -> set[str]:
         """The dotted names that are imported anywhere in the file."""
-        found: set[str] = set()
-        for node in ast.walk(self.source.tree):
-            if isinstance(node, ast.Import):
-                found.update(name.name for name in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                found.add(node.module)
-                found.update(f"{node.module}.{name.name}" for name in node.names)
-        return frozenset(found)
+        return self.tree.imported
 
     def uses(self, library: str) -> bool:
         """Whether the file imports a library or anything of it."""
-        return any(name == library or name.startswith(f"{library}.") for name in self.imports)
+        if library not in self._uses:
+            self._uses[library] = any(
+                name == library or name.startswith(f"{library}.") for name in self.imports
+            )
+        return self._uses[library]
 
     def parent(self, node: ast.AST) -> ast.AST | None:
         """The node around a node."""
@@ -324,6 +343,7 @@ class Project:
     def __init__(self, sources: tuple[Source, ...], root: Path) -> None:
         self.root = root
         self.scripts: list[Script] = []
+        self.known = Known()
         self._by_module: dict[str, Script] = {}
         self._names: set[str] = set()
         for source in sources:

@@ -9,8 +9,6 @@ from compilegate.check.script.bindings import Binding
 from compilegate.check.script.project import Script
 from compilegate.check.script.values import Sort, arguments_for, is_a, sources
 
-_DEEPEST = 10
-
 # Of what a tensor has or does, what gives no tensor.
 _PLAIN = frozenset(
     {
@@ -50,40 +48,45 @@ _PLAIN_ANNOTATION = re.compile(
 _TENSOR_ANNOTATION = re.compile(r"\b(?:Tensor|LongTensor|FloatTensor|BoolTensor)\b")
 
 
-def is_tensor(script: Script, node: ast.expr, depth: int = 0) -> bool:
+def is_tensor(script: Script, node: ast.expr) -> bool:
     """Whether an expression is a tensor."""
-    if depth > _DEEPEST:
-        return False
-    deeper = depth + 1
+    known = script.project.known.tensors
+    if node not in known:
+        known[node] = False
+        known[node] = _is_tensor(script, node)
+    return known[node]
+
+
+def _is_tensor(script: Script, node: ast.expr) -> bool:
     match node:
         case ast.Call():
-            return _call(script, node, deeper)
+            return _call(script, node)
         case ast.Attribute():
             if node.attr in _PLAIN:
                 return False
             if isinstance(node.value, ast.Name) and node.value.id == "self":
-                return _attribute_of_self(script, node, deeper)
-            return is_tensor(script, node.value, deeper)
+                return _attribute_of_self(script, node)
+            return is_tensor(script, node.value)
         case ast.BinOp():
-            return is_tensor(script, node.left, deeper) or is_tensor(script, node.right, deeper)
+            return is_tensor(script, node.left) or is_tensor(script, node.right)
         case ast.UnaryOp(op=ast.Not()):
             return False
         case ast.UnaryOp():
-            return is_tensor(script, node.operand, deeper)
+            return is_tensor(script, node.operand)
         case ast.Compare():
             if any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops):
                 return False
-            return any(is_tensor(script, side, deeper) for side in (node.left, *node.comparators))
+            return any(is_tensor(script, side) for side in (node.left, *node.comparators))
         case ast.Subscript():
-            return is_tensor(script, node.value, deeper)
+            return is_tensor(script, node.value)
         case ast.IfExp():
-            return is_tensor(script, node.body, deeper) and is_tensor(script, node.orelse, deeper)
+            return is_tensor(script, node.body) and is_tensor(script, node.orelse)
         case ast.Name():
-            return _name(script, node, deeper)
+            return _name(script, node)
     return False
 
 
-def _call(script: Script, node: ast.Call, depth: int) -> bool:
+def _call(script: Script, node: ast.Call) -> bool:
     name = script.called(node)
     if name in _PLAIN_FUNCTIONS:
         return False
@@ -94,7 +97,7 @@ def _call(script: Script, node: ast.Call, depth: int) -> bool:
     if isinstance(node.func, ast.Attribute):
         if node.func.attr in _PLAIN:
             return False
-        if not name and is_tensor(script, node.func.value, depth):
+        if not name and is_tensor(script, node.func.value):
             return True
     if name.startswith("builtins."):
         return False
@@ -105,15 +108,15 @@ def _call(script: Script, node: ast.Call, depth: int) -> bool:
     return False
 
 
-def _attribute_of_self(script: Script, node: ast.Attribute, depth: int) -> bool:
+def _attribute_of_self(script: Script, node: ast.Attribute) -> bool:
     owner = script.class_around(node)
     if owner is None:
         return False
     bindings = script.tree.scopes[owner].attributes.get(node.attr, [])
-    return bool(bindings) and all(_bound(script, each, depth) for each in bindings)
+    return bool(bindings) and all(_bound(script, each) for each in bindings)
 
 
-def _name(script: Script, node: ast.Name, depth: int) -> bool:
+def _name(script: Script, node: ast.Name) -> bool:
     bindings = script.bindings(node.id, node)
     if not bindings:
         return False
@@ -121,9 +124,9 @@ def _name(script: Script, node: ast.Name, depth: int) -> bool:
     plain = [
         each
         for each in bindings
-        if each.kind == "value" and each.index is None and not _bound(script, each, depth)
+        if each.kind == "value" and each.index is None and not _bound(script, each)
     ]
-    known = [each for each in bindings if _bound(script, each, depth)]
+    known = [each for each in bindings if _bound(script, each)]
     if not known:
         return False
     return all(_harmless(each) for each in plain) or bool(
@@ -144,18 +147,18 @@ def _reads_out(binding: Binding) -> bool:
     )
 
 
-def _bound(script: Script, binding: Binding, depth: int) -> bool:
+def _bound(script: Script, binding: Binding) -> bool:
     node = binding.node
     if binding.kind == "value" and isinstance(node, ast.expr):
-        return is_tensor(script, node, depth)
+        return is_tensor(script, node)
     if binding.kind == "element" and isinstance(node, ast.expr):
-        return _element(script, node, binding, depth)
+        return _element(script, node, binding)
     if binding.kind == "parameter" and isinstance(node, ast.arg):
         return _parameter(script, node)
     return False
 
 
-def _element(script: Script, over: ast.expr, binding: Binding, depth: int) -> bool:
+def _element(script: Script, over: ast.expr, binding: Binding) -> bool:
     """Whether what a loop hands out is a batch."""
     if isinstance(over, ast.Call):
         name = script.called(over)
@@ -163,11 +166,11 @@ def _element(script: Script, over: ast.expr, binding: Binding, depth: int) -> bo
             return (
                 binding.index != 0
                 and bool(over.args)
-                and (_element(script, over.args[0], Binding("element", over.args[0]), depth))
+                and (_element(script, over.args[0], Binding("element", over.args[0])))
             )
         if name.endswith("tqdm") or name in {"builtins.iter", "builtins.zip"}:
-            return bool(over.args) and _element(script, over.args[0], binding, depth)
-    return is_a(script, over, Sort.LOADER) or is_tensor(script, over, depth)
+            return bool(over.args) and _element(script, over.args[0], binding)
+    return is_a(script, over, Sort.LOADER) or is_tensor(script, over)
 
 
 _TENSOR_METHODS = frozenset({"forward", "training_step"})
@@ -207,6 +210,6 @@ def _passed_tensors(script: Script, parameter: ast.arg) -> bool:
     passed = arguments_for(script, parameter)
     return bool(passed) and all(
         isinstance(value, ast.Name | ast.Attribute | ast.Call)
-        and any(is_tensor(each.script, each.node, _DEEPEST - 3) for each in sources(place, value))
+        and any(is_tensor(each.script, each.node) for each in sources(place, value))
         for place, value in passed
     )

@@ -9,13 +9,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
 
 from compilegate.check.script.bindings import Binding
-from compilegate.check.script.project import Defined, Script
+from compilegate.check.script.project import Defined, Origin, Script
 
-_DEEPEST = 8
+_DEEPEST = 40
+_MOST = 12
+"""As many origins are looked at of one value; more tell no more."""
 
 
 class Sort(Enum):
@@ -27,70 +28,70 @@ class Sort(Enum):
     SCALER = auto()
 
 
-@dataclass(frozen=True)
-class Origin:
-    """An expression that a value may come from; `index` is its part where a tuple is unpacked."""
-
-    script: Script
-    node: ast.expr
-    index: int | None = None
-
-
 def origins(script: Script, node: ast.expr) -> list[Origin]:
     """Where a value may come from, followed over names, attributes, arguments and results."""
-    return list(_origins(Origin(script, node), set(), 0))
+    return _origins(Origin(script, node))
 
 
-def _origins(origin: Origin, seen: set[ast.AST], depth: int) -> Iterator[Origin]:
+def _origins(origin: Origin) -> list[Origin]:
+    known = origin.script.project.known
+    if origin not in known.origins:
+        known.origins[origin] = []
+        if known.depth > _DEEPEST:
+            return [origin]
+        known.depth += 1
+        found = list(dict.fromkeys(_next(origin)))[:_MOST]
+        known.depth -= 1
+        known.origins[origin] = found
+    return known.origins[origin]
+
+
+def _next(origin: Origin) -> Iterator[Origin]:
     script, node = origin.script, origin.node
-    if depth > _DEEPEST or node in seen:
-        return
-    seen.add(node)
     bindings: list[Binding] | None = None
     owner = script
-    if isinstance(node, ast.Name):
-        bindings = script.bindings(node.id, node)
-    elif isinstance(node, ast.Attribute):
-        found = _attribute(script, node)
-        if found is not None:
-            owner, bindings = found
-    elif isinstance(node, ast.IfExp):
-        for side in (node.body, node.orelse):
-            yield from _origins(Origin(script, side, origin.index), seen, depth + 1)
-        return
-    elif isinstance(node, ast.Tuple | ast.List) and origin.index is not None:
-        if origin.index < len(node.elts):
-            yield from _origins(Origin(script, node.elts[origin.index]), seen, depth + 1)
-        return
-    elif isinstance(node, ast.Call):
-        results = _results(script, node)
-        if results:
-            for place, value in results:
-                yield from _origins(Origin(place, value, origin.index), seen, depth + 1)
+    match node:
+        case ast.Name():
+            bindings = script.bindings(node.id, node)
+        case ast.Attribute():
+            found = _attribute(script, node)
+            if found is not None:
+                owner, bindings = found
+        case ast.IfExp():
+            for side in (node.body, node.orelse):
+                yield from _origins(Origin(script, side, origin.index))
             return
-    if not bindings:
-        yield origin
-        return
-    known = False
-    for binding in bindings:
-        for found_origin in _bound(owner, binding, seen, depth):
-            known = True
-            yield found_origin
-    if not known:
+        case ast.Tuple() | ast.List() if origin.index is not None:
+            if origin.index < len(node.elts):
+                yield from _origins(Origin(script, node.elts[origin.index]))
+            return
+        case ast.Call():
+            results = _results(script, node)
+            for place, value in results:
+                yield from _origins(Origin(place, value, origin.index))
+            if results:
+                return
+    any_known = False
+    for binding in bindings or ():
+        for each in _bound(owner, binding):
+            any_known = True
+            yield each
+    if not any_known:
         yield origin
 
 
-def _bound(script: Script, binding: Binding, seen: set[ast.AST], depth: int) -> Iterator[Origin]:
+def _bound(script: Script, binding: Binding) -> Iterator[Origin]:
     if binding.kind == "value" and isinstance(binding.node, ast.expr):
-        yield from _origins(Origin(script, binding.node, binding.index), seen, depth + 1)
+        yield from _origins(Origin(script, binding.node, binding.index))
     elif binding.kind == "parameter" and isinstance(binding.node, ast.arg):
         for place, value in arguments_for(script, binding.node):
-            yield from _origins(Origin(place, value), seen, depth + 1)
+            yield from _origins(Origin(place, value))
     elif binding.kind == "import":
         own = script.project.lookup(script, binding.target)
         if own is not None and own[1] and "." not in own[1]:
             for there in own[0].tree.module.names.get(own[1], []):
-                yield from _bound(own[0], there, seen, depth + 1)
+                if there.kind != "import":
+                    yield from _bound(own[0], there)
 
 
 def _attribute(script: Script, node: ast.Attribute) -> tuple[Script, list[Binding]] | None:
@@ -149,7 +150,7 @@ def arguments_for(script: Script, parameter: ast.arg) -> list[tuple[Script, ast.
     if bound and function.name == "__init__":
         callers += script.project.callers.get(owner, [])
     passed: list[tuple[Script, ast.expr]] = []
-    for place, call in callers:
+    for place, call in callers[:_MOST]:
         offset = 1 if bound and positional[:1] in (["self"], ["cls"]) else 0
         named = [word.value for word in call.keywords if word.arg == parameter.arg]
         passed += [(place, value) for value in named]
@@ -208,9 +209,17 @@ def unwrapped(origin: Origin) -> Origin | None:
 
 def sources(script: Script, node: ast.expr) -> list[Origin]:
     """Where a value comes from once every wrapper around it is taken off."""
+    known = script.project.known.sources
+    if node not in known:
+        known[node] = []
+        known[node] = _sources(script, node)
+    return known[node]
+
+
+def _sources(script: Script, node: ast.expr) -> list[Origin]:
     found: list[Origin] = []
     seen: set[ast.AST] = set()
-    pending = origins(script, node)
+    pending = list(origins(script, node))
     while pending:
         origin = pending.pop()
         if origin.node in seen:
@@ -220,9 +229,7 @@ def sources(script: Script, node: ast.expr) -> list[Origin]:
         if inner is None:
             found.append(origin)
         else:
-            pending += [
-                Origin(each.script, each.node, each.index) for each in _origins(inner, set(), 0)
-            ]
+            pending += _origins(inner)
     return found
 
 
@@ -231,6 +238,14 @@ def class_of(script: Script, node: ast.expr) -> Defined | None:
     if isinstance(node, ast.Name) and node.id in {"self", "cls"}:
         around = script.class_around(node)
         return Defined(script, around) if around is not None else None
+    known = script.project.known.classes
+    if node not in known:
+        known[node] = None
+        known[node] = _class_of(script, node)
+    return known[node]
+
+
+def _class_of(script: Script, node: ast.expr) -> Defined | None:
     for origin in sources(script, node):
         if isinstance(origin.node, ast.Call):
             defined = origin.script.definition(origin.node.func)
@@ -254,6 +269,15 @@ _USUAL_NAMES = (
 
 def is_a(script: Script, node: ast.expr, sort: Sort) -> bool:
     """Whether an expression is, as far as can be read, a thing of this sort."""
+    known = script.project.known.sorts
+    key = (node, sort.name)
+    if key not in known:
+        known[key] = False
+        known[key] = _is_a(script, node, sort)
+    return known[key]
+
+
+def _is_a(script: Script, node: ast.expr, sort: Sort) -> bool:
     unknown = False
     for origin in sources(script, node):
         answer = _sort_of(origin, sort)

@@ -6,12 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from compilegate.check.findings import Severity
-from compilegate.check.rules.rule import ALL, Found, View, rule, written
+from compilegate.check.rules.pages import BEST_PRACTICES
+from compilegate.check.rules.rule import ALL, LAZY, Found, View, rule, written
 from compilegate.check.script.tensors import is_tensor
 
-_BEST_PRACTICES = (
-    "https://docs.aws.amazon.com/sagemaker/latest/dg/training-compiler-pytorch-models.html"
-)
+_NUMBERS = frozenset({"builtins.float", "builtins.int", "builtins.bool"})
 
 
 @rule(
@@ -21,22 +20,41 @@ _BEST_PRACTICES = (
     why="Reading a tensor's value makes the host wait for the device, each step anew; a lazy "
     "tracer must run its graph there, and a compiled graph breaks.",
     fix="Add up the loss as a tensor (`total += loss.detach()`) and read it every so many steps.",
-    page=_BEST_PRACTICES,
+    page=BEST_PRACTICES,
 )
 def item_in_step(view: View) -> Iterator[Found]:
-    for call in view.methods("item", "tolist"):
-        if call.args or call.keywords or not view.each_step(call):
+    for call in view.script.calls:
+        read = _read_by(view, call)
+        if read is None or not view.each_step(call) or view.in_told_region(call):
             continue
-        if isinstance(call.func, ast.Attribute) and not _on_the_host(view, call.func.value):
-            said = written(call)
-            yield Found(call, f"`{said}` reads a value from the device in each step")
+        if not _on_the_host(view, read):
+            yield Found(call, f"`{written(call)}` reads a value from the device in each step")
+
+
+def _read_by(view: View, call: ast.Call) -> ast.expr | None:
+    """The tensor whose value a call reads; None where it reads none."""
+    if isinstance(call.func, ast.Attribute) and not call.args and not call.keywords:
+        receiver = call.func.value
+        if call.func.attr == "item":
+            return receiver
+        if call.func.attr in {"tolist", "numpy"} and is_tensor(view.script, receiver):
+            inner = receiver  # `.cpu().numpy()` waits as well
+            if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
+                return inner.func.value if inner.func.attr == "cpu" else inner
+            return inner
+    if len(call.args) == 1 and view.script.called(call) in _NUMBERS:
+        return call.args[0] if is_tensor(view.script, call.args[0]) else None
+    return None
 
 
 def _on_the_host(view: View, node: ast.expr) -> bool:
     """Whether a value is known to be no tensor of the device: NumPy's, or of `.cpu()`."""
     return any(
         (isinstance(part, ast.Attribute) and part.attr in {"numpy", "cpu"})
-        or (isinstance(part, ast.expr) and view.script.name(part).startswith(("numpy.", "random.")))
+        or (
+            isinstance(part, ast.expr)
+            and view.script.name(part).startswith(("numpy.", "random.", "math."))
+        )
         for part in ast.walk(node)
     )
 
@@ -47,11 +65,11 @@ def _on_the_host(view: View, node: ast.expr) -> bool:
     ALL,
     why="To print or log a tensor the host must wait for its value, each step anew.",
     fix="Print every so many steps; under PyTorch/XLA inside `xm.add_step_closure`.",
-    page=_BEST_PRACTICES,
+    page=BEST_PRACTICES,
 )
 def print_in_step(view: View) -> Iterator[Found]:
     for call in view.script.calls:
-        if not view.each_step(call) or not _prints(view, call):
+        if not _prints(view, call) or not view.each_step(call) or view.in_told_region(call):
             continue
         shown = next((part for part in _shown(call) if is_tensor(view.script, part)), None)
         if shown is not None:
@@ -59,23 +77,26 @@ def print_in_step(view: View) -> Iterator[Found]:
 
 
 _LOGGING = frozenset({"debug", "info", "warning", "error", "log", "critical"})
+_PRINTERS = frozenset(
+    {"builtins.print", "logging.info", "logging.debug", "logging.warning", "logging.error",
+     "torch_xla.core.xla_model.master_print", "rich.print", "pprint.pprint", "tqdm.tqdm.write"}
+)  # fmt: skip
 
 
 def _prints(view: View, call: ast.Call) -> bool:
-    name = view.script.called(call)
-    if name in {"builtins.print", "logging.info", "logging.debug", "logging.warning",
-                "logging.error", "torch_xla.core.xla_model.master_print"}:  # fmt: skip
+    if view.script.called(call) in _PRINTERS:
         return True
     if isinstance(call.func, ast.Attribute):
-        if call.func.attr in _LOGGING and isinstance(call.func.value, ast.Name):
-            return "log" in call.func.value.id.lower()
-        return name in {"tqdm.tqdm.write", "tqdm.write"} or call.func.attr == "print"
+        receiver = call.func.value
+        if call.func.attr in _LOGGING and isinstance(receiver, ast.Name):
+            return "logger" in receiver.id.lower() or receiver.id in {"log", "LOG"}
+        return call.func.attr in {"print", "set_postfix", "set_description", "set_postfix_str"}
     return False
 
 
 def _shown(call: ast.Call) -> Iterator[ast.expr]:
     """What a call prints: its arguments, and what stands in f-strings and `%` or `format`."""
-    for argument in call.args:
+    for argument in (*call.args, *(word.value for word in call.keywords)):
         match argument:
             case ast.JoinedStr():
                 for part in argument.values:
@@ -83,13 +104,46 @@ def _shown(call: ast.Call) -> Iterator[ast.expr]:
                         yield part.value
             case ast.BinOp(op=ast.Mod(), right=ast.Tuple() as right):
                 yield from right.elts
-            case ast.BinOp(op=ast.Mod()):
+            case ast.BinOp(op=ast.Mod(), left=ast.Constant(value=str())):
                 yield argument.right
             case ast.Call(func=ast.Attribute(attr="format")):
                 yield from argument.args
                 yield from (word.value for word in argument.keywords)
+            case ast.Dict():
+                yield from argument.values
+            case ast.Call(func=ast.Name(id="str" | "repr")) if argument.args:
+                yield argument.args[0]
             case _:
                 yield argument
 
 
-RULES = (item_in_step, print_in_step)
+@rule(
+    "branch-in-step",
+    Severity.WARNING,
+    LAZY,
+    why="To decide by a tensor's value the host must wait for it, and a lazy tracer must run what "
+    "it has traced, each step anew.",
+    fix="Decide on the device with `torch.where`, or look every so many steps.",
+    page=BEST_PRACTICES,
+)
+def branch_in_step(view: View) -> Iterator[Found]:
+    for node in view.script.branches:
+        if not view.each_step(node) or view.in_told_region(node):
+            continue
+        tensor = next((part for part in _tests(node.test) if is_tensor(view.script, part)), None)
+        if tensor is not None:
+            said = f"the value of `{written(tensor)}` decides in each step what runs"
+            yield Found(node.test, said)
+
+
+def _tests(test: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(test, ast.BoolOp):
+        for part in test.values:
+            yield from _tests(part)
+    elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _tests(test.operand)
+    else:
+        yield test
+
+
+RULES = (item_in_step, print_in_step, branch_in_step)

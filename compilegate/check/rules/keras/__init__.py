@@ -1,0 +1,1 @@
+"""Loops and models of Keras and TensorFlow."""

@@ -1,0 +1,15 @@
+"""The pages that rules point to: AWS's, PyTorch's, Hugging Face's, Keras's."""
+
+_AWS = "https://docs.aws.amazon.com/sagemaker/latest/dg"
+
+BEST_PRACTICES = f"{_AWS}/training-compiler-tips-pitfalls.html"
+PYTORCH_MODELS = f"{_AWS}/training-compiler-pytorch-models.html"
+TENSORFLOW_MODELS = f"{_AWS}/training-compiler-tensorflow-models.html"
+ENABLE_PYTORCH = f"{_AWS}/training-compiler-enable-pytorch.html"
+SUPPORT = f"{_AWS}/training-compiler-support.html"
+TROUBLESHOOTING = f"{_AWS}/training-compiler-troubleshooting.html"
+XLA = "https://docs.pytorch.org/xla/master/learn/pytorch-on-xla-devices.html"
+TUNING = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
+TRAINER_MEMORY = "https://huggingface.co/docs/transformers/main_classes/trainer"
+PADDING = "https://huggingface.co/docs/transformers/pad_truncation"
+"""Where padding and truncation are explained."""

@@ -1,0 +1,1 @@
+"""Programs that start training jobs with SageMaker Training Compiler."""

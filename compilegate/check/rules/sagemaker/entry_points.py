@@ -1,0 +1,103 @@
+"""The script that an estimator with Training Compiler starts, where it is in the folder."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from compilegate.check.findings import Severity
+from compilegate.check.reading.discovery import is_file_beside
+from compilegate.check.rules.pages import ENABLE_PYTORCH, PYTORCH_MODELS
+from compilegate.check.rules.rule import TRAINING_COMPILER, Found, View, rule
+from compilegate.check.rules.sagemaker.estimators import (
+    Estimator,
+    compiled_estimators,
+    keys,
+    member,
+    settled,
+    version,
+)
+from compilegate.check.script.project import Script
+
+_ONLY = (TRAINING_COMPILER,)
+
+
+def started(view: View, estimator: Estimator) -> Script | None:
+    """The script of the check that is an estimator's entry point."""
+    name, folder = estimator.text("entry_point"), estimator.text("source_dir")
+    if not name.endswith(".py"):
+        return None
+    base = estimator.script.source.path.absolute().parent
+    wanted = base.joinpath(folder, name)
+    for script in view.analysis.project.scripts:
+        if script.source.path.absolute() == wanted:
+            return script
+    return None
+
+
+@rule(
+    "missing-mp-fn",
+    Severity.WARNING,
+    _ONLY,
+    why="With `pytorchxla` each process calls `_mp_fn(index)`; without it the workers do not train "
+    "together.",
+    fix="Add `def _mp_fn(index): main()` to the script.",
+    page=PYTORCH_MODELS,
+)
+def missing_mp_fn(view: View) -> Iterator[Found]:
+    for estimator in compiled_estimators(view):
+        if "pytorchxla" not in keys(estimator.given("distribution")):
+            continue
+        script = started(view, estimator)
+        if script is not None and "_mp_fn" not in script.tree.module.names:
+            said = f"{script.source.path.name} has no `_mp_fn` for the processes to call"
+            yield Found(estimator.where("entry_point"), said)
+
+
+@rule(
+    "transformers-not-installed",
+    Severity.WARNING,
+    _ONLY,
+    why="PyTorch's images from 1.12 on come without Transformers, so the import fails on "
+    "SageMaker.",
+    fix="Put `transformers` into a requirements.txt beside the script, in `source_dir`.",
+    page=ENABLE_PYTORCH,
+)
+def transformers_not_installed(view: View) -> Iterator[Found]:
+    for estimator in compiled_estimators(view):
+        if estimator.framework != "PyTorch" or version(estimator.text("framework_version")) < (
+            1,
+            12,
+        ):
+            continue
+        script = started(view, estimator)
+        if script is None or not script.uses("transformers"):
+            continue
+        if not is_file_beside(script.source.path, "requirements.txt"):
+            said = f"{script.source.path.name} imports Transformers, which the image does not have"
+            yield Found(estimator.where("entry_point"), said)
+
+
+@rule(
+    "rate-for-one-gpu",
+    Severity.NOTE,
+    _ONLY,
+    why="Several processes make one batch together; at the learning rate of one GPU the model "
+    "learns "
+    "less in each epoch.",
+    fix="Multiply the learning rate by the GPUs of an instance and by the instances.",
+    page=ENABLE_PYTORCH,
+)
+def rate_for_one_gpu(view: View) -> Iterator[Found]:
+    for estimator in compiled_estimators(view):
+        if "pytorchxla" not in keys(estimator.given("distribution")):
+            continue
+        given = member(estimator.given("hyperparameters"), "learning_rate")
+        if given is None:
+            continue
+        rate = settled(estimator.script, given)
+        if isinstance(rate, ast.Constant) and isinstance(rate.value, int | float):
+            yield Found(given, "the learning rate does not grow with the processes")
+
+
+RULES = (missing_mp_fn, transformers_not_installed, rate_for_one_gpu)

@@ -1,0 +1,252 @@
+"""What an estimator with Training Compiler must have, and must not."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from compilegate.check.findings import Severity
+from compilegate.check.rules.pages import ENABLE_PYTORCH, SUPPORT, TROUBLESHOOTING
+from compilegate.check.rules.rule import TRAINING_COMPILER, Found, View, keyword, rule, written
+from compilegate.check.rules.sagemaker.estimators import (
+    Estimator,
+    compiled_estimators,
+    estimators,
+    keys,
+    member,
+    settled,
+    version,
+)
+
+_ONLY = (TRAINING_COMPILER,)
+
+# The classes that the SDK takes with Training Compiler; it refuses every other.
+_INSTANCES = frozenset({"p3", "p3dn", "g4dn", "p4d", "g5"})
+_EFA = frozenset(
+    {"ml.g4dn.8xlarge", "ml.g4dn.12xlarge", "ml.g5.48xlarge", "ml.p3dn.24xlarge", "ml.p4d.24xlarge"}
+)
+_SINGLE_GPU = re.compile(
+    r"^ml\.(?:p3\.2xlarge|g4dn\.(?:x|2x|4x|8x|16x)large|g5\.(?:x|2x|4x|8x|16x)large)$"
+)
+
+
+@rule(
+    "compiler-distribution",
+    Severity.ERROR,
+    _ONLY,
+    why="Training Compiler distributes by PyTorch/XLA alone; the SDK refuses other strategies, "
+    "or the "
+    "job trains without the compiler.",
+    fix='`distribution={"pytorchxla": {"enabled": True}}`, from PyTorch 1.11 on.',
+    page=ENABLE_PYTORCH,
+)
+def compiler_distribution(view: View) -> Iterator[Found]:
+    for estimator in compiled_estimators(view):
+        given = estimator.given("distribution")
+        for key in keys(given):
+            if estimator.framework == "TensorFlow":
+                if key in {"smdistributed", "multi_worker_mirrored_strategy"}:
+                    yield Found(estimator.where("distribution"), f"`{key}` with Training Compiler")
+            elif key != "pytorchxla":
+                said = f"`{key}` with Training Compiler, where only `pytorchxla` works"
+                yield Found(estimator.where("distribution"), said)
+            elif (0,) < _torch_version(estimator) < (1, 11):
+                said = "`pytorchxla` is of PyTorch 1.11; before, a launcher starts the script"
+                yield Found(estimator.where("distribution"), said)
+
+
+def _torch_version(estimator: Estimator) -> tuple[int, ...]:
+    if estimator.framework == "PyTorch":
+        return version(estimator.text("framework_version"))[:2]
+    return version(estimator.text("pytorch_version"))[:2]
+
+
+@rule(
+    "compiler-launcher",
+    Severity.WARNING,
+    _ONLY,
+    why="Up to PyTorch 1.10.2 nothing starts a process for each GPU; one of them trains alone.",
+    fix="Take a launcher that runs `torch_xla.distributed.sm_dist` as the entry point, and name "
+    "the "
+    'script in `hyperparameters["training_script"]`.',
+    page=ENABLE_PYTORCH,
+)
+def compiler_launcher(view: View) -> Iterator[Found]:
+    for estimator in compiled_estimators(view):
+        if estimator.framework == "TensorFlow" or not (0,) < _torch_version(estimator) < (1, 11):
+            continue
+        instance = estimator.text("instance_type")
+        if not instance or _SINGLE_GPU.match(instance):
+            continue
+        hyperparameters = estimator.given("hyperparameters")
+        if isinstance(hyperparameters, ast.Dict) and "training_script" not in keys(hyperparameters):
+            yield Found(estimator.call, f"no launcher starts the processes of {instance}")
+
+
+@rule(
+    "compiler-instance",
+    Severity.ERROR,
+    _ONLY,
+    why="The SDK refuses Training Compiler on other instances, and in local mode.",
+    fix="Take an instance of P3, P3dn, G4dn, P4d or G5.",
+    page=SUPPORT,
+)
+def compiler_instance(view: View) -> Iterator[Found]:
+    for estimator in compiled_estimators(view):
+        instance = estimator.text("instance_type")
+        kind = instance.split(".")[1] if instance.startswith("ml.") else instance
+        if instance and kind not in _INSTANCES:
+            said = f"Training Compiler does not run on `{instance}`"
+            yield Found(estimator.where("instance_type"), said)
+
+
+@rule(
+    "compiler-nodes",
+    Severity.WARNING,
+    _ONLY,
+    why="Between instances with one GPU each, or without EFA, the exchange of gradients takes "
+    "what the "
+    "compiler saves.",
+    fix="One instance with several GPUs; several only with EFA, such as ml.p4d.24xlarge.",
+    page=TROUBLESHOOTING,
+)
+def compiler_nodes(view: View) -> Iterator[Found]:
+    for estimator in compiled_estimators(view):
+        count = estimator.number("instance_count")
+        instance = estimator.text("instance_type")
+        if count is None or count < 2 or not instance:
+            continue
+        if _SINGLE_GPU.match(instance):
+            said = f"{count} instances of one GPU each"
+            yield Found(estimator.where("instance_count"), said)
+        elif instance not in _EFA:
+            yield Found(estimator.where("instance_type"), f"{count} instances without EFA")
+
+
+@rule(
+    "compiler-image",
+    Severity.ERROR,
+    _ONLY,
+    why="Training Compiler lives in its own images; the SDK refuses another image, and versions "
+    "that "
+    "have none.",
+    fix="Leave `image_uri` out, and name a supported version: PyTorch 1.12.0 or 1.13.1; "
+    "Transformers "
+    "4.11 to 4.21; TensorFlow 2.9 to 2.11.",
+    page=SUPPORT,
+)
+def compiler_image(view: View) -> Iterator[Found]:
+    for estimator in compiled_estimators(view):
+        if estimator.framework != "TensorFlow" and estimator.given("image_uri") is not None:
+            yield Found(
+                estimator.where("image_uri"), "an image of one's own with Training Compiler"
+            )
+        wrong = _unsupported(estimator)
+        if wrong is not None:
+            name, given = wrong
+            yield Found(estimator.where(name), f"Training Compiler has no image for `{given}`")
+
+
+_SUPPORTED = {
+    "PyTorch": ("framework_version", frozenset({(1, 12), (1, 13)})),
+    "TensorFlow": ("framework_version", frozenset({(2, 9), (2, 10), (2, 11)})),
+    "HuggingFace": ("transformers_version", frozenset({(4, 11), (4, 17), (4, 21)})),
+}
+
+
+def _unsupported(estimator: Estimator) -> tuple[str, str] | None:
+    name, supported = _SUPPORTED[estimator.framework]
+    given = estimator.text(name)
+    if given and version(given)[:2] not in supported:
+        return name, given
+    return None
+
+
+@rule(
+    "compiler-debugging",
+    Severity.WARNING,
+    _ONLY,
+    why="Debugger and Profiler read tensors while the job trains, and debug mode writes what the "
+    "compiler does; each takes back what the compiler saves.",
+    fix="`disable_profiler=True, debugger_hook_config=False`, and no `debug=True`.",
+    page=TROUBLESHOOTING,
+)
+def compiler_debugging(view: View) -> Iterator[Found]:
+    for estimator in compiled_estimators(view):
+        debug = keyword(estimator.compiler, "debug") if estimator.compiler is not None else None
+        if isinstance(debug, ast.Constant) and debug.value is True:
+            yield Found(debug, "Training Compiler is in debug mode")
+        for name in ("profiler_config", "rules"):
+            given = estimator.given(name)
+            if given is not None and not (isinstance(given, ast.Constant) and not given.value):
+                yield Found(estimator.where(name), f"`{name}` is on")
+        hook = estimator.given("debugger_hook_config")
+        off = isinstance(hook, ast.Constant) and hook.value is False
+        profiler = estimator.given("disable_profiler")
+        if hook is not None and not off and not isinstance(hook, ast.Name):
+            yield Found(estimator.where("debugger_hook_config"), "SageMaker Debugger is on")
+        elif hook is None or profiler is None:
+            missing = "debugger_hook_config=False" if hook is None else "disable_profiler=True"
+            said = f"without `{missing}` SageMaker watches the job"
+            yield Found(estimator.call, said, Severity.NOTE)
+
+
+@rule(
+    "batch-without-rate",
+    Severity.WARNING,
+    _ONLY,
+    why="A batch larger by k makes k times fewer steps; at the same learning rate the model learns "
+    "less, and a comparison says nothing about the compiler.",
+    fix="Multiply the learning rate by k, or by its square root, and tune the warm-up.",
+    page=TROUBLESHOOTING,
+)
+def batch_without_rate(view: View) -> Iterator[Found]:
+    every = [(each, _hyperparameters(each)) for each in estimators(view)]
+    native = [pair for pair in every if pair[0].compiler is None]
+    for estimator, settings in every:
+        if estimator.compiler is None:
+            continue
+        for other, others in native:
+            if other.text("entry_point") != estimator.text("entry_point"):
+                continue
+            batch, before = _of(settings, _BATCHES), _of(others, _BATCHES)
+            rate, rate_before = _of(settings, _RATES), _of(others, _RATES)
+            if not batch or not before or batch == before or rate != rate_before or not rate:
+                continue
+            said = (
+                f"the batch is {batch} here and {before} without the compiler, at one learning rate"
+            )
+            yield Found(estimator.call, said)
+            break
+
+
+_BATCHES = ("per_device_train_batch_size", "train_batch_size", "batch_size", "batch-size",
+            "per_gpu_train_batch_size")  # fmt: skip
+_RATES = ("learning_rate", "lr", "learning-rate")
+
+
+def _hyperparameters(estimator: Estimator) -> dict[str, str]:
+    """The hyperparameters as they are written, with names followed."""
+    given = estimator.given("hyperparameters")
+    found: dict[str, str] = {}
+    for key in keys(given):
+        value = member(given, key)
+        if value is not None:
+            found[key] = written(settled(estimator.script, value))
+    return found
+
+
+def _of(settings: dict[str, str], names: tuple[str, ...]) -> str:
+    return next((settings[name] for name in names if name in settings), "")
+
+
+RULES = (
+    compiler_distribution,
+    compiler_launcher,
+    compiler_instance,
+    compiler_nodes,
+    compiler_image,
+    compiler_debugging,
+    batch_without_rate,
+)

@@ -1,0 +1,117 @@
+"""What is written, saved or evaluated in each step although now and then would do."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from compilegate.check.findings import Severity
+from compilegate.check.rules.pages import BEST_PRACTICES
+from compilegate.check.rules.rule import ALL, Found, View, rule, written
+from compilegate.check.script.tensors import is_tensor
+
+
+@rule(
+    "log-in-step",
+    Severity.WARNING,
+    ALL,
+    why="Each record waits for the device and interrupts what a compiler makes fast; AWS's example "
+    "logs every ten epochs.",
+    fix="Log every so many steps: `if step % 100 == 0:`.",
+    page=BEST_PRACTICES,
+)
+def log_in_step(view: View) -> Iterator[Found]:
+    for call in view.script.calls:
+        if not _records(view, call) or not view.each_step(call) or view.in_told_region(call):
+            continue
+        arguments = (*call.args, *(word.value for word in call.keywords))
+        if any(_holds_value(view, argument) for argument in arguments):
+            yield Found(call, f"`{written(call.func)}` records a value of the device in each step")
+
+
+_RECORDING_METHODS = frozenset(
+    {"add_scalar", "add_scalars", "add_histogram", "add_image", "add_images", "log_metric",
+     "log_metrics"}
+)  # fmt: skip
+_RECORDING_CALLS = frozenset(
+    {"wandb.log", "mlflow.log_metric", "mlflow.log_metrics", "comet_ml.log"}
+)
+
+
+def _records(view: View, call: ast.Call) -> bool:
+    if view.script.called(call) in _RECORDING_CALLS:
+        return True
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    if call.func.attr in _RECORDING_METHODS:
+        return True
+    receiver = written(call.func.value).lower()
+    return call.func.attr == "log" and any(
+        word in receiver for word in ("accelerator", "wandb", "run", "fabric")
+    )
+
+
+def _holds_value(view: View, node: ast.expr) -> bool:
+    """Whether a tensor, or a value read from one, is in an argument."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Attribute) and part.attr in {"item", "tolist"}:
+            return True
+        if isinstance(part, ast.Name | ast.Attribute) and is_tensor(view.script, part):
+            return True
+    return False
+
+
+_SAVING = frozenset(
+    {"torch.save", "torch_xla.core.xla_model.save", "safetensors.torch.save_file",
+     "safetensors.torch.save_model"}
+)  # fmt: skip
+_SAVING_METHODS = frozenset({"save_pretrained", "save_checkpoint", "save_state", "save_weights"})
+
+
+@rule(
+    "save-in-step",
+    Severity.WARNING,
+    ALL,
+    why="A checkpoint copies all weights from the device and stops training meanwhile.",
+    fix="Save at the end of an epoch, or every so many steps.",
+    page=BEST_PRACTICES,
+)
+def save_in_step(view: View) -> Iterator[Found]:
+    for call in view.script.calls:
+        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        if view.script.called(call) not in _SAVING and method not in _SAVING_METHODS:
+            continue
+        if view.each_step(call) and not _conditional(view, call):
+            yield Found(call, f"`{written(call.func)}` saves in each step")
+
+
+@rule(
+    "evaluate-in-step",
+    Severity.WARNING,
+    ALL,
+    why="An evaluation in each step costs more than the step, and its shapes and modes make a "
+    "compiler compile again.",
+    fix="Evaluate at the end of an epoch, or every so many steps.",
+    page=BEST_PRACTICES,
+)
+def evaluate_in_step(view: View) -> Iterator[Found]:
+    for call in view.script.calls:
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        name = call.func.id if isinstance(call.func, ast.Name) else name
+        if name not in {"evaluate", "validate", "run_validation", "run_eval", "eval_model"}:
+            continue
+        if view.each_step(call) and not _conditional(view, call):
+            yield Found(call, f"`{written(call.func)}` evaluates in each step")
+
+
+def _conditional(view: View, call: ast.Call) -> bool:
+    """Whether an `if` within the step decides; what it decides by may well be rare."""
+    for outer in view.script.ancestors(call):
+        if isinstance(outer, ast.If):
+            return True
+        if isinstance(outer, ast.For | ast.While | ast.FunctionDef):
+            return False
+    return False
+
+
+RULES = (log_in_step, save_in_step, evaluate_in_step)

@@ -1,0 +1,1 @@
+"""The arguments of Hugging Face's Trainer."""

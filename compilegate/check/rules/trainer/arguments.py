@@ -1,0 +1,162 @@
+"""Arguments of Hugging Face's Trainer that cost what a compiler saves."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from compilegate.check.findings import Severity
+from compilegate.check.rules.pages import (
+    BEST_PRACTICES,
+    PYTORCH_MODELS,
+    TRAINER_MEMORY,
+    TROUBLESHOOTING,
+)
+from compilegate.check.rules.rule import (
+    ALL,
+    LAZY,
+    TRAINING_COMPILER,
+    Found,
+    View,
+    keyword,
+    rule,
+)
+
+_MOST_OFTEN = {"logging_steps": 10, "save_steps": 50, "eval_steps": 50}
+
+
+def _arguments(view: View) -> Iterator[ast.Call]:
+    """The calls of TrainingArguments, and of what is derived from them."""
+    for call in view.script.calls:
+        name = view.script.called(call)
+        if (name.startswith("transformers.") and name.endswith("TrainingArguments")) or (
+            name.startswith("trl.") and name.endswith("Config")
+        ):
+            yield call
+
+
+def _number(node: ast.expr | None) -> float | None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return None if isinstance(node.value, bool) else node.value
+    return None
+
+
+@rule(
+    "trainer-too-often",
+    Severity.WARNING,
+    ALL,
+    why="Each log, save or evaluation waits for the device and interrupts what a compiler makes "
+    "fast.",
+    fix="Log every hundred steps or so, save and evaluate every epoch.",
+    page=BEST_PRACTICES,
+)
+def trainer_too_often(view: View) -> Iterator[Found]:
+    for call in _arguments(view):
+        for name, least in _MOST_OFTEN.items():
+            given = keyword(call, name)
+            steps = _number(given)
+            if given is None or steps is None or not 1 <= steps < least:
+                continue
+            each = "each step" if steps == 1 else f"every {steps:g} steps"
+            grave = None if steps <= 2 else Severity.NOTE
+            yield Found(given, f"`{name}={steps:g}`: the Trainer stops {each}", grave)
+
+
+@rule(
+    "trainer-debugging",
+    Severity.WARNING,
+    ALL,
+    why="A debug mode looks at every tensor, which takes longer than a compiler saves.",
+    fix="Leave `debug` out, except to look for an overflow.",
+    page=TROUBLESHOOTING,
+)
+def trainer_debugging(view: View) -> Iterator[Found]:
+    for call in _arguments(view):
+        given = keyword(call, "debug")
+        if isinstance(given, ast.Constant) and given.value:
+            yield Found(given, f"the Trainer runs with `debug={given.value!r}`")
+
+
+@rule(
+    "trainer-drop-last",
+    Severity.NOTE,
+    LAZY,
+    why="The last batch of an epoch is smaller, and a lazy tracer compiles the step again for it.",
+    fix="`dataloader_drop_last=True`.",
+    page=PYTORCH_MODELS,
+)
+def trainer_drop_last(view: View) -> Iterator[Found]:
+    for call in _arguments(view):
+        given = keyword(call, "dataloader_drop_last")
+        if any(word.arg is None for word in call.keywords):
+            continue
+        if given is None or (isinstance(given, ast.Constant) and given.value is False):
+            yield Found(call, "the Trainer keeps a smaller last batch")
+
+
+@rule(
+    "trainer-workers",
+    Severity.NOTE,
+    ALL,
+    why="Without workers the batches are read between the steps, and a faster step only waits "
+    "longer.",
+    fix="`dataloader_num_workers`: at least one for each GPU, at most one for each core.",
+    page=PYTORCH_MODELS,
+)
+def trainer_workers(view: View) -> Iterator[Found]:
+    for call in _arguments(view):
+        given = keyword(call, "dataloader_num_workers")
+        if any(word.arg is None for word in call.keywords):
+            continue
+        if given is None or _number(given) == 0:
+            yield Found(call, "the Trainer reads its batches in the training process")
+
+
+@rule(
+    "trainer-precision",
+    Severity.NOTE,
+    ALL,
+    why="With 32-bit floats alone a compiler gains a few per cent, or loses; with bf16 or fp16 the "
+    "gains add up.",
+    fix="`bf16=True`, or `fp16=True` where the GPU has no bf16.",
+    page=BEST_PRACTICES,
+)
+def trainer_precision(view: View) -> Iterator[Found]:
+    for call in _arguments(view):
+        if any(word.arg is None for word in call.keywords):
+            continue
+        given = [keyword(call, name) for name in ("bf16", "fp16", "deepspeed", "tf32")]
+        if all(
+            each is None or (isinstance(each, ast.Constant) and each.value is False)
+            for each in given
+        ):
+            yield Found(call, "the Trainer trains with 32-bit floats alone")
+
+
+@rule(
+    "trainer-optimizer",
+    Severity.NOTE,
+    (TRAINING_COMPILER,),
+    why="Up to PyTorch 1.13.1 Training Compiler is tested with the Trainer's XLA optimizer, "
+    "which does "
+    "not wait for the gradients' scale.",
+    fix='`optim="adamw_torch_xla"`.',
+    page=TRAINER_MEMORY,
+)
+def trainer_optimizer(view: View) -> Iterator[Found]:
+    if view.compilers != (TRAINING_COMPILER,) and not view.xla_anywhere:
+        return
+    for call in _arguments(view):
+        given = keyword(call, "optim")
+        if isinstance(given, ast.Constant) and given.value != "adamw_torch_xla":
+            yield Found(given, f"the Trainer's optimizer is `{given.value}`")
+
+
+RULES = (
+    trainer_too_often,
+    trainer_debugging,
+    trainer_drop_last,
+    trainer_workers,
+    trainer_precision,
+    trainer_optimizer,
+)

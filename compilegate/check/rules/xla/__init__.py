@@ -1,0 +1,1 @@
+"""What PyTorch/XLA needs in a script, and what breaks it."""
