@@ -129,7 +129,9 @@ class Steps:
         backward_only = markers is not None
         while pending:
             node = pending.pop()
-            if isinstance(node, (*_NESTED, *_LOOPS)):
+            if isinstance(node, _NESTED):
+                continue
+            if isinstance(node, _LOOPS) and not _over_optimizers(node):
                 continue
             if isinstance(node, ast.Call):
                 if is_backward(script, node) if backward_only else is_marker(script, node):
@@ -212,6 +214,22 @@ def _own_expressions(statement: ast.stmt) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(statement):
         if not isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
             yield child
+
+
+def _over_optimizers(loop: Loop) -> bool:
+    """Whether a loop only updates: `for optimizer, schedule in zip(...): optimizer.step()`."""
+    if not isinstance(loop, ast.For):
+        return False
+    handed = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "step"
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id in handed
+        and "opt" in node.func.value.id.lower()
+        for node in ast.walk(loop)
+    )
 
 
 def _is_count(test: ast.expr) -> bool:

@@ -90,6 +90,17 @@ class Script:
         """The dotted names that are imported anywhere in the file."""
         return self.tree.imported
 
+    @cached_property
+    def loads(self) -> dict[str, list[ast.Name | ast.Attribute]]:
+        """The names and attributes that are read, by their last part, in the order of a walk."""
+        found: dict[str, list[ast.Name | ast.Attribute]] = defaultdict(list)
+        for node in ast.walk(self.source.tree):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                found[node.id].append(node)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                found[node.attr].append(node)
+        return found
+
     def uses(self, library: str) -> bool:
         """Whether the file imports a library or anything of it."""
         if library not in self._uses:
@@ -175,6 +186,7 @@ class Script:
         for binding in bindings:
             if binding.kind == "import":
                 return self._imported(binding.target)
+        for binding in bindings:
             if binding.kind == "definition" and isinstance(binding.node, Definition):
                 found.append(f"./{self.source.path.name}.{binding.node.name}")
             elif binding.kind == "value" and binding.index is None:

@@ -16,7 +16,7 @@ from compilegate.check.script.project import Defined, Origin, Script
 
 _DEEPEST = 40
 _MOST = 12
-"""As many origins are looked at of one value; more tell no more."""
+"""As many origins of one value are looked at; more add nothing."""
 
 
 class Sort(Enum):

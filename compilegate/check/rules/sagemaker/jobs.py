@@ -139,9 +139,7 @@ def compiler_nodes(view: View) -> Iterator[Found]:
 def compiler_image(view: View) -> Iterator[Found]:
     for estimator in compiled_estimators(view):
         if estimator.framework != "TensorFlow" and estimator.given("image_uri") is not None:
-            yield Found(
-                estimator.where("image_uri"), "an image of one's own with Training Compiler"
-            )
+            yield Found(estimator.where("image_uri"), "another image with Training Compiler")
         wrong = _unsupported(estimator)
         if wrong is not None:
             name, given = wrong

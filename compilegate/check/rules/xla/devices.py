@@ -97,7 +97,7 @@ def cuda_amp_with_xla(view: View) -> Iterator[Found]:
     "no-xla-device",
     Severity.WARNING,
     LAZY,
-    why="A loop of one's own is compiled only where its model and its batches are on an XLA "
+    why="A hand-written loop is compiled only where its model and its batches are on an XLA "
     "device; "
     "this one trains without the compiler.",
     fix="`import torch_xla.core.xla_model as xm`, and put model and batches on `xm.xla_device()`.",

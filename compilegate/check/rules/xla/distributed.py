@@ -15,7 +15,7 @@ from compilegate.check.rules.xla.barriers import is_distributed
     "no-distributed-sampler",
     Severity.WARNING,
     LAZY,
-    why="Without a sampler each process reads the same data, and more processes train no more.",
+    why="Without a sampler each process reads the same data, and more processes gain nothing.",
     fix="Give the loader `DistributedSampler(data, num_replicas=xm.xrt_world_size(), "
     "rank=xm.get_ordinal(), shuffle=True)`.",
     page=TROUBLESHOOTING,
