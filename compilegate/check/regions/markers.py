@@ -51,8 +51,15 @@ def is_update(script: Script, call: ast.Call) -> bool:
     return is_a(script, receiver, Sort.OPTIMIZER) or is_a(script, receiver, Sort.SCALER)
 
 
-def is_marker(script: Script, call: ast.Call) -> bool:
-    """Whether a call is the backward pass or the update."""
-    if not isinstance(call.func, ast.Attribute):
-        return False
-    return is_backward(script, call) or is_update(script, call)
+_MARKS = ("backward", "manual_backward", "gradient", "train_on_batch", "step", "optimizer_step",
+          "apply_gradients")  # fmt: skip
+
+
+def markers(script: Script) -> list[ast.Call]:
+    """Every backward pass and update of a script."""
+    return [
+        call
+        for name in _MARKS
+        for call in script.calls_by_last.get(name, ())
+        if is_backward(script, call) or is_update(script, call)
+    ]

@@ -8,18 +8,17 @@ step, or now and then (behind `if step % 100 == 0`).
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
 from compilegate.check.regions.guards import skips, split
-from compilegate.check.regions.markers import is_backward, is_marker, is_update
+from compilegate.check.regions.markers import is_backward, is_update, markers
 from compilegate.check.script.bindings import Loop
 from compilegate.check.script.project import Defined, Project, Script
 from compilegate.check.script.values import class_of
 
 _NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
 class Often(IntEnum):
@@ -63,7 +62,6 @@ class Steps:
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._trains: dict[ast.AST, bool] = {}
         self.found: list[Step] = list(self._find())
         self.marks: dict[ast.stmt, Often] = {}
         self.steps_of: dict[ast.stmt, Step] = {}
@@ -93,19 +91,49 @@ class Steps:
     # Finding.
 
     def _find(self) -> Iterator[Step]:
+        """Climb from every backward pass and update to the loop around it, over calls as well."""
+        loops: dict[ast.AST, Step] = {}
+        roots: dict[ast.AST, Step] = {}
+        pending = [
+            (script, call, is_backward(script, call))
+            for script in self._project.scripts
+            for call in markers(script)
+        ]
+        reached: set[ast.AST] = set()
+        while pending:
+            script, call, backward = pending.pop()
+            around = _loop_or_function(script, call)
+            if isinstance(around, ast.For | ast.AsyncFor | ast.While):
+                loops.setdefault(around, Step(script, around, "loop"))
+            elif around is not None:
+                callers = self._callers(script, around)
+                if not callers and backward and around.name not in {"backward", "step"}:
+                    roots.setdefault(around, Step(script, around, "function"))
+                if around not in reached:
+                    reached.add(around)
+                    pending += [(*caller, backward) for caller in callers]
         for script in self._project.scripts:
-            for loop in script.loops:
-                if self._direct(script, loop.body, set()):
-                    yield Step(script, loop, "loop")
+            yield from (loops[loop] for loop in script.loops if loop in loops)
             yield from self._framework_steps(script)
-            for function in script.tree.functions:
-                called = self._project.callers.get(function)
-                if (
-                    not called
-                    and function.name not in {"backward", "step"}
-                    and self._direct(script, function.body, set(), markers=is_backward)
-                ):
-                    yield Step(script, function, "function")
+            yield from (roots[each] for each in script.tree.functions if each in roots)
+
+    def _callers(
+        self, script: Script, function: ast.FunctionDef | ast.AsyncFunctionDef
+    ) -> list[tuple[Script, ast.Call]]:
+        """The calls that run a function: by name, by method, or by what wraps it."""
+        names = {function.name}
+        for place in self._project.scripts:
+            for call in place.calls_of(*FUNCTION_WRAPPERS):
+                wrapped = place.definition(call.args[0]) if call.args else None
+                if wrapped is not None and wrapped.node is function:
+                    names |= _assigned_names(place, call)
+        return [
+            (place, call)
+            for place in self._project.scripts
+            for name in sorted(names)
+            for call in place.calls_by_last.get(name, ())
+            if any(each.node is function for each in called_functions(place, call))
+        ]
 
     def _framework_steps(self, script: Script) -> Iterator[Step]:
         for owner in script.tree.classes:
@@ -116,39 +144,6 @@ class Steps:
                 for statement in owner.body:
                     if isinstance(statement, ast.FunctionDef) and statement.name in methods:
                         yield Step(script, statement, framework)
-
-    def _direct(
-        self,
-        script: Script,
-        body: Iterable[ast.AST],
-        active: set[ast.AST],
-        markers: object = None,
-    ) -> bool:
-        """Whether statements train without a loop of their own, by calls of the folder too."""
-        pending: list[ast.AST] = list(body)
-        backward_only = markers is not None
-        while pending:
-            node = pending.pop()
-            if isinstance(node, _NESTED):
-                continue
-            if isinstance(node, _LOOPS) and not _over_optimizers(node):
-                continue
-            if isinstance(node, ast.Call):
-                if is_backward(script, node) if backward_only else is_marker(script, node):
-                    return True
-                for called in called_functions(script, node):
-                    if self._function_trains(called, active):
-                        return True
-            pending += ast.iter_child_nodes(node)
-        return False
-
-    def _function_trains(self, called: Defined, active: set[ast.AST]) -> bool:
-        if called.node in active:
-            return False
-        if called.node not in self._trains:
-            inner = active | {called.node}
-            self._trains[called.node] = self._direct(called.script, called.node.body, inner)
-        return self._trains[called.node]
 
     # Marking.
 
@@ -214,6 +209,32 @@ def _own_expressions(statement: ast.stmt) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(statement):
         if not isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
             yield child
+
+
+def _loop_or_function(
+    script: Script, node: ast.AST
+) -> Loop | ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The innermost loop or function around a node; not a loop that only updates optimizers."""
+    for outer in script.ancestors(node):
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
+            return outer
+        if isinstance(outer, ast.For | ast.AsyncFor | ast.While) and not _over_optimizers(outer):
+            return outer
+        if isinstance(outer, ast.Lambda | ast.ClassDef):
+            return None
+    return None
+
+
+def _assigned_names(script: Script, call: ast.Call) -> set[str]:
+    """The names that the result of a call is given."""
+    outer = script.parent(call)
+    if not isinstance(outer, ast.Assign):
+        return set()
+    return {
+        target.attr if isinstance(target, ast.Attribute) else target.id
+        for target in outer.targets
+        if isinstance(target, ast.Name | ast.Attribute)
+    }
 
 
 def _over_optimizers(loop: Loop) -> bool:
@@ -284,7 +305,7 @@ def _instance(script: Script, called: ast.expr) -> Defined | None:
     return None
 
 
-_FUNCTION_WRAPPERS = frozenset(
+FUNCTION_WRAPPERS = frozenset(
     {"torch.compile", "torch_xla.compile", "torch.jit.script", "functools.partial",
      "torch.func.functional_call", "keras.function", "tensorflow.function", "torch.vmap"}
 )  # fmt: skip
@@ -300,7 +321,7 @@ def _wrapped(script: Script, called: ast.expr) -> list[Defined]:
             binding.kind == "value"
             and isinstance(value, ast.Call)
             and value.args
-            and script.called(value) in _FUNCTION_WRAPPERS
+            and script.called(value) in FUNCTION_WRAPPERS
         ):
             defined = script.definition(value.args[0])
             if defined is not None and defined.function is not None:

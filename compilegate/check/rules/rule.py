@@ -174,15 +174,14 @@ class View:
 
     def named(self, *names: str) -> Iterator[ast.Call]:
         """The calls of functions with one of these canonical names."""
-        for call in self.script.calls:
-            if self.script.called(call) in names:
-                yield call
+        yield from self.script.calls_of(*names)
 
     def methods(self, *names: str) -> Iterator[ast.Call]:
         """The calls of methods with one of these names, whatever they are called on."""
-        for call in self.script.calls:
-            if isinstance(call.func, ast.Attribute) and call.func.attr in names:
-                yield call
+        for name in names:
+            for call in self.script.calls_by_last.get(name, ()):
+                if isinstance(call.func, ast.Attribute):
+                    yield call
 
 
 def keyword(call: ast.Call, name: str) -> ast.expr | None:

@@ -80,6 +80,30 @@ class Script:
         """Every `for` and `while`, in the order of the file."""
         return self.tree.loops
 
+    @cached_property
+    def calls_by_name(self) -> dict[str, list[ast.Call]]:
+        """The calls by the canonical name of what is called; those without one under ""."""
+        found: dict[str, list[ast.Call]] = defaultdict(list)
+        for call in self.calls:
+            found[self.name(call.func)].append(call)
+        return found
+
+    @cached_property
+    def calls_by_last(self) -> dict[str, list[ast.Call]]:
+        """The calls by the last part of what is called, such as `step` of `optimizer.step()`."""
+        found: dict[str, list[ast.Call]] = defaultdict(list)
+        for call in self.calls:
+            if isinstance(call.func, ast.Attribute):
+                found[call.func.attr].append(call)
+            elif isinstance(call.func, ast.Name):
+                found[call.func.id].append(call)
+        return found
+
+    def calls_of(self, *names: str) -> list[ast.Call]:
+        """The calls of functions with one of these canonical names, in the order of the file."""
+        found = [call for name in names for call in self.calls_by_name.get(name, ())]
+        return sorted(found, key=_position) if len(names) > 1 else found
+
     @property
     def branches(self) -> list[Branch]:
         """Everything that decides by a test, in the order of the file."""
@@ -347,6 +371,10 @@ class Script:
 
 
 _STARRED = frozenset({"torch", "torch.nn", "keras"})
+
+
+def _position(node: ast.expr) -> tuple[int, int]:
+    return node.lineno, node.col_offset
 
 
 class Project:

@@ -48,10 +48,7 @@ def missing_mark_step(view: View) -> Iterator[Found]:
 
 def _uses_device(script: Script) -> bool:
     """Whether the script itself puts tensors on an XLA device."""
-    return any(
-        script.called(call) in {"torch_xla.core.xla_model.xla_device", "torch_xla.device"}
-        for call in script.calls
-    )
+    return bool(script.calls_of("torch_xla.core.xla_model.xla_device", "torch_xla.device"))
 
 
 def _trains_on_torch(step: Step) -> bool:
@@ -162,7 +159,7 @@ def is_distributed(script: Script) -> bool:
     """Whether a script trains in several processes of PyTorch/XLA."""
     if not script.uses("torch_xla"):
         return False
-    if any(script.called(call) in _SPAWNS for call in script.calls):
+    if script.calls_of(*_SPAWNS):
         return True
     return any(function.name == "_mp_fn" for function in script.tree.functions)
 

@@ -31,8 +31,8 @@ def cuda_with_xla(view: View) -> Iterator[Found]:
 
 
 def _uses_xla_device(view: View) -> bool:
-    names = {"torch_xla.core.xla_model.xla_device", "torch_xla.device"}
-    return any(view.script.called(call) in names for call in view.script.calls)
+    names = ("torch_xla.core.xla_model.xla_device", "torch_xla.device")
+    return bool(view.script.calls_of(*names))
 
 
 def _puts_on_cuda(view: View, call: ast.Call) -> bool:
