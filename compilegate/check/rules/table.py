@@ -7,6 +7,7 @@ from compilegate.check.rules.rule import Rule
 from compilegate.check.rules.sagemaker import entry_points, jobs
 from compilegate.check.rules.shapes import batches, forward, padding
 from compilegate.check.rules.steps import machinery, reading_out, recording
+from compilegate.check.rules.torch_compile import table as torch_compile
 from compilegate.check.rules.trainer import arguments
 from compilegate.check.rules.xla import barriers, devices, distributed
 
@@ -24,6 +25,7 @@ RULES: tuple[Rule, ...] = (
     *graphs.RULES,
     *jobs.RULES,
     *entry_points.RULES,
+    *torch_compile.RULES,
 )
 
 BY_NAME = {each.name: each for each in RULES}

@@ -1,0 +1,1 @@
+"""What people stumble over with torch.compile."""

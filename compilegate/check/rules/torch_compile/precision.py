@@ -1,0 +1,141 @@
+"""Precision and random numbers that differ between what is compiled and what is not."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from compilegate.check.findings import Severity
+from compilegate.check.rules.rule import TORCH_COMPILE, Found, View, rule, written
+from compilegate.check.rules.torch_compile.flow import How, behind, uses_of
+from compilegate.check.script.project import Script
+from compilegate.check.script.values import origins
+
+_AUTOCAST = frozenset({"torch.autocast", "torch.cuda.amp.autocast", "torch.cpu.amp.autocast"})
+
+
+@rule(
+    "autocast-mismatch",
+    Severity.WARNING,
+    (TORCH_COMPILE,),
+    why="Whether autocast is on is part of what a graph was compiled for: a call outside of it "
+    "compiles a second graph, in full precision, and its numbers are not those of training.",
+    fix="Put every call of the compiled model, that of the evaluation too, under the same "
+    "autocast.",
+    page="https://docs.pytorch.org/docs/stable/amp.html",
+)
+def autocast_mismatch(view: View) -> Iterator[Found]:
+    for compiled in view.analysis.regions.found:
+        if compiled.decorates:
+            continue
+        calls = [use for use in uses_of(view.analysis, compiled) if use.how is How.CALLED]
+        states = [(use, _state(use.script, use.node, 0)) for use in calls]
+        if not any(state is True for _, state in states):
+            continue
+        for use, state in states:
+            if state is False and use.script is view.script:
+                yield Found(
+                    use.node,
+                    f"`{written(use.node)}` runs without autocast, and other calls of the compiled "
+                    "model run under it",
+                )
+
+
+def _state(script: Script, node: ast.AST, depth: int) -> bool | None:
+    """Whether a call runs under autocast; None where its callers differ or none is known."""
+    for outer in script.ancestors(node):
+        if isinstance(outer, ast.With | ast.AsyncWith):
+            said = [_is_autocast(script, item.context_expr) for item in outer.items]
+            if True in said:
+                return True
+            if None in said:
+                return None
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
+            if any(_is_autocast(script, each) for each in outer.decorator_list):
+                return True
+            callers = script.project.callers.get(outer, [])
+            if depth > 4:
+                return None
+            states = {_state(place, call, depth + 1) for place, call in callers}
+            if not states:
+                return False if _is_entry(script, outer) else None
+            return states.pop() if len(states) == 1 else None
+        if isinstance(outer, ast.Lambda | ast.ClassDef):
+            return None
+    return False
+
+
+def _is_entry(script: Script, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a function that nothing in the folder calls is the program itself."""
+    return function.name in {"main", "train", "run"} and isinstance(
+        script.parent(function), ast.Module
+    )
+
+
+def _is_autocast(script: Script, context: ast.expr) -> bool | None:
+    """Whether a context is autocast; None where it may be anything."""
+    doubtful = False
+    for origin in origins(script, context):
+        node = origin.node
+        if not isinstance(node, ast.Call):
+            doubtful = doubtful or not isinstance(node, ast.Constant)
+            continue
+        name = origin.script.called(node)
+        if name in _AUTOCAST:
+            return True
+        last = name.rsplit(".", 1)[-1]
+        if isinstance(node.func, ast.Attribute):
+            last = node.func.attr
+        if "autocast" in last or "precision" in last or "amp" in last.split("_"):
+            return None
+        if not name and not isinstance(node.func, ast.Attribute):
+            doubtful = True
+    return None if doubtful else False
+
+
+@rule(
+    "eager-random-numbers",
+    Severity.NOTE,
+    (TORCH_COMPILE,),
+    why="With the same seed inductor draws other random numbers than eager does, so dropout alone "
+    "makes the two differ.",
+    fix="Set `torch._inductor.config.fallback_random = True` while comparing, or compare in "
+    "eval mode.",
+    page="https://docs.pytorch.org/docs/stable/torch.compiler_faq.html",
+)
+def eager_random_numbers(view: View) -> Iterator[Found]:
+    script = view.script
+    if not view.compiled or _falls_back(view) or not any(view.named("torch.manual_seed")):
+        return
+    if any(view.methods("eval")):
+        return
+    for call in script.calls:
+        name = script.called(call)
+        if name not in {"torch.allclose", "torch.testing.assert_close", "torch.equal",
+                        "torch.testing.assert_allclose", "torch.isclose"}:  # fmt: skip
+            continue
+        sides = [_is_of_compiled(view, side) for side in call.args[:2]]
+        if True in sides and False in sides:
+            yield Found(call, f"`{written(call)}` compares eager with compiled under one seed")
+
+
+def _falls_back(view: View) -> bool:
+    return any(
+        "fallback_random" in line
+        for script in view.analysis.project.scripts
+        for line in script.source.lines
+    )
+
+
+def _is_of_compiled(view: View, side: ast.expr) -> bool | None:
+    """Whether a value was given by a compiled model or by another one; None where unknown."""
+    for origin in origins(view.script, side):
+        node = origin.node
+        while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            node = node.func.value  # .sum(), .detach()
+        if isinstance(node, ast.Call):
+            return bool(behind(view.analysis, origin.script, node.func))
+    return None
+
+
+RULES = (autocast_mismatch, eager_random_numbers)
