@@ -40,6 +40,10 @@ class LazyGroup(click.Group):
             "compilegate.cli.doctor",
             "Say what this machine has and lacks for each compiler.",
         ),
+        "profile": (
+            "compilegate.cli.workload.profile",
+            "Say where the time of a training step goes.",
+        ),
         "machine": (
             "compilegate.cli.workload.machine",
             "Describe an instance type, to rehearse jobs of it here.",

@@ -44,6 +44,9 @@ JOB_STARTED_VARIABLE = "COMPILEGATE_JOB_STARTED"
 """When the job's first process started, on the system's monotonic clock."""
 SCRIPT_ARGUMENTS_VARIABLE = "COMPILEGATE_SCRIPT_ARGUMENTS"
 """As JSON: the script that AWS's launcher of PyTorch 1.10 is to start, and its arguments."""
+PROFILE_VARIABLE = "COMPILEGATE_PROFILE"
+"""How many steps the job takes to be profiled, and then ends; after a colon the folder that its
+profile goes into, by default that of the job's output."""
 FAILURE_NOTE_VARIABLE = "COMPILEGATE_FAILURE_NOTE"
 """Where one of several processes notes why it failed."""
 
@@ -138,6 +141,10 @@ DOCTOR_FILE = "doctor.json"
 """In `OUTPUT_ARCHIVE` of a job that examined its image and its instance."""
 DOCTOR_TEXT_FILE = "doctor.txt"
 """The same for people."""
+PROFILE_FOLDER = "step-profile"
+PROFILE_FILE = "profile.json"
+TRACE_FILE = "trace.json.gz"
+"""Beside it: the profiled steps, for Perfetto."""
 EVIDENCE_FOLDER = "evidence"
 EVIDENCE_FILE = "evidence.json"
 STEPS_FILE = "steps.npz"
@@ -161,6 +168,14 @@ def job_variable(number: int) -> str:
     """The name of the variable that holds this part, from 1, of what a job is told."""
     return JOB_VARIABLE if number == 1 else f"{JOB_VARIABLE}_{number}"
 
+
+# Rules of `compilegate check` that a profile or a job's evidence refers to: what it saw, they find
+# in the source.
+RULE_ITEM_IN_STEP = "item-in-step"
+RULE_SYNC_IN_REGION = "sync-in-region"
+RULE_BREAK = "branch-on-data"
+RULE_DYNAMIC_UNSET = "dynamic-unset"
+RULE_RAGGED_BATCH = "ragged-batch"
 
 # What a job prints of its progress, for whoever runs it.
 COMPILING_LINE = "compilegate: the first step compiles"

@@ -18,7 +18,13 @@ from typing import Mapping, Optional
 
 from compilegate.job.cache import discard
 from compilegate.job.errors import InputError, one_sentence, report_failure
-from compilegate.job.names import FAILURE_NOTE_VARIABLE
+from compilegate.job.names import (
+    FAILURE_NOTE_VARIABLE,
+    OUTPUT_DATA_VARIABLE,
+    PROFILE_FILE,
+    PROFILE_FOLDER,
+    PROFILE_VARIABLE,
+)
 
 _BAD_CODE = (signal.SIGILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT)
 """Signals of machine code that is wrong, or made for another processor; the last comes from the C
@@ -94,3 +100,9 @@ def distrust_compile_cache(died_of: int, archives: Optional[Path]) -> None:
         return
     for archive in discard(archives):
         print(f"compile cache: {archive} was removed: its code may be why", flush=True)
+
+
+def is_profiled(environment: Mapping[str, str]) -> bool:
+    """Whether the job was to be profiled, and was: it leaves a profile and no evidence."""
+    profile = Path(environment[OUTPUT_DATA_VARIABLE]) / PROFILE_FOLDER / PROFILE_FILE
+    return bool(environment.get(PROFILE_VARIABLE)) and profile.is_file()

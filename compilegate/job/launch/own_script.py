@@ -25,7 +25,7 @@ from compilegate.job.evidence import (
     record_failure,
     write_evidence,
 )
-from compilegate.job.launch.failure import distrust_compile_cache, read_note
+from compilegate.job.launch.failure import distrust_compile_cache, is_profiled, read_note
 from compilegate.job.launch.scripts.arguments import script_arguments
 from compilegate.job.launch.scripts.printed_metrics import PrintedMetrics, Silence
 from compilegate.job.launch.scripts.printed_speed import printed_speed
@@ -92,6 +92,8 @@ def _leave_evidence(
     arguments: Sequence[str], printed: Optional[PrintedMetrics], silence: Silence
 ) -> int:
     """What the script printed; or what it wrote itself, which is asked for."""
+    if is_profiled(os.environ):
+        return 0
     if printed is not None:
         evidence = _printed_evidence(arguments, printed, silence)
         write_evidence(os.environ[OUTPUT_DATA_VARIABLE], evidence)

@@ -19,7 +19,12 @@ from types import FrameType
 from typing import Callable, Dict, List, Optional, Sequence
 
 from compilegate.job.errors import killed_by, report_failure
-from compilegate.job.launch.failure import REPORTED_FAILURE, distrust_compile_cache, read_note
+from compilegate.job.launch.failure import (
+    REPORTED_FAILURE,
+    distrust_compile_cache,
+    is_profiled,
+    read_note,
+)
 from compilegate.job.launch.torchrun import torchrun_command
 from compilegate.job.machine.world import host_rank
 from compilegate.job.names import (
@@ -27,6 +32,7 @@ from compilegate.job.names import (
     EVIDENCE_FOLDER,
     FAILURE_NOTE_VARIABLE,
     JOB_STARTED_VARIABLE,
+    OUTPUT_DATA_VARIABLE,
 )
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -112,6 +118,8 @@ def _unexplained_end(status: int, launch: Launch) -> Optional[str]:
         return f"the training process ended with exit status {status}; its log says more"
     if host_rank(os.environ) > 0:
         return None  # the first machine writes the evidence
+    if is_profiled({**os.environ, OUTPUT_DATA_VARIABLE: str(launch.output_data)}):
+        return None
     if not (launch.output_data / EVIDENCE_FOLDER / EVIDENCE_FILE).is_file():
         return "the training process ended without writing its evidence"
     return None

@@ -197,6 +197,12 @@ def _seed(seed: int) -> None:
             library.manual_seed(seed)
 
 
+def _is_profiled() -> bool:
+    """Whether the script ended because its profile is done: there is no model to judge."""
+    session = sys.modules.get("compilegate.job.profiling.session")
+    return session is not None and session.is_over()
+
+
 def _finish_at_exit(job: Job) -> None:
     """Have the job finished when the script ends, unless it fails."""
     failed = False
@@ -209,7 +215,7 @@ def _finish_at_exit(job: Job) -> None:
         show(*error)
 
     def finishing() -> None:
-        if failed:
+        if failed or _is_profiled():
             return
         try:
             job.finish()

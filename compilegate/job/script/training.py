@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -29,6 +30,7 @@ from compilegate.job.names import (
     COMPILING_LINE,
     DEFAULT_PARITY_STEPS,
     MACHINE_VARIABLE,
+    PROFILE_VARIABLE,
 )
 from compilegate.job.script.counting.course import Checkpoints, Course
 from compilegate.job.script.finishing import Framework, started
@@ -48,7 +50,7 @@ class Training:
     def __init__(self, told: Told, *, log_every: Optional[int] = None, shapes: int = 1) -> None:
         """`log_every`: steps whose losses are fetched together from a GPU. `shapes`: how many
         shapes the steps have, each a graph of its own."""
-        self.told = told
+        self.told = told = _profiled(told) if os.environ.get(PROFILE_VARIABLE) else told
         self._launched = world_of(os.environ)
         self._course = Course(self, log_every, shapes)
         self._compilation: Optional[Compilation] = None
@@ -418,3 +420,13 @@ class Training:
     def _see_batch(self, size: Optional[int]) -> None:
         if self._seen_batch_size is None:
             self._seen_batch_size = size
+
+
+def _profiled(told: Told) -> Told:
+    """A job that is profiled ends after some steps: nothing is probed or timed in turns."""
+    from compilegate.job.profiling.session import current  # noqa: PLC0415 - torch, and seldom
+
+    session = current()
+    session.arm = None if told.alone else told.arm
+    session.compiler, session.batch_size = told.compiler, told.batch_size
+    return replace(told, parity_steps=0, speed_probe_seconds=0, baseline=None)

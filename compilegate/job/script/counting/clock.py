@@ -7,8 +7,11 @@ hide how they overlap, and flatter whatever asks for fewer. So there the GPU not
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Any, List, Optional, Protocol, Sequence, Tuple
+
+from compilegate.job.names import PROFILE_VARIABLE
 
 if TYPE_CHECKING:
     import torch
@@ -50,9 +53,13 @@ class Clock(Protocol):
 
 def clock_for(device: Optional[torch.device]) -> Clock:
     """The clock for steps that compute there; None is a program without torch."""
-    if device is None or device.type != "cuda":
-        return HostClock()
-    return DeviceClock(device)
+    clock = HostClock() if device is None or device.type != "cuda" else DeviceClock(device)
+    if device is None or not os.environ.get(PROFILE_VARIABLE):
+        return clock
+    from compilegate.job.profiling.clock import ProfiledClock  # noqa: PLC0415 - torch, and seldom
+    from compilegate.job.profiling.session import current  # noqa: PLC0415
+
+    return ProfiledClock(clock, current())
 
 
 class HostClock:

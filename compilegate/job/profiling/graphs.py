@@ -1,0 +1,99 @@
+"""Where torch breaks a graph, and why it compiles one again: dynamo says so in its log."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter
+from typing import Any, List, Match, Optional, Tuple
+
+from compilegate.job.profiling.record import Break
+from compilegate.job.profiling.syncs import short_path
+
+_BREAKS = "torch._dynamo.symbolic_convert.__graph_breaks"
+_RECOMPILES = "torch._dynamo.guards.__recompiles"
+_BREAK_AT = re.compile(r"in user code at (.+?):(\d+)\n")
+_CODE_AT = re.compile(r"^Recompiling function (\S+) in (.+?):(\d+)")
+_GUARD = re.compile(r"^\s*-\s*(?:\d+/\d+:\s*)?(.+)$", re.MULTILINE)
+_REASON = re.compile(r"Graph Break Reason: (.*?)(?:\n\n|\Z)(.*)", re.DOTALL)
+MOST_PLACES = 20
+
+
+class GraphLog(logging.Handler):
+    """What dynamo said while this listened. It costs something only when dynamo compiles."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self._breaks: Counter[Tuple[str, str]] = Counter()
+        self._recompilations: Counter[Tuple[str, str]] = Counter()
+        self._loggers: List[Tuple[Any, int, bool]] = []
+
+    def listen(self) -> None:
+        """From here on."""
+        for name in (_BREAKS, _RECOMPILES):
+            logger = logging.getLogger(name)
+            self._loggers.append((logger, logger.level, logger.propagate))
+            # Nobody asked for these lines on the terminal, unless by TORCH_LOGS.
+            logger.propagate = logger.propagate and logger.isEnabledFor(logging.DEBUG)
+            logger.setLevel(logging.DEBUG)
+            logger.addHandler(self)
+        _have_recompilations_told()
+
+    def stop(self) -> None:
+        """Stop it."""
+        for logger, level, propagates in self._loggers:
+            logger.removeHandler(self)
+            logger.setLevel(level)
+            logger.propagate = propagates
+        self._loggers = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take a message of dynamo's apart."""
+        said = record.getMessage()
+        if record.name == _BREAKS:
+            self._breaks[_place(_BREAK_AT.search(said)), break_reason(said)] += 1
+            return
+        code = _CODE_AT.search(said)
+        where = f"{short_path(code[2])}:{code[3]} ({code[1]})" if code else "unknown"
+        guard = _GUARD.search(said)
+        reason = guard[1].split("  # ")[0].strip() if guard else "another guard"
+        self._recompilations[where, reason[:300]] += 1
+
+    @property
+    def breaks(self) -> Tuple[Break, ...]:
+        """Most frequent first."""
+        return _listed(self._breaks)
+
+    @property
+    def recompilations(self) -> Tuple[Break, ...]:
+        """Most frequent first."""
+        return _listed(self._recompilations)
+
+
+def break_reason(said: str) -> str:
+    """Dynamo's reason in one line: what it met, and not what it was doing then."""
+    found = _REASON.search(said)
+    if found is None:
+        return said.splitlines()[0][:300]
+    first = next(iter(found[2].strip().splitlines()), "") or found[1]
+    return " ".join(first.split())[:300]
+
+
+def _place(found: Optional[Match[str]]) -> str:
+    return f"{short_path(found[1])}:{found[2]}" if found else "unknown"
+
+
+def _listed(counts: Counter[Tuple[str, str]]) -> Tuple[Break, ...]:
+    return tuple(
+        Break(where, reason, count) for (where, reason), count in counts.most_common(MOST_PLACES)
+    )
+
+
+def _have_recompilations_told() -> None:
+    """Dynamo asks its own state, and not the logger, whether to say why it compiles again."""
+    try:
+        from torch._logging._internal import log_state  # noqa: PLC0415
+
+        log_state.enable_artifact("recompiles")
+    except (ImportError, AttributeError):
+        return  # another torch: they are counted, without reasons
