@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import gc
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from compilegate.check.findings import Checked, Finding, Severity, Unread
@@ -28,7 +30,20 @@ def check_paths(
     rules: Iterable[Rule] = RULES,
 ) -> Checked:
     """Check files and folders for some compilers. Nothing of them is imported or run."""
-    return check_sources(read_paths(paths), compilers, rules)
+    with _without_collection():
+        return check_sources(read_paths(paths), compilers, rules)
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Leave the collector of circles off: trees live to the end and have nothing to free."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def check_sources(

@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 
 from compilegate.check.regions.guards import skips, split
 from compilegate.check.regions.markers import is_backward, is_update, markers
@@ -121,12 +122,7 @@ class Steps:
         self, script: Script, function: ast.FunctionDef | ast.AsyncFunctionDef
     ) -> list[tuple[Script, ast.Call]]:
         """The calls that run a function: by name, by method, or by what wraps it."""
-        names = {function.name}
-        for place in self._project.scripts:
-            for call in place.calls_of(*FUNCTION_WRAPPERS):
-                wrapped = place.definition(call.args[0]) if call.args else None
-                if wrapped is not None and wrapped.node is function:
-                    names |= _assigned_names(place, call)
+        names = {function.name, *self._wrapped_names.get(function, ())}
         return [
             (place, call)
             for place in self._project.scripts
@@ -134,6 +130,17 @@ class Steps:
             for call in place.calls_by_last.get(name, ())
             if any(each.node is function for each in called_functions(place, call))
         ]
+
+    @cached_property
+    def _wrapped_names(self) -> dict[ast.AST, set[str]]:
+        """What `train_step = torch.compile(step)` calls a function of the folder."""
+        found: dict[ast.AST, set[str]] = {}
+        for script in self._project.scripts:
+            for call in script.calls_of(*FUNCTION_WRAPPERS):
+                wrapped = script.definition(call.args[0]) if call.args else None
+                if wrapped is not None:
+                    found.setdefault(wrapped.node, set()).update(_assigned_names(script, call))
+        return found
 
     def _framework_steps(self, script: Script) -> Iterator[Step]:
         for owner in script.tree.classes:
