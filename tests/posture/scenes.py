@@ -1,0 +1,106 @@
+"""A workload's executions as events, with days that a test sets."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+
+from compilegate.posture.events import Event, Outcome, Reset, Seen, SetByPerson, Settled, Started
+from compilegate.posture.policy import Policy
+from compilegate.posture.record import Record
+from compilegate.posture.state import Difference, Plan, Posture
+
+FIRST = datetime.datetime(2026, 1, 5, 6, tzinfo=datetime.UTC)
+HERE = {"code": "c1", "data": "d1", "image": "i1", "instance": "ml.g5.2xlarge", "libraries": "l1"}
+POLICY = Policy(passes=2)
+
+
+def day(number: float) -> str:
+    """A day of the test's year, at six."""
+    return (FIRST + datetime.timedelta(days=number)).isoformat()
+
+
+def started(
+    name: str,
+    number: float,
+    *,
+    fingerprint: Mapping[str, str] = HERE,
+    policy: Policy = POLICY,
+    candidates: tuple[str, ...] = ("compiled",),
+) -> Started:
+    return Started(
+        execution=name,
+        when=day(number),
+        who="schedule",
+        policy=policy,
+        candidates=candidates,
+        fingerprint=fingerprint,
+    )
+
+
+def seen(
+    outcome: Outcome,
+    *,
+    arm: str = "compiled",
+    difference: float = 0.0,
+    value: float = 0.9,
+    speedup: float = 1.4,
+) -> Seen:
+    return Seen(
+        arm=arm,
+        outcome=outcome,
+        reason=f"{outcome} by the gate",
+        speedup=speedup,
+        differences=(
+            Difference(metric="accuracy", difference=difference, standard_error=0.01, margin=0.02),
+        ),
+        values={"accuracy": value},
+    )
+
+
+def settled(
+    name: str, number: float, *what: Seen, policy: Policy = POLICY, nothing: str = ""
+) -> Settled:
+    return Settled(
+        execution=name,
+        when=day(number),
+        who="gate",
+        policy=policy,
+        seen=what,
+        registered="baseline",
+        nothing_learned=nothing,
+    )
+
+
+def benchmark(number: float = 0) -> Reset:
+    return Reset(when=day(number), who="anna", reason="a new compiler to try")
+
+
+def put(posture: Posture, number: float = 0, arm: str = "") -> SetByPerson:
+    return SetByPerson(posture=posture, when=day(number), who="anna", reason="a wish", arm=arm)
+
+
+def after(*events: Event) -> Record:
+    record = Record(workload="news")
+    for event in events:
+        record = record.after(event)
+    return record
+
+
+def executed(record: Record, number: float, *what: Seen, **kept: object) -> Record:
+    """One execution, from its start to its end."""
+    name = f"e{number:g}"
+    record = record.after(started(name, number, **kept))  # type: ignore[arg-type]
+    return record.after(settled(name, number + 0.1, *what))
+
+
+def planned(record: Record, number: float, **kept: object) -> Plan:
+    """What an execution that starts now would train."""
+    opened = record.after(started("asked", number, **kept))  # type: ignore[arg-type]
+    return opened.state.open["asked"]
+
+
+def turned_on() -> Record:
+    """A record in which the candidate was promoted on day 7."""
+    record = executed(after(benchmark()), 0, seen("pass"))
+    return executed(record, 7.1, seen("pass"))
