@@ -30,11 +30,13 @@ from compilegate.datasets import cache_folder
 from compilegate.execution.target import Target
 from compilegate.job.names import BASELINE_ARM
 from compilegate.local import (
+    FunctionSources,
     ImageSources,
     LocalExecutor,
     ObjectStore,
     execution_named,
     latest_unfinished,
+    parse_handler,
 )
 from compilegate.workload import InfeasibleError, Workload
 from compilegate.workload.feasibility import NO_DAY, findings
@@ -62,6 +64,14 @@ from compilegate.workload.feasibility import NO_DAY, findings
     multiple=True,
     help="Where to run images whose URI matches PATTERN: `here` (this Python environment), a "
     "folder with a requirements.txt, or a Python executable. May be given several times.",
+)
+@click.option(
+    "--function",
+    "functions",
+    metavar="PATTERN=FILE",
+    multiple=True,
+    help="The file that stands for Lambda functions whose ARN matches PATTERN: FILE.py, whose "
+    "handler is lambda_handler, or FILE.py:HANDLER. May be given several times.",
 )
 @click.option(
     "--arms",
@@ -97,6 +107,7 @@ def command(  # noqa: PLR0917  one argument for each option
     execution: str | None,
     parameters: tuple[str, ...],
     images: tuple[str, ...],
+    functions: tuple[str, ...],
     arms: str | None,
     no_cache: bool,
     cores_per_job: int | None,
@@ -141,6 +152,12 @@ def command(  # noqa: PLR0917  one argument for each option
         images=ImageSources(
             root=containers if containers.is_dir() else None,
             patterns=tuple(name_value_pairs("--image", images).items()),
+        ),
+        functions=FunctionSources(
+            patterns=tuple(
+                (pattern, parse_handler(file))
+                for pattern, file in name_value_pairs("--function", functions).items()
+            )
         ),
         definition=text,
         use_cache=not no_cache,

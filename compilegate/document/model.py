@@ -80,6 +80,14 @@ class PropertyFile:
 
 
 @dataclass(frozen=True)
+class OutputParameter:
+    """What a Lambda step's function returns under a name, which later steps may read."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
 class Step:
     """One step. A Condition step's own branches are not in `arguments`: they are steps too."""
 
@@ -91,6 +99,9 @@ class Step:
     cache: CachePolicy | None = None
     retry_policies: tuple[RetryPolicy, ...] = ()
     property_files: tuple[PropertyFile, ...] = ()
+    function: Any = None
+    """The ARN of a Lambda step's function, or an expression for it."""
+    output_parameters: tuple[OutputParameter, ...] = ()
     display_name: str | None = None
     description: str | None = None
 

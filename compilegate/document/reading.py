@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NoReturn
 
 from compilegate.document.durations import parse_duration
+from compilegate.document.expressions import is_expression
 from compilegate.document.model import (
     PARAMETER_TYPES,
     TRIGGERS,
@@ -20,13 +21,14 @@ from compilegate.document.model import (
     CachePolicy,
     Definition,
     Dependency,
+    OutputParameter,
     Parameter,
     PropertyFile,
     RetryPolicy,
     Step,
     matches,
 )
-from compilegate.document.step_types import CONDITION, STEP_TYPES, step_members
+from compilegate.document.step_types import CONDITION, LAMBDA, STEP_TYPES, step_members
 
 DEFINITION_MEMBERS = (
     "Version",
@@ -144,6 +146,8 @@ def _steps(raw_steps: list[Any], branch: Branch | None, faults: list[str]) -> It
             cache=_cache_policy(name, raw.get("CacheConfig"), faults),
             retry_policies=tuple(_retry_policies(name, raw, faults)),
             property_files=tuple(_property_files(name, raw, faults)),
+            function=_function(name, raw, faults) if kind == LAMBDA else None,
+            output_parameters=tuple(_output_parameters(name, raw, faults)),
             display_name=_text(name, raw, "DisplayName", faults),
             description=_text(name, raw, "Description", faults),
         )
@@ -151,6 +155,32 @@ def _steps(raw_steps: list[Any], branch: Branch | None, faults: list[str]) -> It
             for key, taken_when in (("IfSteps", True), ("ElseSteps", False)):
                 nested = _list(arguments, key, faults, f"{name}: ")
                 yield from _steps(nested, Branch(name, taken_when), faults)
+
+
+def _function(name: str, raw: Mapping[str, Any], faults: list[str]) -> Any:
+    arn = raw.get("FunctionArn")
+    if not isinstance(arn, str) and not is_expression(arn):
+        faults.append(f"{name}: FunctionArn is {arn!r:.60}, expected the ARN of a function")
+        return ""
+    return arn
+
+
+def _output_parameters(
+    name: str, raw: Mapping[str, Any], faults: list[str]
+) -> Iterator[OutputParameter]:
+    for entry in _list(raw, "OutputParameters", faults, f"{name}: "):
+        keys = ("OutputName", "OutputType")
+        values = [entry.get(key) if isinstance(entry, dict) else None for key in keys]
+        if not all(isinstance(value, str) for value in values):
+            faults.append(f"{name}: an output parameter needs {', '.join(keys)} (strings)")
+        elif values[1] not in PARAMETER_TYPES:
+            faults.append(
+                f"{name}: OutputType of {values[0]} is {values[1]!r}, allowed are "
+                f"{', '.join(PARAMETER_TYPES)}"
+            )
+        else:
+            faults += _unknown(f"{name}: an output parameter", entry, keys)
+            yield OutputParameter(*map(str, values))
 
 
 def _text(name: str, raw: Mapping[str, Any], key: str, faults: list[str]) -> str | None:

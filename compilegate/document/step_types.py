@@ -14,6 +14,7 @@ PROCESSING = "Processing"
 REGISTER_MODEL = "RegisterModel"
 CONDITION = "Condition"
 FAIL = "Fail"
+LAMBDA = "Lambda"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,8 @@ class StepType:
     retries: bool = False
     """Whether it takes retry policies."""
     property_files: bool = False
+    function: bool = False
+    """Whether it names a function to call, and what that returns."""
     on_branch: bool = True
     """Whether it may stand on the branch of a condition."""
 
@@ -94,6 +97,7 @@ STEP_TYPES: Mapping[str, StepType] = {
     ),
     CONDITION: StepType(properties=("Outcome",), on_branch=False),
     FAIL: StepType(),
+    LAMBDA: StepType(properties=("OutputParameters",), function=True),
     REGISTER_MODEL: StepType(
         operation="CreateModelPackage",
         description="DescribeModelPackageOutput",
@@ -118,4 +122,5 @@ def step_members(step_type: str) -> tuple[str, ...]:
         *(("RetryPolicies",) if known.retries else ()),
         *(("CacheConfig",) if known.cache_key else ()),
         *(("PropertyFiles",) if known.property_files else ()),
+        *(("FunctionArn", "OutputParameters") if known.function else ()),
     )

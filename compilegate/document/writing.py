@@ -14,6 +14,7 @@ from compilegate.document.model import (
     Branch,
     Definition,
     Dependency,
+    OutputParameter,
     Parameter,
     PropertyFile,
     RetryPolicy,
@@ -84,6 +85,13 @@ def _around(step: Step) -> Iterator[tuple[str, Any]]:
         yield "CacheConfig", {"Enabled": True, **expiry}
     if step.property_files:
         yield "PropertyFiles", [_property_file(each) for each in step.property_files]
+    if step.function is not None:
+        yield "FunctionArn", step.function
+        yield "OutputParameters", [_output_parameter(each) for each in step.output_parameters]
+
+
+def _output_parameter(output: OutputParameter) -> dict[str, str]:
+    return {"OutputName": output.name, "OutputType": output.type}
 
 
 def _dependency(dependency: Dependency) -> str | dict[str, str]:

@@ -26,6 +26,7 @@ from compilegate.local.errors import (
     RegistryError,
 )
 from compilegate.local.executor import LocalExecutor
+from compilegate.local.home.functions import FunctionSources, Handler, parse_handler
 from compilegate.local.home.images import ImageSources
 from compilegate.local.home.journal import (
     execution_named,
@@ -44,6 +45,8 @@ from compilegate.local.packing import pack_execution
 
 __all__ = [
     "ExecutionError",
+    "FunctionSources",
+    "Handler",
     "ImageEnvironmentError",
     "ImageSources",
     "LocalExecutor",
@@ -58,5 +61,6 @@ __all__ = [
     "list_groups",
     "list_packages",
     "pack_execution",
+    "parse_handler",
     "set_approval",
 ]

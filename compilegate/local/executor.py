@@ -32,6 +32,7 @@ from compilegate.local.engine.plan import ExecutionPlan
 from compilegate.local.engine.preflight import Image, check_definition
 from compilegate.local.engine.scope import ExecutionFacts, preflight_scope
 from compilegate.local.errors import ExecutionError, ImageEnvironmentError, RefusedDefinitionError
+from compilegate.local.home.functions import FunctionSources
 from compilegate.local.home.images import Environment, ImageSources, build_environment
 from compilegate.local.home.journal import Journal, journal_of, resumable_steps
 from compilegate.local.home.object_store import ObjectStore
@@ -59,6 +60,8 @@ class LocalExecutor:
     """The folder of all state: executions, objects (`s3://`), registry, cache."""
     images: ImageSources = field(default_factory=ImageSources)
     """Which Python environments stand for the images."""
+    functions: FunctionSources = field(default_factory=FunctionSources)
+    """Which files stand for the functions of Lambda steps."""
     definition: bytes | str | None = None
     """What `start` executes."""
     cores: Collection[int] | None = None
@@ -160,6 +163,7 @@ class LocalExecutor:
                 graph=checked.graph,
                 parameters=checked.parameters,
                 environments=environments,
+                functions=self.functions,
                 home=self._home,
                 journal=journal,
                 store=self._store,
@@ -229,7 +233,12 @@ class LocalExecutor:
         values, parameter_faults = parameter_values(definition.parameters, parameters)
         gpus = gpus_here(os.environ) if self.gpus is None else tuple(self.gpus)
         found = check_definition(
-            definition, preflight_scope(facts, values), self.images, self._store, gpus=len(gpus)
+            definition,
+            preflight_scope(facts, values),
+            self.images,
+            self._store,
+            gpus=len(gpus),
+            functions=self.functions,
         )
         # A parameter without a value makes every expression with it a fault too: tell the cause.
         faults += parameter_faults or list(found.faults)

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from compilegate.document.durations import format_duration, parse_duration
 from compilegate.document.model import (
+    PARAMETER_TYPES,
     TRIGGERS,
     Branch,
     CachePolicy,
     Definition,
     Dependency,
+    OutputParameter,
     Parameter,
     PropertyFile,
     RetryPolicy,
@@ -76,6 +78,7 @@ def steps(draw: st.DrawFn) -> tuple[Step, ...]:
         known = STEP_TYPES[kind]
         dependencies = st.builds(Dependency, names, st.sampled_from(TRIGGERS))
         files = st.builds(PropertyFile, names, names, texts)
+        outputs = st.builds(OutputParameter, names, st.sampled_from(list(PARAMETER_TYPES)))
         return Step(
             name=f"{draw(names)}-{next(number)}",
             type=kind,
@@ -89,6 +92,8 @@ def steps(draw: st.DrawFn) -> tuple[Step, ...]:
             if known.retries
             else (),
             property_files=tuple(draw(st.lists(files, max_size=2))) if known.property_files else (),
+            function=draw(texts) if known.function else None,
+            output_parameters=tuple(draw(st.lists(outputs, max_size=2))) if known.function else (),
             display_name=draw(st.none() | texts),
             description=draw(st.none() | texts),
         )

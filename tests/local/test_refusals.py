@@ -38,7 +38,7 @@ def test_all_reasons_are_told_at_once_with_the_steps_they_concern(bench: Any) ->
         bench.processing("read", inputs={"x": "s3://bucket/absent"}),
         bench.condition("decide", bench.equals({"Get": "Steps.nobody.X"}, 1)),
     )
-    allowed = "only Training, Processing, Condition, Fail, RegisterModel"
+    allowed = "only Training, Processing, Condition, Fail, Lambda, RegisterModel"
     assert sorted(found) == sorted(
         [
             f"tune: a step of type Tuning cannot run here, {allowed}",

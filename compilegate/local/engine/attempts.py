@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from compilegate.execution.events import StepOutput
 from compilegate.local.engine.plan import PreparedStep
+from compilegate.local.functions.calling import FunctionCall
 from compilegate.local.jobs.attempt import AttemptResult, JobSlot, run_attempt
 from compilegate.local.jobs.launcher import RunningJob
 from compilegate.local.jobs.leases.cores import CoreLease
@@ -50,6 +51,49 @@ class _Attempt:
     gpus: GpuLease
     process: RunningJob
     thread: threading.Thread
+
+
+class RunningCalls:
+    """Functions of Lambda steps that run, by step; they hold no core."""
+
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox = inbox
+        self._calls: dict[str, tuple[RunningJob, threading.Thread]] = {}
+
+    @property
+    def steps(self) -> Collection[str]:
+        """The steps whose function runs."""
+        return self._calls.keys()
+
+    def start(self, step: str, call: FunctionCall) -> None:
+        """Call the function."""
+        process = RunningJob()
+        thread = threading.Thread(target=self._work, args=(step, call, process))
+        self._calls[step] = (process, thread)
+        thread.start()
+
+    def collect(self, step: str) -> None:
+        """Forget a call that has ended."""
+        _, thread = self._calls.pop(step)
+        thread.join()
+
+    def stop(self) -> None:
+        """Ask every function to end."""
+        for process, _ in self._calls.values():
+            process.stop()
+
+    def halt(self) -> None:
+        """Leave no process and no thread behind."""
+        self.stop()
+        for step in list(self._calls):
+            self.collect(step)
+
+    def _work(self, step: str, call: FunctionCall, process: RunningJob) -> None:
+        try:
+            result = call.run(process, lambda line: self._inbox.put(StepOutput(step, line)))
+            self._inbox.put(AttemptEnded(step, result))
+        except BaseException as error:  # noqa: BLE001 - raised again on the deciding thread
+            self._inbox.put(AttemptCrashed(error))
 
 
 class RunningAttempts:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from compilegate.document.paths import ExpressionError
-from compilegate.document.step_types import STEP_TYPES, TRAINING
+from compilegate.document.step_types import LAMBDA, STEP_TYPES, TRAINING
 from compilegate.execution.events import (
     Event,
     ExecutionEnded,
@@ -26,7 +26,13 @@ from compilegate.execution.events import (
 from compilegate.execution.failure import StepFailure
 from compilegate.execution.result import ExecutionResult, StepResult, explain_failure
 from compilegate.execution.status import ExecutionStatus, StepStatus
-from compilegate.local.engine.attempts import AttemptEnded, Inbox, RunningAttempts, StopRequested
+from compilegate.local.engine.attempts import (
+    AttemptEnded,
+    Inbox,
+    RunningAttempts,
+    RunningCalls,
+    StopRequested,
+)
 from compilegate.local.engine.inline_steps import INLINE_STEPS, run_inline_step
 from compilegate.local.engine.plan import ExecutionPlan, PreparedStep
 from compilegate.local.engine.progress import Progress
@@ -72,6 +78,7 @@ class Execution:
         self._prepared: dict[str, PreparedStep] = {}
         self._active: dict[str, _ActiveStep] = {}
         self._running = RunningAttempts(self._inbox, plan.grace_seconds)
+        self._calls = RunningCalls(self._inbox)
         self._stopped_by: str | None = None
         self._lacks_cores = self._lacks_gpus = False
 
@@ -85,6 +92,7 @@ class Execution:
                     self._receive()
             finally:
                 self._running.halt()  # whatever made the loop end
+                self._calls.halt()
         return self._finish()
 
     def _begin(self) -> None:
@@ -136,6 +144,9 @@ class Execution:
             if self._plan.graph.steps[name].type in INLINE_STEPS:
                 self._run_inline(name)
                 return True
+            if self._plan.graph.steps[name].type == LAMBDA:
+                self._call(name)
+                return True
             if name not in self._prepared and not self._prepare(name):
                 return True
             if self._has_room() and not self._lacks_cores and not self._waits_for_gpus(name):
@@ -173,6 +184,36 @@ class Execution:
             self._plan.facts.execution_id,
         )
         self._end_step(replace(result, seconds=time.monotonic() - started))
+
+    def _call(self, name: str) -> None:
+        """Call a Lambda step's function on a thread of its own."""
+        before = self._steps[name]
+        try:
+            call = self._plan.call(self._plan.graph.steps[name], self._steps)
+        except (ExpressionError, StepError) as error:
+            why = StepFailure(str(error))
+            self._end_step(replace(before, status=StepStatus.FAILED, failure=why))
+            return
+        self._active[name] = _ActiveStep(time.monotonic())
+        self._update(
+            replace(
+                before,
+                status=StepStatus.EXECUTING,
+                attempts=before.attempts + 1,
+                started=before.started or time.time(),
+                log=call.log,
+                failure=None,
+            )
+        )
+        self._listener(StepStarted(name, None, before.attempts + 1))
+        self._calls.start(name, call)
+
+    def _end_call(self, name: str, result: AttemptResult) -> None:
+        self._calls.collect(name)
+        ended = {"Completed": StepStatus.SUCCEEDED, "Stopped": StepStatus.STOPPED}
+        status = ended.get(result.status, StepStatus.FAILED)
+        step = replace(self._steps[name], failure=result.failure, properties=result.properties)
+        self._end_step(replace(step, status=status))
 
     def _prepare(self, name: str) -> bool:
         """Resolve a job step's request; False when that has ended the step (cached or failed)."""
@@ -262,6 +303,9 @@ class Execution:
         return max(0.0, min(waits)) if waits else None
 
     def _end_attempt(self, name: str, result: AttemptResult) -> None:
+        if name in self._calls.steps:
+            self._end_call(name, result)
+            return
         prepared, active = self._running.collect(name), self._active[name]
         step = replace(self._steps[name], failure=result.failure, properties=result.properties)
         if result.failure is None:
@@ -315,7 +359,8 @@ class Execution:
         self._stopped_by = signal_name
         self._lacks_cores = self._lacks_gpus = False
         self._running.stop()
-        for name in set(self._active) - set(self._running.steps):
+        self._calls.stop()
+        for name in set(self._active) - set(self._running.steps) - set(self._calls.steps):
             self._end_step(replace(self._steps[name], status=StepStatus.STOPPED))
 
     def _finish(self) -> ExecutionResult:

@@ -14,6 +14,8 @@ from compilegate.execution.result import StepResult
 from compilegate.job.names import MACHINE_VARIABLE
 from compilegate.local.engine.scope import ExecutionFacts, step_scope
 from compilegate.local.engine.step_cache import CacheSlot, cache_slot
+from compilegate.local.functions.calling import FunctionCall
+from compilegate.local.home.functions import FunctionSources, find_handler
 from compilegate.local.home.images import Environment
 from compilegate.local.home.journal import Journal
 from compilegate.local.home.object_store import ObjectStore
@@ -41,6 +43,7 @@ class ExecutionPlan:
     parameters: Mapping[str, Scalar]
     environments: Mapping[str, Environment]
     """By image URI."""
+    functions: FunctionSources
     home: Path
     journal: Journal
     store: ObjectStore
@@ -89,6 +92,19 @@ class ExecutionPlan:
             environment_identity=_identity(environment, os.environ),
         )
         return PreparedStep(job_step, environment, None if step.cache is None else slot)
+
+    def call(self, step: Step, results: Mapping[str, StepResult]) -> FunctionCall:
+        """Resolve a Lambda step's call. Raises ExpressionError, StepError."""
+        scope = self.scope(results, {})
+        arn = resolve(step.function, scope)
+        return FunctionCall(
+            arn=arn,
+            handler=find_handler(arn, self.functions),
+            event=resolve(dict(step.arguments), scope),
+            outputs=step.output_parameters,
+            folder=self.journal.folder / "functions" / step.name,
+            grace_seconds=self.grace_seconds,
+        )
 
 
 def _identity(environment: Environment, variables: Mapping[str, str]) -> str:

@@ -25,6 +25,7 @@ from compilegate.document.paths import ExpressionError, lookup
 from compilegate.document.step_types import (
     CONDITION,
     FAIL,
+    LAMBDA,
     PROCESSING,
     REGISTER_MODEL,
     STEP_TYPES,
@@ -33,6 +34,7 @@ from compilegate.document.step_types import (
 from compilegate.job.names import TRAINING_COMPILER_HYPERPARAMETER
 from compilegate.local.engine.retries import EXCEPTION_TYPES
 from compilegate.local.errors import ImageEnvironmentError, ObjectStoreError, StepError
+from compilegate.local.home.functions import FunctionSources, find_handler
 from compilegate.local.home.images import Environment, ImageSources, UnbuiltEnvironment, find_image
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import PackageRequest, read_package_request
@@ -54,6 +56,7 @@ _LAUNCHER_FLAGS = (
 )
 
 Image = Environment | UnbuiltEnvironment
+NO_FUNCTIONS = FunctionSources()
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,7 @@ def check_definition(
     store: ObjectStore,
     *,
     gpus: int = 0,
+    functions: FunctionSources = NO_FUNCTIONS,
 ) -> Preflight:
     """Check every step of a definition whose parameters have values.
 
@@ -111,6 +115,7 @@ def check_definition(
         except StepError as error:
             faults.append(f"{item.step.name}: {error}")
         faults += (f"{item.step.name}: {fault}" for fault in _image_faults(item, sources, images))
+    faults += _function_faults(definition, scope, functions)
     faults += _input_faults(checked, store)
     wanted = {item.step.name: item.job.gpus for item in checked if item.job is not None}
     faults += _gpu_faults(wanted, gpus)
@@ -157,6 +162,11 @@ def _property_faults(reference: StepReference, target: Step) -> Iterator[str]:
         declared = [file.name for file in target.property_files]
         if len(rest) != 1 or rest[0] not in declared:
             yield f"Get {name}: {target.name} declares the property files {declared}"
+        return
+    if target.type == LAMBDA:
+        outputs = [output.name for output in target.output_parameters]
+        if root != "OutputParameters" or len(rest) != 1 or rest[0] not in outputs:
+            yield f"Get {name}: {target.name} declares the OutputParameters {outputs}"
         return
     given = STEP_TYPES[target.type].properties
     if root in given:
@@ -264,6 +274,7 @@ REQUEST_FAULTS: Mapping[str, Callable[[_Checked], Iterator[str]]] = {
     CONDITION: _condition_faults,
     FAIL: _fail_faults,
     REGISTER_MODEL: _no_faults,
+    LAMBDA: _no_faults,
 }
 """What this machine cannot do for each type of step, though its request could be read."""
 
@@ -282,6 +293,22 @@ def _image_faults(
             images[image] = find_image(image, sources)
     except ImageEnvironmentError as error:
         yield str(error)
+
+
+def _function_faults(
+    definition: Definition, scope: Scope, functions: FunctionSources
+) -> Iterator[str]:
+    for step in definition.steps:
+        if step.type != LAMBDA:
+            continue
+        try:
+            arn = resolve(step.function, scope)
+            if isinstance(arn, Unresolved):
+                yield f"{step.name}: the function {arn} must be known before the execution starts"
+            else:
+                find_handler(arn, functions)
+        except (ExpressionError, StepError) as error:
+            yield f"{step.name}: {error}"
 
 
 def _input_faults(checked: list[_Checked], store: ObjectStore) -> Iterator[str]:

@@ -1,0 +1,1 @@
+"""Lambda steps: a handler in a process of its own."""

@@ -1,0 +1,131 @@
+"""A Lambda step's call: the request, a process for it, and its outputs, which are checked.
+
+HOME/executions/ID/functions/STEP/      event.json, result.json, log.txt
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from compilegate.document.model import OutputParameter, matches
+from compilegate.document.reading import refuse_constant
+from compilegate.execution.failure import StepFailure
+from compilegate.local.errors import StepRequestError
+from compilegate.local.home.functions import Handler
+from compilegate.local.jobs.attempt import AttemptResult
+from compilegate.local.jobs.launcher import JobCommand, JobEnd, RunningJob
+
+MOST_SECONDS = 600
+"""What SageMaker Pipelines gives a function."""
+
+_PROGRAM = Path(__file__).with_name("invoke.py")
+_PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "HOME")
+"""No credentials and no settings of this shell: a function has those of its role."""
+
+
+@dataclass(frozen=True)
+class FunctionCall:
+    """One call of a step's handler."""
+
+    arn: str
+    handler: Handler
+    event: Mapping[str, Any]
+    outputs: Sequence[OutputParameter]
+    folder: Path
+    grace_seconds: float
+
+    @property
+    def log(self) -> Path:
+        """What the handler prints."""
+        return self.folder / "log.txt"
+
+    def run(self, running: RunningJob, on_line: Callable[[str], None]) -> AttemptResult:
+        """Call it. A failure of any kind is a result, not an exception."""
+        try:
+            command = self._prepared()
+            end = running.run(command, self.log, on_line)
+            failure = _failure(end)
+            if failure is None:
+                found = {"OutputParameters": checked(self._returned(), self.outputs)}
+                return AttemptResult("Completed", None, None, found)
+        except StepRequestError as error:
+            return self._failed(str(error), ())
+        except OSError as error:
+            return self._failed(f"the function could not be called: {error}", ())
+        stopped = end.reason == "stopped"
+        return self._failed(failure, end.last_lines, stopped=stopped)
+
+    def _failed(
+        self, sentence: str, last_lines: Sequence[str], *, stopped: bool = False
+    ) -> AttemptResult:
+        told = StepFailure(sentence, self.log, tuple(last_lines))
+        return AttemptResult("Stopped" if stopped else "Failed", None, told, {})
+
+    def _prepared(self) -> JobCommand:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        temporary = self.folder / "tmp"
+        temporary.mkdir(parents=True)
+        event, result = self.folder / "event.json", self.folder / "result.json"
+        event.write_text(json.dumps(dict(self.event), allow_nan=False), encoding="utf-8")
+        file = str(self.handler.file.resolve())
+        own = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        return JobCommand(
+            argv=[
+                *(sys.executable, str(_PROGRAM), file, self.handler.function, self.arn),
+                *(str(event), str(result), str(MOST_SECONDS)),
+            ],
+            working_directory=self.folder,
+            environment={**own, "PYTHONUNBUFFERED": "1", **self.handler.environment},
+            cpus=(),
+            max_seconds=MOST_SECONDS,
+            grace_seconds=self.grace_seconds,
+            temporary_folder=temporary,
+        )
+
+    def _returned(self) -> Any:
+        try:
+            text = (self.folder / "result.json").read_text(encoding="utf-8")
+            return json.loads(text, parse_constant=refuse_constant)
+        except (OSError, ValueError, RecursionError) as error:
+            raise StepRequestError(f"what the function returned cannot be read: {error}") from error
+
+
+def checked(returned: Any, declared: Sequence[OutputParameter]) -> dict[str, Any]:
+    """The declared outputs of what a handler returned. Raises StepRequestError."""
+    if not declared:
+        return {}
+    if not isinstance(returned, dict):
+        raise StepRequestError(
+            f"the function returned {returned!r:.60}, expected an object with "
+            f"{', '.join(output.name for output in declared)}"
+        )
+    for output in declared:
+        if output.name not in returned:
+            there = ", ".join(map(str, returned)) or "nothing"
+            raise StepRequestError(f"the function returned no {output.name}, but {there:.200}")
+        if not matches(returned[output.name], output.type):
+            raise StepRequestError(
+                f"the function returned {output.name} = {returned[output.name]!r:.60}, declared "
+                f"as {output.type}"
+            )
+    return {output.name: returned[output.name] for output in declared}
+
+
+def _failure(end: JobEnd) -> str | None:
+    if end.succeeded:
+        return None
+    if end.reason == "not started":
+        return f"the function could not be started: {end.error}"
+    if end.reason == "timeout":
+        return f"the function ran longer than {MOST_SECONDS // 60} minutes"
+    if end.reason == "stopped":
+        return "the function was stopped"
+    said = next((line for line in reversed(end.last_lines) if line.strip()), "")
+    return f"the function failed: {said}" if said else f"the function ended with code {end.code}"
