@@ -1,4 +1,4 @@
-"""Frameworks without a graph, what makes them faster instead, and AWS's services. Pure."""
+"""Frameworks without a graph, what makes them faster instead; newer instances; services. Pure."""
 
 from __future__ import annotations
 
@@ -36,6 +36,11 @@ def graphless(framework: str) -> Graphless | None:
 def service(name: str) -> Maintenance:
     """How long a service of AWS's is to be had: `profiler`, `debugger`."""
     return maintenance_of(_table()["services"][name])
+
+
+def upgrades(instance_class: str) -> tuple[str, ...]:
+    """Instance types that come next after those of a class; none where the catalog has none."""
+    return tuple(_table()["upgrades"].get(instance_class, ()))
 
 
 @cache

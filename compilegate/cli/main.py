@@ -26,6 +26,10 @@ class LazyGroup(click.Group):
             "compilegate.cli.check",
             "Say what in a script breaks a compiler or slows it down.",
         ),
+        "advise": (
+            "compilegate.cli.workload.advise",
+            "Say whether compiling is worth it, before the first GPU hour.",
+        ),
         "schema": (
             "compilegate.cli.schema",
             "Print the JSON schema of workload files, for editors.",

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from compilegate.advice import advise, facts_of
+from compilegate.advice.told.text import gravest
 from compilegate.cli.options.completing import complete_workload
 from compilegate.cli.options.project import Project, project_options, settings_here
 from compilegate.cli.terminal.errors import RefusalError
@@ -116,6 +118,8 @@ def _check(workload: str, region: str | None, project: Project) -> _Checked:
     warnings = findings(declared, today=today, region=region, bases=bases, libraries=libraries)
     notes += [finding.sentence for finding in warnings]
     notes += [f"gate.metrics.{sentence}" for sentence in _checked_margins(declared)]
+    facts = facts_of(declared, libraries=libraries, region=region, now=datetime.now(UTC))
+    notes.append(gravest(advise(facts)))
     return _Checked(path, _description(declared), tuple(notes))
 
 

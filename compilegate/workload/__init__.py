@@ -5,6 +5,7 @@ every value is known, and `kinds/` says what each kind of workload needs.
 """
 
 from compilegate.workload.arms import Arm, Setup
+from compilegate.workload.declared.advice import Advice
 from compilegate.workload.declared.arm import AWS_IMAGE
 from compilegate.workload.declared.compute import Compute
 from compilegate.workload.declared.data import (
@@ -33,6 +34,7 @@ from compilegate.workload.settling import settle
 __all__ = [
     "AWS_IMAGE",
     "KINDS",
+    "Advice",
     "Arm",
     "Compute",
     "DocumentShapes",

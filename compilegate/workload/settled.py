@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from compilegate.job.compilers import declarations
 from compilegate.job.names import BASELINE_ARM, EVALUATION_PLACES
 from compilegate.workload.arms import Arm, Setup
+from compilegate.workload.declared.advice import Advice
 from compilegate.workload.declared.compute import Compute
 from compilegate.workload.declared.data import Data
 from compilegate.workload.declared.file import Cache, CompileCache, Registry
@@ -38,6 +39,8 @@ class Workload:
     compile_cache: CompileCache
     schedule: Schedule | None
     new_data: NewData | None
+    advice: Advice = field(default_factory=Advice)
+    """What only people know of it."""
 
     @property
     def trained(self) -> Mapping[str, Setup]:

@@ -49,6 +49,7 @@ def settle(file: WorkloadFile) -> Workload:
         compile_cache=file.compile_cache,
         schedule=file.schedule,
         new_data=file.new_data,
+        advice=file.advice,
     )
 
 

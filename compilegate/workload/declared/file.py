@@ -8,6 +8,7 @@ from pydantic import Field, StringConstraints
 
 from compilegate.gate.settings import Seed
 from compilegate.job.names import DEFAULT_COMPILE_CACHE_MEGABYTES, MOST_COMPILE_CACHE_MEGABYTES
+from compilegate.workload.declared.advice import Advice
 from compilegate.workload.declared.arm import ArmTable
 from compilegate.workload.declared.compute import Compute
 from compilegate.workload.declared.data import Data
@@ -81,3 +82,4 @@ class WorkloadFile(Table):
     compile_cache: CompileCache = CompileCache()
     schedule: Schedule | None = None
     new_data: NewData | None = None
+    advice: Advice = Advice()

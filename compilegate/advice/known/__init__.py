@@ -1,0 +1,1 @@
+"""What is known of a workload, and what finished executions measured."""

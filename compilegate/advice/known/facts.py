@@ -1,0 +1,108 @@
+"""What is known of one workload: each fact with where it comes from. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from compilegate.advice.ranges import Range
+from compilegate.advice.rules import Part
+
+Value = TypeVar("Value")
+
+
+class Standing(StrEnum):
+    """How good a fact is."""
+
+    KNOWN = "known"
+    ASSUMED = "assumed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Fact(Generic[Value]):
+    """A value, and how it is known; without one it is unknown."""
+
+    value: Value | None
+    standing: Standing
+    source: str
+    """Where it comes from, or what is missing; a clause without a full stop."""
+
+    @property
+    def known(self) -> bool:
+        """Whether a verdict may rest on it."""
+        return self.standing is Standing.KNOWN
+
+
+def known(value: Value, source: str) -> Fact[Value]:
+    """A fact that somebody declared or something measured."""
+    return Fact(value, Standing.KNOWN, source)
+
+
+def assumed(value: Value, source: str) -> Fact[Value]:
+    """A value taken because nothing better is there; no verdict is confident because of it."""
+    return Fact(value, Standing.ASSUMED, source)
+
+
+def unknown(source: str) -> Fact[Value]:
+    """Nothing is known, and nothing is assumed."""
+    return Fact(None, Standing.UNKNOWN, source)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """One workload, as far as it is known."""
+
+    workload: str
+    description: str
+    framework: Fact[str]
+    family: Fact[str]
+    """The model family: transformer, vision, diffusion, recommender, trees, custom."""
+    model: str | None
+    """The model's name on the hub; None: the file names none."""
+    instance_type: str | None
+    """None: this machine."""
+    processor: str
+    """`cpu`, `gpu` or `neuron`."""
+    accelerator: str | None
+    accelerators: int
+    """On all instances together."""
+    instances: int
+    bottleneck: Fact[str]
+    parts: dict[Part, Range]
+    """The share of a step that each part takes."""
+    shapes: Fact[str]
+    """`static`, `few` or `varying`."""
+    hours: Fact[Range]
+    """One training job of the baseline."""
+    precision: Fact[str]
+    sequence_length: int | None
+    batch_size: int | None
+    runs_per_week: Fact[float]
+    usd_per_hour: Fact[float]
+    """One instance."""
+    epochs: Fact[int]
+    resumes: Fact[bool]
+    too_large: Fact[bool]
+    """Whether the model does not fit one accelerator."""
+    spot: bool
+    tree_method: str | None
+    engineer_hours: float | None
+    """None: each option's own range is assumed."""
+    usd_per_engineer_hour: float | None
+    compilers: tuple[str, ...]
+    """What arms of the file already have, the baseline's left out."""
+    compares_arms: bool
+    """False where a new model is compared with a champion."""
+
+    @property
+    def usd_per_run_hour(self) -> float | None:
+        """What all instances of a job cost in an hour; None: the price is not known."""
+        price = self.usd_per_hour.value
+        return None if price is None else price * self.instances
+
+    @property
+    def hardware(self) -> str:
+        """The machines, in words."""
+        return f"{self.instances} x {self.instance_type}" if self.instance_type else "this machine"

@@ -1,0 +1,1 @@
+"""Advice written down: as text, as JSON, as a page, as arms in TOML."""
