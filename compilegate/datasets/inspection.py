@@ -80,6 +80,8 @@ def _of_columns(declared: FilesData, sample: Sample, *, validation: bool) -> Ite
         wanted.append(("data.id", declared.id, _wrong_name))
     if validation:  # only the models' comparison needs them
         wanted += [("data.slices", name, _wrong_category) for name in declared.slices]
+        if declared.groups is not None and declared.groups not in declared.slices:
+            wanted.append(("data.groups", declared.groups, _wrong_category))
     for key, column, wrong in wanted:
         if column not in sample.columns:
             yield f"line 1: {_missing(key, column, sample.columns)}"

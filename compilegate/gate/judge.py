@@ -55,6 +55,7 @@ from compilegate.gate.speed.judgement import about_pairs, judge_speed
 from compilegate.gate.speed.machine import busy_machine
 from compilegate.gate.speed.padding import about_padding
 from compilegate.gate.speed.paired import paired_jobs
+from compilegate.gate.statistics.failures import failed_in_any, judge_failures
 from compilegate.gate.statistics.multiplicity import holm_confidences
 from compilegate.gate.verdict import BaselineVerdict, CandidateVerdict, Verdict
 from compilegate.job.names import CHAMPION_SEED
@@ -296,8 +297,22 @@ class _Case:
             return False
         outcomes = [outcome_of(it, confidence) for it in candidate.quality.comparisons]
         _, about_speed = self._speed(arm, confidence)
-        outcomes += [reason.outcome for reason in (*candidate.reasons, *about_speed)]
+        about_seeds, _ = split_findings([self._about_seeds(candidate, confidence)])
+        outcomes += [reason.outcome for reason in (*candidate.reasons, *about_seeds, *about_speed)]
         return all(outcome in (None, Outcome.PASS) for outcome in outcomes)
+
+    def _about_seeds(self, candidate: _Candidate, confidence: float) -> Reason | Note:
+        """How often seeds may fail, by those that did: a job that failed is one of them."""
+        compared = [] if candidate.quality is None else candidate.quality.comparisons
+        failed_jobs = sum(
+            not self.examined.was_trained(candidate.arm, seed) for seed in self.experiment.seeds
+        )
+        failed = failed_jobs + failed_in_any(
+            each.failed_seeds for each in compared if each.failed_seeds and each.part is None
+        )
+        seeds = len(self.experiment.seeds)
+        allowed = self.experiment.settings.max_failure_rate
+        return judge_failures(seeds, min(failed, seeds), allowed, confidence)
 
     def _baseline(self) -> BaselineVerdict:
         experiment, examined = self.experiment, self.examined
@@ -328,6 +343,7 @@ class _Case:
         effects: tuple[EffectSplit, ...] = ()
         if candidate.quality is not None:
             metrics, about_quality = judge_quality(candidate.quality, confidence)
+            about_quality.append(self._about_seeds(candidate, confidence))
             decided, seen = split_findings(about_quality)
             reasons += decided
             effects, about_effects = self._effects(candidate, confidence)

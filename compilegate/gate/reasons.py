@@ -117,6 +117,15 @@ class Code(StrEnum):
     QUALITY_LONG_TAIL = "quality.long_tail"
     QUALITY_WATCHED = "quality.watched"
 
+    SEEDS_OPEN = "seeds.open"
+    SEEDS_FAILURE_RATE = "seeds.failure_rate"
+
+    GROUPS_MISSING = "groups.missing"
+    GROUPS_TOO_FEW = "groups.too_few"
+    GROUPS_DECLARED = "groups.declared"
+    GROUPS_REPEATED = "groups.repeated"
+    GROUPS_NEIGHBOURS = "groups.neighbours"
+
     SLICE_MISSING = "slice.missing"
     SLICE_TOO_SMALL = "slice.too_small"
     SLICE_UNDEFINED = "slice.undefined"
@@ -166,7 +175,9 @@ _GRAVITY = (
     "recipe",
     "confound",
     "metric",
+    "groups",
     "quality",
+    "seeds",
     "slice",
     "memory",
     "speed",

@@ -67,6 +67,10 @@ class MetricGuard(_Strict):
     """Whether the margin is a fraction of the baseline's value."""
     watched: bool = False
     """Measured and shown, but decides nothing; then there is no margin."""
+    worst_example: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """How much worse than the mean one example can be, in the metric's units, where that is known:
+    16 nats for a log loss in single precision. What the validation set need not hold is then taken
+    to be that bad, and must stay within the margin. None: as bad as the worst that was seen."""
     expected_seed_sd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Standard deviation of the metric over the seeds of one arm, where it is known (the noise
     floor of an earlier verdict). Decides nothing: it tells before training whether the margin can
@@ -166,6 +170,13 @@ class GateSettings(_Strict):
     `reported`."""
     slices: list[SliceGuard] = Field(default=[], max_length=200)
     """Parts of the validation data on which a metric is guarded or watched as well."""
+    groups: SliceColumn | None = None
+    """The categorical column of the examples whose values are the units of the validation data:
+    patients, documents, customers. Rows of one count as one. A workload names it in `[data]`."""
+    max_failure_rate: float | None = Field(default=None, gt=0, lt=1)
+    """The share of seeds that may diverge, or lose more than the margin and chance explain: a
+    candidate passes only where its seeds show a lower one. None: what the seeds leave open is said,
+    and decides nothing."""
     confidence: float = Field(default=0.95, gt=0.5, le=0.9999)
     """Each bound's confidence; non-inferiority is judged by the one-sided bound at this level."""
     min_speedup: float = Field(default=1.20, ge=1.0, allow_inf_nan=False)

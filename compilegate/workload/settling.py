@@ -14,6 +14,7 @@ from compilegate.job.names import BASELINE_ARM, MOST_BUCKETS, NO_ARM
 from compilegate.workload.arms import Arm, ScaledRate
 from compilegate.workload.declared.arm import ArmTable
 from compilegate.workload.declared.file import WorkloadFile
+from compilegate.workload.declared.gate import Gate
 from compilegate.workload.errors import WorkloadError
 from compilegate.workload.kinds import Kind, kind_of
 from compilegate.workload.parameters import LONGEST_JOB_SECONDS, MAX_RUNTIME
@@ -42,7 +43,7 @@ def settle(file: WorkloadFile) -> Workload:
         data=file.data,
         kind=kind,
         arms=_arms(file, kind),
-        gate=file.gate,
+        gate=_gate(file),
         compute=file.compute,
         registry=file.registry,
         cache=file.cache,
@@ -51,6 +52,12 @@ def settle(file: WorkloadFile) -> Workload:
         new_data=file.new_data,
         advice=file.advice,
     )
+
+
+def _gate(file: WorkloadFile) -> Gate:
+    """What the gate goes by, the units of the data among it."""
+    groups = file.data.groups
+    return file.gate if groups is None else file.gate.model_copy(update={"groups": groups})
 
 
 def _problems(file: WorkloadFile, kind: Kind) -> Iterator[str]:
@@ -122,6 +129,11 @@ def _incomparable(file: WorkloadFile) -> Iterator[str]:
 
 
 def _unknown_slices(file: WorkloadFile, kind: Kind) -> Iterator[str]:
+    if file.gate.groups is not None and file.data.groups != file.gate.groups:
+        yield (
+            f"gate.groups is {file.gate.groups!r} and data.groups is {file.data.groups!r}, "
+            "allowed: data.groups alone, since the data must carry the column"
+        )
     carried = kind.slice_columns
     if carried is None:
         return

@@ -12,6 +12,16 @@ import numpy as np
 
 from compilegate.evidence import Examples, FloatArray
 from compilegate.evidence.rows import take_rows
+from compilegate.gate.quality.clusters import (
+    FEWEST_UNITS,
+    Source,
+    Units,
+    about_declared,
+    about_neighbours,
+    about_repeated,
+    declared_units,
+    repeated_units,
+)
 from compilegate.gate.quality.comparison import (
     ArmScores,
     Comparison,
@@ -71,6 +81,9 @@ def compare_arms(
     """
     values = values or MetricValues()
     found = {name: ArmQuality() for name in candidates}
+    units, about_units = _units(settings, baseline, candidates)
+    for quality in found.values():
+        quality.findings += about_units
     for metric, guard in settings.metrics.items():
         _compare_metric(
             metric,
@@ -80,9 +93,10 @@ def compare_arms(
             compiler_only=compiler_only,
             found=found,
             values=values,
+            units=units,
         )
     for part in _parts(settings, baseline, found):
-        _compare_part(settings, part, baseline, candidates, found)
+        _compare_part(settings, part, baseline, candidates, found=found, units=units)
     return found
 
 
@@ -106,23 +120,27 @@ def _compare_metric(
     compiler_only: Mapping[str, str],
     found: Mapping[str, ArmQuality],
     values: MetricValues,
+    units: Units | None,
 ) -> None:
     after: dict[str, ArmScores] = {}
     try:
-        before = _scores(metric, guard, baseline, values)
+        before = _scores(metric, guard, baseline, values, units)
     except MetricUndefinedError as error:
         for quality in found.values():
             quality.findings.append(_undefined(metric, guard, error))
         return
     for name, arm in candidates.items():
         try:
-            after[name] = _scores(metric, guard, arm, values)
+            after[name] = _scores(metric, guard, arm, values, units)
         except MetricUndefinedError as error:
             found[name].findings.append(_undefined(metric, guard, error))
     for name, scores in after.items():
         compared = compare_scores(metric, guard, before, scores, against=baseline.called)
         found[name].comparisons.append(compared)
+        if compared.units is not None and compared.units.source is Source.NEIGHBOURS:
+            found[name].findings.append(about_neighbours(metric, compared.units))
         if compiler_only.get(name) in after:
+            # Before neighbours are put together, which differ by candidate.
             difference = mean_difference(scores, after[compiler_only[name]])
             found[name].contrasts.append(Contrast(metric, difference))
 
@@ -134,12 +152,14 @@ def _undefined(metric: str, guard: MetricGuard, error: MetricUndefinedError) -> 
     return Note(Code.METRIC_UNDEFINED, sentence, {"metric": metric})
 
 
-def _scores(metric: str, guard: MetricGuard, arm: Replicates, values: MetricValues) -> ArmScores:
+def _scores(
+    metric: str, guard: MetricGuard, arm: Replicates, values: MetricValues, units: Units | None
+) -> ArmScores:
     if guard.reported:
         return ArmScores(_reported(metric, arm))
     if len(arm.examples) < len(arm.reported):
         raise MetricUndefinedError("a job wrote no examples")
-    return arm_scores(guard.measure(metric), arm.examples, values)
+    return arm_scores(guard.measure(metric), arm.examples, values, units)
 
 
 def _reported(metric: str, arm: Replicates) -> FloatArray:
@@ -148,6 +168,21 @@ def _reported(metric: str, arm: Replicates) -> FloatArray:
     if len(known) < len(values):
         raise MetricUndefinedError("a job did not report it")
     return np.array(known)
+
+
+def _units(
+    settings: GateSettings, baseline: Replicates, candidates: Mapping[str, Replicates]
+) -> tuple[Units | None, list[Reason | Note]]:
+    """What rows go together in, and what is to be said of it."""
+    replicates = [*baseline.examples, *(it for arm in candidates.values() for it in arm.examples)]
+    if not baseline.examples or not settings.from_examples:
+        return None, []
+    if settings.groups is not None:
+        units = declared_units(settings.groups, replicates[0])
+        about = about_declared(settings.groups, units, replicates[0])
+        return None if isinstance(about, Reason) else units, [about]
+    units = repeated_units(replicates)
+    return units, [] if units is None else [about_repeated(units)]
 
 
 def _parts(
@@ -169,16 +204,25 @@ def _compare_part(
     part: Part,
     baseline: Replicates,
     candidates: Mapping[str, Replicates],
+    *,
     found: Mapping[str, ArmQuality],
+    units: Units | None,
 ) -> None:
     guard = settings.guard_of(part.guard)
+    of_part = None if units is None else units.of(part.rows)
+    if of_part is not None and of_part.count < FEWEST_UNITS:
+        for quality in found.values():
+            quality.findings.append(undefined(part, "its rows all belong to one group"))
+        return
     measure = guard.measure(part.guard.metric)
     for name, arm in candidates.items():
         if len(arm.examples) < len(arm.reported):
             continue
         try:
             before, after = (
-                arm_scores(measure, [take_rows(item, part.rows) for item in one.examples])
+                arm_scores(
+                    measure, [take_rows(item, part.rows) for item in one.examples], units=of_part
+                )
                 for one in (baseline, arm)
             )
         except MetricUndefinedError as error:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from compilegate.evidence import Examples, FloatArray
-from compilegate.gate.quality.metrics import MetricValues, bias_bound, counts_flips, one_flip
+from compilegate.evidence import Examples, FloatArray, IntArray
+from compilegate.gate.quality.clusters import Units, neighbouring_units
+from compilegate.gate.quality.metrics import (
+    MetricValues,
+    bias_bound,
+    certain_loss,
+    counts_flips,
+    one_flip,
+)
 from compilegate.gate.settings import MetricGuard
 from compilegate.gate.statistics.difference_interval import (
     NO_EXAMPLES,
@@ -17,7 +24,11 @@ from compilegate.gate.statistics.difference_interval import (
     is_constant,
     seeds_mean,
 )
+from compilegate.gate.statistics.failures import failed_seeds
+from compilegate.gate.statistics.lopsided import HarmTail, harm_tail
 from compilegate.gate.statistics.tails import unseen_share
+
+NO_TAIL = HarmTail()
 
 
 @dataclass(frozen=True)
@@ -38,9 +49,27 @@ class Comparison:
     """Validation examples behind it; NO_EXAMPLES for a scalar that was only reported."""
     against: str = "the baseline"
     """What the candidate is compared with, in words."""
+    failed_seeds: tuple[bool, ...] = ()
+    """Which seeds lose more than the margin and chance explain; none where it is only watched."""
+    units: Units | None = None
+    """What its rows go together in; None where every row is evidence of its own."""
+    by_units: CrossedMean | None = None
+    """`slack` by units that nobody declared and no output shows, neighbours: these make the bound
+    on the harm's side wider, but no fail doubtful."""
+    tail: HarmTail = NO_TAIL
+    """What lopsided harm adds to the bound on its side."""
     worst_example: float = 0.0
     """How much worse than its arm's mean the worst example is, of either arm, in the metric's
     units; zero where flips are counted instead, and for scalars."""
+
+    def half_widths(self, confidence: float) -> tuple[float, float]:
+        """Distances from the mean to the bound on the harm's side, and to the one on the gain's."""
+        half_width = self.slack.half_width(confidence)
+        wider = 0.0
+        # What is better by far needs no such care.
+        if self.by_units is not None and self.slack.mean - half_width <= (self.margin or 0.0):
+            wider = self.by_units.half_width(confidence)
+        return max(half_width, wider) + self.tail.width(self.slack, confidence), half_width
 
     def unseen_harm(self, confidence: float) -> float:
         """The harm that the validation set need not show, being in examples that it has none of."""
@@ -80,24 +109,53 @@ class ArmScores:
     """Whether cells change by flips only (`metrics.counts_flips`)."""
     bias: float = 0.0
     """How far the metric may lie off its truth (`metrics.bias_bound`)."""
+    labels: IntArray | None = None
+    """(examples,) where the columns are examples; None where they are groups or scalars."""
+    units: Units | None = None
+    """What the columns are, where they are groups of rows."""
+    worst: float = 0.0
+    """How much worse one example can become, where that is known (`metrics.certain_loss`)."""
 
 
 def arm_scores(
-    measure: str, replicates: Sequence[Examples], values: MetricValues | None = None
+    measure: str,
+    replicates: Sequence[Examples],
+    values: MetricValues | None = None,
+    units: Units | None = None,
 ) -> ArmScores:
-    """One metric of an arm's replicates; `values` has those that are known already.
+    """One metric of an arm's replicates; `values` has those that are known already, `units` are
+    what rows go together in.
 
     Raises MetricUndefinedError.
     """
     values = values or MetricValues()
-    table = np.stack([values.column(measure, examples) for examples in replicates])
+    dealt = None if units is None else units.of_row
+    table = np.stack([values.column(measure, examples, dealt) for examples in replicates])
     flip = one_flip(measure, replicates[0], table)
-    return ArmScores(
+    labels = replicates[0].labels
+    by_row = table.shape[1] == len(labels)
+    found = ArmScores(
         table=table,
-        rows=len(replicates[0].labels),
+        rows=len(labels),
         one_flip=flip,
         counted=counts_flips(measure, flip),
+        labels=labels if by_row else None,
+        worst=certain_loss(measure, replicates[0]),
         bias=float(np.mean([bias_bound(measure, examples) for examples in replicates])),
+    )
+    return found if units is None or not by_row else _by_units(found, units)
+
+
+def _by_units(arm: ArmScores, units: Units) -> ArmScores:
+    """The same with units in the place of rows. A flip is that of all rows of a usual unit."""
+    return replace(
+        arm,
+        table=np.stack([units.columns(column) for column in arm.table]),
+        one_flip=arm.one_flip * units.usual_size,
+        counted=arm.counted and units.are_alike,
+        labels=None,
+        units=units,
+        bias=arm.bias * units.inflation(),
     )
 
 
@@ -117,11 +175,12 @@ def compare_scores(
 ) -> Comparison:
     """Hold a candidate's scores against the baseline's; both have one shape."""
     sign = 1.0 if guard.direction == "higher" else -1.0
-    allowed: FloatArray | float = guard.margin or 0.0
-    if guard.relative:
-        allowed = allowed * baseline.table * np.sign(baseline.table.mean())
+    units = baseline.units or _of_neighbours(baseline, candidate)
+    allowed = _allowed(guard, baseline)
     slack = candidate.table - baseline.table
     slack *= sign
+    harms = -(slack if slack.ndim == 1 else slack.mean(axis=1))
+    tail = harm_tail(-slack, bounded=baseline.one_flip > 0.0, paired=_has_seeds(baseline))
     slack += allowed
     return Comparison(
         metric=metric,
@@ -133,8 +192,55 @@ def compare_scores(
         slack=_mean(slack, baseline, candidate),
         rows=baseline.rows,
         against=against,
-        worst_example=max(_worst_example(arm, sign) for arm in (baseline, candidate)),
+        failed_seeds=failed_seeds(harms, _by_seed(baseline), float(np.mean(allowed)))
+        if guard.margin is not None
+        else (),
+        units=units,
+        by_units=None
+        if units is baseline.units
+        else _by_neighbours(slack, (baseline, candidate), units),
+        tail=tail,
+        worst_example=max(
+            guard.worst_example or 0.0,
+            *(_worst_example(arm, sign) for arm in (baseline, candidate)),
+        ),
     )
+
+
+def _by_seed(arm: ArmScores) -> FloatArray:
+    return arm.table if arm.table.ndim == 1 else arm.table.mean(axis=1)
+
+
+def _allowed(guard: MetricGuard, baseline: ArmScores) -> FloatArray | float:
+    allowed = guard.margin or 0.0
+    if not guard.relative:
+        return allowed
+    relative: FloatArray = allowed * baseline.table * np.sign(baseline.table.mean())
+    return relative
+
+
+def _of_neighbours(baseline: ArmScores, candidate: ArmScores) -> Units | None:
+    """What neighbouring rows go together in, where they resemble each other too much to be evidence
+    of their own."""
+    if baseline.labels is None or candidate.labels is None:
+        return None
+    differences = candidate.table.mean(axis=0) - baseline.table.mean(axis=0)
+    return neighbouring_units(differences, baseline.labels)
+
+
+def _by_neighbours(
+    slack: FloatArray, arms: tuple[ArmScores, ArmScores], units: Units | None
+) -> CrossedMean | None:
+    if units is None:
+        return None
+    # Blocks that happen to hold a source's beginning and end have tails that no row has.
+    before, after = (replace(_by_units(arm, units), counted=True) for arm in arms)
+    return _mean(np.stack([units.columns(column) for column in slack]), before, after)
+
+
+def _has_seeds(arm: ArmScores) -> bool:
+    """Whether its seeds are models of their own, and not one model for all."""
+    return not np.array_equal(arm.table[0], arm.table[-1])
 
 
 def _mean(table: FloatArray, before: ArmScores, after: ArmScores) -> CrossedMean:
@@ -147,6 +253,8 @@ def _mean(table: FloatArray, before: ArmScores, after: ArmScores) -> CrossedMean
 
 
 def _worst_example(arm: ArmScores, sign: float) -> float:
+    if arm.worst > 0.0:
+        return arm.worst
     if arm.table.ndim == 1 or arm.one_flip > 0.0:
         return 0.0
     by_example = sign * arm.table.mean(axis=0)

@@ -54,12 +54,12 @@ def outcome_of(comparison: Comparison, confidence: float) -> Outcome | None:
     if comparison.margin is None:
         return None
     slack = comparison.slack
-    half_width = slack.half_width(confidence)
+    to_harm, half_width = comparison.half_widths(confidence)
     if slack.mean + half_width < 0.0 and (slack.seeds > 1 or not comparison.has_no_spread):
         return Outcome.FAIL
     if slack.seed_variance is None or comparison.has_no_spread:
         return Outcome.INCONCLUSIVE
-    if slack.mean - half_width > 0.0 and not comparison.hides_harm(confidence):
+    if slack.mean - to_harm > 0.0 and not comparison.hides_harm(confidence):
         return Outcome.PASS
     return Outcome.INCONCLUSIVE
 
@@ -68,7 +68,10 @@ def conclude(comparison: Comparison, confidence: float) -> tuple[MetricJudgement
     """The judgement at this confidence, and the reason (or, when watched, the note) in words."""
     outcome = outcome_of(comparison, confidence)
     slack = comparison.slack
-    half_width = slack.half_width(confidence)
+    to_harm, to_gain = comparison.half_widths(confidence)
+    below, above = (
+        (to_harm, to_gain) if comparison.guard.direction == "higher" else (to_gain, to_harm)
+    )
     delta = comparison.candidate - comparison.baseline
     undecided = outcome is Outcome.INCONCLUSIVE
     needed = _sample_size_needed(comparison, confidence) if undecided else SampleSize()
@@ -79,7 +82,7 @@ def conclude(comparison: Comparison, confidence: float) -> tuple[MetricJudgement
         relative_margin=comparison.guard.margin if comparison.guard.relative else None,
         baseline=comparison.baseline,
         candidate=comparison.candidate,
-        delta=Interval(delta, delta - half_width, delta + half_width),
+        delta=Interval(delta, delta - below, delta + above),
         outcome=outcome,
         seeds=slack.seeds,
         examples=comparison.rows,
@@ -127,7 +130,7 @@ def _sample_size_needed(comparison: Comparison, confidence: float) -> SampleSize
 def _is_only_unseen(comparison: Comparison, confidence: float) -> bool:
     """Whether the whole interval is within the margin, and a harm could still go unseen."""
     slack = comparison.slack
-    return slack.mean > slack.half_width(confidence) and comparison.hides_harm(confidence)
+    return slack.mean > comparison.half_widths(confidence)[0] and comparison.hides_harm(confidence)
 
 
 def _found(judgement: MetricJudgement, comparison: Comparison, confidence: float) -> str:

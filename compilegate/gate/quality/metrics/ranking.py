@@ -30,11 +30,22 @@ def rank_flip(labels: IntArray) -> float:
     """In each class one example falls to where a typical one of the others lies.
 
     Its share of pairs that are ranked right falls to one half, so the area of class c moves by
-    0.5 / counts[c] at most.
+    0.5 / counts[c] at most. This is what a flip is like where ranks are noisy; what a lost example
+    costs is told by `lost_example`.
     """
     counts = np.unique(labels, return_counts=True)[1].astype(np.float64)
     areas = 1.0 if len(counts) == 2 else float(len(counts))
     return float(0.5 * len(labels) * np.sqrt(np.sum(1.0 / counts**2)) / areas)
+
+
+def lost_example(labels: IntArray) -> float:
+    """How far the column's value of one example moves that falls below all of the others.
+
+    It then wins none of the pairs that it won, so the area of class c falls by 1 / counts[c].
+    """
+    counts = np.unique(labels, return_counts=True)[1]
+    areas = 1 if len(counts) == 2 else len(counts)
+    return float(len(labels) / counts.min() / areas)
 
 
 def _one_against_rest(scores: FloatArray, positive: npt.NDArray[np.bool_]) -> FloatArray:

@@ -20,7 +20,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from compilegate.evidence import Examples, FloatArray
+from compilegate.evidence import Examples, FloatArray, IntArray
 from compilegate.evidence.rows import take_rows
 from compilegate.gate.quality.metrics.errors import MetricFunctionError, MetricUndefinedError
 from compilegate.gate.reasons import clipped
@@ -45,20 +45,25 @@ def load_function(dotted_name: str) -> MetricFunction:
     return function
 
 
-def pseudo_values(dotted_name: str, examples: Examples) -> FloatArray:
+def pseudo_values(
+    dotted_name: str, examples: Examples, units: IntArray | None = None
+) -> FloatArray:
     """(examples,) or (groups,) values whose mean is the function's value.
 
     Rows are dealt to groups by their position, the same in every replicate whose rows are in the
-    same order. Raises MetricUndefinedError when the function fails or returns anything else.
+    same order; (examples,) `units` are dealt as a whole. Raises MetricUndefinedError when the
+    function fails or returns anything else.
     """
     whole = _called(dotted_name, examples)
     if whole.ndim == 1:
         return whole
-    count = len(examples.labels)
+    count = len(examples.labels) if units is None else int(units.max()) + 1
     groups = min(GROUPS, count)
     # Rows may lie in the order of their classes: shuffled, with a fixed generator, so that the
     # same evidence gives the same verdict.
     dealt = np.random.default_rng(0).permutation(count) % groups
+    if units is not None:
+        dealt = dealt[units]
     left_out = [
         _called(dotted_name, take_rows(examples, dealt != group)) for group in range(groups)
     ]
