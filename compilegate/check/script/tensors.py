@@ -20,6 +20,15 @@ _PLAIN = frozenset(
     }
 )  # fmt: skip
 
+# What is itself a tensor: of a tensor, of a model's output, of a batch.
+_PARTS = frozenset(
+    {
+        "T", "mT", "H", "mH", "grad", "data", "real", "imag", "loss", "logits", "values", "indices",
+        "last_hidden_state", "pooler_output", "hidden_states", "input_ids", "attention_mask",
+        "labels", "pixel_values", "x", "y",
+    }
+)  # fmt: skip
+
 # Functions of torch that give no tensor.
 _PLAIN_FUNCTIONS = frozenset(
     {
@@ -39,11 +48,12 @@ _PLAIN_FUNCTIONS = frozenset(
 )  # fmt: skip
 
 _MADE = re.compile(
-    r"^torch\.[a-z_0-9]+$|^torch\.nn\.functional\.\w+$|^torch\.(?:special|linalg|fft)\.\w+$"
+    r"^torch\.(?!is_)[a-z][a-z_0-9]*$|^torch\.nn\.functional\.\w+$|^torch\.(?:special|linalg|fft)\.\w+$"
 )
 _LOSS = re.compile(r"^(?:\w+_)?loss(?:es)?(?:_\w+)?$|^(?:logits|logit)$")
-_PLAIN_ANNOTATION = re.compile(
-    r"\b(?:int|bool|str|float|dict|Dict|Literal|Config|Namespace)\b|Config\b|Args\b"
+_PLAIN_NAME = re.compile(
+    r"^(?:self|cls|use_\w+|return_\w+|is_\w+|output_\w+|num_\w+|n_\w+)$"
+    r"|cache|config|cfg|args|state|mode|kwargs|params$|step$|dim$|epoch"
 )
 _TENSOR_ANNOTATION = re.compile(r"\b(?:Tensor|LongTensor|FloatTensor|BoolTensor)\b")
 
@@ -62,11 +72,9 @@ def _is_tensor(script: Script, node: ast.expr) -> bool:
         case ast.Call():
             return _call(script, node)
         case ast.Attribute():
-            if node.attr in _PLAIN:
-                return False
             if isinstance(node.value, ast.Name) and node.value.id == "self":
                 return _attribute_of_self(script, node)
-            return is_tensor(script, node.value)
+            return node.attr in _PARTS and is_tensor(script, node.value)
         case ast.BinOp():
             return is_tensor(script, node.left) or is_tensor(script, node.right)
         case ast.UnaryOp(op=ast.Not()):
@@ -190,9 +198,7 @@ def _parameter(script: Script, parameter: ast.arg) -> bool:
     owner = script.parent(function)
     if not isinstance(owner, ast.ClassDef) or function.name not in _TENSOR_METHODS:
         return _passed_tensors(script, parameter)
-    if parameter.arg in {"self", "cls"} or parameter.arg.startswith(
-        ("use_", "return_", "is_", "output_", "num_", "n_")
-    ):
+    if _PLAIN_NAME.search(parameter.arg):
         return False
     positional = [*arguments.posonlyargs, *arguments.args]
     if parameter not in positional:

@@ -71,12 +71,12 @@ def _next(origin: Origin) -> Iterator[Origin]:
                 yield from _origins(Origin(place, value, origin.index))
             if results:
                 return
-    any_known = False
+    every_known = bool(bindings)
     for binding in bindings or ():
-        for each in _bound(owner, binding):
-            any_known = True
-            yield each
-    if not any_known:
+        found_here = list(_bound(owner, binding))
+        yield from found_here
+        every_known = every_known and (bool(found_here) or binding.kind != "parameter")
+    if not every_known:
         yield origin
 
 
@@ -278,8 +278,9 @@ def is_a(script: Script, node: ast.expr, sort: Sort) -> bool:
 
 
 def _is_a(script: Script, node: ast.expr, sort: Sort) -> bool:
-    unknown = False
-    for origin in sources(script, node):
+    known = sources(script, node)
+    unknown = not known  # it comes from itself alone: `model = prepare(model)`
+    for origin in known:
         answer = _sort_of(origin, sort)
         if answer:
             return True

@@ -109,14 +109,12 @@ def no_xla_device(view: View) -> Iterator[Found]:
         return
     if any(view.script.uses(name) for name in ("accelerate", "lightning", "pytorch_lightning")):
         return
-    step = next((each for each in view.steps if each.framework == "loop"), None)
-    if step is None or _by_framework(view):
+    if not any(each.framework == "loop" for each in view.steps) or _by_framework(view):
         return
     for call in view.script.calls:
         if _puts_on_cuda(view, call):
             yield Found(call, f"`{written(call)}`: nothing of this script is on an XLA device")
             return
-    yield Found(step.node, "nothing of this script is on an XLA device")
 
 
 def _by_framework(view: View) -> bool:
