@@ -5,7 +5,6 @@ every value is known, and `kinds/` says what each kind of workload needs.
 """
 
 from compilegate.workload.arms import Arm, Setup
-from compilegate.workload.declared.advice import Advice
 from compilegate.workload.declared.arm import AWS_IMAGE
 from compilegate.workload.declared.compute import Compute
 from compilegate.workload.declared.data import (
@@ -16,6 +15,7 @@ from compilegate.workload.declared.data import (
     WheelData,
 )
 from compilegate.workload.declared.file import WorkloadFile
+from compilegate.workload.declared.known.advice import Advice
 from compilegate.workload.declared.stacks import Stack
 from compilegate.workload.declared.starts import NewData, Schedule
 from compilegate.workload.errors import InfeasibleError, WorkloadError

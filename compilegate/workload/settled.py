@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from compilegate.job.compilers import declarations
 from compilegate.job.names import BASELINE_ARM, EVALUATION_PLACES
 from compilegate.workload.arms import Arm, Setup
-from compilegate.workload.declared.advice import Advice
 from compilegate.workload.declared.compute import Compute
 from compilegate.workload.declared.data import Data
 from compilegate.workload.declared.file import Cache, CompileCache, Registry
 from compilegate.workload.declared.gate import Gate
+from compilegate.workload.declared.known.advice import Advice
 from compilegate.workload.declared.starts import NewData, Schedule
 from compilegate.workload.errors import WorkloadError
 from compilegate.workload.kinds import OwnProgram, Succession, TextClassification

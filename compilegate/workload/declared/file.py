@@ -8,11 +8,11 @@ from pydantic import Field, StringConstraints
 
 from compilegate.gate.settings import Seed
 from compilegate.job.names import DEFAULT_COMPILE_CACHE_MEGABYTES, MOST_COMPILE_CACHE_MEGABYTES
-from compilegate.workload.declared.advice import Advice
 from compilegate.workload.declared.arm import ArmTable
 from compilegate.workload.declared.compute import Compute
 from compilegate.workload.declared.data import Data
 from compilegate.workload.declared.gate import Gate
+from compilegate.workload.declared.known.advice import Advice
 from compilegate.workload.declared.model import Model, Recipe
 from compilegate.workload.declared.program import Champion, Program
 from compilegate.workload.declared.starts import NewData, Schedule

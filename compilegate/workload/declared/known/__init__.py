@@ -1,0 +1,1 @@
+"""What only people know of a workload."""
