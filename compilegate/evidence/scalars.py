@@ -19,6 +19,7 @@ from pydantic_core import ErrorDetails
 from compilegate.evidence.columns import check_plain_file
 from compilegate.evidence.padding import padding_problems
 from compilegate.job.evidence.digests import OWN_DIGEST, document_digest
+from compilegate.job.evidence.hindrances import HINDRANCES
 from compilegate.job.evidence.record import (
     CACHE_STATES,
     MEMORY_OF,
@@ -33,7 +34,8 @@ MOST_SHOWN = 60
 
 _MAY_BE_LEFT_OUT = frozenset(
     {"failure", "parity", "compile_cache", "checkpoints", "paired_speed", "padding", "notes"}
-    | {"peak_memory_bytes", "memory_of", "repro", "departs", "printed", "checkup"}
+    | {"peak_memory_bytes", "memory_of", "repro", "departs", "printed", "checkup", "hindrances"}
+    | {"share", "where", "reason", "rule"}
 )
 """Keys that a job may have nothing to say under."""
 _ANY_SCALAR = frozenset({"recipe", "environment", "options", "proof", "checkup"})
@@ -105,6 +107,12 @@ def _problems(evidence: Evidence) -> Iterator[str]:
     repro = None if evidence.parity is None else evidence.parity.repro
     if repro is not None and not _lies_within(repro):
         yield f"parity: repro is {_shown(repro)}, expected a path inside the evidence folder"
+    for number, each in enumerate(evidence.hindrances):
+        if each.kind not in HINDRANCES:
+            allowed = ", ".join(map(repr, HINDRANCES))
+            yield f"hindrances[{number}]: kind is {_shown(each.kind)}, expected {allowed}"
+        if each.share is not None and each.share > 1:
+            yield f"hindrances[{number}]: share is {_shown(each.share)}, expected 1 or less"
     if evidence.padding is not None:
         yield from (f"padding: {problem}" for problem in padding_problems(evidence.padding))
 

@@ -51,6 +51,7 @@ from compilegate.gate.reasons import (
 )
 from compilegate.gate.settings import Experiment
 from compilegate.gate.speed.arm_speed import measure_arm
+from compilegate.gate.speed.hindrances import about_hindrances
 from compilegate.gate.speed.judgement import about_pairs, judge_speed
 from compilegate.gate.speed.machine import busy_machine
 from compilegate.gate.speed.padding import about_padding
@@ -162,6 +163,7 @@ class _Case:
                     *notes,
                     *self._not_proven(arm in quality),
                     *self._padding(arm),
+                    *self._hindrances(arm),
                 ],
                 parity=parity,
                 memory=memory,
@@ -242,6 +244,12 @@ class _Case:
 
     def _not_proven(self, compared: bool) -> list[Note]:
         return [_NOTHING_PROVEN] if compared and self.experiment.evidence == "printed" else []
+
+    def _hindrances(self, arm: str) -> list[Note]:
+        declared = self.experiment.arms.get(arm)
+        if declared is None or not declared.compiled:
+            return []
+        return about_hindrances([record.evidence for record in self.examined.timed(arm)])
 
     def _padding(self, arm: str) -> list[Note]:
         return about_padding([record.evidence for record in self.examined.timed(arm)])

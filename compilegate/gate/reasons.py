@@ -148,6 +148,7 @@ class Code(StrEnum):
     SPEED_DISAGREES = "speed.disagrees"
     SPEED_NOT_PAIRED = "speed.not_paired"
     SPEED_BUSY_MACHINE = "speed.busy_machine"
+    SPEED_HINDERED = "speed.hindered"
 
     @property
     def subject(self) -> str:

@@ -175,7 +175,9 @@ RULE_ITEM_IN_STEP = "item-in-step"
 RULE_SYNC_IN_REGION = "sync-in-region"
 RULE_BREAK = "branch-on-data"
 RULE_DYNAMIC_UNSET = "dynamic-unset"
-RULE_RAGGED_BATCH = "ragged-batch"
+RULE_PADDING = "padding-longest"
+RULE_RAGGED_BATCH = "ragged-last-batch"
+RULE_LOADER = "no-loader-workers"
 
 # What a job prints of its progress, for whoever runs it.
 COMPILING_LINE = "compilegate: the first step compiles"

@@ -335,7 +335,7 @@ OPEN_SECTIONS = [
 """Objects whose names are the writer's choice."""
 OPTIONAL = [
     *(("failure",), ("parity",), ("compile_cache",), ("checkpoints",), ("paired_speed",)),
-    *(("padding",), ("notes",), ("printed",), ("memory_of",), ("checkup",)),
+    *(("padding",), ("notes",), ("printed",), ("memory_of",), ("checkup",), ("hindrances",)),
     *(("parity", "repro"), ("parity", "departs")),
 ]
 REQUIRED_PATHS = [

@@ -22,6 +22,7 @@ were written. `compilegate.evidence` reads them back.
 
 from compilegate.job.evidence.digests import column_digests, examples_digest, outputs_digest
 from compilegate.job.evidence.fractions import above_one
+from compilegate.job.evidence.hindrances import Hindrance
 from compilegate.job.evidence.padding import PaddedPositions, PaddingRecord
 from compilegate.job.evidence.record import (
     CACHE_STATES,
@@ -64,6 +65,7 @@ __all__ = [
     "EvidenceRecord",
     "Examples",
     "FloatArray",
+    "Hindrance",
     "IntArray",
     "Origin",
     "PaddedPositions",

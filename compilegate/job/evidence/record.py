@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compilegate.job.errors import CompilegateError
+from compilegate.job.evidence.hindrances import Hindrance
 from compilegate.job.evidence.padding import PaddingRecord
 
 SCHEMA_VERSION = 1
@@ -214,6 +215,8 @@ class Evidence:
     """None when inputs are not padded, or nothing is known of it."""
     notes: Tuple[str, ...] = ()
     """What the job noticed and its user should know, each in one sentence with its remedy."""
+    hindrances: Tuple[Hindrance, ...] = ()
+    """What slowed its steps, or kept its compiler from helping; gravest first."""
     printed: Mapping[str, Tuple[float, ...]] = field(default_factory=dict)
     """By metric, the values that a job printed, in order; of many only some."""
     checkup: Mapping[str, Scalar] = field(default_factory=dict)

@@ -15,7 +15,8 @@ _RECOMPILES = "torch._dynamo.guards.__recompiles"
 _BREAK_AT = re.compile(r"in user code at (.+?):(\d+)\n")
 _CODE_AT = re.compile(r"^Recompiling function (\S+) in (.+?):(\d+)")
 _GUARD = re.compile(r"^\s*-\s*(?:\d+/\d+:\s*)?(.+)$", re.MULTILINE)
-_REASON = re.compile(r"Graph Break Reason: (.*?)(?:\n\n|\Z)(.*)", re.DOTALL)
+_REASON = re.compile(r"Graph Break Reason: (.*)", re.DOTALL)
+_DOING = "Encountered graph break when attempting to trace"
 MOST_PLACES = 20
 
 
@@ -73,10 +74,10 @@ class GraphLog(logging.Handler):
 def break_reason(said: str) -> str:
     """Dynamo's reason in one line: what it met, and not what it was doing then."""
     found = _REASON.search(said)
-    if found is None:
-        return said.splitlines()[0][:300]
-    first = next(iter(found[2].strip().splitlines()), "") or found[1]
-    return " ".join(first.split())[:300]
+    lines = [each.strip() for each in (found[1] if found else said).splitlines() if each.strip()]
+    if len(lines) > 1 and lines[0].startswith(_DOING):
+        del lines[0]
+    return lines[0][:300] if lines else "no reason given"
 
 
 def _place(found: Optional[Match[str]]) -> str:

@@ -25,6 +25,7 @@ from compilegate.job.machine.place import HOST, place_of, require_gpus
 from compilegate.job.machine.world import World
 from compilegate.job.names import DEFAULT_PARITY_STEPS, EVALUATION_PLACES
 from compilegate.job.probes.capture import Autocast, Compiled
+from compilegate.job.profiling.graphs import GraphLog
 from compilegate.job.script.counting.course import Course
 from compilegate.job.script.dispatch import Dispatch, dispatch_of, forward_of, install
 from compilegate.job.script.saving import unwrapped
@@ -54,6 +55,8 @@ class Compilation:
         self.cache: Optional[CompileCache] = None
         self.optimizers: List[torch.optim.Optimizer] = []
         """Those that stepped within a step, in the order of their first one."""
+        self.graph_log: Optional[GraphLog] = None
+        """What torch's capture said of breaks and recompilations; None without a capture."""
         self._graph_settings: Optional[Mapping[str, Scalar]] = None
 
     @property
@@ -151,6 +154,9 @@ class Compilation:
         began = time.perf_counter()
         if not self.dispatches:
             self.cache = self._loaded_cache(module)
+        if self.graph_log is None and self.compiles and not self.compiler.compiles_whole_steps:
+            self.graph_log = GraphLog()
+            self.graph_log.listen()
         compiled = self.compiler.compile(function, module)
         self.seconds += time.perf_counter() - began
         named = getattr(function, "__self__", None)

@@ -23,6 +23,7 @@ from compilegate.job.probes.capture import (
     set_aside,
 )
 from compilegate.job.script.counting.course import Course
+from compilegate.job.script.counting.looking import CALLS_LOOKED_AT
 from compilegate.job.script.steps import batch_size_of
 from compilegate.job.stepping.precision import precision_now
 
@@ -88,8 +89,8 @@ class Dispatch:
             _settle(self.part.module, named)
             self.batch_size = batch_size_of([*arguments, *named.values()])
         self.compiled_calls += 1
-        if course.sees_shapes:
-            course.see_shape(shapes_in((arguments, named)))
+        if course.sees_shapes or self.compiled_calls <= CALLS_LOOKED_AT:
+            self._see_shapes(shapes_in((arguments, named)))
         if not self.keeps or not self._has_room(course.step, arguments, named):
             return self.part.compiled(*arguments, **named)
         if self._traced is not None:
@@ -99,6 +100,12 @@ class Dispatch:
         await_cotangents(call, output)
         self._kept_bytes += _bytes_of(output)  # what comes back is of the same size
         return output
+
+    def _see_shapes(self, shapes: Tuple[Any, ...]) -> None:
+        if self._course.sees_shapes:
+            self._course.see_shape(shapes)
+        if self.compiled_calls <= CALLS_LOOKED_AT:
+            self._course.looking.see_shapes(self.part.name, shapes)
 
     def _called_in_trace(
         self, autocast: Autocast, arguments: Tuple[Any, ...], named: Dict[str, Any]

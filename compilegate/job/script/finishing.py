@@ -21,6 +21,7 @@ from compilegate.job.evidence import (
     CompilerRecord,
     Evidence,
     Examples,
+    Hindrance,
     PaddingRecord,
     Resumption,
     Scalar,
@@ -29,10 +30,11 @@ from compilegate.job.evidence import (
     steady_steps,
     write_evidence,
 )
+from compilegate.job.evidence.hindrances import LOADER, RULES
 from compilegate.job.machine.accelerators import Machine
 from compilegate.job.machine.environment import describe_machine
 from compilegate.job.names import JOB_STARTED_VARIABLE
-from compilegate.job.script.counting.clock import slow_loader
+from compilegate.job.script.counting.clock import NOTABLE_WAIT, slow_loader
 from compilegate.job.script.counting.course import Return
 from compilegate.job.script.probing import Probes
 from compilegate.job.script.results import example_metrics
@@ -137,6 +139,15 @@ class Measured:
         seconds, shapes = self.steps.seconds, np.concatenate([*map(np.asarray, self.shapes)])
         return compile_seconds(seconds[early], seconds[steady], (shapes[early], shapes[steady]))
 
+    def slow_loader(self) -> List[Hindrance]:
+        """That steady steps wait for their batches, if they do for long."""
+        steady = self._steady
+        seconds, waits = float(self.steps.seconds[steady].sum()), np.array(self.waits)[steady]
+        share = min(float(waits.sum()) / seconds, 1.0) if seconds else 0.0
+        if share < NOTABLE_WAIT:
+            return []
+        return [Hindrance(LOADER, float(steady.sum()), share, rule=RULES[LOADER])]
+
     def notes(self) -> List[str]:
         """What is worth saying of the steps, with what to do."""
         steady = self._steady
@@ -201,6 +212,7 @@ class Gathered:
     checkpoints: Optional[CheckpointRecord]
     padding: Optional[PaddingRecord]
     notes: Sequence[str]
+    hindrances: Sequence[Hindrance]
     loading_seconds: float
     """What came before the first step: the compiler and its cache. Part of both its compile and its
     train seconds."""
@@ -239,6 +251,7 @@ def write_finished(job: Gathered) -> Evidence:
         checkpoints=job.checkpoints,
         padding=job.padding,
         notes=tuple(job.notes),
+        hindrances=tuple(job.hindrances),
         checkup=checkup(),
     )
     write_evidence(

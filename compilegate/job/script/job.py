@@ -13,6 +13,7 @@ import numpy.typing as npt
 from compilegate.job.errors import ArmError, InputError, one_sentence
 from compilegate.job.evidence import (
     CompilerRecord,
+    Hindrance,
     PaddingRecord,
     Scalar,
     Steps,
@@ -269,8 +270,17 @@ class Job(Training):
             checkpoints=self._checkpoints.record(measured.resumptions),
             padding=self._padding,
             notes=[*self._notes, *measured.notes(), *self._left_out()],
+            hindrances=[*measured.slow_loader(), *self._seen_in_steps(compiler)],
             loading_seconds=self._loading_seconds,
             total_seconds=own_seconds,
+        )
+
+    def _seen_in_steps(self, compiler: CompilerRecord) -> List[Hindrance]:
+        return self._course.looking.hindrances(
+            declared_shapes=self._course.declared_shapes,
+            dynamic=bool(compiler.options.get("dynamic_shapes")),
+            graphs=None if self._compilation is None else self._compilation.graph_log,
+            compiled_again=compiler.recompilations > 0,
         )
 
     def _compiler_record(self, measured: Measured) -> CompilerRecord:

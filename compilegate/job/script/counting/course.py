@@ -24,6 +24,7 @@ from typing import (
 from compilegate.job.errors import InputError
 from compilegate.job.evidence import CheckpointRecord, Resumption
 from compilegate.job.script.counting.clock import Clock, clock_for
+from compilegate.job.script.counting.looking import Looking
 from compilegate.job.script.counting.losses import LOG_EVERY, Losses, watch_backward
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ class Course:
         """Whether a training step is under way."""
         self._assumed = self.paused = False
         self._compiled_outside = True
+        self.looking = Looking()
+        """Looks at a few of the steps, for what slows them."""
         self.probes_wait = True
         """Whether something may follow a step. `AroundSteps` decides."""
         self.graphs: List[int] = []
@@ -94,6 +97,11 @@ class Course:
         """One for each process of the job but the first, where it was interrupted."""
         self._earlier_seconds: List[float] = []
         self._earlier_waits: List[float] = []
+
+    @property
+    def declared_shapes(self) -> int:
+        """How many shapes the steps are declared to have."""
+        return self._declared_shapes
 
     def declare_shapes(self, count: int) -> None:
         """The steps have so many."""
@@ -182,6 +190,8 @@ class Course:
         self._graphs_before = graphs
         self.graphs.append(self._graphs_in_steps)
         self.shapes.append(self._shape)
+        if len(self.graphs) == self.looking.at:
+            self.looking.go_on()
         if self.probes_wait and self._around.after_step():
             self._compiled_outside = True
 
@@ -259,6 +269,7 @@ class Course:
         self._earlier_waits, self.graphs, self.shapes = (
             list(state[name]) for name in ("waits", "graphs", "shapes")
         )
+        self.looking.begin_at(len(self.graphs))
         self._known_shapes = {each: number for number, each in enumerate(state["known_shapes"])}
         self.returns = [
             *map(Return, state["resumed_at"], state["lost_seconds"]),
