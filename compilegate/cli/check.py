@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import version
 from pathlib import Path
+from shutil import copymode
 
 import click
 
@@ -16,7 +17,7 @@ from compilegate.check.output.text import summary, text_lines
 from compilegate.check.rules.rule import COMPILERS
 from compilegate.cli.terminal.errors import RefusalError, writing
 from compilegate.execution import exit_codes
-from compilegate.job.files import write_text
+from compilegate.job.files import whole_file, write_text
 
 _STATUS = {
     Severity.ERROR: exit_codes.CHECK_ERRORS,
@@ -59,6 +60,10 @@ _NEVER = "never"
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write to this file instead of the terminal, which then gets one line.",
 )
+@click.option(
+    "--fix", is_flag=True, help="Mend in the files what is mechanical; then tell what is left."
+)
+@click.option("--diff", is_flag=True, help="Show what --fix would change, and change nothing.")
 def command(
     paths: tuple[Path, ...],
     *,
@@ -67,12 +72,15 @@ def command(
     form: str,
     as_json: bool,
     output: Path | None,
+    fix: bool,
+    diff: bool,
 ) -> None:
     """Read training scripts and say what in them breaks a compiler or slows it down.
 
     \b
       compilegate check train.py --compiler torch-compile
       compilegate check src/ notebooks/ --compiler all
+      compilegate check train.py --diff
 
     PATH is a file, a folder or a notebook (.ipynb). Nothing is imported or run. A comment
     `# compilegate: ignore[RULE] reason` on the line, or on its own above it, ignores a finding. A
@@ -80,7 +88,16 @@ def command(
 
     The exit status tells the gravest finding, from --fail-on on: 6 an error, 7 a warning, 8 a note.
     """
-    checked = check_paths(paths, COMPILERS if compiler == "all" else (compiler,))
+    compilers = COMPILERS if compiler == "all" else (compiler,)
+    if fix and diff:
+        raise RefusalError("--fix changes the files and --diff only shows it; name one of them")
+    if diff and (as_json or output is not None or form != "text"):
+        raise RefusalError("--diff shows text alone; leave out --format, --json and --output")
+    if fix or diff:
+        _mend(paths, compilers, show=diff)
+    if diff:
+        return
+    checked = check_paths(paths, compilers)
     for unread in checked.unread:
         click.echo(unread.sentence, err=True)
     if not checked.files:
@@ -93,6 +110,26 @@ def command(
             write_text(output, f"{text}\n")
         click.echo(summary(checked))
     raise SystemExit(_status(checked, fail_on))
+
+
+def _mend(paths: tuple[Path, ...], compilers: tuple[str, ...], *, show: bool) -> None:
+    """Write the mechanical fixes, a line for each file on standard error; or show them."""
+    from compilegate.check.fixing.fixing import fix_paths  # noqa: PLC0415 (LibCST is slow to load)
+
+    fixes = fix_paths(paths, compilers)
+    for fixed in fixes.fixed:
+        if show:
+            click.echo(fixed.diff, nl=False)
+            continue
+        target = fixed.path.resolve()
+        with writing(str(fixed.path)), whole_file(target) as part:
+            part.write_bytes(fixed.after)
+            copymode(target, part)
+        click.echo(fixed.sentence, err=True)
+    for unread in fixes.not_fixed:
+        click.echo(unread.sentence, err=True)
+    if show and not fixes.fixed:
+        click.echo("nothing to fix by itself")
 
 
 def _told(checked: Checked, form: str) -> str:

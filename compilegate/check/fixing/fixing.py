@@ -53,7 +53,8 @@ class Fixes:
     """What can be mended in some paths."""
 
     fixed: tuple[Fixed, ...]
-    unread: tuple[Unread, ...]
+    not_fixed: tuple[Unread, ...]
+    """Files with findings that have a fix, into which it could not be written."""
 
 
 def fix_paths(paths: Sequence[Path], compilers: tuple[str, ...] = COMPILERS) -> Fixes:
@@ -69,11 +70,11 @@ def fix_sources(read: Read, compilers: tuple[str, ...] = COMPILERS) -> Fixes:
         if finding.rule in PLANS and finding.cell is None:
             wanted[finding.path].append(finding)
     if not wanted:
-        return Fixes((), checked.unread)
+        return Fixes((), ())
     project = Project(read.sources, read.root)
     analysis = Analysis(project, Steps(project), Regions(project))
     fixed: list[Fixed] = []
-    unread = list(checked.unread)
+    not_fixed: list[Unread] = []
     for script in project.scripts:
         path = script.source.path
         if script.source.places or path not in wanted:
@@ -86,8 +87,8 @@ def fix_sources(read: Read, compilers: tuple[str, ...] = COMPILERS) -> Fixes:
         try:
             after, made = rewritten(before, planned)
         except UnparsedByFixError as error:
-            unread.append(Unread(path, f"not fixed: {error}"))
+            not_fixed.append(Unread(path, f"not fixed: {error}"))
             continue
         if made and after != before:
             fixed.append(Fixed(path, before, after, made))
-    return Fixes(tuple(fixed), tuple(unread))
+    return Fixes(tuple(fixed), tuple(not_fixed))
