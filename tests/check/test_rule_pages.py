@@ -13,7 +13,6 @@ from compilegate.check.rules.table import BY_NAME, RULES
 from tests.check.pages import PAGES, scripts_under, write_scripts
 
 
-
 def test_each_rule_has_a_page_and_each_page_a_rule() -> None:
     assert {path.stem for path in PAGES.glob("*.md")} == {rule.name for rule in RULES}
 

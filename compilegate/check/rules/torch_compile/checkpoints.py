@@ -25,9 +25,10 @@ _PREFIX = "_orig_mod"
     page="https://github.com/pytorch/torchtitan/issues/961",
 )
 def orig_mod_keys(view: View) -> Iterator[Found]:
-    if not view.analysis.regions.found or _knows_of_it(view):
+    calls = view.script.calls_by_last.get("state_dict", ())
+    if not calls or not view.analysis.regions.found or _knows_of_it(view):
         return
-    for call in view.methods("state_dict"):
+    for call in calls:
         if not isinstance(call.func, ast.Attribute) or not _is_kept(view.script, call):
             continue
         found = behind(view.analysis, view.script, call.func.value)

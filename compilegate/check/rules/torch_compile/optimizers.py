@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from weakref import WeakKeyDictionary
 
 from compilegate.check.findings import Severity
+from compilegate.check.regions.compiled import Regions
 from compilegate.check.rules.rule import TORCH_COMPILE, Found, View, keyword, rule, written
 from compilegate.check.script.project import Script
 from compilegate.check.script.values import Sort, is_a, origins, sources
@@ -23,7 +25,7 @@ from compilegate.check.script.values import Sort, is_a, origins, sources
 )
 def float_rate(view: View) -> Iterator[Found]:
     script = view.script
-    if not view.analysis.regions.found:
+    if not view.analysis.regions.found or not _updates(view.analysis.regions):
         return
     for call in script.calls:
         if not _makes(script, call) or not is_a(script, call, Sort.OPTIMIZER):
@@ -66,24 +68,32 @@ def _is_the(script: Script, node: ast.expr, made: ast.Call) -> bool:
 
 def _is_compiled(view: View, made: ast.Call) -> bool:
     """Whether `optimizer.step` of this optimizer is compiled, or is called in a compiled region."""
-    for compiled in view.analysis.regions.found:
+    return any(_is_the(script, owner, made) for script, owner in _updates(view.analysis.regions))
+
+
+_UPDATES: WeakKeyDictionary[Regions, list[tuple[Script, ast.expr]]] = WeakKeyDictionary()
+
+
+def _updates(regions: Regions) -> list[tuple[Script, ast.expr]]:
+    """The optimizers whose update is compiled, each by an expression; found once for a check."""
+    if regions not in _UPDATES:
+        _UPDATES[regions] = list(_find_updates(regions))
+    return _UPDATES[regions]
+
+
+def _find_updates(regions: Regions) -> Iterator[tuple[Script, ast.expr]]:
+    for compiled in regions.found:
         target = compiled.target
-        if (
-            isinstance(target, ast.Attribute)
-            and target.attr == "step"
-            and _is_the(compiled.script, target.value, made)
-        ):
-            return True
-    for script in view.analysis.project.scripts:
-        for call in script.calls:
-            if (
-                isinstance(call.func, ast.Attribute)
-                and call.func.attr == "step"
-                and view.analysis.regions.around(script, call) is not None
-                and _is_the(script, call.func.value, made)
-            ):
-                return True
-    return False
+        if isinstance(target, ast.Attribute) and target.attr == "step":
+            yield compiled.script, target.value
+        for defined in compiled.functions:
+            for node in ast.walk(defined.node):
+                if (
+                    isinstance(node, ast.Call)
+                    and isinstance(node.func, ast.Attribute)
+                    and node.func.attr == "step"
+                ):
+                    yield defined.script, node.func.value
 
 
 def _changes(view: View, made: ast.Call) -> bool:
