@@ -99,19 +99,17 @@ def _find_updates(regions: Regions) -> Iterator[tuple[Script, ast.expr]]:
 def _changes(view: View, made: ast.Call) -> bool:
     """Whether a schedule, or the script itself, changes the rate of an optimizer."""
     for script in view.analysis.project.scripts:
-        for call in script.calls:
-            name = script.called(call)
-            if (
-                name.startswith("torch.optim.lr_scheduler.")
-                or "schedule" in name.rsplit(".", 1)[-1]
-            ) and any(
-                _is_the(script, given, made)
-                for given in (*call.args, *(word.value for word in call.keywords))
-            ):
-                return True
-        for node in ast.walk(script.source.tree):
-            if isinstance(node, ast.Assign | ast.AugAssign) and _sets_rate(script, node, made):
-                return True
+        for last, calls in script.calls_by_last.items():
+            if not (last.endswith("LR") or "schedul" in last.lower()):
+                continue
+            for call in calls:
+                given = (*call.args, *(word.value for word in call.keywords))
+                if any(_is_the(script, each, made) for each in given):
+                    return True
+        if any('["lr"]' in line or "['lr']" in line for line in script.source.lines):
+            for node in ast.walk(script.source.tree):
+                if isinstance(node, ast.Assign | ast.AugAssign) and _sets_rate(script, node, made):
+                    return True
     return False
 
 
