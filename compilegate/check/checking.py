@@ -61,7 +61,7 @@ def check_sources(
         unread: list[Unread] = list(read.unread)
         for script in project.scripts:
             view = View(script, analysis, compilers)
-            comments = ignores(script.source.lines)
+            comments = ignores(script.source.lines, script.source.tree)
             for finding, said in _findings(view, chosen, comments):
                 (findings if said is None else suppressed).append(finding)
             findings += _about_comments(script, comments)

@@ -106,7 +106,7 @@ def command(
     if output is None:
         click.echo(text)
     else:
-        with writing(f"--output {output}"):
+        with writing(f"--output {output}", output.parent):
             write_text(output, f"{text}\n")
         click.echo(summary(checked))
     raise SystemExit(_status(checked, fail_on))

@@ -173,8 +173,30 @@ def test_another_command_is_refused_and_runs_nothing_that_is_in_its_name(
 ) -> None:
     runner = Runner(tmp_path, {"command": text, "install": "none"})
     assert runner.run("Install") == 2
-    assert "allowed: validate, run, gate" in runner.printed
+    assert "allowed: check, validate, run, gate" in runner.printed
     assert list(tmp_path.rglob("injected")) == []
+
+
+@pytest.mark.slow
+def test_scripts_are_checked_and_annotated(tmp_path: Path) -> None:
+    loop = "for x in data:\n    loss = model(x)\n    loss.backward()\n    print(loss.item())\n"
+    for name in ("one.py", "the other.py", "third.py"):
+        (tmp_path / name).write_text(loop)
+    inputs = {"command": "check", "install": "none", "paths": "one.py\nthe other.py\n"}
+    runner = Runner(tmp_path, {**inputs, "fail-on": "warning", "sarif": "found.sarif"})
+    assert runner.run("Install", "Check") == 7, runner.printed
+    assert "::warning file=one.py,line=4,col=11,title=item-in-step::" in runner.printed
+    assert "file=the other.py,line=4" in runner.printed
+    assert "third.py" not in runner.printed
+    assert json.loads((tmp_path / "found.sarif").read_text())["version"] == "2.1.0"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["paths", "compiler", "fail-on", "sarif"])
+def test_what_a_check_is_given_is_no_script(name: str, tmp_path: Path) -> None:
+    runner = Runner(tmp_path, {"command": "check", "install": "none", name: INJECTION})
+    runner.run("Check")
+    assert [path for path in tmp_path.rglob("injected") if path.name == "injected"] == []
 
 
 @pytest.mark.slow

@@ -128,7 +128,10 @@ def _decoded(raw: bytes) -> str:
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
         return codecs.decode(raw, encoding)
-    except (SyntaxError, LookupError) as error:
+    except SyntaxError as error:
+        raw.decode("utf-8")  # without a declaration, what is wrong is the text
+        raise UnparsedError(f"its encoding is unknown: {error}") from error
+    except LookupError as error:
         raise UnparsedError(f"its encoding is unknown: {error}") from error
 
 

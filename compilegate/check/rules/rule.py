@@ -100,6 +100,13 @@ class Analysis:
         return training_loaders(self.project, self.steps.found)
 
     @cached_property
+    def xla(self) -> bool:
+        """Whether any script is written for PyTorch/XLA."""
+        return any(
+            each.uses("torch_xla") or each.uses("torch_neuronx") for each in self.project.scripts
+        )
+
+    @cached_property
     def words(self) -> frozenset[str]:
         """Every name, attribute, argument and short text of the scripts, in lower case."""
         found: set[str] = set()
@@ -160,10 +167,7 @@ class View:
     @property
     def xla_anywhere(self) -> bool:
         """Whether any script of the check is."""
-        return any(
-            each.uses("torch_xla") or each.uses("torch_neuronx")
-            for each in self.analysis.project.scripts
-        )
+        return self.analysis.xla
 
     @property
     def asked_lazy(self) -> bool:
