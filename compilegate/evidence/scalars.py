@@ -29,6 +29,8 @@ from compilegate.job.evidence.record import (
 )
 
 MOST_JSON_BYTES = 64 * 1024**2
+MOST_ENTRIES = 2000
+"""How many an object or a list may have: the environment of a job has some twenty."""
 MOST_SHOWN = 60
 """Characters of a value that an error shows."""
 
@@ -93,8 +95,20 @@ def _record(name: str, raw: Mapping[str, Any]) -> Evidence:
     return evidence
 
 
+def _too_many(section: Any, where: str = "") -> Iterator[str]:
+    """Collections with more entries than any job has something to say in."""
+    for field in dataclasses.fields(section):
+        value = getattr(section, field.name)
+        name = f"{where}{field.name}"
+        if isinstance(value, (Mapping, tuple)) and len(value) > MOST_ENTRIES:
+            yield f"{name} has {len(value):,} entries, expected {MOST_ENTRIES:,} at most"
+        elif dataclasses.is_dataclass(value):
+            yield from _too_many(value, f"{name}: ")
+
+
 def _problems(evidence: Evidence) -> Iterator[str]:
     """What types do not say of the values."""
+    yield from _too_many(evidence)
     state = None if evidence.compile_cache is None else evidence.compile_cache.state
     if state not in (None, *CACHE_STATES):
         allowed = " or ".join(map(repr, CACHE_STATES))

@@ -20,7 +20,7 @@ from compilegate.gate.judgements import MetricJudgement, SpeedJudgement
 from compilegate.gate.reasons import Code, Outcome, clipped
 from compilegate.gate.settings import ArmDeclaration, Experiment
 from compilegate.gate.speed.arm_speed import ArmSpeed, UnknownSpeed
-from compilegate.gate.speed.compile_time import compile_times
+from compilegate.gate.speed.compile_time import compile_seconds, compile_times
 from compilegate.gate.statistics.sample_size import rounded_up
 from compilegate.gate.verdict import (
     Amount,
@@ -117,7 +117,7 @@ class _Job:
 def _timed(records: Sequence[EvidenceRecord]) -> list[_Job]:
     """Those that measured themselves: jobs that only print their metrics do not."""
     return [
-        _Job(it, it.evidence, it.evidence.speed, it.evidence.compiler.compile_seconds)
+        _Job(it, it.evidence, it.evidence.speed, compile_seconds(it))
         for it in records
         if it.evidence.speed is not None and it.evidence.compiler is not None
     ]

@@ -31,7 +31,7 @@ def decide(
         proven, winner = max(passing, key=lambda pair: pair[0])
         sentence = (
             f"Release {winner}, seed {first_seed}: as good as {baseline.arm} within the declared "
-            f"margins, and at least {proven:.2f} times as fast."
+            f"margins, and at least {proven:.2f} times as fast{_together(candidates, winner)}."
         )
         return Decision(winner, first_seed, sentence)
     if baseline.sound:
@@ -43,6 +43,12 @@ def decide(
         "Release nothing: the baseline's evidence is not sound, so there is no model to fall back "
         "on and nothing to compare with.",
     )
+
+
+def _together(candidates: Sequence[CandidateVerdict], winner: str) -> str:
+    """What else makes the winner fast; nothing where it is the compiler alone."""
+    codes = {reason.code for each in candidates if each.arm == winner for reason in each.reasons}
+    return ", by compiler and machine together" if Code.SPEED_WITH_MACHINE in codes else ""
 
 
 def decide_between_models(

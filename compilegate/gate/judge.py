@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from compilegate.evidence import Replicate, outputs_digest
 from compilegate.gate.cost import cost_of
 from compilegate.gate.decision import decide, decide_between_models
-from compilegate.gate.integrity.confounds import find_confounds, undeclared
+from compilegate.gate.integrity.confounds import find_confounds, listed, undeclared
 from compilegate.gate.integrity.examination import Examined, Records, examine
 from compilegate.gate.judgements import (
     Confound,
@@ -50,7 +50,8 @@ from compilegate.gate.reasons import (
     worst,
 )
 from compilegate.gate.settings import Experiment
-from compilegate.gate.speed.arm_speed import measure_arm
+from compilegate.gate.speed.arm_speed import UnknownSpeed, measure_arm
+from compilegate.gate.speed.credibility import doubts_of, with_machine
 from compilegate.gate.speed.hindrances import about_hindrances
 from compilegate.gate.speed.judgement import about_pairs, judge_speed
 from compilegate.gate.speed.machine import busy_machine
@@ -167,7 +168,7 @@ class _Case:
                 ],
                 parity=parity,
                 memory=memory,
-                confounds=confounds,
+                confounds=listed(confounds),
                 quality=quality.get(arm),
                 compiler_only=compiler_only.get(arm),
             )
@@ -296,6 +297,7 @@ class _Case:
             [examined.records[arm, seed].evidence for seed in in_both],
             arms[baseline],
             arms[arm],
+            self.experiment.settings.examples_tolerance,
         )
 
     def _passes(self, arm: str, confidence: float) -> bool:
@@ -394,7 +396,17 @@ class _Case:
                 [*self.examined.timed(self.experiment.baseline), *self.examined.timed(arm)]
             ),
         )
-        return speed, [reason]
+        before, after = self.speeds[self.experiment.baseline], self.speeds[arm]
+        if speed is None or isinstance(before, UnknownSpeed) or isinstance(after, UnknownSpeed):
+            return speed, [reason]
+        if self.experiment.evidence == "written":
+            both = self.experiment.baseline, arm
+            declared = self.experiment.arms
+            records = [[it.evidence for it in self.examined.timed(name)] for name in both]
+            reason = with_machine(
+                reason, (declared[both[0]], declared[both[1]]), (records[0], records[1])
+            )
+        return speed, [reason, *doubts_of(speed, before, after, self.experiment.settings)]
 
     def _effects(
         self, candidate: _Candidate, confidence: float

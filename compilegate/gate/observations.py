@@ -28,11 +28,11 @@ from compilegate.evidence import (
     PaddingRecord,
     Replicate,
 )
-from compilegate.gate.integrity.replicate import MOST_BYTES, are_durations, unusable
+from compilegate.gate.integrity.replicate import MOST_BYTES, unusable
 from compilegate.gate.quality.metrics import MetricUndefinedError, MetricValues
 from compilegate.gate.reasons import Subject, clipped
 from compilegate.gate.settings import Experiment
-from compilegate.gate.speed.arm_speed import steady_seconds
+from compilegate.gate.speed.steady import are_durations, steady_mask
 from compilegate.job.names import AVERAGE_SPEED_METRIC, SPEED_METRIC
 
 SCHEMA_VERSION: Final = 1
@@ -246,7 +246,8 @@ def _replicate(
             notes=_notes(evidence),
             printed=_printed(evidence),
         )
-    seconds = steady_seconds(evidence, record.steps)
+    steady = steady_mask(evidence, record.steps)
+    seconds = record.steps.seconds[steady]
     measurable = len(seconds) > 0 and bool(are_durations(seconds).all())
     declared = experiment.arms.get(arm)
     return ReplicateObservation(
@@ -256,7 +257,7 @@ def _replicate(
         metrics=metrics,
         loss=_curve(record.steps.loss, points),
         steps=len(record.steps.loss),
-        steady_from=min(speed.steady_from, len(record.steps.loss)),
+        steady_from=int(steady.argmax()) if steady.any() else len(steady),
         step_seconds=(
             tuple(float(value) for value in np.quantile(seconds, QUANTILES)) if measurable else ()
         ),

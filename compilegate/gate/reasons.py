@@ -56,16 +56,23 @@ class Code(StrEnum):
     EVIDENCE_UNDECLARED = "evidence.undeclared"
     EVIDENCE_IMPLAUSIBLE = "evidence.implausible"
     EVIDENCE_LACKING = "evidence.lacking"
+    EVIDENCE_NO_ENVIRONMENT = "evidence.no_environment"
     ARM_FAILED = "arm.failed"
 
     DIGEST_MISSING = "digest.missing"
     DIGEST_DIFFERS = "digest.differs"
+    DIGEST_PLACEHOLDER = "digest.placeholder"
     DATA_DIFFERS = "data.differs"
     MODEL_DUPLICATED = "model.duplicated"
+    MODEL_SEEDS_ALIKE = "model.seeds_alike"
+    MODEL_OUTPUTS_OF_ANOTHER = "model.outputs_of_another"
 
     STEPS_COUNT = "steps.count"
     STEPS_LOSS_NOT_FINITE = "steps.loss_not_finite"
     STEPS_SECONDS_INVALID = "steps.seconds_invalid"
+    STEPS_TIME_UNACCOUNTED = "steps.time_unaccounted"
+    STEPS_SPEED_DIFFERS = "steps.speed_differs"
+    STEPS_LOSS_FLAT = "steps.loss_flat"
 
     EXAMPLES_TOO_FEW = "examples.too_few"
     EXAMPLES_NOT_FINITE = "examples.not_finite"
@@ -85,11 +92,14 @@ class Code(StrEnum):
     METRIC_ABOVE_ONE = "metric.above_one"
     METRIC_DISAGREES = "metric.disagrees"
     METRIC_UNDEFINED = "metric.undefined"
+    METRIC_BELOW_FLOOR = "metric.below_floor"
 
     COMPILER_DIFFERS = "compiler.differs"
     COMPILER_DID_NOT_RUN = "compiler.did_not_run"
     COMPILER_RAN_IN_EAGER = "compiler.ran_in_eager"
     COMPILER_RECOMPILED = "compiler.recompiled"
+    COMPILER_NO_PROOF = "compiler.no_proof"
+    COMPILER_CACHE_CONTRADICTS = "compiler.cache_contradicts"
     RECIPE_BATCH_SIZE = "recipe.batch_size"
     RECIPE_WORLD_SIZE = "recipe.world_size"
     RECIPE_LEARNING_RATE = "recipe.learning_rate"
@@ -98,6 +108,9 @@ class Code(StrEnum):
 
     BASELINE_UNSOUND = "baseline.unsound"
     CONFOUND_UNDECLARED = "confound.undeclared"
+    CONFOUND_EXAMPLES_SEEN = "confound.examples_seen"
+    CONFOUND_MORE = "confound.more"
+    CONFOUND_HARDWARE_UNKNOWN = "confound.hardware_unknown"
 
     PARITY_ALIKE = "parity.alike"
     PARITY_DIFFERS = "parity.differs"
@@ -149,6 +162,9 @@ class Code(StrEnum):
     SPEED_NOT_PAIRED = "speed.not_paired"
     SPEED_BUSY_MACHINE = "speed.busy_machine"
     SPEED_HINDERED = "speed.hindered"
+    SPEED_NO_SPREAD = "speed.no_spread"
+    SPEED_BEYOND_BELIEF = "speed.beyond_belief"
+    SPEED_WITH_MACHINE = "speed.with_machine"
 
     @property
     def subject(self) -> str:

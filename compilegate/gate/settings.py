@@ -71,6 +71,9 @@ class MetricGuard(_Strict):
     """How much worse than the mean one example can be, in the metric's units, where that is known:
     16 nats for a log loss in single precision. What the validation set need not hold is then taken
     to be that bad, and must stay within the margin. None: as bad as the worst that was seen."""
+    floor: float | None = Field(default=None, allow_inf_nan=False)
+    """What an arm's models must reach on average, in the metric's own units, or they have not
+    learnt what is needed. None: more than the best constant answer, where the metric has one."""
     expected_seed_sd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Standard deviation of the metric over the seeds of one arm, where it is known (the noise
     floor of an earlier verdict). Decides nothing: it tells before training whether the margin can
@@ -89,7 +92,16 @@ class MetricGuard(_Strict):
                 "function and reported are both given, allowed: one source for the metric"
             )
         _check_margin(self.margin, relative=self.relative, watched=self.watched)
+        if self.watched and self.floor is not None:
+            raise ValueError(
+                "watched is true but a floor is given, allowed: one of them, since what is only "
+                "watched decides nothing"
+            )
         return self
+
+    def better(self, one: float, other: float) -> bool:
+        """Whether `one` is better than `other`."""
+        return one > other if self.direction == "higher" else one < other
 
     def measure(self, name: str) -> str:
         """What computes the metric from examples: a built-in's name, or a dotted name."""
@@ -195,6 +207,16 @@ class GateSettings(_Strict):
     max_memory_increase: float | None = Field(default=None, ge=0, le=1e6, allow_inf_nan=False)
     """How much more memory a candidate may take than the baseline, as a fraction of the baseline's:
     0.2 allows a fifth more. None: memory is shown and decides nothing."""
+    examples_tolerance: float = Field(default=0.05, ge=0.05, le=1e6, allow_inf_nan=False)
+    """By which fraction of the baseline's training examples a candidate may see more or fewer, over
+    all steps. 0.05 is what batches leave out at the ends of epochs; more is a declaration that arms
+    are to differ, as for as many steps with a larger batch."""
+    max_speedup: float = Field(default=10.0, gt=1.0, allow_inf_nan=False)
+    """A speed-up beyond it is no compiler's: a wrong unit, or steps that were not waited for, until
+    it is shown otherwise and this is raised."""
+    loss_must_fall: bool = True
+    """Whether a training loss that does not fall fails its job: false where the loss is of a kind
+    that need not, as in adversarial training."""
     parity: ParitySettings = ParitySettings()
 
     @property

@@ -10,6 +10,7 @@ import sys
 import tomllib
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -90,22 +91,27 @@ def write_replicate(folder: Path, arm: str, seed: int, *, worse_by: float = 0.0)
         slices={"region": np.array(["north", "south"] * (count // 2))},
     )
     compiled = arm != "eager"
+    proof: dict[str, Any] = {"graphs": 1, "proof": {"calls": 50}} if compiled else {}
+    jitter = np.random.default_rng([seed, len(arm)]).uniform(0.99, 1.01, 50)
+    seconds = np.full(50, 0.05 if compiled else 0.099) * jitter
     evidence = Evidence(
         job=f"{arm}-{seed}",
         arm=arm,
         seed=seed,
         recipe={"batch_size": 8, "learning_rate": 0.01, "precision": "fp32", "steps": 50},
-        compiler=CompilerRecord(name="my-own-compiler" if compiled else "eager", ran=compiled),
+        compiler=CompilerRecord("my-own-compiler" if compiled else "eager", compiled, **proof),
         speed=SpeedRecord(
-            samples_per_second=100.0, steady_from=5, train_seconds=5.0, total_seconds=6.0
+            samples_per_second=8 / float(seconds.mean()),
+            steady_from=6,
+            train_seconds=float(seconds.sum()),
+            total_seconds=float(seconds.sum()) + 1.0,
         ),
+        environment={"cpu": "a processor"},
         digests={
             "data": hashlib.sha256(b"data").hexdigest(),
             "model": hashlib.sha256(f"{arm}{seed}".encode()).hexdigest(),
         },
     )
-    jitter = np.random.default_rng([seed, len(arm)]).uniform(0.99, 1.01, 50)
-    seconds = np.full(50, 0.05 if compiled else 0.099) * jitter
     steps = Steps(loss=np.linspace(3.0, 1.0, 50), seconds=seconds)
     write_evidence(folder / f"{arm}--{seed}", evidence, steps, examples)
 

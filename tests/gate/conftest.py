@@ -36,7 +36,7 @@ from compilegate.job.evidence import (
 METRICS = ("accuracy", "balanced_accuracy", "macro_f1", "log_loss")
 CLASSES = 4
 STEPS = 60
-STEADY_FROM = 10
+STEADY_FROM = 6
 
 
 def examples_with(correct: np.ndarray, labels: np.ndarray, confidence: float = 0.85) -> Examples:
@@ -126,13 +126,21 @@ class SyntheticExecution:
         self.records[arm, seed] = with_digests(record)
 
     def change_steps(self, arm: str, seed: int, /, **columns: Any) -> None:
-        """Change columns, and the training time and digest that follow from them."""
+        """Change columns, and all that follows from them."""
         record = self.record(arm, seed)
         assert record.steps is not None
         assert record.evidence.speed is not None
         steps = dataclasses.replace(record.steps, **columns)
-        speed = dataclasses.replace(record.evidence.speed, train_seconds=float(steps.seconds.sum()))
-        self.change_evidence(arm, seed, speed=speed)
+        in_steps = float(steps.seconds.sum())
+        steady = steps.seconds[record.evidence.speed.steady_from :]
+        speed = dataclasses.replace(
+            record.evidence.speed,
+            samples_per_second=self.experiment.arms[arm].global_batch_size / float(steady.mean()),
+            train_seconds=in_steps,
+            total_seconds=in_steps + 3.0,
+        )
+        recipe = {**record.evidence.recipe, "steps": len(steps.loss)}
+        self.change_evidence(arm, seed, speed=speed, recipe=recipe)
         self.records[arm, seed] = with_digests(
             dataclasses.replace(self.record(arm, seed), steps=steps)
         )

@@ -14,7 +14,12 @@ from compilegate.gate.cost import retrainings_to_repay
 from compilegate.gate.reasons import Code, Outcome
 from compilegate.gate.settings import ArmDeclaration
 from compilegate.gate.verdict import Amount, ArmCost, Verdict
-from compilegate.job.evidence import CompileCacheRecord, PairedSpeedRecord, ParityRecord
+from compilegate.job.evidence import (
+    CheckpointRecord,
+    CompileCacheRecord,
+    PairedSpeedRecord,
+    ParityRecord,
+)
 
 G5 = "ml.g5.xlarge"
 
@@ -38,9 +43,13 @@ def run_on(execution, arm: str, instance_type: str) -> None:
 def take(execution, arm: str, *, train: float, total: float) -> None:
     """Let every job of an arm have taken these seconds."""
     for seed in execution.experiment.seeds:
-        speed = execution.record(arm, seed).evidence.speed
-        changed = dataclasses.replace(speed, train_seconds=train, total_seconds=total)
-        execution.change_evidence(arm, seed, speed=changed)
+        record = execution.record(arm, seed)
+        changed = dataclasses.replace(
+            record.evidence.speed, train_seconds=train, total_seconds=total
+        )
+        waited = train - float(record.steps.seconds.sum())
+        checkpoints = CheckpointRecord(written=1, seconds=waited, ignored=None)
+        execution.change_evidence(arm, seed, speed=changed, checkpoints=checkpoints)
         # The seconds of a parity probe would be part of the gate's cost.
         execution.without_parity(arm, seed)
 

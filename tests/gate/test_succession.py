@@ -94,7 +94,7 @@ def test_where_the_examples_cannot_show_it_the_registered_one_stands(new_executi
 
 
 def test_the_first_model_is_registered_without_a_comparison(new_execution):
-    succession = Succession(new_execution, worse_by=0.5)
+    succession = Succession(new_execution, worse_by=0.3)
     succession.score(None)
     verdict = succession.judge()
     assert not verdict.baseline.exists

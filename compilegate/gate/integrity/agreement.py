@@ -15,6 +15,9 @@ from compilegate.evidence import EvidenceRecord, Examples, Replicate
 from compilegate.evidence.rows import in_the_order_of, same_column
 from compilegate.gate.reasons import Code, Reason, Subject, clipped
 
+SAME_LOSS = 0.01
+"""What the same course may differ by, as a share of the losses' range."""
+
 
 def find_duplicates(
     records: Mapping[Replicate, EvidenceRecord], baseline: str
@@ -60,13 +63,25 @@ def _equal_bits(
     compilers of which one at least ran. Some compute what eager does to the last bit, as CUDA
     graphs alone."""
     scored = [records[each].evidence.digests.get("outputs") for each in (one, other)]
-    if scored[0] != scored[1]:
+    if scored[0] != scored[1] or not _same_course(records[one], records[other]):
         return False
     compilers = [records[each].evidence.compiler for each in (one, other)]
     if one[1] != other[1] or one[0] == other[0] or None in compilers:
         return False
     named = [(each.name, each.ran, dict(each.proof)) for each in compilers if each is not None]
     return named[0] != named[1] and any(ran for _, ran, _ in named)
+
+
+def _same_course(one: EvidenceRecord, other: EvidenceRecord) -> bool:
+    """Whether two trainings had the same losses: weights that are equal in the end were equal all
+    the way. Losses that are logged with fewer digits, or of some steps only, are nearly so."""
+    if one.steps is None or other.steps is None:
+        return True
+    before, after = one.steps.loss, other.steps.loss
+    if len(before) != len(after):
+        return False
+    scale = max(float(np.ptp(before)), float(np.abs(before).mean()))
+    return bool(np.abs(before - after).max() <= SAME_LOSS * scale) if len(before) else True
 
 
 def check_agreement(

@@ -8,9 +8,10 @@ speed can then be attributed to the compiler.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from compilegate.evidence import Evidence, Scalar
+from compilegate.gate.integrity.timing import examples_of_a_step
 from compilegate.gate.judgements import Confound
 from compilegate.gate.reasons import Code, Reason, clipped, failure
 from compilegate.gate.settings import DECLARED, ArmDeclaration
@@ -67,9 +68,14 @@ INSTANCE_TYPE = "instance_type"
 """Declared, of the machine and not of the recipe."""
 
 EPOCHS_END = 0.05
-"""The share of a run's examples that another batch size may skip at the ends of epochs."""
+"""The share of a run's examples that may be skipped at the ends of epochs."""
 
+EXAMPLES_SEEN = "examples_seen"
 MOST_STEPS = 10**12
+MOST_TOLD = 20
+"""Undeclared differences that have a reason of their own."""
+MOST_CONFOUNDS = 200
+"""Differences that a verdict lists."""
 
 MOST_SHOWN = 80
 """Characters of a value."""
@@ -85,6 +91,7 @@ def find_confounds(
     candidate: Sequence[Evidence],
     baseline_declaration: ArmDeclaration,
     candidate_declaration: ArmDeclaration,
+    examples_tolerance: float = EPOCHS_END,
 ) -> tuple[Confound, ...]:
     """Every recipe key and environment value that differs between replicates of the same seed.
 
@@ -113,28 +120,31 @@ def find_confounds(
         _environment_confound(key, before, after, consequences)
         for key, before, after in environments
     ]
-    found += _examples_seen(baseline, candidate, baseline_declaration, candidate_declaration)
+    found += _examples_seen(
+        zip(baseline, candidate, strict=True),
+        (baseline_declaration, candidate_declaration),
+        examples_tolerance,
+    )
     return tuple(found)
 
 
 def _examples_seen(
-    baseline: Sequence[Evidence],
-    candidate: Sequence[Evidence],
-    baseline_declaration: ArmDeclaration,
-    candidate_declaration: ArmDeclaration,
+    pairs: Iterable[tuple[Evidence, Evidence]],
+    declarations: tuple[ArmDeclaration, ArmDeclaration],
+    tolerance: float,
 ) -> Iterator[Confound]:
-    """Another batch over as many epochs shows the same examples; over as many steps it does not."""
-    sizes = baseline_declaration.global_batch_size, candidate_declaration.global_batch_size
-    if sizes[0] == sizes[1]:
-        return
-    why = "follows from batch_size and steps"
-    for one, other in zip(baseline, candidate, strict=True):
+    """Another batch over as many epochs shows the same examples. One over as many steps does not,
+    nor do micro-batches that were counted as steps: such arms did not train on the same."""
+    for pair in pairs:
         before, after = (
-            _whole(each.recipe.get("steps")) * size
-            for each, size in zip((one, other), sizes, strict=True)
+            _whole(each.recipe.get("steps")) * examples_of_a_step(each, declared)
+            for each, declared in zip(pair, declarations, strict=True)
         )
-        if before and after and abs(after - before) > EPOCHS_END * before:
-            yield Confound("examples_seen", f"{before:,}", f"{after:,}", intended=True, why=why)
+        apart = abs(after - before)
+        if before and after and apart > EPOCHS_END * before:
+            intended = apart <= tolerance * before
+            why = "within examples_tolerance" if intended else "steps times batch, not declared"
+            yield Confound(EXAMPLES_SEEN, f"{before:,}", f"{after:,}", intended=intended, why=why)
             return
 
 
@@ -143,20 +153,40 @@ def _whole(steps: Scalar) -> int:
     return steps if isinstance(steps, int) and 0 < steps <= MOST_STEPS else 0
 
 
+def listed(confounds: Sequence[Confound]) -> tuple[Confound, ...]:
+    """Those that a verdict lists: all, or of very many the undeclared first."""
+    if len(confounds) <= MOST_CONFOUNDS:
+        return tuple(confounds)
+    return tuple(sorted(confounds, key=lambda confound: confound.intended)[:MOST_CONFOUNDS])
+
+
 def undeclared(confounds: Sequence[Confound]) -> tuple[Reason, ...]:
-    """One failing reason for each confound that the workload does not declare."""
-    return tuple(
+    """One failing reason for each confound that the workload does not declare; of very many, one
+    for those that are not told."""
+    found = [confound for confound in confounds if not confound.intended]
+    reasons = [
         failure(
-            Code.CONFOUND_UNDECLARED,
+            _CODES.get(confound.name, Code.CONFOUND_UNDECLARED),
             f"{confound.name} differs from the baseline without being declared: "
-            f"{confound.candidate} instead of {confound.baseline}.",
+            f"{confound.candidate} instead of {confound.baseline}.{_ADVICE.get(confound.name, '')}",
             name=confound.name,
             baseline=confound.baseline,
             candidate=confound.candidate,
         )
-        for confound in confounds
-        if not confound.intended
-    )
+        for confound in found[:MOST_TOLD]
+    ]
+    if len(found) > MOST_TOLD:
+        left = len(found) - MOST_TOLD
+        told = f"{left:,} more values differ from the baseline without being declared."
+        reasons.append(failure(Code.CONFOUND_MORE, told, differing=len(found)))
+    return tuple(reasons)
+
+
+_CODES = {EXAMPLES_SEEN: Code.CONFOUND_EXAMPLES_SEEN}
+_ADVICE = {
+    EXAMPLES_SEEN: " Train for as many epochs, count optimizer steps and not micro-batches, or "
+    "allow for it with examples_tolerance."
+}
 
 
 def _recipe_confound(key: str, before: str, after: str, declared: set[str]) -> Confound:

@@ -16,6 +16,8 @@ from compilegate.evidence import (
 from compilegate.evidence.rows import in_the_order_of
 from compilegate.gate.integrity.agreement import check_agreement, find_duplicates
 from compilegate.gate.integrity.expectation import Expectation, KnownRows
+from compilegate.gate.integrity.learning import below_floor
+from compilegate.gate.integrity.likeness import find_likeness
 from compilegate.gate.integrity.replicate import check_record, unusable
 from compilegate.gate.integrity.standing import scores_stand, times_stand
 from compilegate.gate.quality.metrics import MetricValues
@@ -110,9 +112,33 @@ def examine(
     for replicate, found in find_duplicates(trained, experiment.baseline).items():
         problems[replicate] += found
     _compare_with_reference(experiment, readable, problems)
+    _look_at_models(experiment, readable, problems, values)
     return Examined(
         experiment, readable, {key: tuple(found) for key, found in problems.items() if found}
     )
+
+
+def _look_at_models(
+    experiment: Experiment,
+    readable: Mapping[Replicate, EvidenceRecord],
+    problems: Mapping[Replicate, list[Reason]],
+    values: MetricValues,
+) -> None:
+    """What all models together show: that they are several, and that they have learnt something."""
+    scored = {
+        key: record
+        for key, record in readable.items()
+        if key in experiment.trained
+        and record.evidence.failure is None
+        and scores_stand(problems[key], experiment.settings)
+    }
+    for replicate, found in find_likeness(scored, experiment.baseline).items():
+        problems[replicate].extend(found)
+    for arm in dict.fromkeys(arm for arm, _ in experiment.trained):
+        seeds = [seed for seed in experiment.seeds if (arm, seed) in scored]
+        if seeds:
+            records = [scored[arm, seed] for seed in seeds]
+            problems[arm, seeds[0]].extend(below_floor(arm, records, experiment.settings, values))
 
 
 def _subject(experiment: Experiment, arm: str, seed: int) -> Subject:

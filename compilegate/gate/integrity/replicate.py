@@ -8,18 +8,17 @@ the same data) is in `agreement`.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from compilegate.evidence import (
     CompilerRecord,
     Evidence,
     EvidenceError,
     EvidenceRecord,
-    FloatArray,
     MissingEvidenceError,
     Origin,
     PaddingRecord,
@@ -36,8 +35,11 @@ from compilegate.gate.integrity.examples import (
     check_reported,
 )
 from compilegate.gate.integrity.expectation import Expectation
+from compilegate.gate.integrity.learning import is_flat
+from compilegate.gate.integrity.timing import check_cache, check_times
 from compilegate.gate.reasons import Code, Reason, Subject, clipped
 from compilegate.gate.settings import ArmDeclaration
+from compilegate.gate.speed.steady import MOST_SECONDS, are_durations
 from compilegate.job.names import AVERAGE_SPEED_METRIC, PADDING, SPEED_METRIC
 
 REQUIRED_DIGESTS = {
@@ -49,12 +51,11 @@ REQUIRED_DIGESTS = {
 OF_EXAMPLES = frozenset({"examples", "outputs"})
 LEAST_SPEED = 1e-9
 """Samples per second: less is not a measurement, and overflows ratios."""
+_OF_NOTHING = hashlib.sha256(b"").hexdigest()
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
-LEAST_STEP_SECONDS = 1e-9
-MOST_SECONDS = 1e8
 MOST_BYTES = 1e16
-"""A nanosecond, three years, ten petabytes: beyond them a number is damage, not a measurement."""
+"""Ten petabytes: beyond them a number is damage, not a measurement."""
 
 
 def unusable(about: Subject, error: EvidenceError | None) -> Reason:
@@ -86,14 +87,21 @@ def check_record(record: EvidenceRecord, expected: Expectation) -> tuple[Reason,
     if lacking is not None:
         told = f"the evidence has no {lacking}."
         return (*identity, about.fails(Code.EVIDENCE_LACKING, told))
-    found = [*identity, *_check_scalars(evidence, about), *_check_digests(record, about)]
+    found = [
+        *identity,
+        *_check_scalars(evidence, about),
+        *_check_digests(record, about),
+        *_check_provenance(evidence, about),
+    ]
     if expected.declaration is not None and evidence.compiler is not None:
         found += _check_compiler(
             evidence.compiler, evidence.padding, expected, expected.declaration.compiler
         )
         found += _check_recipe(evidence, expected.declaration, about)
+    if evidence.compile_cache is not None:
+        found += check_cache(evidence.compile_cache, about)
     if record.steps is not None:
-        found += _check_steps(evidence, record.steps, about)
+        found += _check_steps(evidence, record.steps, expected)
     if record.examples is not None:
         found += check_examples(evidence, record.examples, expected)
     elif evidence.origin in (Origin.PRINTED, Origin.MEASURED):
@@ -109,12 +117,6 @@ def _lacking(record: EvidenceRecord, expected: Expectation) -> str | None:
         return "steps"
     # Models of different executions are compared by examples alone.
     return "examples" if record.examples is None and expected.declaration is None else None
-
-
-def are_durations(seconds: FloatArray) -> npt.NDArray[np.bool_]:
-    """(steps,) which of them are plausible for a step."""
-    plausible: npt.NDArray[np.bool_] = (seconds >= LEAST_STEP_SECONDS) & (seconds <= MOST_SECONDS)
-    return plausible
 
 
 def _check_identity(evidence: Evidence, expected: Expectation) -> Iterator[Reason]:
@@ -184,6 +186,30 @@ def _check_digests(record: EvidenceRecord, about: Subject) -> Iterator[Reason]:
             )
 
 
+def _check_provenance(evidence: Evidence, about: Subject) -> Iterator[Reason]:
+    """Whether a job that measured itself says where, and of what."""
+    if evidence.origin != Origin.MEASURED:
+        return
+    if not evidence.environment:
+        yield about.fails(
+            Code.EVIDENCE_NO_ENVIRONMENT,
+            "the environment is empty: which libraries and which hardware it trained with is "
+            "unknown, so nothing shows that the arms differ by their compiler alone.",
+        )
+    for name in ("data", "model"):
+        if is_placeholder(evidence.digests.get(name, "")):
+            yield about.fails(
+                Code.DIGEST_PLACEHOLDER,
+                f"the sha256 of {name!r} is {evidence.digests[name][:8]}..., which is that of "
+                "nothing.",
+            )
+
+
+def is_placeholder(digest: str) -> bool:
+    """Whether it is a digest of nothing, or stands in for one."""
+    return digest == _OF_NOTHING or (digest != "" and set(digest) in ({"0"}, {"f"}))
+
+
 def _magnitudes(evidence: Evidence) -> Iterator[tuple[str, float, float]]:
     compiler = evidence.compiler
     if compiler is not None:
@@ -229,7 +255,7 @@ def _check_compiler(
             f"trained with compiler {clipped(compiler.name)!r}, "
             f"the workload declares {declared!r}.",
         )
-    if declared == "eager" and compiler.ran:
+    if declared == "eager" and (compiler.ran or compiler.graphs):
         yield about.fails(
             Code.COMPILER_RAN_IN_EAGER,
             "a compiler ran in an arm that is declared eager.",
@@ -239,6 +265,7 @@ def _check_compiler(
             Code.COMPILER_DID_NOT_RUN,
             f"the workload declares {declared!r}, but no graph was compiled.",
         )
+    yield from _check_proof(compiler, declared, about)
     allowed = expected.settings.max_recompilations
     if compiler.recompilations > allowed:
         yield about.fails(
@@ -246,6 +273,21 @@ def _check_compiler(
             f"{clipped(str(compiler.recompilations))} recompilations{_shapes(padding)}, "
             f"max_recompilations is {allowed}: shapes or settings change during training.",
             allowed=allowed,
+        )
+
+
+def _check_proof(compiler: CompilerRecord, declared: str, about: Subject) -> Iterator[Reason]:
+    """Whether what a compiler that ran has left is there: graphs, and what was seen of them."""
+    if declared == "eager" or not compiler.ran:
+        return
+    lacking = [] if compiler.graphs else ["no graph was counted (compiler.graphs is 0)"]
+    if not any(compiler.proof.values()):
+        lacking.append("nothing was observed of it (compiler.proof)")
+    if lacking:
+        yield about.fails(
+            Code.COMPILER_NO_PROOF,
+            f"the job says that its compiler ran, and {' and '.join(lacking)}.",
+            graphs=compiler.graphs,
         )
 
 
@@ -280,7 +322,8 @@ def _check_recipe(evidence: Evidence, declared: ArmDeclaration, about: Subject) 
         )
 
 
-def _check_steps(evidence: Evidence, steps: Steps, about: Subject) -> Iterator[Reason]:
+def _check_steps(evidence: Evidence, steps: Steps, expected: Expectation) -> Iterator[Reason]:
+    about = expected.about
     told = evidence.recipe.get("steps")
     if isinstance(told, bool) or told != len(steps.loss) or len(steps.loss) == 0:
         yield about.fails(
@@ -297,10 +340,13 @@ def _check_steps(evidence: Evidence, steps: Steps, about: Subject) -> Iterator[R
             f"and unusable at {len(bad_losses)} steps in all.",
             step=first,
         )
-    yield from _check_step_times(evidence, steps, about)
-
-
-def _check_step_times(evidence: Evidence, steps: Steps, about: Subject) -> Iterator[Reason]:
+    elif expected.settings.loss_must_fall and is_flat(steps.loss):
+        yield about.fails(
+            Code.STEPS_LOSS_FLAT,
+            f"the training loss does not fall: {steps.loss[: len(steps.loss) // 5].mean():.5g} on "
+            f"average at first, {steps.loss[-(len(steps.loss) // 5) :].mean():.5g} at last. If "
+            "it need not fall, set loss_must_fall = false.",
+        )
     bad_seconds = np.flatnonzero(~are_durations(steps.seconds))
     if len(bad_seconds):
         first = int(bad_seconds[0])
@@ -311,11 +357,4 @@ def _check_step_times(evidence: Evidence, steps: Steps, about: Subject) -> Itera
             step=first,
         )
         return
-    told_seconds = 0.0 if evidence.speed is None else evidence.speed.train_seconds
-    in_steps = float(steps.seconds.sum())
-    if told_seconds < 0.99 * in_steps:
-        yield about.fails(
-            Code.EVIDENCE_IMPLAUSIBLE,
-            f"speed.train_seconds is {told_seconds:g}, but the steps in steps.npz "
-            f"took {in_steps:g} s.",
-        )
+    yield from check_times(evidence, steps, expected.declaration, about)

@@ -19,16 +19,22 @@ from compilegate.job.names import SPEED_METRIC
 
 _GUARDS = frozenset(
     {
+        Code.COMPILER_CACHE_CONTRADICTS,
         Code.COMPILER_DIFFERS,
         Code.COMPILER_DID_NOT_RUN,
+        Code.COMPILER_NO_PROOF,
         Code.COMPILER_RAN_IN_EAGER,
         Code.COMPILER_RECOMPILED,
         Code.DATA_DIFFERS,
         Code.DIGEST_MISSING,
+        Code.DIGEST_PLACEHOLDER,
+        Code.EVIDENCE_NO_ENVIRONMENT,
+        Code.METRIC_BELOW_FLOOR,
         Code.METRIC_DISAGREES,
         Code.RECIPE_LEARNING_RATE,
         Code.RECIPE_PADDING,
         Code.RECIPE_PRECISION,
+        Code.STEPS_LOSS_FLAT,
         Code.STEPS_LOSS_NOT_FINITE,
     }
 )
@@ -39,8 +45,13 @@ _LEAVE_SCORES = _GUARDS | {
     Code.RECIPE_WORLD_SIZE,
     Code.STEPS_COUNT,
     Code.STEPS_SECONDS_INVALID,
+    Code.STEPS_SPEED_DIFFERS,
+    Code.STEPS_TIME_UNACCOUNTED,
 }
 _LEAVE_TIMES = _GUARDS | {
+    Code.STEPS_SPEED_DIFFERS,
+    Code.MODEL_OUTPUTS_OF_ANOTHER,
+    Code.MODEL_SEEDS_ALIKE,
     Code.METRIC_ABOVE_ONE,
     Code.METRIC_MISSING,
     Code.METRIC_UNDEFINED,

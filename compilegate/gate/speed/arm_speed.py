@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compilegate.evidence import Evidence, EvidenceRecord, FloatArray, Steps, steady_steps_of
+from compilegate.evidence import EvidenceRecord, FloatArray
 from compilegate.gate.speed.compile_time import CompileTimes, compile_times
+from compilegate.gate.speed.steady import LEAST_SHARE, steady_seconds
 from compilegate.job.names import AVERAGE_SPEED_METRIC, SPEED_METRIC
 
 MIN_STEADY_STEPS = 10
@@ -63,11 +64,6 @@ class UnknownSpeed:
     """In words that follow "a job of the baseline"."""
 
 
-def steady_seconds(evidence: Evidence, steps: Steps) -> FloatArray:
-    """The step times that count: from `steady_from` on, and not the warm-up after a resumption."""
-    return steps.seconds[steady_steps_of(evidence, len(steps.seconds))]
-
-
 def measure_arm(batch_size: int, records: Sequence[EvidenceRecord]) -> ArmSpeed | UnknownSpeed:
     """The speed of one arm by its sound records."""
     steps = [record.steps for record in records if record.steps is not None]
@@ -79,6 +75,11 @@ def measure_arm(batch_size: int, records: Sequence[EvidenceRecord]) -> ArmSpeed 
     )
     if min(map(len, seconds)) < MIN_STEADY_STEPS:
         return UnknownSpeed(f"has fewer than {MIN_STEADY_STEPS} steady steps; train longer")
+    if any(len(each) < LEAST_SHARE * len(it.loss) for each, it in zip(seconds, steps, strict=True)):
+        return UnknownSpeed(
+            "was still warming up in more than half of its steps; train longer, or with fewer "
+            "interruptions"
+        )
     resumed = [each for record in records for each in record.evidence.resumed]
     return ArmSpeed(
         batch_size=batch_size,

@@ -13,6 +13,10 @@ import numpy as np
 
 from compilegate.evidence import CompileCacheRecord, EvidenceRecord
 from compilegate.gate.judgements import CompileState, CompileTime
+from compilegate.gate.speed.steady import added_seconds
+
+_NEARLY = 1.5
+"""Jobs know better than their steps show what compiling took, up to this factor."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +56,28 @@ def _was_warm(cache: CompileCacheRecord | None) -> bool:
 
 def _mean(records: Sequence[EvidenceRecord]) -> CompileTime | None:
     measured = [
-        (record.evidence.compiler.compile_seconds, float(record.steps.seconds[0]))
+        (compile_seconds(record), float(record.steps.seconds[0]))
         for record in records
         if record.evidence.compiler is not None
         and record.steps is not None
         and len(record.steps.seconds)
     ]
     return _time(measured)
+
+
+def compile_seconds(record: EvidenceRecord) -> float:
+    """What compiling took in this job: what it says itself, or what its steps show if that is more.
+
+    A job that left its `compile_seconds` at zero beside a first step of 300 s has compiled for
+    300 s. An eager job compiles nothing: its first steps are slow for other reasons.
+    """
+    evidence, compiler = record.evidence, record.evidence.compiler
+    if compiler is None:
+        return 0.0
+    if record.steps is None or not compiler.ran:
+        return compiler.compile_seconds
+    shown = added_seconds(evidence, record.steps)
+    return shown if shown > _NEARLY * compiler.compile_seconds else compiler.compile_seconds
 
 
 def _earlier(records: Sequence[EvidenceRecord]) -> CompileTime | None:

@@ -27,6 +27,8 @@ STAY_OFF_BELOW = 1.10
 """Under this speed-up a compiler does not pay for the risk and the work of keeping it on."""
 NO_PAIRS = Pairs()
 _NOT_IN_TURNS = "Steps of both arms were not timed in turns"
+_EXACTLY = 1.0 - 1e-9
+"""The last bits of a ratio that is exactly at its limit may be lacking."""
 _TOLD_REST = 0.02
 """From which share of a step on the rest of it is told."""
 _BY_JOBS = "The jobs' own step times decided."
@@ -185,9 +187,9 @@ def _outcome(speedup: Interval, required: float | None) -> Outcome:
     slow this training that its steps taken again do not show. Nobody knows then, and nothing
     passes.
     """
-    if required is None or speedup.upper < required:
+    if required is None or speedup.upper < required * _EXACTLY:
         return Outcome.FAIL
-    return Outcome.PASS if speedup.lower >= required else Outcome.INCONCLUSIVE
+    return Outcome.PASS if speedup.lower >= required * _EXACTLY else Outcome.INCONCLUSIVE
 
 
 def _advice(speedup: Interval, outcome: Outcome, minimum: float, required: float | None) -> str:

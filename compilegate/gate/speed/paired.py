@@ -47,11 +47,10 @@ import numpy as np
 from scipy.special import stdtrit
 
 from compilegate.evidence import EvidenceRecord, FloatArray, PairedBlocks, PairedSpeedRecord
-from compilegate.gate.integrity.replicate import are_durations
 from compilegate.gate.judgements import Interval, PairedJudgement
 from compilegate.gate.reasons import clipped
 from compilegate.gate.settings import ArmDeclaration
-from compilegate.gate.speed.arm_speed import steady_seconds
+from compilegate.gate.speed.steady import are_durations, steady_seconds
 from compilegate.gate.statistics.sample_size import MOST_SEEDS, POWER
 
 LEAST_PAIRS = 6

@@ -37,7 +37,22 @@ ABOUT_ARMS = {
     "champion",
     "printed",
 }
-INTEGRITY_CODES = {code for code in Code if code.partition(".")[0] not in ABOUT_ARMS}
+OF_EXPLOITS = {
+    Code.COMPILER_CACHE_CONTRADICTS,
+    Code.COMPILER_NO_PROOF,
+    Code.DIGEST_PLACEHOLDER,
+    Code.EVIDENCE_NO_ENVIRONMENT,
+    Code.METRIC_BELOW_FLOOR,
+    Code.MODEL_OUTPUTS_OF_ANOTHER,
+    Code.MODEL_SEEDS_ALIKE,
+    Code.STEPS_LOSS_FLAT,
+    Code.STEPS_SPEED_DIFFERS,
+    Code.STEPS_TIME_UNACCOUNTED,
+}
+"""They have their tests in test_exploits.py."""
+INTEGRITY_CODES = {
+    code for code in Code if code.partition(".")[0] not in ABOUT_ARMS and code not in OF_EXPLOITS
+}
 """Codes of what is wrong with a single replicate."""
 
 

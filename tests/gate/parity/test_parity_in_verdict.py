@@ -109,7 +109,7 @@ def test_a_candidate_without_a_compiler_has_no_parity_to_show(new_execution):
     execution.experiment = execution.experiment.model_copy(update={"arms": arms})
     for seed in (1, 2, 3):
         compiler = execution.record("fast", seed).evidence.compiler
-        eager = dataclasses.replace(compiler, name="eager", ran=False)
+        eager = dataclasses.replace(compiler, name="eager", ran=False, graphs=0)
         execution.change_evidence("fast", seed, compiler=eager)
         execution.without_parity("fast", seed)
     (candidate,) = execution.judge().candidates

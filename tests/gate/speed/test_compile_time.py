@@ -40,7 +40,11 @@ def replicate(record: EvidenceRecord, cache: CompileCacheRecord | None, seconds:
         record.evidence,
         compile_cache=cache,
         compiler=dataclasses.replace(record.evidence.compiler, compile_seconds=seconds),
-        speed=dataclasses.replace(record.evidence.speed, train_seconds=float(times.sum())),
+        speed=dataclasses.replace(
+            record.evidence.speed,
+            train_seconds=float(times.sum()),
+            total_seconds=float(times.sum()) + 3.0,
+        ),
         digests={**record.evidence.digests, **column_digests(steps, None, None)},
     )
     return dataclasses.replace(record, evidence=evidence, steps=steps)

@@ -255,8 +255,9 @@ def test_the_warm_up_after_a_resumption_is_not_steady_and_its_cost_is_said(execu
 
 
 def test_too_few_steady_steps_leave_the_speed_undecided(execution):
-    speed = execution.record("fast", 2).evidence.speed
-    execution.change_evidence("fast", 2, speed=dataclasses.replace(speed, steady_from=55))
+    for replicate in execution.records:
+        steps = execution.record(*replicate).steps
+        execution.change_steps(*replicate, loss=steps.loss[:15], seconds=steps.seconds[:15])
     candidate = execution.judge().candidates[0]
     assert candidate.outcome is Outcome.INCONCLUSIVE
     assert candidate.speed is None

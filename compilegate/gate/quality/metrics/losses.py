@@ -12,11 +12,29 @@ from compilegate.gate.quality.metrics.classification import accuracy, predicted_
 from compilegate.gate.quality.metrics.errors import MetricUndefinedError
 
 CALIBRATION_BINS = 15
+SMALLEST_EXACT_SCORE = 1e-6
+"""Below this a score may have lost its digits, and only the recorded loss still knows them."""
+LOST_DIGITS = 2e-7
+"""How much less than the truth a score may be that was computed as one minus another, in single
+precision."""
 
 
 def log_loss(examples: Examples) -> FloatArray:
-    """The recorded losses, in nats."""
-    return examples.losses
+    """Nats, by the score of each label. Where that is too small to be exact, what the job recorded,
+    if it is no less than such a score allows; where there are no scores, what it recorded."""
+    if not examples.scores.shape[1]:
+        return examples.losses
+    likelihood = label_scores(examples)
+    exact = likelihood >= SMALLEST_EXACT_SCORE
+    implied = -np.log(np.where(exact, likelihood, likelihood + LOST_DIGITS))
+    column: FloatArray = np.where(exact, implied, np.maximum(examples.losses, implied))
+    return column
+
+
+def label_scores(examples: Examples) -> FloatArray:
+    """(examples,) the score of each one's label."""
+    likelihood: FloatArray = examples.scores[np.arange(len(examples.labels)), examples.labels]
+    return likelihood
 
 
 def loss(examples: Examples) -> FloatArray:
@@ -26,8 +44,9 @@ def loss(examples: Examples) -> FloatArray:
 
 def perplexity(examples: Examples) -> FloatArray:
     """The exponential of the mean loss, linearised."""
-    mean = float(examples.losses.mean())
-    column: FloatArray = np.exp(mean) * (1.0 + examples.losses - mean)
+    nats = log_loss(examples)
+    mean = float(nats.mean())
+    column: FloatArray = np.exp(mean) * (1.0 + nats - mean)
     return column
 
 
