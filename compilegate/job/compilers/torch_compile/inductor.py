@@ -160,11 +160,11 @@ def _remember_checks() -> None:
     if ask is None or getattr(ask, "remembers", False):
         return
 
-    def remembered(isa: Any, library: str) -> bool:
+    def remembered(self: Any, library: str) -> bool:
         noted = Path(library + _CHECKED)
         if noted.exists():
             return True
-        loads = bool(ask(isa, library))
+        loads = bool(ask(self, library))
         if loads:
             noted.touch()
         return loads
