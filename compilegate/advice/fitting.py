@@ -5,6 +5,8 @@ Checks in the order in which one makes the next pointless; the first that has so
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from compilegate.advice.known.facts import Facts, Standing
 from compilegate.advice.known.gathering import WITHOUT_A_GRAPH
 from compilegate.advice.rules import Option
@@ -159,7 +161,9 @@ def _of_tests(facts: Facts) -> Said:
 
 def tested_rows(facts: Facts) -> tuple[TestedModel, ...]:
     """AWS's tests of the workload's model with its framework."""
-    if facts.model is None:
-        return ()
-    framework = facts.framework.value
-    return tuple(row for row in rows_of(facts.model) if framework in (None, row.framework))
+    return () if facts.model is None else _tested(facts.model, facts.framework.value)
+
+
+@lru_cache(maxsize=1024)
+def _tested(model: str, framework: str | None) -> tuple[TestedModel, ...]:
+    return tuple(row for row in rows_of(model) if framework in (None, row.framework))

@@ -50,8 +50,6 @@ MOST_STARTS = 4000
 """How many starts of a schedule are counted; of a denser one the average is the same."""
 WEEKS = 52
 """A year of a schedule in whole weeks."""
-HALF = 0.5
-"""A part that takes more than this is the bottleneck, whatever the others take."""
 BYTES_PER_PARAMETER = 16
 """Weights, gradients and Adam's two moments, in mixed precision with fp32 copies."""
 
@@ -73,7 +71,7 @@ def facts_of(
     instances = told.instance_count or setup.instance_count
     framework = _framework(workload, libraries)
     model = told.model or workload.kind.model_name
-    bottleneck, parts = _bottleneck(told)
+    bottleneck, parts = parts_of_step(told)
     return Facts(
         workload=workload.name,
         description=workload.description,
@@ -148,42 +146,50 @@ def _family(told: Advice, workload: Workload, model: str | None, framework: Fact
     return unknown("no name of a model says which family it is of")
 
 
-def _bottleneck(told: Advice) -> tuple[Fact[str], dict[Part, Range]]:
-    """The bottleneck, and the share of a step that each part takes."""
+def parts_of_step(told: Advice) -> tuple[Fact[str], dict[Part, Range]]:
+    """The bottleneck, and the share of a step that each part takes. What was measured as a share
+    counts before what somebody calls the bottleneck."""
     shares: dict[Part, float | None] = {
         "data": told.data_share,
         "communication": told.communication_share,
         "launches": told.launch_share,
     }
-    given = {part: share for part, share in shares.items() if share is not None}
+    given: dict[Part, float] = {part: share for part, share in shares.items() if share is not None}
+    rest = max(1.0 - sum(given.values()), 0.0)
+    left = [part for part in PARTS if part not in given]
+    if left == ["compute"]:
+        given["compute"], left = rest, []
+    parts = {part: Range.exactly(share) for part, share in given.items()}
     bound = told.bottleneck
-    taken = sum(given.values())
-    rest = max(1.0 - taken, 0.0)
-    parts: dict[Part, Range] = {part: Range.exactly(share) for part, share in given.items()}
-    open_parts = [part for part in PARTS if part not in given]
-    if open_parts == ["compute"]:
-        parts["compute"] = Range.exactly(rest)
-        largest = max(parts, key=lambda part: parts[part].high)
-        name = bound or largest
-        return known(name, "[advice] gives the shares of a step, as a profile measured them"), parts
+    part_of_bound: Part | None = "compute" if bound == "memory" else bound
     limit = rules().thresholds
-    part_of_bound = "compute" if bound == "memory" else bound
-    for part in open_parts:
-        if bound is None:
+    for part in left:
+        if part_of_bound not in left:
             parts[part] = Range(0.0, rest)
         elif part == part_of_bound:
-            parts[part] = Range(
-                min(limit.bottleneck_share.low, rest), min(limit.bottleneck_share.high, rest)
-            )
+            parts[part] = Range(min(limit.bottleneck_share.low, rest), rest)
         else:
             parts[part] = Range(0.0, min(limit.other_share.high, rest))
-    if bound is None and given and max(given.values()) > HALF:
-        largest = max(given, key=lambda part: given[part])
-        return known(largest, f"[advice] gives {largest} {given[largest]:.0%} of a step"), parts
-    if bound is None:
-        some = ", and the shares in [advice] leave the rest open" if given else ""
-        return unknown(f"nobody has said where a step's time goes{some}"), parts
-    return known(bound, f"[advice] bottleneck is {bound}"), parts
+    return _bottleneck(bound, part_of_bound, given, rest if left else 0.0), parts
+
+
+def _bottleneck(
+    bound: str | None, part_of_bound: Part | None, given: Mapping[Part, float], rest: float
+) -> Fact[str]:
+    """`rest` is what parts without a share take together."""
+    largest = max(given, key=lambda part: given[part], default=None)
+    if largest is not None and given[largest] >= rest:
+        name = bound if bound is not None and part_of_bound == largest else largest
+        return known(name, f"[advice] gives {largest} {given[largest]:.0%} of a step")
+    if part_of_bound in given:
+        return unknown(
+            f"[advice] bottleneck is {bound} with a share of {given[part_of_bound]:.0%}, and what "
+            "has no share may take more"
+        )
+    if bound is not None:
+        return known(bound, f"[advice] bottleneck is {bound}")
+    some = ", and the shares in [advice] leave it open" if given else ""
+    return unknown(f"nobody has said where a step's time goes{some}")
 
 
 def _shapes(workload: Workload) -> Fact[str]:
