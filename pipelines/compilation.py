@@ -36,6 +36,11 @@ def compile_document(workload: Workload, deployment: Deployment, sources: Source
     """
     _check_reach(workload, deployment)
     _check_images(workload, deployment)
+    if workload.posture is not None and deployment.posture_function is None:
+        raise InvalidRequestError(
+            "posture is given, and there is no function in this account that keeps its record, "
+            "allowed: executions on this machine, or a workload without [posture]"
+        )
     blueprint = Blueprint(workload=workload, deployment=deployment, sources=sources)
     steps = STEPS[type(workload.kind)](blueprint)
     definition = Definition(parameters=blueprint.parameters, steps=tuple(steps))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from compilegate.posture.names import FUNCTION
 from compilegate.workload import Workload
 
 LOCAL_ACCOUNT = "000000000000"
@@ -48,6 +49,9 @@ class Deployment:
     kms_key: str | None = None
     """ARN of the key for volumes and outputs; without one the service's own keys are used."""
     network: Network | None = None
+    posture_function: str | None = None
+    """ARN of the function that keeps the records of postures; without one no workload with a
+    posture can be compiled."""
     name_prefix: str = ""
     """What the account's names of pipelines and model package groups start with, as in
     `compilegate-`, so that two deployments live side by side."""
@@ -102,4 +106,5 @@ def local_deployment(image_tags: Mapping[str, str]) -> Deployment:
         training_role_arn=f"{role}-training",
         processing_role_arn=f"{role}-processing",
         images={name: f"{registry}/{name}:{tag}" for name, tag in image_tags.items()},
+        posture_function=f"arn:aws:lambda:{LOCAL_REGION}:{LOCAL_ACCOUNT}:function:{FUNCTION}",
     )

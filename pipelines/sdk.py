@@ -66,7 +66,7 @@ from sagemaker.mlops.workflow.steps import CacheConfig, ConfigurableRetryStep, S
 from compilegate.document import model
 from compilegate.document.durations import format_duration
 from compilegate.document.expressions import is_expression, step_reference
-from compilegate.document.step_types import CONDITION, FAIL, STEP_TYPES
+from compilegate.document.step_types import CONDITION, FAIL, LAMBDA, STEP_TYPES
 from compilegate.document.writing import definition_document
 from compilegate.errors import CompilegateError
 
@@ -207,6 +207,10 @@ class _Translation:
         reference = step_reference(name)
         step_type = self._types[reference.step]
         shape = STEP_TYPES[step_type].description
+        if step_type == LAMBDA:
+            # As the SDK's own LambdaOutput writes it.
+            root, output = reference.path
+            return Properties(step_name=reference.step, path=f"{root}['{output}']")
         if shape is None:
             return Properties(step_name=reference.step, path=".".join(map(str, reference.path)))
         found = Properties(step_name=reference.step, shape_name=shape)
@@ -239,6 +243,7 @@ class _RequestStep(ConfigurableRetryStep):
         # The SDK's compiler looks for these two on every step.
         self.step_args: None = None
         self.property_files = _property_files(step.property_files)
+        self._function, self._outputs = step.function, step.output_parameters
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -254,6 +259,11 @@ class _RequestStep(ConfigurableRetryStep):
             request.update(self.cache_config.config)
         if self.property_files:
             request["PropertyFiles"] = [file.expr for file in self.property_files]
+        if self._function is not None:
+            request["FunctionArn"] = self._function
+            request["OutputParameters"] = [
+                {"OutputName": output.name, "OutputType": output.type} for output in self._outputs
+            ]
         return request
 
 

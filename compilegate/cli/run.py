@@ -26,7 +26,9 @@ from compilegate.cli.workload.checks import (
     refuse_infeasible,
 )
 from compilegate.cli.workload.definition import compiled, place_locally
+from compilegate.cli.workload.posture_record import posture_functions, settle_failed
 from compilegate.datasets import cache_folder
+from compilegate.execution.result import ExecutionResult
 from compilegate.execution.target import Target
 from compilegate.job.names import BASELINE_ARM
 from compilegate.local import (
@@ -154,9 +156,12 @@ def command(  # noqa: PLR0917  one argument for each option
             patterns=tuple(name_value_pairs("--image", images).items()),
         ),
         functions=FunctionSources(
-            patterns=tuple(
-                (pattern, parse_handler(file))
-                for pattern, file in name_value_pairs("--function", functions).items()
+            patterns=(
+                *(
+                    (pattern, parse_handler(file))
+                    for pattern, file in name_value_pairs("--function", functions).items()
+                ),
+                *posture_functions(home).patterns,
             )
         ),
         definition=text,
@@ -172,14 +177,34 @@ def command(  # noqa: PLR0917  one argument for each option
     )
     if not resume:
         note_origin(executor.read(reference).folder)
+    result, status = _followed(executor, reference, context, open_page)
+    if workload is not None and _must_run_again(workload, project, home, result):
+        click.echo("a candidate crashed and no model was registered: now the baseline alone")
+        result, status = _followed(executor, executor.start(name, given), context, open_page)
+    if output is not None:
+        copy_reports(result, output)
+    raise SystemExit(status)
+
+
+def _followed(
+    executor: LocalExecutor, reference: str, context: click.Context, open_page: bool
+) -> tuple[ExecutionResult, int]:
     with progress_shown() as listener:
         result = executor.follow(reference, listener)
     status = show_outcome(
         executor, result, resume=resume_command(reference, context), open_page=open_page
     )
-    if output is not None:
-        copy_reports(result, output)
-    raise SystemExit(status)
+    return result, status
+
+
+def _must_run_again(workload: str, project: Project, home: Path, result: ExecutionResult) -> bool:
+    """Whether a crashed candidate has left the workload without a model, and without a baseline
+    that the posture's record would now train alone."""
+    declared, _ = load_workload(workload, project.workloads)
+    if declared.posture is None:
+        return False
+    state = settle_failed(declared, home, result)
+    return state is not None and bool(state.rescue)
 
 
 def _check_options(resume: bool, execution: str | None, arms: str | None) -> None:

@@ -32,11 +32,24 @@ class Seen:
     arm: str
     outcome: Outcome
     reason: str
+    crashed: bool = False
+    """Whether its job failed, so that the execution registered no model."""
     speedup: float | None = None
     """The proven one: the interval's lower bound."""
     differences: tuple[Difference, ...] = ()
     """Empty where no baseline trained, or the two could not be compared."""
     values: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """What the gate of one execution says of its candidates."""
+
+    seen: tuple[Seen, ...] = ()
+    registered: str = "none"
+    """The arm whose model is registered."""
+    nothing_learned: str = ""
+    """Why the execution says nothing of any candidate: its baseline failed."""
 
 
 @dataclass(frozen=True, kw_only=True)

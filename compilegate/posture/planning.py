@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime
 
+from compilegate.posture.names import ALL
 from compilegate.posture.policy import Policy
 from compilegate.posture.state import ALL_TRAIN, Plan, Posture, State
 
-ALL = "all"
 BASELINE = "baseline"
 
 _SCHEDULE_JITTER_DAYS = 0.5
@@ -26,7 +26,9 @@ def has_passed(days: float, since: str, now: str) -> bool:
     return not since or days_between(since, now) >= days - min(_SCHEDULE_JITTER_DAYS, days / 2)
 
 
-def plan(state: State, policy: Policy, *, execution: str, when: str) -> Plan:
+def plan(
+    state: State, policy: Policy, candidates: tuple[str, ...], *, execution: str, when: str
+) -> Plan:
     """What an execution that starts now trains."""
     arms, audit, reason = _arms(state, policy, when)
     watched = state.posture is Posture.ON and not has_passed(
@@ -37,6 +39,7 @@ def plan(state: State, policy: Policy, *, execution: str, when: str) -> Plan:
         when=when,
         posture=state.posture,
         epoch=state.epoch,
+        candidates=candidates,
         arms=arms,
         audit=audit,
         watched=watched,
@@ -45,10 +48,15 @@ def plan(state: State, policy: Policy, *, execution: str, when: str) -> Plan:
 
 
 def _arms(state: State, policy: Policy, when: str) -> tuple[str, bool, str]:
+    if state.rescue:
+        return BASELINE, False, f"{state.posture}: the baseline alone, because {state.rescue}"
     if state.posture in ALL_TRAIN:
         return ALL, False, f"{state.posture}: all arms train"
     if state.posture is not Posture.ON:
-        return BASELINE, False, f"{state.posture}: the baseline trains alone, {state.reason}"
+        until = "a person resets it"
+        if state.posture is Posture.REVERTED:
+            until = "a person resets it or an image changes"
+        return BASELINE, False, f"{state.posture}: the baseline trains alone until {until}"
     why = audit_reason(state, policy, when)
     if why:
         return ALL, True, f"on: an audit of all arms, because {why}"

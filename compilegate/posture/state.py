@@ -29,6 +29,8 @@ class Plan:
     when: str
     posture: Posture
     epoch: int
+    candidates: tuple[str, ...]
+    """Those that the workload declared then."""
     arms: str
     """`all`, `baseline`, or the name of the candidate that trains alone."""
     audit: bool
@@ -98,5 +100,7 @@ class State:
     audit_due: str = ""
     """Why the next execution must train all arms; empty when it need not."""
     undecided_audits: int = 0
+    rescue: str = ""
+    """Why the next execution trains the baseline alone, once: the last one left no model."""
     open: Mapping[str, Plan] = field(default_factory=dict)
     """Executions that were planned and have not ended."""

@@ -24,8 +24,8 @@ from compilegate.posture.events import (
     Settled,
     Started,
 )
-from compilegate.posture.planning import has_passed, plan
-from compilegate.posture.promotion import drift, is_promoted, keeps, worse_in_audits
+from compilegate.posture.evidence.promotion import drift, is_promoted, keeps, worse_in_audits
+from compilegate.posture.planning import BASELINE, has_passed, plan
 from compilegate.posture.state import (
     ALL_TRAIN,
     Difference,
@@ -100,13 +100,15 @@ def _set(state: State, event: SetByPerson) -> Moved:
 def _start(state: State, event: Started) -> Moved:
     before = state
     state = _adopt(state if state.since else replace(state, since=event.when), event)
-    planned = plan(state, event.policy, execution=event.execution, when=event.when)
+    planned = plan(
+        state, event.policy, event.candidates, execution=event.execution, when=event.when
+    )
     newest = list(state.open.items())[-(_MOST_OPEN - 1) :]
     opened = {**dict(newest), event.execution: planned}
     reason = planned.reason
     if state.epoch != before.epoch:
         reason = f"{state.reason}; {reason}"
-    return Moved(replace(state, open=opened), reason)
+    return Moved(replace(state, open=opened, rescue=""), reason)
 
 
 def _adopt(state: State, event: Started) -> State:
@@ -159,21 +161,24 @@ def _settle(state: State, event: Settled) -> Moved:
         )
     if event.nothing_learned:
         return Moved(state, f"nothing was learned: {event.nothing_learned}")
+    if planned.arms == BASELINE:
+        return Moved(state, f"{state.posture}: {event.registered} was registered")
+    if any(seen.crashed for seen in event.seen):
+        state = replace(state, rescue="a candidate crashed and no model was registered")
     if state.posture in ALL_TRAIN:
-        return _all_trained(state, event)
-    if state.posture is Posture.ON:
-        return _on_ended(state, event, planned)
-    return Moved(state, f"{state.posture}: {event.registered} was registered")
+        return _all_trained(state, event, planned)
+    return _on_ended(state, event, planned)
 
 
-def _all_trained(state: State, event: Settled) -> Moved:
+def _all_trained(state: State, event: Settled, planned: Plan) -> Moved:
     tracks = {**state.tracks}
     for seen in event.seen:
         tracks[seen.arm] = _tracked(tracks.get(seen.arm, Track()), seen)
     state = replace(state, tracks=tracks)
     now = {seen.arm: seen for seen in event.seen}
-    if now and all(tracks[arm].refused for arm in now):
-        why = "; ".join(f"{arm} was refused: {tracks[arm].refused}" for arm in now)
+    refused = [arm for arm in planned.candidates if arm in tracks and tracks[arm].refused]
+    if refused and len(refused) == len(planned.candidates):
+        why = "; ".join(f"{arm} was refused: {tracks[arm].refused}" for arm in refused)
         return _enter(state, Posture.REVERTED, event.when, why)
     passed = [
         seen for seen in event.seen if seen.outcome == "pass" and not tracks[seen.arm].refused

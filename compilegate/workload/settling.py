@@ -51,6 +51,7 @@ def settle(file: WorkloadFile) -> Workload:
         schedule=file.schedule,
         new_data=file.new_data,
         advice=file.advice,
+        posture=file.posture,
     )
 
 
@@ -68,6 +69,8 @@ def _problems(file: WorkloadFile, kind: Kind) -> Iterator[str]:
         yield f"seeds holds {repeated[0]} more than once, allowed: distinct seeds"
     if file.champion is None:
         yield from _incomparable(file)
+    if file.posture is not None:
+        yield from _without_posture(file)
     yield from _unknown_slices(file, kind)
     trained = len(file.arms) or 1
     jobs = trained * len(file.seeds)
@@ -79,6 +82,17 @@ def _problems(file: WorkloadFile, kind: Kind) -> Iterator[str]:
     for name, arm in file.arms.items():
         yield from _unfit(name, arm, kind)
         yield from _of_many_shapes(name, arm, kind)
+
+
+def _without_posture(file: WorkloadFile) -> Iterator[str]:
+    if file.champion is not None:
+        yield "posture is given with champion, allowed: arms, since a champion always trains alone"
+    for name, arm in file.arms.items():
+        if arm.compiler == "neuron":
+            yield (
+                f"posture is given and arms.{name}.compiler is 'neuron', allowed: compilers whose "
+                "graphs need no job of their own before training"
+            )
 
 
 def _wrong_waits(file: WorkloadFile) -> Iterator[str]:

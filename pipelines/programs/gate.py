@@ -27,11 +27,19 @@ from compilegate.gate.settings import Experiment
 from compilegate.gate.verdict import Verdict
 from compilegate.job.files import write_text
 from compilegate.job.names import (
+    BASELINE_ARM,
     NOTICE_FILE,
     OBSERVATIONS_FILE,
+    POSTURE_FILE,
     REPORT_FILE,
     REPORT_MARKDOWN_FILE,
     VERDICT_FILE,
+)
+from compilegate.pipelines.programs.posture import (
+    alone,
+    observed_alone,
+    observed_together,
+    posture_document,
 )
 from compilegate.report import About, notice_of, render_html, render_markdown, summary_lines
 
@@ -53,6 +61,10 @@ class GateArguments:
     jobs: Mapping[Replicate, str] | None
     about: About = field(default_factory=About)
     """What the page says of the execution."""
+    alone: str | None = None
+    """The arm that trained alone, with the first seed."""
+    posture: bool = False
+    """Whether to say what the execution showed of each candidate, for the posture's record."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,8 +82,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(asked: GateArguments) -> list[str]:
     """Judge the evidence and write the five files; returns the summary's lines."""
     judged = judge_evidence(asked.experiment, asked.evidence, asked.jobs)
+    if asked.posture:
+        asked.output.mkdir(parents=True, exist_ok=True)
+        write_text(asked.output / POSTURE_FILE, _observed(asked, judged))
     write_files(judged, asked.output, asked.about)
     return summary_lines(judged.verdict)
+
+
+def _observed(asked: GateArguments, judged: Judged) -> str:
+    if asked.alone is None:
+        return posture_document(observed_together(judged.verdict))
+    experiment = asked.experiment
+    records = read_records(asked.evidence, experiment.replicates)
+    candidate = asked.alone != BASELINE_ARM
+    return posture_document(
+        observed_alone(experiment, judged.verdict, records, MetricValues(), candidate=candidate)
+    )
 
 
 @dataclass(frozen=True)
@@ -143,16 +169,31 @@ def read_arguments(arguments: Sequence[str] | None) -> GateArguments:
     )
     parser.add_argument("--execution", metavar="ID", help="which execution the page is about")
     parser.add_argument("--started", metavar="DATE", help="when that was started, as ISO 8601")
+    parser.add_argument("--alone", metavar="ARM", help="the one arm that trained, with one seed")
+    parser.add_argument("--posture", action="store_true", help=f"write {POSTURE_FILE}, too")
     options = parser.parse_args(arguments)
     try:
         experiment = read_experiment(options.experiment)
     except ExperimentError as error:
         raise GateStartError(str(error)) from error
+    if options.alone is not None:
+        if options.alone not in experiment.arms:
+            allowed = ", ".join(experiment.arms)
+            raise GateStartError(f"--alone {options.alone!r} is no arm, allowed: {allowed}")
+        experiment = alone(experiment, options.alone)
     if not options.evidence.is_dir():
         raise GateStartError(f"--evidence {options.evidence} is not a folder")
     jobs = _expected_jobs(options.expect, experiment) if options.expect else None
     about = About(options.execution, *_timed(options.started))
-    return GateArguments(experiment, options.evidence, options.output, jobs, about)
+    return GateArguments(
+        experiment,
+        options.evidence,
+        options.output,
+        jobs,
+        about,
+        options.alone,
+        options.posture,
+    )
 
 
 def _timed(started: str | None) -> tuple[float | None, float | None]:

@@ -26,7 +26,7 @@ from compilegate.document.expressions import (
     step_references,
 )
 from compilegate.document.model import Definition, Step
-from compilegate.document.step_types import CONDITION, STEP_TYPES
+from compilegate.document.step_types import CONDITION, LAMBDA, STEP_TYPES
 from compilegate.errors import CompilegateError
 from compilegate.pipelines.requests.lengths import Lengths
 
@@ -82,6 +82,9 @@ def _is_given(reference: StepReference, target: Step) -> bool:
     root, *rest = reference.path
     if root == "PropertyFiles":
         return rest in [[file.name] for file in target.property_files]
+    if target.type == LAMBDA:
+        outputs = [output.name for output in target.output_parameters]
+        return root == "OutputParameters" and rest in [[name] for name in outputs]
     description = STEP_TYPES[target.type].description
     if description is None:
         return [root, *rest] in [[name] for name in STEP_TYPES[target.type].properties]

@@ -99,6 +99,7 @@ def gate_tree(own_code: Mapping[str, bytes] = MappingProxyType({})) -> SourceTre
             "compilegate/job/probes/ratios.py",
             "compilegate/pipelines/__init__.py",
             "compilegate/pipelines/programs",
+            "compilegate/posture",
             "compilegate/report",
         ],
     )

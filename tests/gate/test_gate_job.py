@@ -16,6 +16,8 @@ import pytest
 from compilegate.gate.observations import Observations, observe
 from compilegate.gate.reasons import Code
 from compilegate.gate.verdict import Verdict
+from compilegate.posture.coding import decoded
+from compilegate.posture.events import Observed
 
 pytestmark = pytest.mark.slow
 
@@ -179,3 +181,50 @@ def test_a_bad_experiment_file_is_named_with_its_key(execution, tmp_path):
     assert result.returncode == 2
     assert "gate.json: settings.min_speedup" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_what_an_execution_showed_is_told_for_its_posture(execution, tmp_path):
+    execution.write(tmp_path)
+    assert run_gate(tmp_path, "--posture").returncode == 0
+    document = json.loads((tmp_path / "output" / "posture.json").read_text())
+    observed = decoded(Observed, json.loads(document["observed"]))
+    assert document["arm"] == observed.registered == "fast"
+    (seen,) = observed.seen
+    assert (seen.arm, seen.outcome) == ("fast", "pass")
+    assert [one.metric for one in seen.differences] == ["accuracy", "log_loss", "speed"]
+    assert all(one.standard_error > 0 for one in seen.differences)
+    assert seen.values["log_loss"] < 0, "above is better, whatever the metric's direction"
+    assert seen.speedup > 1.2
+
+
+@pytest.mark.parametrize("arm", ["baseline", "fast"])
+def test_an_arm_that_trained_alone_is_judged_alone(execution, tmp_path, arm):
+    execution.write(tmp_path)
+    for folder in (tmp_path / "evidence").iterdir():
+        if folder.name != f"{arm}--1":
+            shutil.rmtree(folder)
+    result = run_gate(tmp_path, "--posture", f"--alone={arm}")
+    assert result.returncode == 0, result.stderr
+    document = json.loads((tmp_path / "output" / "posture.json").read_text())
+    observed = decoded(Observed, json.loads(document["observed"]))
+    assert document["arm"] == arm
+    assert [seen.arm for seen in observed.seen] == ([] if arm == "baseline" else ["fast"])
+    for seen in observed.seen:
+        assert seen.outcome == "pass"
+        assert seen.values.keys() == {"accuracy", "log_loss"}
+        assert seen.differences == ()
+
+
+def test_an_arm_alone_that_did_not_compile_is_refused(execution, tmp_path):
+    compiler = execution.record("fast", 1).evidence.compiler
+    changed = dataclasses.replace(compiler, recompilations=7)
+    execution.change_evidence("fast", 1, compiler=changed)
+    execution.write(tmp_path)
+    for folder in (tmp_path / "evidence").iterdir():
+        if folder.name != "fast--1":
+            shutil.rmtree(folder)
+    assert run_gate(tmp_path, "--posture", "--alone=fast").returncode == 0
+    document = json.loads((tmp_path / "output" / "posture.json").read_text())
+    observed = decoded(Observed, json.loads(document["observed"]))
+    assert observed.registered == "none"
+    assert observed.seen[0].outcome == "fail"

@@ -15,7 +15,7 @@ from compilegate.workload.declared.gate import Gate
 from compilegate.workload.declared.known.advice import Advice
 from compilegate.workload.declared.model import Model, Recipe
 from compilegate.workload.declared.program import Champion, Program
-from compilegate.workload.declared.starts import NewData, Schedule
+from compilegate.workload.declared.starts import NewData, Posture, Schedule
 from compilegate.workload.declared.table import Table, Text
 from compilegate.workload.parameters import Approval
 
@@ -83,3 +83,4 @@ class WorkloadFile(Table):
     schedule: Schedule | None = None
     new_data: NewData | None = None
     advice: Advice = Advice()
+    posture: Posture | None = None

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist, fmean, stdev
 
-from compilegate.posture.student import upper_quantile
+from compilegate.posture.evidence.student import upper_quantile
 
 FIRST_LOOK = 3
 """Two executions leave one degree of freedom, which could decide nothing and would cost error."""

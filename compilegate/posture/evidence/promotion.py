@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TypeVar
 
+from compilegate.posture.evidence.sequential import always_valid, fixed_interval, lower_bound
 from compilegate.posture.policy import Policy
-from compilegate.posture.sequential import always_valid, fixed_interval, lower_bound
 from compilegate.posture.state import Difference, Reference, Track
 
 ALPHA = 0.05

@@ -1,0 +1,166 @@
+"""`compilegate posture`: how far a workload has come with its compiler, and what happens next."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from compilegate.cli.options.completing import complete_workload
+from compilegate.cli.options.home import home_option
+from compilegate.cli.options.project import load_workload, workloads_option
+from compilegate.cli.terminal.tables import aligned
+from compilegate.cli.workload.posture_record import records_in
+from compilegate.posture.coding import encoded, event_document
+from compilegate.posture.events import Reset, SetByPerson
+from compilegate.posture.handler import now
+from compilegate.posture.home import current, decide
+from compilegate.posture.planning import plan
+from compilegate.posture.policy import Policy
+from compilegate.posture.record import Decision, Record
+from compilegate.posture.state import Posture
+from compilegate.workload import Workload
+
+_SHOWN = 10
+
+
+class ByName(click.Group):
+    """A group whose first word may also be a workload's name: then it is shown."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.commands:
+            args = ["show", *args]
+        return super().resolve_command(ctx, args)
+
+
+def reason_option(command: Any) -> Any:
+    """Add `--reason`, which is kept."""
+    return click.option("--reason", required=True, help="Why; it is kept with the decision.")(
+        command
+    )
+
+
+@click.group("posture", cls=ByName)
+def command() -> None:
+    """Say how far a workload has come with its compiler; set or reset it.
+
+    \b
+      compilegate posture news-topics                           where it stands, and what is next
+      compilegate posture reset news-topics --reason "torch 2.14"   begin with a benchmark
+      compilegate posture set news-topics off --reason "a freeze"   train the baseline alone
+
+    A workload has one whose file has the table [posture]. It stands in HOME/posture/NAME.json, with
+    every decision: who, when, and from what evidence.
+    """
+
+
+@command.command("show")
+@click.argument("workload", metavar="NAME", shell_complete=complete_workload)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@click.option("--all", "show_all", is_flag=True, help="Show every decision, not the last ten.")
+@home_option
+@workloads_option
+def show_command(workload: str, as_json: bool, show_all: bool, home: Path, workloads: Path) -> None:
+    """Show where a workload stands, what happens next, and its decisions."""
+    declared, policy = _declared(workload, workloads)
+    record, _ = current(records_in(home), declared.name, when=now(), who=_me())
+    following = plan(record.state, policy, tuple(declared.candidates), execution="next", when=now())
+    decisions = record.decisions if show_all else record.decisions[-_SHOWN:]
+    if as_json:
+        document = {
+            "workload": declared.name,
+            "state": encoded(record.state),
+            "next": {"arms": following.arms, "audit": following.audit, "reason": following.reason},
+            "decisions": [_decision(one) for one in decisions],
+        }
+        click.echo(json.dumps(document, indent=2))
+        return
+    state = record.state
+    click.echo(f"{declared.name}: {state.posture}{f', {state.arm}' if state.arm else ''}")
+    click.echo(f"since {state.since[:10] or 'ever'}: {state.reason}")
+    click.echo(f"next: {following.reason}")
+    if decisions:
+        click.echo()
+        rows = [("WHEN", "WHO", "BEFORE", "AFTER", "WHY"), *(_row(one) for one in decisions)]
+        for line in aligned(rows):
+            click.echo(line)
+
+
+@command.command("set")
+@click.argument("workload", metavar="NAME", shell_complete=complete_workload)
+@click.argument("posture", type=click.Choice([one.value for one in Posture]))
+@click.option("--arm", help="With `on`: the candidate that is to train alone, after an audit.")
+@reason_option
+@home_option
+@workloads_option
+def set_command(  # noqa: PLR0917  one argument for each option
+    workload: str, posture: str, arm: str | None, reason: str, home: Path, workloads: Path
+) -> None:
+    """Choose a posture by hand."""
+    declared, _ = _declared(workload, workloads)
+    wanted = Posture(posture)
+    if wanted is Posture.ON and arm not in declared.candidates:
+        raise click.UsageError(
+            f"--arm: found {arm!r}, allowed with on: {', '.join(declared.candidates)}"
+        )
+    if wanted is not Posture.ON and arm is not None:
+        raise click.UsageError(f"--arm: found it with {posture}, allowed: with on")
+    event = SetByPerson(posture=wanted, when=now(), who=_me(), reason=reason, arm=arm or "")
+    _tell(decide(records_in(home), declared.name, event))
+
+
+@command.command("reset")
+@click.argument("workload", metavar="NAME", shell_complete=complete_workload)
+@reason_option
+@home_option
+@workloads_option
+def reset_command(workload: str, reason: str, home: Path, workloads: Path) -> None:
+    """Put all evidence aside and begin with a benchmark."""
+    declared, _ = _declared(workload, workloads)
+    event = Reset(when=now(), who=_me(), reason=reason)
+    _tell(decide(records_in(home), declared.name, event))
+
+
+def _declared(name: str, workloads: Path) -> tuple[Workload, Policy]:
+    workload, path = load_workload(name, workloads)
+    if workload.posture is None:
+        raise click.UsageError(
+            f"{path} has no table [posture], so that every execution trains all arms; allowed: a "
+            "workload with one"
+        )
+    return workload, workload.posture.policy
+
+
+def _tell(record: Record) -> None:
+    decision = record.decisions[-1]
+    click.echo(f"{record.workload}: {decision.before} -> {decision.after}, {decision.reason}")
+
+
+def _decision(decision: Decision) -> dict[str, Any]:
+    return {
+        "number": decision.number,
+        "before": str(decision.before),
+        "after": str(decision.after),
+        "reason": decision.reason,
+        "event": event_document(decision.event),
+    }
+
+
+def _row(decision: Decision) -> tuple[str, ...]:
+    event = decision.event
+    return (
+        event.when[:16].replace("T", " "),
+        event.who,
+        str(decision.before),
+        str(decision.after),
+        decision.reason,
+    )
+
+
+def _me() -> str:
+    return getpass.getuser()

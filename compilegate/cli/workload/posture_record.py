@@ -1,0 +1,80 @@
+"""A workload's posture around an execution on this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from compilegate.execution.result import ExecutionResult
+from compilegate.execution.status import UNSUCCESSFUL, ExecutionStatus
+from compilegate.local import FunctionSources, Handler
+from compilegate.posture import handler, names
+from compilegate.posture.events import Seen, Settled
+from compilegate.posture.home import FileRecords, current, decide
+from compilegate.posture.state import State
+from compilegate.workload import Workload
+
+FOLDER = "posture"
+
+
+def records_in(home: Path) -> FileRecords:
+    """The records of a home."""
+    return FileRecords(home.resolve() / FOLDER)
+
+
+def posture_functions(home: Path) -> FunctionSources:
+    """What stands for the function that keeps the records."""
+    day = os.environ.get(names.DAY_VARIABLE)
+    environment = {
+        names.FOLDER_VARIABLE: str(records_in(home).folder),
+        **({} if day is None else {names.DAY_VARIABLE: day}),
+    }
+    here = Handler(Path(handler.__file__), environment=environment)
+    return FunctionSources(patterns=((f"*:function:{names.FUNCTION}", here),))
+
+
+def settle_failed(workload: Workload, home: Path, result: ExecutionResult) -> State | None:
+    """Settle an execution that ended before its gate could; None where there is nothing to settle.
+
+    A candidate whose job failed is refused. Nothing is learned from any other failure.
+    """
+    records, execution = records_in(home), result.execution_id
+    record, _ = current(records, workload.name, when=handler.now(), who=execution)
+    if (
+        workload.posture is None
+        or result.status is not ExecutionStatus.FAILED
+        or execution not in record.state.open
+    ):
+        return None
+    crashed = _crashed(workload, result)
+    after = decide(
+        records,
+        workload.name,
+        Settled(
+            execution=execution,
+            when=handler.now(),
+            who="runner",
+            policy=workload.posture.policy,
+            seen=crashed,
+            nothing_learned="" if crashed else str(result.failure),
+        ),
+    )
+    return after.state
+
+
+def _crashed(workload: Workload, result: ExecutionResult) -> tuple[Seen, ...]:
+    found = []
+    for arm in workload.candidates:
+        own = {f"Train-{arm}-alone", *(f"Train-{arm}-{seed}" for seed in workload.seeds)}
+        failed = [
+            step
+            for step in result.steps.values()
+            if step.name in own and step.status in UNSUCCESSFUL
+        ]
+        if failed:
+            why = failed[0].failure
+            sentence = "its job failed" if why is None else why.sentence
+            found.append(
+                Seen(arm=arm, outcome="fail", crashed=True, reason=f"{failed[0].name}: {sentence}")
+            )
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""What the executions of a candidate add up to."""

@@ -1,0 +1,108 @@
+"""The function of a posture's two Lambda steps: which arms train; and what their verdict changes.
+
+    {"act": "start", "workload": ..., "execution": ..., "policy": JSON, "fingerprint": JSON,
+     "candidates": "a,b"}                          -> arms, posture, watched, reason
+    {"act": "settle", "workload": ..., "execution": ..., "policy": JSON, "observed": JSON,
+     "model--ARM": ..., "image--ARM": ..., ...}
+                                     -> arm, model, image, compiler, job, words, reason
+
+All values are texts, as the steps of a definition hand them over. Called again for the same
+execution, as a resumed one does, it gives the same answer and decides nothing twice.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from compilegate.posture import names
+from compilegate.posture.coding import decoded
+from compilegate.posture.errors import PostureError
+from compilegate.posture.events import Observed, Settled, Started
+from compilegate.posture.home import FileRecords, current, decide
+from compilegate.posture.policy import Policy
+from compilegate.posture.record import Record
+from compilegate.posture.state import Plan
+
+_NONE = "none"
+
+
+def lambda_handler(event: Mapping[str, Any], _context: object) -> dict[str, str]:
+    """Answer one step."""
+    records = FileRecords(Path(os.environ[names.FOLDER_VARIABLE]))
+    acts = {names.START: _start, names.SETTLE: _settle}
+    act = acts.get(event[names.ACT])
+    if act is None:
+        raise PostureError(f"act is {event[names.ACT]!r}, allowed: {', '.join(acts)}")
+    return act(event, records)
+
+
+def now() -> str:
+    """The moment, in UTC."""
+    given = os.environ.get(names.DAY_VARIABLE)
+    return given or datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _start(event: Mapping[str, Any], records: FileRecords) -> dict[str, str]:
+    workload, execution = event["workload"], event["execution"]
+    policy = Policy.read(json.loads(event["policy"]))
+    known, _ = current(records, workload, when=now(), who=execution)
+    plan = known.state.open.get(execution) or _opened(
+        decide(
+            records,
+            workload,
+            Started(
+                execution=execution,
+                when=now(),
+                who=execution,
+                policy=policy,
+                candidates=tuple(event["candidates"].split(",")),
+                fingerprint=json.loads(event["fingerprint"]),
+            ),
+        ),
+        execution,
+    )
+    return {
+        names.ARMS: plan.arms,
+        names.POSTURE: str(plan.posture),
+        names.WATCHED: str(plan.watched).lower(),
+        names.REASON: plan.reason,
+    }
+
+
+def _opened(record: Record, execution: str) -> Plan:
+    return record.state.open[execution]
+
+
+def _settle(event: Mapping[str, Any], records: FileRecords) -> dict[str, str]:
+    workload, execution = event["workload"], event["execution"]
+    observed = decoded(Observed, json.loads(event["observed"]))
+    known, _ = current(records, workload, when=now(), who=execution)
+    reason = f"{execution} is settled"
+    if execution in known.state.open:
+        after = decide(
+            records,
+            workload,
+            Settled(
+                execution=execution,
+                when=now(),
+                who="gate",
+                policy=Policy.read(json.loads(event["policy"])),
+                seen=observed.seen,
+                registered=observed.registered,
+                nothing_learned=observed.nothing_learned,
+            ),
+        )
+        reason = after.decisions[-1].reason
+    if observed.registered == _NONE:
+        raise PostureError(f"no model is sound, so none is registered; {reason}")
+    arm = observed.registered
+    return {
+        names.ARM: arm,
+        names.REASON: reason,
+        **{name: str(event[f"{name}--{arm}"]) for name in names.OF_ARM},
+    }

@@ -1,0 +1,147 @@
+"""What an execution showed of each candidate, in the words of `compilegate.posture`."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import textwrap
+from collections.abc import Sequence
+from statistics import NormalDist, fmean
+
+from compilegate.evidence import EvidenceRecord
+from compilegate.gate.integrity.examination import Records
+from compilegate.gate.judgements import MetricJudgement, SpeedJudgement
+from compilegate.gate.quality.compared_arms import Replicates, metric_by_seed
+from compilegate.gate.quality.metrics import MetricUndefinedError, MetricValues
+from compilegate.gate.reasons import Reason
+from compilegate.gate.settings import Experiment
+from compilegate.gate.verdict import CandidateVerdict, Verdict
+from compilegate.posture.coding import encoded
+from compilegate.posture.events import Observed, Seen
+from compilegate.posture.state import Difference
+
+SPEED = "speed"
+_LONGEST_REASON = 200
+
+
+def alone(experiment: Experiment, arm: str) -> Experiment:
+    """The experiment of one arm that trains alone, with the seed whose model is released."""
+    return experiment.model_copy(
+        update={
+            "arms": {arm: experiment.arms[arm]},
+            "baseline": arm,
+            "seeds": experiment.seeds[:1],
+            "left_out": [],
+        }
+    )
+
+
+def posture_document(observed: Observed) -> str:
+    """`posture.json`: one text for the function that keeps the record, since what a step hands to a
+    function is a text, and the arm for people."""
+    text = json.dumps(encoded(observed), separators=(",", ":"), allow_nan=False)
+    return json.dumps({"arm": observed.registered, "observed": text}) + "\n"
+
+
+def observed_together(verdict: Verdict) -> Observed:
+    """What all arms together showed."""
+    unsound = "" if verdict.baseline.sound else "the baseline's evidence is not sound"
+    return Observed(
+        seen=tuple(_seen(candidate, verdict.confidence) for candidate in verdict.candidates),
+        registered=verdict.decision.arm,
+        nothing_learned=unsound,
+    )
+
+
+def observed_alone(
+    experiment: Experiment,
+    verdict: Verdict,
+    records: Records,
+    values: MetricValues,
+    *,
+    candidate: bool,
+) -> Observed:
+    """What one arm showed without the others; a baseline shows nothing of any candidate."""
+    arm = verdict.baseline
+    if not candidate:
+        return Observed(registered=verdict.decision.arm)
+    reason = _first_sentence(arm.reasons) or "its evidence is sound"
+    seen = Seen(
+        arm=arm.arm,
+        outcome="pass" if arm.sound else "fail",
+        reason=reason,
+        values=_values(experiment, records, values) if arm.sound else {},
+    )
+    return Observed(seen=(seen,), registered=verdict.decision.arm)
+
+
+def _values(experiment: Experiment, records: Records, values: MetricValues) -> dict[str, float]:
+    arm, seed = experiment.baseline, experiment.seeds[0]
+    record = records[arm, seed]
+    if not isinstance(record, EvidenceRecord):
+        return {}
+    replicates = Replicates(
+        examples=[] if record.examples is None else [record.examples],
+        reported=[record.evidence.metrics],
+        called=arm,
+    )
+    found = {}
+    for metric in experiment.settings.guarded:
+        guard = experiment.settings.metrics[metric]
+        try:
+            value = fmean(metric_by_seed(metric, guard, replicates, values))
+        except MetricUndefinedError:
+            continue  # the examination of the evidence has said so
+        found[metric] = _better(guard.direction, value)
+    return found
+
+
+def _seen(candidate: CandidateVerdict, confidence: float) -> Seen:
+    guarded = [one for one in candidate.metrics if one.margin is not None and one.part is None]
+    differences = [_difference(one) for one in guarded]
+    if candidate.speed is not None:
+        differences.append(_speed(candidate.speed, confidence))
+    return Seen(
+        arm=candidate.arm,
+        outcome=candidate.outcome.value,
+        reason=_first_sentence(candidate.reasons) or "no reason was given",
+        speedup=None if candidate.speed is None else candidate.speed.speedup.lower,
+        differences=tuple(differences) if guarded else (),
+        values={one.metric: _better(one.direction, one.candidate) for one in guarded},
+    )
+
+
+def _first_sentence(reasons: Sequence[Reason]) -> str:
+    """The gravest reason for a line of a history; the verdict has all of it."""
+    if not reasons:
+        return ""
+    whole = reasons[0].sentence
+    first = re.split(r"(?<=[a-z)])[.:] ", whole, maxsplit=1)[0].rstrip(".")
+    return textwrap.shorten(first, _LONGEST_REASON, placeholder=" ...")
+
+
+def _better(direction: str, value: float) -> float:
+    return value if direction == "higher" else -value
+
+
+def _difference(judged: MetricJudgement) -> Difference:
+    return Difference(
+        metric=judged.metric,
+        difference=_better(judged.direction, judged.delta.estimate),
+        standard_error=math.hypot(judged.seed_standard_error or 0.0, judged.example_standard_error),
+        margin=judged.margin or 0.0,
+    )
+
+
+def _speed(judged: SpeedJudgement, confidence: float) -> Difference:
+    """The speed-up's logarithm above what is required: it has no margin of its own."""
+    required = judged.required_speedup or judged.min_speedup
+    quantile = NormalDist().inv_cdf(confidence)
+    width = math.log(judged.speedup.estimate) - math.log(max(judged.speedup.lower, 1e-9))
+    return Difference(
+        metric=SPEED,
+        difference=math.log(judged.speedup.estimate / required),
+        standard_error=width / quantile,
+        margin=0.0,
+    )

@@ -1,0 +1,232 @@
+"""The steps of a workload with a posture: one definition, whatever trains.
+
+    Posture (Lambda)                 which arms train, decided from the record
+    Prepare                          as in a comparison of arms
+    All-arms (Condition)             Train-ARM-SEED, Gate, Settle, Register
+    Alone-ARM (Condition), each arm  Train-ARM-alone, Gate-ARM-alone, Settle-ARM, Register-ARM
+
+The conditions stand side by side, and each branch goes to its end by itself: the service takes
+neither a condition on the branch of another nor a step after two branches. So a step that stands
+in two of them stands there under two names. Its request is the same in both: neither the posture
+nor the branch is in anything that the step cache looks at.
+
+Settling moves the record by what the gate found, and says which model is registered: inside a
+branch there is no condition to say it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from compilegate.document.expressions import (
+    Expression,
+    execution_variable,
+    json_get,
+    step_property,
+)
+from compilegate.document.model import Branch, OutputParameter, PropertyFile, Step
+from compilegate.document.step_types import CONDITION, LAMBDA, PROCESSING, TRAINING
+from compilegate.job.names import BASELINE_ARM, POSTURE_FILE
+from compilegate.pipelines.requests.images import image_of
+from compilegate.pipelines.steps.blueprint import Blueprint
+from compilegate.pipelines.steps.gate import VERDICT, Replicate, gate_steps
+from compilegate.pipelines.steps.preparation import prepared_data
+from compilegate.pipelines.steps.processing import Uri
+from compilegate.pipelines.steps.registration import register_step
+from compilegate.pipelines.steps.training import model_uri, training_step
+from compilegate.posture import names
+
+STEP = "Posture"
+OBSERVED = PropertyFile(name="Posture", output_name=VERDICT.output_name, file_path=POSTURE_FILE)
+_TEXT = "String"
+
+
+def posture_steps(blueprint: Blueprint) -> list[Step]:
+    """Every step, in the order in which they can run."""
+    prepare, data = prepared_data(blueprint)
+    together = _together(blueprint, data)
+    alone = [
+        step
+        for arm in (BASELINE_ARM, *blueprint.workload.candidates)
+        for step in _alone(blueprint, data, arm)
+    ]
+    return [_start(blueprint), *prepare, *together, *alone]
+
+
+def _start(blueprint: Blueprint) -> Step:
+    workload = blueprint.workload
+    return _function_step(
+        blueprint,
+        STEP,
+        description="Which arms train, from the workload's record",
+        act=names.START,
+        arguments={
+            "candidates": ",".join(workload.candidates),
+            "fingerprint": json.dumps(fingerprint(blueprint), sort_keys=True),
+        },
+        outputs=(names.ARMS, names.POSTURE, names.WATCHED, names.REASON),
+    )
+
+
+def _function_step(
+    blueprint: Blueprint,
+    name: str,
+    *,
+    description: str,
+    act: str,
+    arguments: Mapping[str, str | Expression],
+    outputs: Sequence[str],
+) -> Step:
+    workload = blueprint.workload
+    if workload.posture is None:
+        raise ValueError(f"{workload.name} has no posture")
+    return Step(
+        name,
+        LAMBDA,
+        {
+            names.ACT: act,
+            "workload": workload.name,
+            "execution": execution_variable("PipelineExecutionId"),
+            "policy": json.dumps(workload.posture.policy.document(), sort_keys=True),
+            **arguments,
+        },
+        function=blueprint.deployment.posture_function,
+        output_parameters=tuple(OutputParameter(output, _TEXT) for output in outputs),
+        description=description,
+    )
+
+
+def fingerprint(blueprint: Blueprint) -> dict[str, str]:
+    """What evidence is gathered under. An image's tag is the digest of its folder, in which the
+    versions of its libraries are pinned."""
+    workload, deployment = blueprint.workload, blueprint.deployment
+    arms = workload.arms.values()
+    return {
+        "code": blueprint.sources.training_code.rpartition("/")[2],
+        "data": _digest(repr(workload.data)),
+        "image": _digest([image_of(deployment, arm) for arm in arms]),
+        "instance": _digest([arm.instance_type or workload.compute.instance_type for arm in arms]),
+        "recipe": _digest(repr(dict(workload.arms))),
+    }
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _together(blueprint: Blueprint, data: Uri) -> list[Step]:
+    trained = {
+        (arm, seed): _tagged(training_step(blueprint, data, arm_name=arm, seed=seed))
+        for seed in blueprint.workload.seeds
+        for arm in blueprint.workload.arms
+    }
+    *gathering, gate = gate_steps(blueprint, trained)
+    gate = _observing(gate)
+    settle = _settle(blueprint, "Settle", gate, trained)
+    register = _register(blueprint, "Register", gate, settle, trained)
+    return _branch("All-arms", names.ALL, [*trained.values(), *gathering, gate, settle, register])
+
+
+def _alone(blueprint: Blueprint, data: Uri, arm: str) -> list[Step]:
+    seed = blueprint.workload.seeds[0]
+    step = training_step(blueprint, data, arm_name=arm, seed=seed)
+    trained = {(arm, seed): _tagged(replace(step, name=f"Train-{arm}-alone"))}
+    (gate,) = gate_steps(blueprint, trained)
+    gate = replace(_observing(gate, "--alone", arm), name=f"Gate-{arm}-alone")
+    settle = _settle(blueprint, f"Settle-{arm}", gate, trained)
+    register = _register(blueprint, f"Register-{arm}", gate, settle, trained)
+    return _branch(f"Alone-{arm}", arm, [*trained.values(), gate, settle, register])
+
+
+def _branch(name: str, arms: str, steps: Sequence[Step]) -> list[Step]:
+    asked = step_property(STEP, f"OutputParameters['{names.ARMS}']")
+    condition = {"Type": "Equals", "LeftValue": asked, "RightValue": arms}
+    choice = Step(name, CONDITION, {"Conditions": [condition]})
+    return [choice, *(replace(step, branch=Branch(name, True)) for step in steps)]
+
+
+def _tagged(step: Step) -> Step:
+    """With the posture among its tags, which the step cache does not look at."""
+    tags = [
+        {"Key": f"compilegate:{name}", "Value": _said(name)}
+        for name in (names.POSTURE, names.WATCHED)
+    ]
+    assert step.type in {TRAINING, PROCESSING}, step.type  # noqa: S101  both have tags
+    return replace(step, arguments={**step.arguments, "Tags": [*step.arguments["Tags"], *tags]})
+
+
+def _said(name: str) -> Expression:
+    return step_property(STEP, f"OutputParameters['{name}']")
+
+
+def _observing(gate: Step, *options: str) -> Step:
+    """The gate's step, which also says what it saw for the record."""
+    program = gate.arguments["AppSpecification"]
+    arguments = [*program["ContainerArguments"], "--posture", *options]
+    request = {
+        **gate.arguments,
+        "AppSpecification": {**program, "ContainerArguments": arguments},
+    }
+    return replace(_tagged(replace(gate, arguments=request)), property_files=(VERDICT, OBSERVED))
+
+
+def _settle(blueprint: Blueprint, name: str, gate: Step, trained: Mapping[Replicate, Step]) -> Step:
+    workload, seed = blueprint.workload, blueprint.workload.seeds[0]
+    about: dict[str, str | Expression] = {}
+    for arm, its_seed in trained:
+        if its_seed != seed:
+            continue
+        step = trained[arm, seed]
+        values = (
+            model_uri(step),
+            image_of(blueprint.deployment, workload.arms[arm]),
+            workload.arms[arm].compiler,
+            step_property(step.name, "TrainingJobName"),
+            workload.kind.model_in_words(workload, arm, seed),
+        )
+        for what, value in zip(names.OF_ARM, values, strict=True):
+            about[f"{what}--{arm}"] = value
+    return _function_step(
+        blueprint,
+        name,
+        description="The record moves by what the gate found; which model is registered",
+        act=names.SETTLE,
+        arguments={"observed": json_get(gate.name, OBSERVED.name, "observed"), **about},
+        outputs=(names.ARM, *names.OF_ARM, names.REASON),
+    )
+
+
+def _register(
+    blueprint: Blueprint,
+    name: str,
+    gate: Step,
+    settle: Step,
+    trained: Mapping[Replicate, Step],
+) -> Step:
+    """Registers the model that settling names."""
+
+    def settled(what: str) -> Expression:
+        return step_property(settle.name, f"OutputParameters['{what}']")
+
+    (arm, seed), step = next(iter(trained.items()))
+    plain = register_step(blueprint, gate, step, arm_name=arm, seed=seed)
+    request = dict(plain.arguments)
+    container = {"Image": settled("image"), "ModelDataUrl": settled("model")}
+    request["ModelPackageDescription"] = settled("words")
+    request["InferenceSpecification"] = {
+        **request["InferenceSpecification"],
+        "Containers": [container],
+    }
+    request["CustomerMetadataProperties"] = {
+        **request["CustomerMetadataProperties"],
+        "arm": settled(names.ARM),
+        "compiler": settled("compiler"),
+        "training_job": settled("job"),
+        "posture": _said(names.POSTURE),
+        "watched": _said(names.WATCHED),
+    }
+    return replace(plain, name=name, arguments=request)
