@@ -10,7 +10,7 @@ from __future__ import annotations
 from compilegate.advice.fitting import fit
 from compilegate.advice.known.facts import Fact, Facts, Standing
 from compilegate.advice.outcome import Outcome
-from compilegate.advice.ranges import Range
+from compilegate.advice.ranges import UNCHANGED, Range
 from compilegate.advice.rules import Option, rules
 from compilegate.advice.stances import NOT_HERE, Considered, Said, Stance, considered
 
@@ -167,29 +167,34 @@ def _dollars(facts: Facts, option: Option, outcome: Outcome | None) -> Said:
     missing = _missing_money(facts)
     if missing is not None:
         return Stance.OPEN, missing.source, missing.standing
-    if outcome is None or outcome.first_year_usd is None:
+    first = None if outcome is None else _first_year(facts, outcome)
+    if first is None:
         return Stance.OPEN, "what it saves cannot be told in dollars", Standing.UNKNOWN
-    first = outcome.first_year_usd
+    at = "" if facts.usd_per_hour.known else f", at the price of another region ({ELSEWHERE})"
     if first.high <= 0:
-        return (
-            Stance.STOPS,
-            "the first year saves less than the benchmark and the work cost, even at best",
-            Standing.KNOWN,
-        )
+        said = "the first year saves less than the benchmark and the work cost, even at best"
+        return Stance.STOPS, said + at, Standing.KNOWN
     if first.low > 0:
-        return (
-            Stance.FOR,
-            "the first year repays the benchmark and the work, even at worst",
-            Standing.KNOWN,
-        )
-    return (
-        Stance.AGAINST,
-        "whether the first year repays the benchmark and the work is open",
-        Standing.KNOWN,
-    )
+        said = "the first year repays the benchmark and the work, even at worst"
+        return Stance.FOR, said + at, Standing.KNOWN
+    said = "whether the first year repays the benchmark and the work is open"
+    return Stance.AGAINST, said + at, Standing.KNOWN
+
+
+ELSEWHERE = "give or take a third"
+
+
+def _first_year(facts: Facts, outcome: Outcome) -> Range | None:
+    """The first year in dollars; wider where the price is that of another region."""
+    yearly, benchmark = outcome.saved_usd_per_year, outcome.benchmark
+    if yearly is None or benchmark.usd is None:
+        return None
+    price = UNCHANGED if facts.usd_per_hour.known else rules().thresholds.price_elsewhere
+    return yearly.times(price) - (benchmark.usd.times(price) + benchmark.engineer_usd)
 
 
 def _missing_money(facts: Facts) -> Fact[float] | None:
+    """What is not known of runs and price; a price of another region will do."""
     if not facts.runs_per_week.known:
         return facts.runs_per_week
-    return facts.usd_per_hour if not facts.usd_per_hour.known else None
+    return facts.usd_per_hour if facts.usd_per_hour.value is None else None

@@ -103,6 +103,7 @@ class Thresholds:
     compiler_minutes: float
     usd_per_engineer_hour: Range
     epoch_of_a_run: Range
+    price_elsewhere: Range
     bottleneck_share: Range
     other_share: Range
 

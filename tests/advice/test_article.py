@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from compilegate.advice import Range, Verdict, advise
+from compilegate.advice import Range, Verdict, advise, facts_of
 from compilegate.advice.outcome import WEEKS_PER_YEAR
-from tests.advice.declared import bert, diffusion, experience, facts, trees
+from compilegate.workload import read_workload
+from tests.advice.declared import NOW, bert, diffusion, experience, facts, trees
 
 COMPILERS = ("training-compiler", "torch-compile", "cuda-graphs", "neuron")
 KNOWN = 'runs_per_week = 3\nhours = 6\nbottleneck = "compute"'
@@ -116,3 +117,12 @@ def test_a_job_without_a_gpu_stays_off_until_an_execution_says_otherwise(tmp_pat
     assert advise(known).option("torch-compile").verdict is Verdict.OFF
     here = experience(instance_type="ml.m5.xlarge", accelerator=None)
     assert advise(known, [here]).option("torch-compile").verdict is Verdict.ENABLE
+
+
+def test_the_price_of_another_region_will_do_where_it_decides_nothing(tmp_path):
+    path = bert(tmp_path, KNOWN)
+    there = facts_of(read_workload(path), region="eu-north-1", now=NOW)
+    assert not there.usd_per_hour.known
+    found = advise(there).option("training-compiler")
+    assert found.verdict is Verdict.ENABLE
+    assert "of another region" in found.considerations[-1].sentence

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 
 from compilegate.advice import Range, Verdict, advise, experiences_of
 from compilegate.advice.effects import Basis
 from compilegate.advice.told.text import advice_text
-from compilegate.gate.observations import ArmObservation, Observations
+from compilegate.cli import main
+from compilegate.gate.observations import ArmObservation, Observations, observe
 from compilegate.gate.verdict import Verdict as GateVerdict
-from tests.advice.declared import experience
+from tests.advice.declared import bert, experience
+from tests.gate.conftest import build_execution
 
 
 def test_own_evidence_replaces_the_published_range(full):
@@ -128,3 +131,45 @@ def test_a_verdict_without_speeds_is_no_experience(full):
         '"sound": false, "reasons": [], "noise_floor": []}, "schema_version": 1}'
     )
     assert experiences_of("id", 1.0, verdict, seen(arm("baseline", "eager")), full()) == ()
+
+
+def judged(**options: object) -> tuple[GateVerdict, Observations]:
+    """A verdict by the gate, and what it observed."""
+    execution = build_execution(**options)  # type: ignore[arg-type]
+    return execution.judge(), observe(execution.experiment, execution.records)
+
+
+def test_what_the_gate_wrote_is_read_as_experience():
+    verdict, observations = judged(speedup=1.5)
+    (found,) = experiences_of("k3v9x0qhw2ta", 1.0, verdict, observations, None)
+    assert (found.workload, found.arm, found.option) == ("topics", "fast", "torch-compile")
+    assert found.outcome == "pass"
+    assert found.regression is None
+    assert found.speedup.holds(1.5)
+    assert found.compile_seconds is not None
+    assert found.same_batch
+    assert found.family is None
+    assert found.baseline_hours is not None
+
+
+def test_a_model_that_got_worse_is_a_regression():
+    verdict, observations = judged(worse_by=0.05)
+    (found,) = experiences_of("k3v9x0qhw2ta", 1.0, verdict, observations, None)
+    assert found.outcome == "fail"
+    assert found.regression is not None
+    assert "accuracy" in found.regression
+
+
+def test_an_execution_of_the_home_is_found_by_the_command(tmp_path):
+    bert(tmp_path, "runs_per_week = 3\nhours = 6", name="topics", machines="")
+    verdict, observations = judged()
+    folder = tmp_path / "home" / "executions" / "k3v9x0qhw2ta"
+    folder.mkdir(parents=True)
+    (folder / "verdict.json").write_text(verdict.to_json(), encoding="utf-8")
+    (folder / "observations.json").write_text(observations.to_json(), encoding="utf-8")
+    (folder / "execution.json").write_text('{"started": 5.0}', encoding="utf-8")
+    words = ["advise", "topics", "--workloads", str(tmp_path), "--home", str(tmp_path / "home")]
+    printed = CliRunner().invoke(main, words, catch_exceptions=False).output
+    assert "measured 1.4" in printed
+    assert "execution k3v9x0qhw2ta" in printed
+    assert "measured on another machine" in printed
