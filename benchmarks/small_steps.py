@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def medians(taken: list[tuple[float, float]]) -> tuple[float, float]:
-    """Of the graph's seconds, and of the whole step's."""
+    """The median seconds of the graph, and of the whole step."""
     graph, whole = zip(*taken, strict=True)
     return statistics.median(graph), statistics.median(whole)
 

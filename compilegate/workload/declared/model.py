@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from compilegate.workload.declared.table import Positive, Table, Text
+from compilegate.workload.declared.table import Table, Text
 
 Fraction = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 
@@ -81,8 +81,8 @@ class Recipe(Table):
     """Share of the steps over which the learning rate rises from zero to its peak."""
     weight_decay: float = Field(default=0.01, ge=0, allow_inf_nan=False)
     """AdamW's."""
-    gradient_clip: Positive = 1.0
-    """Largest norm of the gradient of one step."""
+    gradient_clip: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    """Largest norm of the gradient of one step; 0 turns clipping off."""
     averaging: Fraction = 0.0
     """Decay of the moving average of the weights that is evaluated and saved; 0 turns it off."""
     log_every_steps: int = Field(default=0, ge=0, le=1_000_000)

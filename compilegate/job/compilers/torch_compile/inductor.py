@@ -157,20 +157,19 @@ def _remember_checks() -> None:
     from torch._inductor.cpu_vec_isa import VecISA  # noqa: PLC0415
 
     ask = getattr(VecISA, "_probe_load", None)
-    if ask is None or getattr(ask, "remembers", False):
+    if ask is None or ask.__module__ == __name__:
         return
 
-    def remembered(self: Any, library: str) -> bool:
-        noted = Path(library + _CHECKED)
+    def remembered(self: Any, output_path: str) -> bool:
+        noted = Path(output_path + _CHECKED)
         if noted.exists():
             return True
-        loads = bool(ask(self, library))
+        loads = bool(ask(self, output_path))
         if loads:
             noted.touch()
         return loads
 
-    remembered.remembers = True  # type: ignore[attr-defined]
-    VecISA._probe_load = remembered
+    setattr(VecISA, "_probe_load", remembered)  # noqa: B010 - a method of torch's, replaced
 
 
 def lookups() -> Lookups:
