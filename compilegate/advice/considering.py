@@ -49,6 +49,7 @@ def _bottleneck(facts: Facts, option: Option, _: Outcome | None) -> Said:
         "launches": "launches from the host",
         "data": "waiting for data",
         "communication": "communication between GPUs",
+        "other": "what the program does besides",
     }[bound.value]
     if part in option.attacks:
         return Stance.FOR, f"the bottleneck is {words}, which it makes faster", bound.standing

@@ -12,9 +12,10 @@ from typing import Any, Literal
 from compilegate.advice.ranges import Range
 
 Kind = Literal["compiler", "library", "machine", "money", "precision", "trees", "none"]
-Part = Literal["compute", "launches", "data", "communication"]
+Part = Literal["compute", "launches", "data", "communication", "other"]
 PARTS: tuple[Part, ...] = ("compute", "launches", "data", "communication")
-"""What a step's time consists of. `compute` is all that the accelerator does, memory included."""
+"""What a step's time consists of. `compute` is all that the accelerator does, memory included.
+`other`, what a program does besides, only a profile knows."""
 STATUS_QUO = "status-quo"
 
 

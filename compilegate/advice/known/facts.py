@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
@@ -48,6 +50,25 @@ def assumed(value: Value, source: str) -> Fact[Value]:
 def unknown(source: str) -> Fact[Value]:
     """Nothing is known, and nothing is assumed."""
     return Fact(None, Standing.UNKNOWN, source)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profiled:
+    """What a profile found of a step."""
+
+    parts: Mapping[Part, Range]
+    """Shares of the step."""
+    hardware: str
+    """Where it was taken, in words."""
+
+    @property
+    def largest(self) -> Part:
+        """The part that takes the most."""
+        return max(self.parts, key=lambda part: self.parts[part].middle)
+
+    def taken_on(self, accelerator: str | None) -> bool:
+        """Whether that is the accelerator that the workload trains on."""
+        return accelerator is not None and accelerator in re.split(r"[\s,()-]+", self.hardware)
 
 
 @dataclass(frozen=True, kw_only=True)

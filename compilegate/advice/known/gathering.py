@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from compilegate.advice.known.facts import Fact, Facts, assumed, known, unknown
+from compilegate.advice.known.facts import Fact, Facts, Profiled, assumed, known, unknown
 from compilegate.advice.ranges import Range
 from compilegate.advice.rules import PARTS, Part, rules
 from compilegate.catalog.instances import accelerator_of, instance_of, processor_of
@@ -60,9 +60,10 @@ def facts_of(
     libraries: frozenset[str] = frozenset(),
     region: str | None = None,
     now: datetime | None = None,
+    profiled: Profiled | None = None,
 ) -> Facts:
     """What is known of a workload. `libraries` are what its own program imports; `now` is when a
-    schedule is read from, which by default is not read."""
+    schedule is read from, which by default is not read; `profiled` is what a profile found."""
     told = workload.advice
     setup = workload.trained.get(BASELINE_ARM) or next(iter(workload.trained.values()))
     arm = workload.arms.get(BASELINE_ARM)
@@ -71,7 +72,9 @@ def facts_of(
     instances = told.instance_count or setup.instance_count
     framework = _framework(workload, libraries)
     model = told.model or workload.kind.model_name
-    bottleneck, parts = parts_of_step(told)
+    bottleneck, parts = _where_time_goes(
+        told, profiled, None if accelerator is None else accelerator.name
+    )
     return Facts(
         workload=workload.name,
         description=workload.description,
@@ -144,6 +147,26 @@ def _family(told: Advice, workload: Workload, model: str | None, framework: Fact
         if pattern.search(name):
             return known(family, f"the model is called {model}")
     return unknown("no name of a model says which family it is of")
+
+
+def _where_time_goes(
+    told: Advice, profiled: Profiled | None, accelerator: str | None
+) -> tuple[Fact[str], dict[Part, Range]]:
+    """What people say of their machine, else what a profile on it found."""
+    fact, parts = parts_of_step(told)
+    if profiled is None or fact.known:
+        return fact, parts
+    if profiled.taken_on(accelerator):
+        shares = ", ".join(f"{part} {each.middle:.0%}" for part, each in profiled.parts.items())
+        source = f"a profile on {profiled.hardware} found {shares}"
+        return known(str(profiled.largest), source), dict(profiled.parts)
+    return (
+        unknown(
+            f"a profile on {profiled.hardware}, which is another machine, names "
+            f"{profiled.largest}; take one on the workload's own"
+        ),
+        parts,
+    )
 
 
 def parts_of_step(told: Advice) -> tuple[Fact[str], dict[Part, Range]]:

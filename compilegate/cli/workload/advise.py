@@ -26,6 +26,7 @@ from compilegate.cli.options.home import home_option
 from compilegate.cli.options.project import settings_here, workloads_option
 from compilegate.cli.terminal.errors import writing
 from compilegate.cli.workload.libraries import imported_libraries
+from compilegate.cli.workload.profiled import profiled
 from compilegate.errors import CompilegateError
 from compilegate.job.files import write_text
 from compilegate.job.names import OBSERVATIONS_FILE, VERDICT_FILE
@@ -123,6 +124,7 @@ class _Asked:
             libraries=imported_libraries(workload, path),
             region=self.region,
             now=datetime.now(UTC),
+            profiled=profiled(self.home, workload.name),
         )
 
     def experiences(self, known: Mapping[str, Facts]) -> tuple[Experience, ...]:
