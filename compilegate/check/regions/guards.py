@@ -27,7 +27,10 @@ def is_seldom(script: Script, test: ast.expr, depth: int = 0) -> bool:
         case ast.BoolOp(op=ast.And()):
             return any(is_seldom(script, part, depth) for part in test.values)
         case ast.BoolOp():
-            return all(is_seldom(script, part, depth + 1) for part in test.values)
+            # `step % 100 == 0 or last`: one that counts makes a flag beside it rare as well.
+            others = [part for part in test.values if not is_seldom(script, part, depth + 1)]
+            flags = [part for part in others if isinstance(part, ast.Name | ast.Attribute)]
+            return len(others) < len(test.values) and flags == others
         case ast.UnaryOp(op=ast.Not()):
             return _counts(test.operand)
         case ast.Compare():

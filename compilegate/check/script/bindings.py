@@ -75,6 +75,13 @@ class Tree:
         return self.module
 
 
+# The most frequent kinds of node.
+_BIND_NOTHING = frozenset(
+    {ast.Name, ast.Attribute, ast.Constant, ast.Expr, ast.keyword, ast.arg, ast.Subscript,
+     ast.BinOp, ast.Compare, ast.Tuple, ast.List, ast.Return, ast.Dict, ast.JoinedStr, ast.FormattedValue}
+)  # fmt: skip
+
+
 def indexed(module: ast.Module) -> Tree:
     """Index a script in one pass."""
     top = Scope(module, None)
@@ -83,10 +90,17 @@ def indexed(module: ast.Module) -> Tree:
     pending: list[tuple[ast.AST, Scope]] = [(module, top)]
     while pending:
         node, scope = pending.pop()
-        inner = _entered(node, scope, tree)
-        for child in ast.iter_child_nodes(node):
-            tree.parents[child] = node
-            pending.append((child, inner))
+        inner = scope if type(node) in _BIND_NOTHING else _entered(node, scope, tree)
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if isinstance(value, list):
+                for child in value:
+                    if isinstance(child, ast.AST):
+                        tree.parents[child] = node
+                        pending.append((child, inner))
+            elif isinstance(value, ast.AST) and value._fields:  # operators and contexts have none
+                tree.parents[value] = node
+                pending.append((value, inner))
     tree.calls.sort(key=_position)
     tree.loops.sort(key=_position)
     tree.branches.sort(key=_position)
@@ -104,8 +118,6 @@ def _entered(node: ast.AST, scope: Scope, tree: Tree) -> Scope:
     match node:
         case ast.Call():
             tree.calls.append(node)
-        case ast.Name() | ast.Attribute() | ast.Constant() | ast.Expr():
-            pass  # the most frequent nodes, which bind nothing
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             tree.functions.append(node)
             scope.names[node.name].append(Binding("definition", node, line=node.lineno))

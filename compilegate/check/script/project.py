@@ -386,6 +386,7 @@ class Project:
         self.known = Known()
         self._by_module: dict[str, Script] = {}
         self._names: set[str] = set()
+        self._outer: dict[Path, list[Path]] = {}
         for source in sources:
             script = Script(source, self)
             self.scripts.append(script)
@@ -409,7 +410,7 @@ class Project:
         if level:
             places = [folder, *folder.parents][level - 1 : level]
         elif parts and parts[0] in self._names:
-            places = [folder, *self._roots(folder)]
+            places = self._roots(folder)
         else:
             return None
         for place in places:
@@ -421,10 +422,13 @@ class Project:
         return None
 
     def _roots(self, folder: Path) -> list[Path]:
-        """Folders that absolute imports may start from: the outer ones up to the one checked."""
-        root = self.root.absolute()
-        outer = [parent for parent in folder.parents if parent.is_relative_to(root)]
-        return [*outer, root.parent, root / "src"]
+        """Folders that absolute imports may start from: its own, the outer ones up to the one "
+        "checked."""
+        if folder not in self._outer:
+            root = self.root.absolute()
+            outer = [parent for parent in folder.parents if parent.is_relative_to(root)]
+            self._outer[folder] = [folder, *outer, root.parent, root / "src"]
+        return self._outer[folder]
 
     @cached_property
     def callers(self) -> dict[ast.AST, list[tuple[Script, ast.Call]]]:

@@ -85,13 +85,21 @@ def no_common_seed(view: View) -> Iterator[Found]:
     page=PYTORCH_MODELS,
 )
 def torch_save_with_xla(view: View) -> Iterator[Found]:
-    if not view.script.uses("torch_xla"):
+    if not _always_xla(view):
         return
     for call in view.named("torch.save"):
         if not call.args or _moved(call.args[0]) or _is_choice(view, call):
             continue
         if _is_state(call.args[0]) or view.script.uses("torch_xla.core.xla_model"):
             yield Found(call, "`torch.save` writes what is on the XLA device")
+
+
+def _always_xla(view: View) -> bool:
+    """Whether the script imports PyTorch/XLA whatever machine it is on."""
+    return any(
+        isinstance(statement, ast.Import | ast.ImportFrom) and "torch_xla" in ast.unparse(statement)
+        for statement in view.script.source.tree.body
+    )
 
 
 def _moved(node: ast.expr) -> bool:
