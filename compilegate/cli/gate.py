@@ -11,6 +11,7 @@ from compilegate.cli.terminal.errors import refusing_os_errors, writing
 from compilegate.evidence import folder_name, replicates_in
 from compilegate.execution import exit_codes
 from compilegate.gate.experiment import read_experiment
+from compilegate.gate.reasons import Outcome
 from compilegate.gate.settings import NO_ARM, Experiment
 from compilegate.job.files import write_text
 from compilegate.pipelines.programs.gate import (
@@ -54,7 +55,14 @@ LINKING = ("html", "markdown")
     type=click.Path(file_okay=False, path_type=Path),
     help="Write verdict.json, both reports and the other files of the gate to this folder.",
 )
-def command(evidence: Path, config: Path, output: Path | None, **files: Path | None) -> None:
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Exit with 4 unless every candidate passes, even if the baseline may be released.",
+)
+def command(
+    evidence: Path, config: Path, output: Path | None, *, strict: bool, **files: Path | None
+) -> None:
     """Judge evidence from any training system.
 
     \b
@@ -62,7 +70,8 @@ def command(evidence: Path, config: Path, output: Path | None, **files: Path | N
 
     EVIDENCE_DIR holds one folder ARM--SEED for each training job, with evidence/ or SageMaker's
     output.tar.gz in it. The exit status is 0 if a model may be released, a candidate's or the
-    baseline's, and 4 if none may.
+    baseline's, and 4 if none may. A refused candidate does not change that while the baseline
+    is sound, which is right for a schedule; in CI, ask for --strict.
     """
     experiment = read_experiment(config)
     _refuse_what_is_no_evidence(evidence, experiment)
@@ -78,7 +87,8 @@ def command(evidence: Path, config: Path, output: Path | None, **files: Path | N
             write_files(judged, output)
     for line in summary_lines(judged.verdict):
         click.echo(line)
-    if judged.verdict.decision.arm == NO_ARM:
+    refused = any(each.outcome is not Outcome.PASS for each in judged.verdict.candidates)
+    if judged.verdict.decision.arm == NO_ARM or (strict and refused):
         raise SystemExit(exit_codes.GATE_FAILED)
 
 

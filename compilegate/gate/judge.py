@@ -18,6 +18,7 @@ from compilegate.gate.cost import cost_of
 from compilegate.gate.decision import decide, decide_between_models
 from compilegate.gate.integrity.confounds import find_confounds, listed, undeclared
 from compilegate.gate.integrity.examination import Examined, Records, examine
+from compilegate.gate.integrity.parity_record import doubts_of_parity
 from compilegate.gate.judgements import (
     Confound,
     EffectSplit,
@@ -38,6 +39,7 @@ from compilegate.gate.quality.compared_arms import (
 from compilegate.gate.quality.effects import find_compiler_only, split_effect
 from compilegate.gate.quality.metrics import MetricUndefinedError, MetricValues
 from compilegate.gate.quality.noninferiority import conclude, noise_floor, outcome_of
+from compilegate.gate.quality.released import released_is_worse
 from compilegate.gate.quality.resolution import below_resolution
 from compilegate.gate.reasons import (
     Code,
@@ -159,7 +161,12 @@ class _Case:
             reasons, notes = split_findings([*about_parity, *about_memory, *about])
             found[arm] = _Candidate(
                 arm=arm,
-                reasons=[*self._about_evidence(arm), *undeclared(confounds), *reasons],
+                reasons=[
+                    *self._about_evidence(arm),
+                    *self._released(arm),
+                    *undeclared(confounds),
+                    *reasons,
+                ],
                 notes=[
                     *notes,
                     *self._not_proven(arm in quality),
@@ -264,8 +271,28 @@ class _Case:
             for seed in self.experiment.seeds
             if self.examined.was_trained(arm, seed)
         }
-        judgement, about = judge_parity(arm, records, self.experiment.settings.parity)
-        return judgement, [] if about is None else [about]
+        settings = self.experiment.settings.parity
+        judgement, about = judge_parity(arm, records, settings)
+        same_bits = any(self._has_the_same_bits(arm, seed) for seed in records)
+        doubts = doubts_of_parity(records, settings, same_bits=same_bits)
+        return judgement, [*([] if about is None else [about]), *doubts]
+
+    def _has_the_same_bits(self, arm: str, seed: int) -> bool:
+        """Whether the arm's model says of every example what the baseline's of that seed says."""
+        both = [self.examined.records.get((name, seed)) for name in (self.experiment.baseline, arm)]
+        before, after = (each and each.evidence.digests.get("outputs") for each in both)
+        return before is not None and before == after
+
+    def _released(self, arm: str) -> list[Reason]:
+        """What is wrong with the one model of the arm that would be released."""
+        seeds, first = self._seeds_to_compare(arm), self.experiment.seeds[0]
+        if first not in seeds or len(self.experiment.seeds) < 2:
+            return []
+        in_order = (first, *(seed for seed in seeds if seed != first))
+        before, after = (
+            _replicates(self.examined, name, in_order) for name in (self.experiment.baseline, arm)
+        )
+        return released_is_worse(self.experiment.settings, first, before, after, self.values)
 
     def _memory(self, arm: str) -> tuple[MemoryJudgement | None, list[Reason]]:
         if self.experiment.champion:

@@ -234,9 +234,19 @@ def _finding(
         return Reason(Code.PARITY_ALIKE, Outcome.PASS, sentence, numbers)
     if judgement.answer is ParityAnswer.FAIL:
         return Reason(Code.PARITY_DIFFERS, Outcome.FAIL, sentence, numbers)
+    at_times = [each for each in replicates if each.answer is ParityAnswer.CANNOT_TELL]
+    at_times = [each for each in at_times if each.worst is not None]
+    if len(at_times) == len(replicates) > 1:
+        sentence = (
+            f"{sentence} All {len(replicates)} seeds show it, which no kink does: the compiled "
+            "code is wrong for some batches."
+        )
+        return Reason(Code.PARITY_DIFFERS, Outcome.FAIL, sentence, numbers)
     if settings.required:
         sentence = f"{sentence} The workload requires parity."
         return Reason(Code.PARITY_CANNOT_TELL, Outcome.FAIL, sentence, numbers)
+    if at_times:
+        return Reason(Code.PARITY_CANNOT_TELL, Outcome.INCONCLUSIVE, sentence, numbers)
     return Note(Code.PARITY_CANNOT_TELL, sentence, numbers)
 
 

@@ -115,6 +115,8 @@ class Code(StrEnum):
     PARITY_ALIKE = "parity.alike"
     PARITY_DIFFERS = "parity.differs"
     PARITY_CANNOT_TELL = "parity.cannot_tell"
+    PARITY_NOT_MEASURED = "parity.not_measured"
+    PARITY_PARTIAL = "parity.partial"
 
     CHAMPION_NONE = "champion.none"
     CHAMPION_SAME = "champion.same"
@@ -127,6 +129,7 @@ class Code(StrEnum):
     QUALITY_UNDECIDED = "quality.undecided"
     QUALITY_SINGLE_SEED = "quality.single_seed"
     QUALITY_NO_SPREAD = "quality.no_spread"
+    QUALITY_RELEASED_WORSE = "quality.released_worse"
     QUALITY_LONG_TAIL = "quality.long_tail"
     QUALITY_WATCHED = "quality.watched"
 

@@ -34,6 +34,15 @@ BuiltinMetric = Literal[
     "mse",
     "mae",
 ]
+HIGHER_IS_BETTER = frozenset({"accuracy", "balanced_accuracy", "macro_f1", "micro_f1", "auroc"})
+"""Built-in metrics; of all others of them less is better."""
+FRACTIONS = HIGHER_IS_BETTER | {"calibration_error"}
+"""Built-in metrics between 0 and 1."""
+MOST_OF_A_FRACTION = 0.5
+"""A margin for a metric between 0 and 1 that is this large lets a model pass that is of no use."""
+MOST_RELATIVE = 1.0
+LEAST_CONFIDENCE = 0.8
+"""Less is not much better than a coin."""
 BUILTIN_METRICS: tuple[BuiltinMetric, ...] = get_args(BuiltinMetric)
 MetricName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=60)]
 DottedName = Annotated[
@@ -120,6 +129,34 @@ def _check_margin(margin: float | None, *, relative: bool, watched: bool) -> Non
         )
 
 
+def _check_guard(where: str, name: str, guard: MetricGuard) -> None:
+    """Refuse what is a slip: a direction that the metric does not have, a margin that is all of
+    it."""
+    if name in BUILTIN_METRICS and guard.function is None:
+        right = "higher" if name in HIGHER_IS_BETTER else "lower"
+        if guard.direction != right:
+            raise ValueError(
+                f"{where}.direction is {guard.direction!r}, allowed: {right!r}, which is better"
+            )
+    if guard.function is None:
+        _check_size(where, name, guard.margin, relative=guard.relative)
+
+
+def _check_size(where: str, name: str, margin: float | None, *, relative: bool) -> None:
+    if margin is None:
+        return
+    if relative and margin >= MOST_RELATIVE:
+        raise ValueError(
+            f"{where}.margin is {margin:g} of the baseline's value, allowed: less than "
+            f"{MOST_RELATIVE:g} with relative = true, such as 0.02 for two per cent"
+        )
+    if not relative and name in FRACTIONS and margin >= MOST_OF_A_FRACTION:
+        raise ValueError(
+            f"{where}.margin is {margin:g}, allowed: less than {MOST_OF_A_FRACTION:g}, since the "
+            "metric lies between 0 and 1; one point is 0.01"
+        )
+
+
 class SliceGuard(_Strict):
     """One metric on a part of the validation data: those examples whose `column` is `value`."""
 
@@ -189,7 +226,7 @@ class GateSettings(_Strict):
     """The share of seeds that may diverge, or lose more than the margin and chance explain: a
     candidate passes only where its seeds show a lower one. None: what the seeds leave open is said,
     and decides nothing."""
-    confidence: float = Field(default=0.95, gt=0.5, le=0.9999)
+    confidence: float = Field(default=0.95, ge=LEAST_CONFIDENCE, le=0.9999)
     """Each bound's confidence; non-inferiority is judged by the one-sided bound at this level."""
     min_speedup: float = Field(default=1.20, ge=1.0, allow_inf_nan=False)
     """Steady-state samples per second, candidate over baseline, that a candidate must reach."""
@@ -232,6 +269,7 @@ class GateSettings(_Strict):
     @model_validator(mode="after")
     def _metrics_can_be_computed_and_decide(self) -> Self:
         for name, guard in self.metrics.items():
+            _check_guard(f"metrics.{name}", name, guard)
             if name not in BUILTIN_METRICS and guard.function is None and not guard.reported:
                 raise ValueError(
                     f"metrics.{name} is not a metric of the gate, allowed: "
@@ -240,6 +278,7 @@ class GateSettings(_Strict):
         if not self.guarded:
             raise ValueError("metrics are all watched, allowed: one or more with a margin")
         for index, part in enumerate(self.slices):
+            _check_size(f"slices[{index}]", part.metric, part.margin, relative=part.relative)
             if part.metric not in self.from_examples:
                 raise ValueError(
                     f"slices[{index}].metric is {part.metric!r}, allowed: a metric that the gate "

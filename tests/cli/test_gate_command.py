@@ -239,3 +239,14 @@ def test_changed_targets_fail(evidence: Path) -> None:
     np.savez_compressed(file, **columns)
     done = gate(evidence, "evidence", "--config=experiment.toml")
     assert "compiled failed" in done.stdout
+
+
+def test_strict_fails_where_a_candidate_does_though_the_baseline_may_be_released(
+    evidence: Path,
+) -> None:
+    assert gate(evidence, "evidence", "--config", "experiment.toml", "--strict").returncode == 0
+    (evidence / "evidence" / "compiled--2" / "evidence" / "steps.npz").unlink()
+    lenient = gate(evidence, "evidence", "--config", "experiment.toml")
+    strict = gate(evidence, "evidence", "--config", "experiment.toml", "--strict")
+    assert (lenient.returncode, strict.returncode) == (0, 4)
+    assert "Release eager, seed 1" in strict.stdout

@@ -142,6 +142,7 @@ def test_parity_errors_that_were_taken_away_or_changed_fail_the_replicate(execut
     assert [(each.code, each.numbers["seed"]) for each in about_seeds] == [
         (Code.DIGEST_DIFFERS, 1),
         (Code.DIGEST_DIFFERS, 2),
+        (Code.PARITY_NOT_MEASURED, 2),
         (Code.PARITY_ALIKE, 3),
     ]
 
