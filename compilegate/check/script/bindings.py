@@ -78,7 +78,8 @@ class Tree:
 # The most frequent kinds of node.
 _BIND_NOTHING = frozenset(
     {ast.Name, ast.Attribute, ast.Constant, ast.Expr, ast.keyword, ast.arg, ast.Subscript,
-     ast.BinOp, ast.Compare, ast.Tuple, ast.List, ast.Return, ast.Dict, ast.JoinedStr, ast.FormattedValue}
+     ast.BinOp, ast.Compare, ast.Tuple, ast.List, ast.Return, ast.Dict, ast.JoinedStr,
+     ast.FormattedValue}
 )  # fmt: skip
 
 

@@ -96,10 +96,15 @@ def torch_save_with_xla(view: View) -> Iterator[Found]:
 
 def _always_xla(view: View) -> bool:
     """Whether the script imports PyTorch/XLA whatever machine it is on."""
-    return any(
-        isinstance(statement, ast.Import | ast.ImportFrom) and "torch_xla" in ast.unparse(statement)
-        for statement in view.script.source.tree.body
-    )
+    for statement in view.script.source.tree.body:
+        names: list[str] = []
+        if isinstance(statement, ast.ImportFrom):
+            names = [statement.module or ""]
+        elif isinstance(statement, ast.Import):
+            names = [each.name for each in statement.names]
+        if any(name.split(".")[0] == "torch_xla" for name in names):
+            return True
+    return False
 
 
 def _moved(node: ast.expr) -> bool:
