@@ -14,30 +14,33 @@ import argparse
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 from gate_simulation import rate, table
+from scipy.special import expit, ndtri
 
 from compilegate.gate.judgements import CompileTime
 from compilegate.gate.quality.compared_arms import Replicates, compare_arms
+from compilegate.gate.quality.comparison import arm_scores, compare_scores
 from compilegate.gate.quality.noninferiority import outcome_of
 from compilegate.gate.reasons import Outcome
 from compilegate.gate.settings import GateSettings, MetricGuard
 from compilegate.gate.speed.arm_speed import ArmSpeed, Runs
 from compilegate.gate.speed.compile_time import CompileTimes
 from compilegate.gate.speed.judgement import judge_speed
+from compilegate.gate.statistics.lopsided import HarmTail
 from compilegate.job import Examples
 
 FloatArray = npt.NDArray[np.float64]
 Generator = np.random.Generator
+Draw = Callable[[Generator, float], tuple[list[Examples], list[Examples]]]
 Arms = tuple[list[Examples], list[Examples]]
 
 CONFIDENCE = 0.95
 REQUIRED = 1.20
 CLEARLY_FASTER = 1.60
-UNCHANGED = 0.0
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Adverse:
     guard: MetricGuard
     seeds: int
     rows: int
-    draw: Callable[[Generator, float], Arms]
+    draw: Draw
     open: str = ""
     """Why no rule can tell at this size, where none can."""
 
@@ -63,19 +66,25 @@ def adverse_designs() -> Iterator[Adverse]:
     yield from _heavy_tails()
 
 
-def verdicts(design: Adverse, harm: float, count: int, stream: int) -> Counter[Outcome]:
-    """Outcomes of `count` experiments; `stream` seeds the random numbers."""
+def verdicts(
+    design: Adverse, harm: float, count: int, stream: int
+) -> tuple[Counter[Outcome], Counter[Outcome]]:
+    """Outcomes of `count` experiments, by the gate and by its bound on single rows without what
+    this page is about; `stream` seeds the random numbers."""
     generator = np.random.default_rng([stream, count])
     settings = GateSettings(metrics={design.metric: design.guard})
     found: Counter[Outcome] = Counter()
+    without: Counter[Outcome] = Counter()
     for _ in range(count):
-        before, after = (
-            Replicates(examples=arm, reported=[{} for _ in arm])
-            for arm in design.draw(generator, harm)
-        )
-        quality = compare_arms(settings, before, {"compiled": after}, {})["compiled"]
-        found[outcome_of(quality.comparisons[0], CONFIDENCE) or Outcome.FAIL] += 1
-    return found
+        before, after = design.draw(generator, harm)
+        quality = compare_arms(settings, _replicates(before), {"compiled": _replicates(after)}, {})
+        compared = quality["compiled"].comparisons[0]
+        found[outcome_of(compared, CONFIDENCE) or Outcome.FAIL] += 1
+        arms = [replace(arm_scores(design.metric, arm), worst=0.0) for arm in (before, after)]
+        plain = compare_scores(design.metric, design.guard, *arms)
+        plain = replace(plain, tail=HarmTail(), by_units=None)
+        without[outcome_of(plain, CONFIDENCE) or Outcome.FAIL] += 1
+    return found, without
 
 
 def adverse_scores(count: int, stream: Iterator[int], only: str = "") -> str:
@@ -85,14 +94,18 @@ def adverse_scores(count: int, stream: Iterator[int], only: str = "") -> str:
         number = next(stream)
         if only and only not in design.name:
             continue
-        margin, none = (verdicts(design, harm, count, number) for harm in (1.0, 0.0))
+        (margin, margin_without), (none, none_without) = (
+            verdicts(design, harm, count, number) for harm in (1.0, 0.0)
+        )
         rows.append(
             (
                 design.name,
                 f"{design.rows:,}",
                 f"{design.seeds}",
                 rate(margin[Outcome.PASS], count),
+                rate(margin_without[Outcome.PASS], count),
                 rate(none[Outcome.PASS], count),
+                rate(none_without[Outcome.PASS], count),
                 rate(none[Outcome.FAIL], count),
                 design.open,
             )
@@ -102,7 +115,9 @@ def adverse_scores(count: int, stream: Iterator[int], only: str = "") -> str:
         "Rows",
         "Seeds",
         "gate: false pass",
+        "without: false pass",
         "gate: correct pass at no harm",
+        "without: correct pass at no harm",
         "gate: false fail",
         "What stays open",
     )
@@ -116,17 +131,25 @@ def adverse_speeds(count: int, stream: Iterator[int], only: str = "") -> str:
         number = next(stream)
         if only and only not in name:
             continue
-        at, clearly = (
-            _speed_passes(name, jobs, it, count, number) for it in (REQUIRED, CLEARLY_FASTER)
-        )
-        rows.append((name, f"{jobs}", rate(at, count), rate(clearly, count)))
+        rates = [
+            rate(passes, count)
+            for speedup in (REQUIRED, CLEARLY_FASTER)
+            for passes in _speed_passes(name, jobs, speedup, count, number)
+        ]
+        rows.append((name, f"{jobs}", *rates))
     header = (
         "Jobs",
         "Jobs of an arm",
         f"at {REQUIRED:.2f}: passes",
+        "without",
         f"at {CLEARLY_FASTER:.2f}: passes",
+        "without",
     )
     return table(header, rows)
+
+
+def _replicates(arm: list[Examples]) -> Replicates:
+    return Replicates(examples=arm, reported=[{} for _ in arm])
 
 
 def _guard(direction: str, margin: float, *, relative: bool = False) -> MetricGuard:
@@ -164,9 +187,7 @@ def _predicted(targets: FloatArray, predictions: FloatArray) -> Examples:
 def _repeated_rows() -> Iterator[Adverse]:
     margin, group = 0.02, 10
 
-    def drawn(
-        rows: int, seeds: int, *, told: bool, shuffled: bool
-    ) -> Callable[[Generator, float], Arms]:
+    def drawn(rows: int, seeds: int, *, told: bool, shuffled: bool) -> Draw:
         def draw(generator: Generator, harm: float) -> Arms:
             units = rows // group
             order = generator.permutation(rows) if shuffled else np.arange(rows)
@@ -204,7 +225,7 @@ def _repeated_rows() -> Iterator[Adverse]:
 
 def _with_seed_harm(
     seeds: int, rows: int, noise: float, harm_of: Callable[[Generator, float], FloatArray]
-) -> Callable[[Generator, float], Arms]:
+) -> Draw:
     """Losses around one, whose arms differ by seed: harm in margins of 0.03."""
 
     def draw(generator: Generator, harm: float) -> Arms:
@@ -232,16 +253,17 @@ def _diverging_seeds() -> Iterator[Adverse]:
         return generator.lognormal(-(1.5**2) / 2, 1.5, seeds)
 
     kinds = (
-        ("one of ten seeds diverges", diverge(0.1), (3, 29)),
-        ("one of five seeds diverges", diverge(0.2), (3, 14)),
-        ("half of the seeds lose two margins", diverge(0.5), (2, 3, 5)),
-        ("log-normal harm of seeds", lognormal, (3, 5, 10)),
+        ("one of ten seeds diverges", diverge(0.1), 0.1, (3, 29)),
+        ("one of five seeds diverges", diverge(0.2), 0.2, (3, 14)),
+        ("half of the seeds lose two margins", diverge(0.5), 0.5, (2, 3, 5)),
+        ("log-normal harm of seeds", lognormal, None, (3, 5, 10)),
     )
-    for name, harm_of, counts in kinds:
+    for name, harm_of, share, counts in kinds:
         for seeds in counts:
+            missed = "" if share is None else f"{(1 - share) ** seeds:.0%} meet no such seed"
             yield Adverse(
                 name, "log_loss", guard, seeds, rows,
-                _with_seed_harm(seeds, rows, 0.1, harm_of),
+                _with_seed_harm(seeds, rows, 0.1, harm_of), missed,
             )  # fmt: skip
     for noise, seeds in itertools.product((0.1, 0.4), (3, 5, 10)):
         yield Adverse(
@@ -253,11 +275,7 @@ def _diverging_seeds() -> Iterator[Adverse]:
 def _areas() -> Iterator[Adverse]:
     """A candidate loses positives: they fall below all others."""
 
-    def drawn(
-        area: float, rows: int, positives: float, margin: float
-    ) -> Callable[[Generator, float], Arms]:
-        from scipy.special import expit, ndtri  # noqa: PLC0415
-
+    def drawn(area: float, rows: int, positives: float, margin: float) -> Draw:
         lift = 12.0 if area == 1.0 else float(ndtri(area)) * np.sqrt(2.0)
 
         def draw(generator: Generator, harm: float) -> Arms:
@@ -296,6 +314,7 @@ def _areas() -> Iterator[Adverse]:
         yield Adverse(
             f"AUROC {area:g}, {positives:.0%} positives, margin {margin:g}",
             "auroc", _guard("higher", margin), 3, rows, drawn(area, rows, positives, margin),
+            f"{(1 - positives * margin / area) ** rows:.0%} hold no lost positive",
         )  # fmt: skip
 
 
@@ -303,7 +322,7 @@ def _rare_harm() -> Iterator[Adverse]:
     share, size = 0.002, 15.0
     margin = share * size
 
-    def losses(rows: int) -> Callable[[Generator, float], Arms]:
+    def losses(rows: int) -> Draw:
         def draw(generator: Generator, harm: float) -> Arms:
             shared = generator.lognormal(-2.0, 1.0, rows)
             hit = generator.random(rows) < share * harm
@@ -315,7 +334,7 @@ def _rare_harm() -> Iterator[Adverse]:
 
         return draw
 
-    def squares(rows: int) -> Callable[[Generator, float], Arms]:
+    def squares(rows: int) -> Draw:
         def draw(generator: Generator, harm: float) -> Arms:
             errors = generator.standard_normal(rows)
             hit = generator.random(rows) < share * harm
@@ -330,7 +349,7 @@ def _rare_harm() -> Iterator[Adverse]:
         return draw
 
     for rows in (500, 1000, 2000, 5000):
-        missed = f"no harmed row in {(1 - share) ** rows:.0%} of such sets"
+        missed = f"{(1 - share) ** rows:.0%} hold no such row"
         yield Adverse(
             "harm of 15 nats in 0.2% of rows", "log_loss", _guard("lower", margin), 3, rows,
             losses(rows), missed,
@@ -346,7 +365,7 @@ def _heavy_tails() -> Iterator[Adverse]:
         """With a mean of one, and no variance."""
         return (1.0 + generator.pareto(1.2, rows)) / 6.0
 
-    def losses(rows: int) -> Callable[[Generator, float], Arms]:
+    def losses(rows: int) -> Draw:
         def draw(generator: Generator, harm: float) -> Arms:
             shared = generator.lognormal(-2.0, 1.0, rows)
             more = 0.03 * harm * pareto(generator, rows)
@@ -357,7 +376,7 @@ def _heavy_tails() -> Iterator[Adverse]:
 
         return draw
 
-    def absolute(rows: int) -> Callable[[Generator, float], Arms]:
+    def absolute(rows: int) -> Draw:
         def draw(generator: Generator, harm: float) -> Arms:
             errors = generator.standard_t(3, rows)
             more = 0.1 * harm * pareto(generator, rows)
@@ -373,7 +392,7 @@ def _heavy_tails() -> Iterator[Adverse]:
 
         return draw
 
-    def relative(rows: int) -> Callable[[Generator, float], Arms]:
+    def relative(rows: int) -> Draw:
         def draw(generator: Generator, harm: float) -> Arms:
             errors = generator.standard_t(3, rows)
             grown = np.sqrt(1.0 + 0.05 * harm)
@@ -421,21 +440,24 @@ _SPEEDS: dict[str, Callable[[Generator, int, bool], FloatArray]] = {
 }
 
 
-def _speed_passes(name: str, jobs: int, speedup: float, count: int, stream: int) -> int:
+def _speed_passes(name: str, jobs: int, speedup: float, count: int, stream: int) -> tuple[int, int]:
+    """How many pass, by the gate and by the jobs' own bounds."""
     generator = np.random.default_rng([stream, count])
     settings = GateSettings(metrics={"accuracy": _guard("higher", 0.01)}, min_speedup=REQUIRED)
-    passes = 0
+    passes = without = 0
     for _ in range(count):
         arms = []
         for candidate, seconds in ((False, 0.01 * speedup), (True, 0.01)):
             factors = _SPEEDS[name](generator, jobs, candidate)
             factors = factors * generator.lognormal(0.0, 0.02, jobs)
-            arms.append(
-                _timed([seconds * each * generator.lognormal(0, 0.02, 300) for each in factors])
-            )
+            steps = [seconds * each * generator.lognormal(0, 0.02, 300) for each in factors]
+            arms.append(_timed(steps))
         judgement, _ = judge_speed(arms[0], arms[1], settings, CONFIDENCE)
-        passes += judgement is not None and judgement.outcome is Outcome.PASS
-    return passes
+        if judgement is None or judgement.by_jobs is None:
+            raise ValueError("a simulated arm has too few steps")
+        passes += judgement.outcome is Outcome.PASS
+        without += judgement.by_jobs.lower >= REQUIRED
+    return passes, without
 
 
 def _timed(steady: list[FloatArray]) -> ArmSpeed:

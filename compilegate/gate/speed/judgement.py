@@ -20,7 +20,7 @@ from compilegate.gate.settings import GateSettings
 from compilegate.gate.speed.arm_speed import ArmSpeed, UnknownSpeed
 from compilegate.gate.speed.paired import Pairs, jobs_to_settle, judge_pairs, steps_in_turns
 from compilegate.gate.speed.repayment import Repayment, break_even_samples, repayment
-from compilegate.gate.speed.speedup import seeds_to_settle, speedup_interval
+from compilegate.gate.speed.speedup import seeds_to_settle, speedup_interval, surviving_a_stall
 from compilegate.gate.statistics.sample_size import MOST_SEEDS
 
 STAY_OFF_BELOW = 1.10
@@ -66,6 +66,8 @@ def judge_speed(
     paired = judge_pairs(pairs.jobs, confidence) if pairs.decide else None
     if paired is not None:
         speedup, one_run = paired.speedup, False
+    elif not one_run:
+        speedup = surviving_a_stall(speedup, len(candidate.rates))
     repaid = repayment(baseline, candidate, runs=settings.repaid_within_runs)
     required: float | None = settings.min_speedup
     if repaid is not None:
