@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +27,7 @@ from compilegate.cli.workload.checks import (
     refuse_infeasible,
     refuse_unknown_images,
 )
+from compilegate.datasets.inspection import validation_rows
 from compilegate.errors import CompilegateError
 from compilegate.execution import exit_codes
 from compilegate.workload import Schedule, Workload, WorkloadError, find_workload, read_workload
@@ -117,7 +119,7 @@ def _check(workload: str, region: str | None, project: Project) -> _Checked:
     libraries = program_libraries(declared, path)
     warnings = findings(declared, today=today, region=region, bases=bases, libraries=libraries)
     notes += [finding.sentence for finding in warnings]
-    notes += [f"gate.metrics.{sentence}" for sentence in _checked_margins(declared)]
+    notes += [f"gate.{sentence}" for sentence in _checked_margins(declared, path)]
     facts = facts_of(declared, libraries=libraries, region=region, now=datetime.now(UTC))
     notes.append(gravest(advise(facts)))
     return _Checked(path, _description(declared), tuple(notes))
@@ -148,8 +150,19 @@ def _description(workload: Workload) -> str:
     return f"{len(workload.arms)} arms, {arms}; {len(workload.seeds)} seeds; {jobs} training jobs"
 
 
-def _checked_margins(workload: Workload) -> tuple[str, ...]:
-    from compilegate.gate.quality.resolution import Design, check_margins  # noqa: PLC0415  scipy takes time
+def _checked_margins(workload: Workload, path: Path) -> Iterator[str]:
+    from compilegate.gate.quality.resolution import (  # noqa: PLC0415  scipy takes time
+        Design,
+        check_failure_rate,
+        check_margins,
+    )
 
-    design = Design(seeds=len(workload.seeds), candidates=len(workload.candidates))
-    return check_margins(workload.gate, design)
+    design = Design(
+        seeds=len(workload.seeds),
+        candidates=len(workload.candidates),
+        examples=validation_rows(workload.data, path.parent),
+    )
+    yield from (f"metrics.{sentence}" for sentence in check_margins(workload.gate, design))
+    about_failures = check_failure_rate(workload.gate, design)
+    if about_failures is not None:
+        yield f"max_failure_rate: {about_failures}"

@@ -40,6 +40,18 @@ def misfits(declared: Declared, base: Path, *, documents: bool, largest_step: in
     return []
 
 
+def validation_rows(declared: Declared, base: Path) -> int | None:
+    """How many examples models are compared on, where a small file says so at once."""
+    if not isinstance(declared, FilesData):
+        return None
+    path = base / declared.validation
+    try:
+        sample = read_sample(path, MOST_ROWS)
+    except OSError:
+        return None
+    return len(sample.records) if sample.whole and sample.records else None
+
+
 def _of_files(
     declared: FilesData, base: Path, *, documents: bool, largest_step: int
 ) -> Iterator[str]:

@@ -266,6 +266,11 @@ class Subject:
         return failure(code, f"{who}: {told}", seed=self.seed, **numbers)
 
 
+def interval_name(confidence: float) -> str:
+    """What lies between two bounds that hold at this confidence each."""
+    return f"{(2.0 * confidence - 1.0) * 100:.4g}% interval"
+
+
 def clipped(text: str, most: int = 300) -> str:
     """The text on one line, printable and at most `most` characters long."""
     printable = "".join(character if character.isprintable() else " " for character in text)

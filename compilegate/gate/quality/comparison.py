@@ -56,6 +56,8 @@ class Comparison:
     by_units: CrossedMean | None = None
     """`slack` by units that nobody declared and no output shows, neighbours: these make the bound
     on the harm's side wider, but no fail doubtful."""
+    resolves_by_flips: bool = False
+    """Whether examples flip, so that none lies further off than one flip."""
     tail: HarmTail = NO_TAIL
     """What lopsided harm adds to the bound on its side."""
     worst_example: float = 0.0
@@ -199,6 +201,7 @@ def compare_scores(
         by_units=None
         if units is baseline.units
         else _by_neighbours(slack, (baseline, candidate), units),
+        resolves_by_flips=baseline.one_flip > 0.0,
         tail=tail,
         worst_example=max(
             guard.worst_example or 0.0,

@@ -38,7 +38,7 @@ import numpy as np
 from compilegate.gate.judgements import Interval, MetricJudgement, NoiseFloor
 from compilegate.gate.quality.comparison import Comparison
 from compilegate.gate.quality.units import unit_of
-from compilegate.gate.reasons import Code, Note, Number, Outcome, Reason
+from compilegate.gate.reasons import Code, Note, Number, Outcome, Reason, interval_name
 from compilegate.gate.statistics.difference_interval import NO_EXAMPLES, CrossedMean
 from compilegate.gate.statistics.sample_size import (
     MOST_SEEDS,
@@ -46,7 +46,15 @@ from compilegate.gate.statistics.sample_size import (
     rounded_up,
     sample_size_needed,
 )
-from compilegate.gate.statistics.tails import examples_to_see
+from compilegate.gate.statistics.tails import examples_to_see, unseen_share
+
+_LEADS = {
+    Outcome.PASS: " is no worse",
+    Outcome.INCONCLUSIVE: " is not settled",
+    Outcome.FAIL: " is worse",
+}
+AT_MARGIN = 0.1
+"""How near to the margin, as a part of it, a difference is at the margin."""
 
 
 def outcome_of(comparison: Comparison, confidence: float) -> Outcome | None:
@@ -93,11 +101,11 @@ def conclude(comparison: Comparison, confidence: float) -> tuple[MetricJudgement
         examples_needed=needed.examples,
         part=comparison.part,
     )
-    found = _found(judgement, comparison, confidence)
+    found = _found(judgement, comparison, confidence) + _invisible(comparison, confidence)
     if outcome is None:
         return judgement, Note(Code.QUALITY_WATCHED, found, _numbers(judgement))
     code, meaning = _meaning(judgement, comparison, needed, confidence)
-    return judgement, Reason(code, outcome, f"{found} {meaning}", _numbers(judgement))
+    return judgement, Reason(code, outcome, f"{found} {meaning}".rstrip(), _numbers(judgement))
 
 
 def noise_floor(metric: str, values: Sequence[float]) -> NoiseFloor:
@@ -140,7 +148,7 @@ def _found(judgement: MetricJudgement, comparison: Comparison, confidence: float
         "with unknown bounds"
         if comparison.has_no_spread
         else f"between {unit.number(delta.lower, signed=True)} and "
-        f"{unit.number(delta.upper, signed=True)} ({confidence * 100:.4g}% bounds)"
+        f"{unit.number(delta.upper, signed=True)} ({interval_name(confidence)})"
     )
     where = "" if judgement.part is None else f" where {judgement.part}"
     limit = (
@@ -148,9 +156,31 @@ def _found(judgement: MetricJudgement, comparison: Comparison, confidence: float
         if judgement.limit is None
         else f"the margin is {unit.amount(judgement.limit, signed=True)}"
     )
+    lead = "" if judgement.outcome is None else _LEADS[judgement.outcome]
     return (
-        f"{judgement.metric}{where}: {unit.amount(delta.estimate, signed=True)} against "
+        f"{judgement.metric}{where}{lead}: {unit.amount(delta.estimate, signed=True)} against "
         f"{comparison.against}, {between}; {limit}."
+    )
+
+
+def _invisible(comparison: Comparison, confidence: float) -> str:
+    """What harm no such validation set need show, where examples have no worst one.
+
+    Flips do: what they hide is in the interval. Not said of what is only watched, nor of a verdict
+    in which something else is to be read.
+    """
+    slack, margin = comparison.slack, comparison.margin
+    if margin is None or margin <= 0.0 or slack.examples == NO_EXAMPLES:
+        return ""
+    if comparison.guard.worst_example is not None or comparison.resolves_by_flips:
+        return ""
+    if outcome_of(comparison, confidence) is not Outcome.PASS:
+        return ""
+    share = unseen_share(slack.examples, confidence)
+    unit = unit_of(comparison.metric)
+    return (
+        f" A harm in fewer than 1 of {math.floor(1.0 / share):,} examples may not show, which is "
+        f"more than the margin from {unit.amount(margin / share)} on in each."
     )
 
 
@@ -159,11 +189,11 @@ def _meaning(
 ) -> tuple[Code, str]:
     """What the interval means, and what would settle it."""
     if judgement.outcome is Outcome.PASS:
-        return Code.QUALITY_NOT_WORSE, "It is no worse than the margin allows."
+        return Code.QUALITY_NOT_WORSE, ""
     if judgement.outcome is Outcome.FAIL:
-        beyond = "The whole interval lies beyond the margin: the model is worse."
-        only_one = " With one seed this holds for that one model only."
-        return Code.QUALITY_WORSE, beyond + (only_one if judgement.seeds == 1 else "")
+        only_one = "With one seed this holds for that one model only."
+        beyond = "The whole interval lies beyond the margin."
+        return Code.QUALITY_WORSE, only_one if judgement.seeds == 1 else beyond
     if judgement.margin == 0.0:
         return Code.QUALITY_UNDECIDED, (
             f"The margin is relative to {comparison.against}, whose value is zero, so it is zero "
@@ -177,13 +207,19 @@ def _meaning(
             "report it with more digits, or as a value for each example."
         )
     code, why = _why_undecided(comparison, confidence)
-    return code, f"{why}: {_what_settles_it(judgement, needed)}."
+    return code, f"{why}: {_what_settles_it(judgement, comparison, needed)}."
 
 
 def _why_undecided(comparison: Comparison, confidence: float) -> tuple[Code, str]:
     slack = comparison.slack
     if _is_only_unseen(comparison, confidence):
-        worst = unit_of(comparison.metric).amount(comparison.worst_example)
+        unit = unit_of(comparison.metric)
+        if comparison.metric == "auroc":
+            return Code.QUALITY_LONG_TAIL, (
+                "The interval is within the margin, but with so few examples of the rarer class a "
+                f"harm of {unit.amount(comparison.unseen_harm(confidence))} need not show"
+            )
+        worst = unit.amount(comparison.worst_example)
         return Code.QUALITY_LONG_TAIL, (
             f"The interval is within the margin, but the worst example is {worst} worse than its "
             f"arm's mean, and so few such examples would make up the margin that a set of "
@@ -194,6 +230,11 @@ def _why_undecided(comparison: Comparison, confidence: float) -> tuple[Code, str
             f"The differences have too long a tail (skewness {slack.example_skewness:+.1f}) for "
             f"{comparison.rows:,} examples, so the bound is one for any distribution, and the "
             "interval crosses the margin"
+        )
+    if comparison.tail.width(slack, confidence) > 0.0:
+        return Code.QUALITY_UNDECIDED, (
+            "Nearly all differences are harms, so the bound on that side is one for any "
+            "distribution, and it crosses the margin"
         )
     return Code.QUALITY_UNDECIDED, "The interval crosses the margin"
 
@@ -210,7 +251,7 @@ def _why_one_seed_is_too_few(slack: CrossedMean) -> str:
     )
 
 
-def _what_settles_it(judgement: MetricJudgement, needed: SampleSize) -> str:
+def _what_settles_it(judgement: MetricJudgement, comparison: Comparison, needed: SampleSize) -> str:
     seeds = f"about {needed.seeds} seeds instead of {judgement.seeds}"
     examples = (
         f"about {needed.examples or 0:,} validation examples instead of {judgement.examples:,}"
@@ -227,7 +268,9 @@ def _what_settles_it(judgement: MetricJudgement, needed: SampleSize) -> str:
             f"neither more seeds nor more examples alone would settle it; about {needed.both[0]} "
             f"seeds with {needed.both[1]:,} validation examples would"
         )
-    return f"even {MOST_SEEDS} seeds would not settle it: the difference is at the margin"
+    at_margin = abs(comparison.slack.mean) <= AT_MARGIN * (judgement.margin or 0.0)
+    why = "the difference is at the margin" if at_margin else "seeds and examples differ too much"
+    return f"even {MOST_SEEDS} seeds would not settle it: {why}"
 
 
 _NO_EXAMPLES_WOULD = "no number of examples would, since the seeds differ too much"

@@ -14,14 +14,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from scipy.special import ndtri
+
 from compilegate.gate.quality.comparison import Comparison
 from compilegate.gate.quality.noninferiority import outcome_of
 from compilegate.gate.quality.units import unit_of
 from compilegate.gate.reasons import Code, Note, Number, Outcome
 from compilegate.gate.settings import GateSettings, MetricGuard
 from compilegate.gate.statistics.difference_interval import NO_EXAMPLES, CrossedMean
+from compilegate.gate.statistics.failures import seeds_to_show
 from compilegate.gate.statistics.multiplicity import level_for
-from compilegate.gate.statistics.sample_size import MOST_SEEDS, POWER
+from compilegate.gate.statistics.sample_size import MOST_SEEDS, POWER, rounded_up
+from compilegate.gate.statistics.tails import examples_to_see, unseen_share
 
 
 @dataclass(frozen=True)
@@ -47,9 +51,75 @@ def check_margins(settings: GateSettings, design: Design) -> tuple[str, ...]:
     confidence = level_for(max(design.candidates, 1), settings.confidence)
     return tuple(
         _check(metric, guard, guard.margin, design, confidence)
+        + _least(metric, guard, design, confidence)
         for metric, guard in settings.metrics.items()
         if guard.margin is not None
     )
+
+
+def check_failure_rate(settings: GateSettings, design: Design) -> str | None:
+    """A sentence where so few seeds can never show the rate of failures that is asked for."""
+    rate = settings.max_failure_rate
+    if rate is None:
+        return None
+    needed = seeds_to_show(rate, level_for(max(design.candidates, 1), settings.confidence))
+    if needed <= design.seeds:
+        return None
+    return (
+        f"no candidate can pass: {rate:.2g} takes {needed:,} seeds without a failure, and "
+        f"{design.seeds} are declared"
+    )
+
+
+def least_examples(metric: str, guard: MetricGuard, confidence: float) -> int | None:
+    """The validation examples without which no candidate passes, however good; None where that
+    depends on the data. For an area under a curve these are examples of the rarer class.
+
+    A harm that is absent from so many examples must be smaller than the margin, at the largest size
+    that one has: a flip, a lost positive, what is declared as `worst_example`, or, for errors in
+    relation to their mean, the largest of so many normal errors. Longer tails take more.
+    """
+    margin = guard.margin
+    if margin is None or guard.reported or guard.function is not None:
+        return None
+    if guard.relative:
+        power = _POWERS.get(metric)
+        enough = (
+            count
+            for count in _SIZES
+            if power and _largest_normal(count, power) * unseen_share(count, confidence) < margin
+        )
+        return next(enough, None)
+    size = guard.worst_example or (1.0 if metric in _OF_SIZE_ONE else None)
+    if size is None or size <= margin:
+        return None
+    return examples_to_see(margin / size, confidence)
+
+
+_OF_SIZE_ONE = ("accuracy", "micro_f1", "balanced_accuracy", "auroc")
+_POWERS = {"mse": 2, "mae": 1}
+_SIZES = tuple(round(10 * 1.1**step) for step in range(140))
+
+
+def _largest_normal(examples: int, power: int) -> float:
+    """About the largest of so many normal errors, to this power, over their mean."""
+    largest = float(ndtri(1.0 - 0.5 / examples))
+    return largest**power / (1.0 if power == 2 else math.sqrt(2.0 / math.pi)) - 1.0
+
+
+def _least(metric: str, guard: MetricGuard, design: Design, confidence: float) -> str:
+    needed = least_examples(metric, guard, confidence)
+    if needed is None or design.seeds == 1:
+        return ""
+    of_class = " of the rarer class" if metric == "auroc" else ""
+    if design.examples is not None and design.examples < needed:
+        return (
+            f"; no candidate can pass with {design.examples:,} validation examples, however good: "
+            f"such a margin takes {rounded_up(needed):,}{of_class} or more"
+        )
+    if design.examples is not None:
+        return ""
+    return f"; it takes {rounded_up(needed):,} validation examples{of_class} or more"
 
 
 def below_resolution(comparison: Comparison, confidence: float) -> Note | None:
@@ -66,9 +136,9 @@ def below_resolution(comparison: Comparison, confidence: float) -> Note | None:
     unit = unit_of(comparison.metric)
     where = "" if comparison.part is None else f" where {comparison.part}"
     sentence = (
-        f"{comparison.metric}{where}: the margin of {unit.amount(comparison.margin)} is below what "
-        f"{comparison.slack.seeds} seeds and these examples resolve, {unit.amount(smallest)}: an "
-        "equally good candidate would often be inconclusive too."
+        f"{comparison.metric}{where}: the margin is {unit.amount(comparison.margin)}, and "
+        f"{comparison.slack.seeds} seeds with these examples can show {unit.amount(smallest)} at "
+        "best. An equally good candidate would often stay undecided too."
     )
     numbers: dict[str, Number] = {
         "metric": comparison.metric,

@@ -15,7 +15,7 @@ from compilegate.gate.judgements import (
     SpeedJudgement,
     SpeedSource,
 )
-from compilegate.gate.reasons import Code, Note, Number, Outcome, Reason
+from compilegate.gate.reasons import Code, Note, Number, Outcome, Reason, interval_name
 from compilegate.gate.settings import GateSettings
 from compilegate.gate.speed.arm_speed import ArmSpeed, UnknownSpeed
 from compilegate.gate.speed.paired import Pairs, jobs_to_settle, judge_pairs, steps_in_turns
@@ -38,6 +38,15 @@ _NEITHER_DECIDED = (
     "shapes), and run again on a quieter machine."
 )
 _TOO_SHORT = "such a run is too short to be worth compiling"
+_LEADS = {
+    Outcome.PASS: "Fast enough",
+    Outcome.INCONCLUSIVE: "Not settled",
+    Outcome.FAIL: "Not fast enough",
+}
+AT_LIMIT = 0.02
+"""How near, as a logarithm, a speed-up is at the limit."""
+MOST_FURTHER = 2
+"""Sentences after the first."""
 _RUN_AGAIN = "This says nothing about the compiler; run again when the machine is quiet."
 
 
@@ -196,17 +205,14 @@ def _outcome(speedup: Interval, required: float | None) -> Outcome:
 
 def _advice(speedup: Interval, outcome: Outcome, minimum: float, required: float | None) -> str:
     if outcome is Outcome.PASS:
-        return "fast enough to turn on"
-    if required is not None and speedup.estimate >= required:
-        return "fast enough if it holds: benchmark longer, or with more seeds"
-    if speedup.estimate >= minimum:
-        return _TOO_SHORT
+        return "turn it on"
+    if outcome is Outcome.INCONCLUSIVE:
+        return "measure again, with more seeds or for longer"
     if speedup.estimate < STAY_OFF_BELOW:
-        return "stay off"
-    # A longer benchmark narrows the interval, which helps where the limit is within it.
-    repaid = required is not None and speedup.upper >= required
-    needs_a_longer_run = speedup.upper >= minimum and not repaid
-    return f"borderline, and {_TOO_SHORT}" if needs_a_longer_run else "borderline: benchmark longer"
+        return "leave it off"
+    if speedup.upper >= minimum and (required is None or speedup.upper < required):
+        return _TOO_SHORT
+    return "leave it off, or accept a lower min_speedup"
 
 
 def _code(judgement: SpeedJudgement) -> Code:
@@ -224,20 +230,23 @@ def _code(judgement: SpeedJudgement) -> Code:
 
 def _reason(judgement: SpeedJudgement, confidence: float, interrupted: str) -> Reason:
     speedup = judgement.speedup
-    scope = " (of this one run)" if judgement.conditional_on_run else ""
-    contradicted = (
-        f" {_contradiction(judgement)} {_NEITHER_DECIDED}"
-        if _code(judgement) is Code.SPEED_DISAGREES
-        else ""
-    )
     sentence = (
-        f"Speed-up {speedup.estimate:.2f} times, between {speedup.lower:.2f} and "
-        f"{speedup.upper:.2f} ({confidence * 100:g}% bounds){scope}{_by(judgement.paired)}; "
-        f"{_required(judgement)}: "
-        f"{judgement.advice}.{contradicted}"
-        f"{_too_busy(judgement)}{_what_settles_it(judgement)}{_compilation(judgement.run)}{_when_paid_for(judgement.run)}"
-        f"{interrupted}"
+        f"{_LEADS[judgement.outcome]}: {speedup.estimate:.2f} times as fast as the baseline, "
+        f"between {speedup.lower:.2f} and {speedup.upper:.2f} "
+        f"({interval_name(confidence)}){_by(judgement.paired)}; {_required(judgement)}."
     )
+    # One reading: the decision, and no more than two sentences that explain it.
+    further = [
+        _why_neither(judgement),
+        _too_busy(judgement),
+        _what_settles_it(judgement),
+        _one_run(judgement),
+        _when_paid_for(judgement.run),
+        interrupted,
+        _compilation(judgement.run),
+        _advised(judgement),
+    ]
+    sentence += "".join([each for each in further if each][:MOST_FURTHER])
     numbers: dict[str, Number] = {
         "speedup": speedup.estimate,
         "lower": speedup.lower,
@@ -249,6 +258,24 @@ def _reason(judgement: SpeedJudgement, confidence: float, interrupted: str) -> R
         "source": judgement.source,
     }
     return Reason(_code(judgement), judgement.outcome, sentence, numbers)
+
+
+def _why_neither(judgement: SpeedJudgement) -> str:
+    if _code(judgement) is not Code.SPEED_DISAGREES:
+        return ""
+    return f" {_contradiction(judgement)} {_NEITHER_DECIDED}"
+
+
+def _one_run(judgement: SpeedJudgement) -> str:
+    if not judgement.conditional_on_run or judgement.outcome is Outcome.INCONCLUSIVE:
+        return ""
+    return " One job of each arm was timed, so this says nothing of the next one."
+
+
+def _advised(judgement: SpeedJudgement) -> str:
+    if judgement.outcome is not Outcome.FAIL:
+        return ""
+    return f" {judgement.advice[0].upper()}{judgement.advice[1:]}."
 
 
 def _by(paired: PairedJudgement | None) -> str:
@@ -311,8 +338,11 @@ def _what_settles_it(judgement: SpeedJudgement) -> str:
             f" About {judgement.seeds_needed} seeds instead of {judgement.seeds} would settle it."
         )
     if judgement.conditional_on_run:
-        return " With two seeds or more the spread between jobs can be seen."
-    return f" Even {MOST_SEEDS} seeds would not settle it: the speed-up is at the limit."
+        return " One job of each arm shows no spread: declare two seeds or more."
+    required = judgement.required_speedup or judgement.min_speedup
+    at_limit = abs(math.log(judgement.speedup.estimate / required)) < AT_LIMIT
+    why = "the speed-up is at the limit" if at_limit else "the jobs differ too much"
+    return f" Even {MOST_SEEDS} seeds would not settle it: {why}."
 
 
 def _when_paid_for(run: RunJudgement | None) -> str:

@@ -197,7 +197,7 @@ def test_the_rest_of_a_step_is_told_where_it_counts(new_execution):
         execution.pair("fast", seed, 2.0, rest=0.5)
     _, reasons, _ = judged(execution)
     told = reasons[Code.SPEED_FASTER].sentence
-    assert "Speed-up 1.50 times" in told
+    assert "Fast enough: 1.50 times as fast" in told
     assert "2.00 times without the 50% of a step that loader, loss and logging take" in told
 
 

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from compilegate.gate.quality.resolution import Design, check_margins
+from compilegate.gate.quality.resolution import Design, check_failure_rate, check_margins
 from compilegate.gate.reasons import Code
 from compilegate.gate.settings import GateSettings
 from compilegate.gate.statistics.difference_interval import crossed_mean
@@ -49,7 +49,7 @@ def test_a_margin_below_the_resolution_is_told_with_the_seeds_that_it_takes():
 def test_a_margin_far_above_the_resolution_is_fine():
     told = checked(5, expected_seed_sd=0.001, margin=0.02)
     assert smallest_told(told) < 0.02
-    assert told.endswith("at best; the margin is 2.00 points")
+    assert "at best; the margin is 2.00 points" in told
 
 
 def test_more_candidates_and_fewer_examples_make_the_smallest_margin_larger():
@@ -89,5 +89,38 @@ def test_the_verdict_says_which_margins_its_evidence_could_not_resolve(new_execu
     assert told() == []
     strict = {"accuracy": {"direction": "higher", "margin": 0.0005}}
     (note,) = told(metrics=strict)
-    assert "the margin of 0.05 points is below what 3 seeds" in note.sentence
+    assert "the margin is 0.05 points, and 3 seeds with these examples can show" in note.sentence
     assert note.numbers["smallest"] > 0.0005
+
+
+@pytest.mark.parametrize(
+    ("metric", "guard", "examples", "told"),
+    [
+        ("accuracy", {"margin": 0.01}, 200, "no candidate can pass with 200 validation examples"),
+        ("accuracy", {"margin": 0.01}, None, "it takes 300 validation examples or more"),
+        ("auroc", {"margin": 0.02}, None, "it takes 150 validation examples of the rarer class"),
+        ("mse", {"margin": 0.05, "relative": True}, 200, "no candidate can pass with 200"),
+        (
+            "log_loss",
+            {"margin": 0.03, "worst_example": 15.0},
+            500,
+            "no candidate can pass with 500",
+        ),
+    ],
+)
+def test_a_design_that_can_never_pass_is_told_before_it_is_run(metric, guard, examples, told):
+    lower = metric in ("mse", "log_loss")
+    guard = {"direction": "lower" if lower else "higher", **guard}
+    settings = GateSettings(metrics={metric: guard})
+    (sentence,) = check_margins(settings, Design(3, 1, examples))
+    assert told in sentence
+
+
+def test_a_rate_of_failures_that_the_seeds_cannot_show_is_told_before_they_are_trained():
+    metrics = {"accuracy": {"direction": "higher", "margin": 0.01}}
+    asked = GateSettings(metrics=metrics, max_failure_rate=0.1)
+    assert "takes 29 seeds without a failure, and 3 are declared" in str(
+        check_failure_rate(asked, Design(3, 1))
+    )
+    assert check_failure_rate(asked, Design(29, 1)) is None
+    assert check_failure_rate(GateSettings(metrics=metrics), Design(3, 1)) is None
