@@ -132,7 +132,10 @@ def _name(script: Script, node: ast.Name) -> bool:
     plain = [
         each
         for each in bindings
-        if each.kind == "value" and each.index is None and not _bound(script, each)
+        if each.kind == "value"
+        and each.index is None
+        and not _bound(script, each)
+        and (_reads_out(each) or not _mentions(each, node.id))
     ]
     known = [each for each in bindings if _bound(script, each)]
     if not known:
@@ -145,6 +148,14 @@ def _name(script: Script, node: ast.Name) -> bool:
 def _harmless(binding: Binding) -> bool:
     """A start value such as `loss = 0` or `x = None` before tensors are added."""
     return isinstance(binding.node, ast.Constant) and not isinstance(binding.node.value, str)
+
+
+def _mentions(binding: Binding, name: str) -> bool:
+    """Whether a value is made of what the name stood for: `x = x * 2`."""
+    node = binding.node
+    return isinstance(node, ast.expr) and any(
+        isinstance(part, ast.Name) and part.id == name for part in ast.walk(node)
+    )
 
 
 def _reads_out(binding: Binding) -> bool:
