@@ -143,13 +143,23 @@ def _table(steps: Sequence[Mapping[str, PhaseTime]]) -> _Table:
 
 
 def _medians(table: _Table) -> _Medians:
-    found = {}
-    for at, phase in enumerate(PHASES):
-        # Waits come in bursts, as of loaders with workers, and logs every so many steps: their mean
-        # counts. What is computed is the same in each step, but for what disturbs it.
-        typical = np.mean if phase in (DATA, OTHER) else np.median
-        found[phase] = PhaseTime(*map(float, typical(table[:, at], axis=0)))
-    return found
+    return {phase: _typical(phase, table[:, at]) for at, phase in enumerate(PHASES)}
+
+
+def _typical(phase: str, times: npt.NDArray[np.float64]) -> PhaseTime:
+    """The phase in a typical step. What computes is the same in each, but for what disturbs it: its
+    median counts. Waits for data come in bursts, as of loaders with workers, and logs every so many
+    steps: their mean counts, without the longest tenth of idle times, which others may cause."""
+    if phase not in (DATA, OTHER):
+        return PhaseTime(*map(float, np.median(times, axis=0)))
+    seconds, processor = times[:, 0], times[:, 1]
+    idle = np.sort(seconds - processor)
+    kept = idle[: max(len(idle) - 1 - len(idle) // _LONGEST, 1)]
+    own = float(processor.mean())
+    return PhaseTime(max(own + float(kept.mean()), 0.0), own)
+
+
+_LONGEST = 10
 
 
 def _resamples(table: _Table) -> Sequence[_Table]:

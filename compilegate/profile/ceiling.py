@@ -109,7 +109,8 @@ def _ceiling(
     if ELEMENTWISE in kinds:
         margin += MATRIX_MARGIN * parts.of_kind(MATRIX, phases)
         margin += CONVOLUTION_MARGIN * parts.of_kind(CONVOLUTION, phases)
-    fixed = parts.step.seconds - computing - parts.unexplained
+    disturbed = max(parts.unexplained, parts.idle.seconds - parts.idle.low)
+    fixed = parts.step.seconds - computing - disturbed
     # A step that scatters may have phases of another size than the typical one.
     widest = sum(parts.computing[phase].high for phase in phases)
     narrowest = max(fixed - (parts.step.seconds - parts.step.low), 0.5 * fixed)

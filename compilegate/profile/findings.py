@@ -20,6 +20,7 @@ from compilegate.job.names import (
 from compilegate.job.profiling.record import (
     BACKWARD,
     FORWARD,
+    HOST,
     OTHER,
     UPDATE,
     Break,
@@ -65,6 +66,8 @@ _CALLS_BETWEEN = 100
 """Operators between two questions for a value, from which the question matters little: the host
 can fill a device's queue meanwhile."""
 _BREAKS_THAT_MATTER = 4
+_MANY_CALLS = 100
+"""Operators of an update, from which it is many small ones and not just a small step."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ def findings_of(profile: Profile, parts: Breakdown) -> tuple[Finding, ...]:
             _communication(parts),
             _between(parts, profile),
             _idle(parts, profile),
-            _update(parts),
+            _update(parts, profile),
             _shapes(parts, profile),
             _synchronisation(parts, profile),
             _breaks(parts, profile),
@@ -200,14 +203,15 @@ def _idle(parts: Breakdown, profile: Profile) -> Finding:
     )
 
 
-def _update(parts: Breakdown) -> Finding:
+def _update(parts: Breakdown, profile: Profile) -> Finding:
+    calls = sum(each.calls for each in profile.operators if each.phase == UPDATE)
     own = parts.computing[UPDATE].seconds
     launches = parts.inside[UPDATE, LAUNCHES] + parts.inside[UPDATE, ELEMENTWISE]
     share = parts.share(launches)
     forward_too = parts.share(parts.of_kind(LAUNCHES, (FORWARD, BACKWARD)))
     return Finding(
         SMALL_UPDATE,
-        share if share > forward_too else 0.0,
+        share if share > forward_too and calls >= _MANY_CALLS else 0.0,
         True,
         f"Changing the weights takes {parts.share(own):.0%} of a step, most of it many small "
         "operations on one tensor after the other.",
@@ -235,7 +239,7 @@ def _shapes(parts: Breakdown, profile: Profile) -> Finding | None:
 
 def asked_each_step(profile: Profile) -> dict[str, float]:
     """By line, how often a step asks for a value; without those that a batch is made with."""
-    steps = max(len(profile.steps), 1)
+    steps = max(profile.looked_at, 1)
     found: dict[str, float] = {}
     for each in profile.synchronisations:
         if each.phase != LOADER:
@@ -256,7 +260,9 @@ def _synchronisation(parts: Breakdown, profile: Profile) -> Finding | None:
     taken = sum(each.seconds for each in profile.synchronisations if each.where in asked)
     calls = sum(each.calls for each in profile.operators)
     dense = min(1.0, count * _CALLS_BETWEEN / calls) if calls else 1.0
-    score = host * dense + parts.share(taken / max(len(profile.steps), 1))
+    score = host * dense
+    if profile.device != HOST:  # here an answer is at hand; there it is waited for
+        score += parts.share(taken / max(profile.looked_at, 1))
     if inside:
         score += 0.5 * parts.share(parts.of_kind(ELEMENTWISE, (FORWARD, BACKWARD)))
     times = f"{count:.0f} times" if count >= 1.5 else "once"

@@ -28,7 +28,7 @@ def read_profile(path: Path) -> Profile:
     try:
         content = _content(path)
         document = json.loads(content)
-    except (OSError, ValueError, tarfile.TarError, RecursionError) as error:
+    except (OSError, ValueError, EOFError, tarfile.TarError, RecursionError) as error:
         raise ProfileError(f"{path} holds no readable {PROFILE_FILE}: {error}") from error
     found = document.get("schema") if isinstance(document, dict) else None
     if found != PROFILE_SCHEMA:
@@ -52,7 +52,11 @@ def _content(path: Path) -> bytes:
         path = inner if inner.is_file() else path / PROFILE_FILE
     if path.suffixes[-2:] == [".tar", ".gz"]:
         with tarfile.open(path) as archive:
-            member = archive.getmember(f"{PROFILE_FOLDER}/{PROFILE_FILE}")
+            name = f"{PROFILE_FOLDER}/{PROFILE_FILE}"
+            found = (each for each in archive if each.name.removeprefix("./") == name)
+            member = next(found, None)
+            if member is None:
+                raise ValueError("its job was not profiled")
             file = archive.extractfile(member)
             if file is None or member.size > MOST_BYTES:
                 raise ValueError(f"{member.name} is no file of up to {MOST_BYTES} bytes")

@@ -16,6 +16,7 @@ _BREAK_AT = re.compile(r"in user code at (.+?):(\d+)\n")
 _CODE_AT = re.compile(r"^Recompiling function (\S+) in (.+?):(\d+)")
 _GUARD = re.compile(r"^\s*-\s*(?:\d+/\d+:\s*)?(.+)$", re.MULTILINE)
 _REASON = re.compile(r"Graph Break Reason: (.*)", re.DOTALL)
+_WHY = "Explanation: "
 _DOING = "Encountered graph break when attempting to trace"
 MOST_PLACES = 20
 
@@ -72,12 +73,13 @@ class GraphLog(logging.Handler):
 
 
 def break_reason(said: str) -> str:
-    """Dynamo's reason in one line: what it met, and not what it was doing then."""
+    """Dynamo's reason in one line: what it met and its explanation, and not what it was doing."""
     found = _REASON.search(said)
     lines = [each.strip() for each in (found[1] if found else said).splitlines() if each.strip()]
     if len(lines) > 1 and lines[0].startswith(_DOING):
         del lines[0]
-    return lines[0][:300] if lines else "no reason given"
+    why = next((each for each in lines if each.startswith(_WHY)), "")
+    return f"{lines[0]} {why[len(_WHY) :]}".strip()[:300] if lines else "no reason given"
 
 
 def _place(found: Optional[Match[str]]) -> str:

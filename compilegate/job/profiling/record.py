@@ -161,15 +161,17 @@ class Profile:
     """Those under torch.profiler, which slows them down."""
     warm_up: int
     """Steps before both."""
+    looked_at: int
+    """Steps between both, in which lines were looked at."""
     operators: Tuple[Operator, ...]
     least_microseconds: float
     """Own time on the host of an operator that has next to nothing to compute, under the
     profiler."""
     on_device: Optional[DeviceTime]
     synchronisations: Tuple[Line, ...]
-    """Where the host asked for a value that the device computes, in the plain steps."""
+    """Where the host asked for a value that the device computes, in the steps looked at."""
     lines: Tuple[Line, ...]
-    """The program's own line at moments of the plain steps, most frequent first."""
+    """The program's own line at moments of these steps, most frequent first."""
     captured: Optional[Captured]
     shapes: Shapes
     lengths: Optional[Lengths]

@@ -12,7 +12,7 @@ from typing import Any, Callable, Optional, Tuple
 from compilegate.job.profiling.record import COMPUTES, LOADS, Line
 from compilegate.job.profiling.syncs import short_path
 
-SECONDS_BETWEEN = 0.004
+SECONDS_BETWEEN = 0.001
 MOST_LINES = 30
 _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _STARTER = os.path.join("profiling", "script.py")

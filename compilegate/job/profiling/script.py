@@ -27,7 +27,11 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     except SystemExit as ended:
         if ended.code not in (None, 0):
+            session.fail()
             raise
+    except BaseException:
+        session.fail()
+        raise
     session.end()
     return 0 if session.over else NOT_ENOUGH
 

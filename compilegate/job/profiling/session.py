@@ -62,6 +62,9 @@ class Plan:
 
     warm_up: int
     plain: int
+    looked_at: int
+    """With a thread beside them that looks at the program's lines, and wrappers around torch's
+    methods: either may hold the program up, so these are not timed."""
     profiled: int
     captured: int
 
@@ -69,9 +72,9 @@ class Plan:
     def of(cls, steps: int) -> Plan:
         """So many in all."""
         steps = max(steps, FEWEST_STEPS)
-        sixth = max(steps // 6, 2)
-        warm_up = max(sixth, 5)
-        return cls(warm_up, steps - warm_up - 2 * sixth, sixth, sixth)
+        few = max(steps // 7, 2)
+        warm_up = max(few, 4)
+        return cls(warm_up, steps - warm_up - 3 * few, few, few, few)
 
 
 class Session:
@@ -90,10 +93,10 @@ class Session:
         self._profiler: Any = None
         self._plain: List[Mapping[str, PhaseTime]] = []
         self._profiled: List[Mapping[str, PhaseTime]] = []
-        self._taken = self._warmed_up = 0
+        self._taken = self._warmed_up = self._looked_at = 0
         self._captured_steps = 0
         self._capture_obstacle: Optional[str] = None
-        self._written = False
+        self._written = self._told = False
         self.says_steps = False
         """Whether the program says itself where a step ends; else the first optimizer's update
         does."""
@@ -123,30 +126,39 @@ class Session:
         self._inputs.end_step()
         if self._watch.marks is not None:
             self._watch.marks.append((_now(), STEP))
-        times, taken, plan = self._watch.lap(), self._taken, self._plan
+        self._take(self._watch.lap())
+        self._watch.restart()  # what this took is of no step
+
+    def _take(self, times: Mapping[str, PhaseTime]) -> None:
+        """The step is of the sort that is due; the next sort begins after the last of it."""
+        plan = self._plan
         self._taken += 1
-        if taken < plan.warm_up:
+        if self._warmed_up < plan.warm_up:
             self._warmed_up += 1
-            if self._taken == plan.warm_up:
-                self._sampler.start()
-                self._syncs.start()
-        elif taken < plan.warm_up + plan.plain:
+        elif len(self._plain) < plan.plain:
             self._plain.append(times)
             if len(self._plain) == plan.plain:
+                self._sampler.start()
+                self._syncs.start()
+        elif self._looked_at < plan.looked_at:
+            self._looked_at += 1
+            if self._looked_at == plan.looked_at:
                 self._syncs.stop()
                 self._sampler.stop()
                 self._start_profiler()
         elif len(self._profiled) < plan.profiled:
             self._profiled.append(times)
             if len(self._profiled) == plan.profiled:
-                self._profiler.stop()
-                if not self._start_capture():
-                    self._finish()
+                self._end_profiler()
         else:
             self._captured_steps += 1
             if self._captured_steps == plan.captured:
                 self._finish()
-        self._watch.restart()  # what this took is of no step
+
+    def _end_profiler(self) -> None:
+        self._profiler.stop()
+        if not self._start_capture():
+            self._finish()
 
     def end(self) -> None:
         """The program ends by itself: what was measured is written, if it is enough."""
@@ -156,13 +168,18 @@ class Session:
             self._syncs.stop()
             self._sampler.stop()
             self._write()
-        elif not self._written:
+        elif not self._written and not self._told:
+            self._told = True
             print(
                 f"compilegate: the program ended after {self._taken} training steps, expected "
                 f"{self._plan.warm_up + 2} or more to profile; give it more data or epochs",
                 file=sys.stderr,
                 flush=True,
             )
+
+    def fail(self) -> None:
+        """The program fails: what it printed says why."""
+        self._told = True
 
     @property
     def over(self) -> bool:
@@ -233,6 +250,7 @@ class Session:
             steps=tuple(self._plain),
             profiled=tuple(self._profiled),
             warm_up=self._warmed_up,
+            looked_at=max(self._looked_at, 1),
             operators=operators(events, marks, steps),
             least_microseconds=_least_microseconds(),
             on_device=on_device(events, marks, steps),

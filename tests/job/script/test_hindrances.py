@@ -135,7 +135,8 @@ def test_breaks_and_recompilations_are_told_with_line_and_reason(tmp_path: Path)
     found = hindrances_of(tmp_path, Branching(), late, compiler="torch-compile", options=options)
     line = Branching.forward.__code__.co_firstlineno + 2
     assert [each.rpartition(":")[2] for each in found[BREAKS].where] == [str(line)]
-    assert found[BREAKS].reason == "Data-dependent branching"
+    assert found[BREAKS].reason is not None
+    assert found[BREAKS].reason.startswith("Data-dependent branching")
     again = found[RECOMPILATIONS]
     assert again.reason is not None
     assert "expected 4, actual 6" in again.reason

@@ -1,0 +1,68 @@
+"""`compilegate profile` on the command line: what it refuses, and what it prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from compilegate.cli.main import main
+from compilegate.document.reading import read_definition
+from compilegate.job.files import write_json
+from compilegate.job.names import PROFILE_FILE, PROFILE_FOLDER, PROFILE_VARIABLE
+from compilegate.job.profiling.record import document_of
+from tests.profile.test_analysis import MATRIX, profile_of, steps_of
+
+WORKLOADS = Path(__file__).parents[2] / "workloads"
+
+
+def said(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(main, ["profile", *arguments])
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nothing.py"], "nothing.py: there is no such file"),
+        (["nothing.py", "--arm", "a"], "--arm: nothing.py is no workload"),
+        (["news-topics", "--steps", "3"], "3 is not in the range 12<=x<=1000"),
+        (["news-topics", "word"], "ARGUMENTS: found 'word', allowed: only with a script"),
+        (["news-topics", "--deployed"], "--deployed: found no --output"),
+    ],
+    ids=["no script", "an arm of a script", "too few steps", "arguments", "deployed"],
+)
+def test_bad_input_is_one_sentence(arguments: list[str], sentence: str) -> None:
+    status, _, error = said(*arguments)
+    assert status == 2
+    assert sentence in error
+
+
+def test_an_unknown_arm_is_told_which_there_are(tmp_path: Path) -> None:
+    output = str(tmp_path / "d.json")
+    found = said("news-topics", "--workloads", str(WORKLOADS), "--arm", "fastest", "-o", output)
+    assert found[0] == 2
+    assert "--arm: found 'fastest', allowed: baseline, " in found[2]
+
+
+def test_the_jobs_definition_has_the_arm_and_what_it_waits_for(tmp_path: Path) -> None:
+    output = tmp_path / "d.json"
+    status, *_ = said("news-topics", "--workloads", str(WORKLOADS), "-o", str(output))
+    assert status == 0
+    definition, _ = read_definition(output.read_bytes())
+    assert [each.name for each in definition.steps] == ["Prepare", "Train-baseline-1"]
+    assert definition.steps[1].arguments["Environment"][PROFILE_VARIABLE] == "36"
+    assert definition.steps[1].cache is None
+
+
+def test_a_kept_profile_is_shown_again(tmp_path: Path) -> None:
+    write_json(
+        tmp_path / PROFILE_FOLDER / PROFILE_FILE,
+        document_of(profile_of(steps_of(forward=5), (MATRIX,))),
+    )
+    status, text, _ = said(str(tmp_path))
+    assert status == 0
+    assert "The bottleneck: matrix" in text
+    assert json.loads(said(str(tmp_path), "--json")[1])["bottleneck"] == "matrix"
