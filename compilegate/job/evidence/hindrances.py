@@ -48,4 +48,4 @@ class Hindrance:
     reason: Optional[str] = None
     """In the compiler's words, of the first place."""
     rule: Optional[str] = None
-    """Of `compilegate check`."""
+    """The rule of `compilegate check` that says more."""

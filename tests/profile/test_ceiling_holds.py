@@ -1,0 +1,23 @@
+"""What compiling gains stays below the ceiling that the profile gave, by processor time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+def test_what_inductor_gains_is_below_the_ceiling() -> None:
+    benchmark = ROOT / "benchmarks" / "profile_ceiling.py"
+    call = [sys.executable, str(benchmark), "--clock", "cpu", "--steps", "24", "many_small"]
+    ended = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    row = [each.strip() for each in ended.stdout.splitlines()[-1].split("|")]
+    assert row[1] == "many_small"
+    ceiling, gain = float(row[4]), float(row[5])
+    assert 1.2 < gain < ceiling
