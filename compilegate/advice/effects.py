@@ -31,7 +31,7 @@ class Basis(StrEnum):
     MEASURED = "measured"
     """Executions of this workload on this machine."""
     SIMILAR = "measured on similar workloads"
-    ELSEWHERE = "measured on another machine, widened by what was published"
+    ELSEWHERE = "measured on another machine, and widened by what was published"
     PUBLISHED = "published"
     ASSUMED = "assumed"
 

@@ -192,7 +192,7 @@ def _judge(facts: Facts, option: Option, experiences: Sequence[Experience]) -> O
         if stopped.name == "fit":
             outcome = None
     else:
-        verdict, reason = _by_priors(option, considerations, outcome)
+        verdict, reason = _by_priors(option, considerations, expectation)
     return OptionAdvice(
         name=option.name,
         title=option.title,
@@ -248,7 +248,7 @@ def _by_evidence(own: Experience, outcome: Outcome | None) -> tuple[Verdict, str
 
 
 def _by_priors(
-    option: Option, considerations: Sequence[Considered], outcome: Outcome | None
+    option: Option, considerations: Sequence[Considered], expectation: Expectation | None
 ) -> tuple[Verdict, str]:
     """Published figures enable only what fits in every respect, and what AWS itself tested."""
     opened = [each for each in considerations if each.stance is Stance.OPEN]
@@ -258,8 +258,10 @@ def _by_priors(
         return Verdict.BENCHMARK, f"open: {opened[0].sentence}{more}"
     if against:
         return Verdict.BENCHMARK, against[0].sentence
-    if outcome is None:
+    if expectation is None:
         return Verdict.BENCHMARK, "nothing was published of what it would do here"
+    if expectation.basis in (Basis.SIMILAR, Basis.ELSEWHERE):
+        return Verdict.BENCHMARK, f"it fits, and what is known was {expectation.basis}"
     if option.name == "training-compiler":
         return (
             Verdict.ENABLE,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -67,6 +69,10 @@ def test_the_page_needs_nothing_from_anywhere_and_sorts(portfolio):
     html = page.read_text(encoding="utf-8")
     assert not re.search(r'(?:src|href)="(?!#)', html)
     assert "script-src 'sha256-" in html
+    script = re.search(r"<script>(.*)</script>", html, re.DOTALL)
+    assert script is not None
+    digest = base64.b64encode(hashlib.sha256(script[1].encode()).digest()).decode()
+    assert f"sha256-{digest}" in html
     assert html.count('<th scope="col"><button>') >= 4
     assert re.search(r'data-key="\d+\.\d\d"', html)
     assert "Start with bert" in html

@@ -66,6 +66,13 @@ def test_similar_workloads_stand_in_and_enable_nothing(full):
     assert found.outcome.benchmark.trainings == 3
 
 
+def test_a_model_that_aws_tested_is_benchmarked_where_others_like_it_were_measured(full):
+    assert advise(full()).option("training-compiler").verdict is Verdict.ENABLE
+    other = experience(workload="reviews", option="training-compiler", speedup=Range(0.9, 1.02))
+    found = advise(full(), [other]).option("training-compiler")
+    assert found.verdict is not Verdict.ENABLE
+
+
 @pytest.mark.parametrize(
     "changes",
     [

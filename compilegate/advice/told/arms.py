@@ -61,11 +61,14 @@ def _arms_of(
         keys = [*_keys(baseline, "eager", baseline.precision), "spot = true"]
         yield _proposal("spot", because, keys, baseline)
     if rule.compiler is not None and not _has(workload, rule, baseline):
-        yield from _compiled(rule, rule.compiler, baseline, because)
+        yield from _compiled(rule, rule.compiler, baseline, because, option.on)
 
 
-def _compiled(rule: Option, compiler: str, baseline: Arm, because: str) -> Iterator[Proposal]:
-    """At the baseline's batch, and at a larger one."""
+def _compiled(
+    rule: Option, compiler: str, baseline: Arm, because: str, on: str | None
+) -> Iterator[Proposal]:
+    """At the baseline's batch, and at a larger one. `on` is `2 x ml.trn1.32xlarge`, where it is
+    another instance."""
     precision = baseline.precision
     if rule.needs_half and precision == "bf16":
         precision = "fp16"
@@ -74,8 +77,8 @@ def _compiled(rule: Option, compiler: str, baseline: Arm, because: str) -> Itera
     keys = _keys(baseline, compiler, precision)
     if rule.backend is not None:
         keys.append(f'backend = "{rule.backend}"')
-    if rule.instance_types:
-        keys.append(f'instance_type = "{rule.instance_types[0]}"')
+    if on is not None:
+        keys.append(f'instance_type = "{on.rpartition(" ")[2]}"')
     yield _proposal(rule.name, because, keys, baseline)
     if compiler in ("training-compiler", "inductor") and baseline.scaled_rate is None:
         larger = max(baseline.batch_size + 1, round(baseline.batch_size * LARGER))
