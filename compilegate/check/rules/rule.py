@@ -170,6 +170,18 @@ class View:
         return self.analysis.xla
 
     @property
+    def xla_device(self) -> bool:
+        """Whether this script itself puts tensors on an XLA device."""
+        names = ("torch_xla.core.xla_model.xla_device", "torch_xla.device")
+        if self.script.calls_of(*names):
+            return True
+        return self.xla and any(
+            isinstance(argument, ast.Constant) and argument.value == "xla"
+            for call in self.script.calls_of("torch.device")
+            for argument in call.args
+        )
+
+    @property
     def asked_lazy(self) -> bool:
         """Whether a compiler was asked for by name that traces by PyTorch/XLA; not `all`."""
         return bool(self.compilers) and all(each in LAZY for each in self.compilers)

@@ -115,8 +115,10 @@ def compiler_nodes(view: View) -> Iterator[Found]:
     for estimator in compiled_estimators(view):
         count = estimator.number("instance_count")
         instance = estimator.text("instance_type")
-        if count is None or count < 2 or not instance:
+        if count is None or count < 2 or instance.split(".")[1:2] == []:
             continue
+        if instance.split(".")[1] not in _INSTANCES:
+            continue  # which another rule says
         if _SINGLE_GPU.match(instance):
             said = f"{count} instances of one GPU each"
             yield Found(estimator.where("instance_count"), said)

@@ -37,6 +37,8 @@ def _read_by(view: View, call: ast.Call) -> ast.expr | None:
         receiver = call.func.value
         if call.func.attr == "item":
             return receiver
+        if call.func.attr == "numpy" and view.script.uses("tensorflow"):
+            return receiver
         if call.func.attr in {"tolist", "numpy"} and is_tensor(view.script, receiver):
             inner = receiver  # `.cpu().numpy()` waits as well
             if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):

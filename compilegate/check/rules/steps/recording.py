@@ -9,6 +9,7 @@ from compilegate.check.findings import Severity
 from compilegate.check.rules.pages import BEST_PRACTICES
 from compilegate.check.rules.rule import ALL, Found, View, rule, written
 from compilegate.check.script.tensors import is_tensor
+from compilegate.check.script.values import origins
 
 
 @rule(
@@ -45,9 +46,13 @@ def _records(view: View, call: ast.Call) -> bool:
         return False
     if call.func.attr in _RECORDING_METHODS:
         return True
+    if call.func.attr != "log":
+        return False
     receiver = written(call.func.value).lower()
-    return call.func.attr == "log" and any(
-        word in receiver for word in ("accelerator", "wandb", "run", "fabric")
+    return any(word in receiver for word in ("accelerator", "wandb", "run", "fabric")) or any(
+        isinstance(origin.node, ast.Call)
+        and origin.script.called(origin.node) in {"accelerate.Accelerator", "wandb.init"}
+        for origin in origins(view.script, call.func.value)
     )
 
 

@@ -32,7 +32,7 @@ _LOADERS = ("MpDeviceLoader", "ParallelLoader", "per_device_loader")
     page=TROUBLESHOOTING,
 )
 def missing_mark_step(view: View) -> Iterator[Found]:
-    if not _uses_device(view.script):
+    if not view.xla_device:
         return
     for step in view.steps:
         if step.framework != "loop" or _ends_elsewhere(view, step):
@@ -44,11 +44,6 @@ def missing_mark_step(view: View) -> Iterator[Found]:
         if known and _trains_on_torch(step):
             said = "nothing in this loop ends the step for PyTorch/XLA"
             yield Found(step.node, said)
-
-
-def _uses_device(script: Script) -> bool:
-    """Whether the script itself puts tensors on an XLA device."""
-    return bool(script.calls_of("torch_xla.core.xla_model.xla_device", "torch_xla.device"))
 
 
 def _trains_on_torch(step: Step) -> bool:

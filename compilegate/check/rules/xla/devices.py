@@ -20,7 +20,7 @@ from compilegate.check.rules.rule import LAZY, Found, View, keyword, rule, writt
     page=TROUBLESHOOTING,
 )
 def cuda_with_xla(view: View) -> Iterator[Found]:
-    if not _uses_xla_device(view):
+    if not view.xla_device:
         return
     for call in view.script.calls:
         if not _puts_on_cuda(view, call) or _is_choice(view, call):
@@ -28,11 +28,6 @@ def cuda_with_xla(view: View) -> Iterator[Found]:
         unsure = any(isinstance(part, ast.IfExp) for part in ast.walk(call))
         said = f"`{written(call)}` puts on CUDA what the script trains on XLA"
         yield Found(call, said, Severity.WARNING if unsure else None)
-
-
-def _uses_xla_device(view: View) -> bool:
-    names = ("torch_xla.core.xla_model.xla_device", "torch_xla.device")
-    return bool(view.script.calls_of(*names))
 
 
 def _puts_on_cuda(view: View, call: ast.Call) -> bool:
@@ -83,7 +78,7 @@ def _is_choice(view: View, node: ast.AST) -> bool:
     page=PYTORCH_MODELS,
 )
 def cuda_amp_with_xla(view: View) -> Iterator[Found]:
-    if not _uses_xla_device(view):
+    if not view.xla_device:
         return
     for call in view.named("torch.cuda.amp.autocast", "torch.cuda.amp.GradScaler"):
         if not _is_choice(view, call):
@@ -132,7 +127,7 @@ def _by_framework(view: View) -> bool:
     page=PYTORCH_MODELS,
 )
 def plain_optimizer(view: View) -> Iterator[Found]:
-    if not _uses_xla_device(view):
+    if not view.xla_device:
         return
     if not any(True for _ in view.named("torch_xla.amp.GradScaler")):
         return
