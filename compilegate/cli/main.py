@@ -55,6 +55,10 @@ class LazyGroup(click.Group):
         "batch-size": ("compilegate.cli.batch_size", "Find the largest batch of an arm that fits."),
         "gate": ("compilegate.cli.gate", "Judge the evidence in a folder."),
         "executions": ("compilegate.cli.executions", "List executions, or show one."),
+        "history": (
+            "compilegate.cli.workload.history",
+            "Show a workload over its executions, or all workloads.",
+        ),
         "posture": (
             "compilegate.cli.workload.posture",
             "Say how far a workload has come with its compiler; set or reset it.",

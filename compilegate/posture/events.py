@@ -39,6 +39,9 @@ class Seen:
     differences: tuple[Difference, ...] = ()
     """Empty where no baseline trained, or the two could not be compared."""
     values: Mapping[str, float] = field(default_factory=dict)
+    """The candidate's own metrics, above is better."""
+    turned: tuple[str, ...] = ()
+    """Metrics of which lower is better: their values have the other sign."""
 
 
 @dataclass(frozen=True, kw_only=True)

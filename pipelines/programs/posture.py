@@ -72,6 +72,11 @@ def observed_alone(
         outcome="pass" if arm.sound else "fail",
         reason=reason,
         values=_values(experiment, records, values) if arm.sound else {},
+        turned=tuple(
+            name
+            for name in experiment.settings.guarded
+            if experiment.settings.metrics[name].direction == "lower"
+        ),
     )
     return Observed(seen=(seen,), registered=verdict.decision.arm)
 
@@ -109,6 +114,7 @@ def _seen(candidate: CandidateVerdict, confidence: float) -> Seen:
         speedup=None if candidate.speed is None else candidate.speed.speedup.lower,
         differences=tuple(differences) if guarded else (),
         values={one.metric: _better(one.direction, one.candidate) for one in guarded},
+        turned=tuple(one.metric for one in guarded if one.direction == "lower"),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 _STEPS = 200
 _TINY = 1e-300
@@ -14,6 +15,7 @@ def upper_tail(t: float, freedom: float) -> float:
     return half if t > 0 else 1 - half
 
 
+@cache
 def upper_quantile(chance: float, freedom: float) -> float:
     """The t above which so small a chance lies; `chance` is below a half."""
     high = 1.0

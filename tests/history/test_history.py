@@ -1,0 +1,139 @@
+"""`compilegate history`: rows, their change points, and how they are told."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from compilegate.cli import main
+from compilegate.execution.result import ExecutionResult
+from compilegate.execution.status import ExecutionStatus
+from compilegate.gate.judge import judge
+from compilegate.gate.verdict import Verdict
+from compilegate.history.rows import Row, line_of, rows_of
+from compilegate.history.telling import as_csv, as_json, as_page, line_cells, row_cells
+from compilegate.posture.record import Record
+from compilegate.posture.state import Posture
+from tests.gate.conftest import build_execution
+from tests.posture.scenes import HERE, day, put, seen, settled, started
+
+
+@pytest.fixture(scope="module")
+def verdict() -> Verdict:
+    execution = build_execution(candidates=("compiled",))
+    return judge(execution.experiment, execution.records)
+
+
+def executed(name: str, number: int, status: ExecutionStatus = ExecutionStatus.SUCCEEDED):
+    when = datetime.datetime.fromisoformat(day(number)).timestamp()
+    return ExecutionResult(
+        execution_id=name,
+        pipeline_name="news",
+        status=status,
+        steps={},
+        parameters={},
+        failed_by=None,
+        failure=None,
+        folder=Path(),
+        started=when,
+        ended=when + 60,
+    )
+
+
+def a_record() -> Record:
+    record = Record(workload="news")
+    for event in (
+        started("e0", 0),
+        settled("e0", 0, seen("pass")),
+        started("e1", 7, fingerprint={**HERE, "image": "i2"}),
+        settled("e1", 7, seen("pass")),
+        put(Posture.ON, 8, "compiled"),
+    ):
+        record = record.after(event)
+    return record.after(started("e2", 14, fingerprint={**HERE, "image": "i2"}))
+
+
+@pytest.fixture(scope="module")
+def rows(verdict: Verdict) -> list[Row]:
+    pairs = [(executed("e1", 7), verdict), (executed("e0", 0), verdict)]
+    failed = executed("e2", 14, ExecutionStatus.FAILED)
+    return rows_of([*pairs, (failed, None)], a_record())
+
+
+def test_rows_are_in_order_with_metrics_speed_and_machine_time(rows: list[Row]) -> None:
+    assert [row.execution for row in rows] == ["e0", "e1", "e2"]
+    first = rows[0]
+    assert (first.arm, first.outcome, first.trained) == ("compiled", "pass", "all")
+    assert [one.metric for one in first.metrics] == ["accuracy", "log_loss"]
+    assert all(one.delta is not None and one.baseline is not None for one in first.metrics)
+    assert first.speedup is not None
+    assert first.speedup.estimate == pytest.approx(1.5, rel=0.05)
+    assert first.seconds is not None
+    assert first.usd is None, "a price that is not known is unknown, not zero"
+
+
+def test_change_points_are_marked(rows: list[Row]) -> None:
+    assert rows[0].changes == ()
+    assert rows[1].changes == ("image changed",)
+    assert rows[2].changes == ("posture shadow -> on", "set by anna: a wish")
+
+
+def test_an_execution_without_a_verdict_has_a_row(rows: list[Row]) -> None:
+    assert rows[2].status == "Failed"
+    assert (rows[2].metrics, rows[2].speedup, rows[2].seconds) == ((), None, None)
+    assert "-" in row_cells(rows[2])
+
+
+def test_the_portfolio_has_one_line_for_a_workload(rows: list[Row]) -> None:
+    line = line_of("news", rows)
+    assert (line.executions, line.posture, line.registered) == (3, "on", "baseline")
+    assert line.since == day(0)
+    assert line.speedup == rows[1].speedup
+    assert line_cells(line)[-1] == "unknown"
+
+
+def test_csv_and_json_hold_all_digits(rows: list[Row]) -> None:
+    table = list(csv.DictReader(io.StringIO(as_csv(rows))))
+    assert len(table) == 5, "two metrics each, and one line without any"
+    assert float(table[0]["value"]) == rows[0].metrics[0].value
+    assert table[-1]["metric"] == ""
+    document = json.loads(as_json(rows))
+    assert document[0]["speedup"]["lower"] == rows[0].speedup.lower  # type: ignore[union-attr]
+
+
+def test_the_page_is_whole_and_marks_changes(rows: list[Row]) -> None:
+    page = as_page("news & <more>", rows)
+    HTMLParser().feed(page)
+    assert "news &amp; &lt;more&gt;" in page
+    assert page.count("class=change") == 2
+    assert "http" not in page, "nothing from elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "found neither or both, allowed: a NAME, or --all"),
+        (("news", "--all"), "found neither or both"),
+        (("news",), "news was never executed in"),
+        (("--all", "--csv", "x.csv"), "found --all as well"),
+    ],
+)
+def test_what_cannot_be_told_is_refused(
+    tmp_path: Path, arguments: tuple[str, ...], told: str
+) -> None:
+    result = CliRunner().invoke(main, ["history", *arguments, "--home", str(tmp_path)])
+    assert result.exit_code == 2
+    assert told in result.output
+
+
+def test_an_empty_home_has_an_empty_portfolio(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["history", "--all", "--home", str(tmp_path)])
+    assert result.exit_code == 0
+    assert "Nothing has been executed" in result.output
