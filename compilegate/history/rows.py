@@ -43,7 +43,7 @@ class Row:
     metrics: tuple[Measured, ...] = ()
     speedup: Interval | None = None
     seconds: float | None = None
-    """Of machines, over all jobs whose evidence is sound; None where nothing is known."""
+    """Machine time over all jobs whose evidence is sound; None where nothing is known."""
     usd: float | None = None
     """None where the price is not known."""
     versions: Mapping[str, str] | None = None
