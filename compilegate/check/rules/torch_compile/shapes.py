@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 from compilegate.check.findings import Severity
 from compilegate.check.regions.compiled import Compiled
+from compilegate.check.regions.steps import Step
 from compilegate.check.rules.rule import TORCH_COMPILE, Found, View, keyword, rule, written
+from compilegate.check.rules.torch_compile.flow import How, uses_of
 from compilegate.check.script.project import Script
 from compilegate.check.script.values import origins, sources
 
@@ -26,22 +28,21 @@ _GRAPH_MODES = frozenset({"reduce-overhead", "max-autotune"})
 )
 def ragged_batch(view: View) -> Iterator[Found]:
     with_graphs = [each for each in view.analysis.regions.found if _records(each)]
-    if with_graphs:
-        loops = [
-            (step.script, step.node.iter)
-            for step in view.analysis.steps.found
-            if isinstance(step.node, ast.For)
-        ]
-        for script, over in loops:
-            for loader in _loaders(script, over):
-                if loader[0] is view.script and _is_ragged(view.script, loader[1]):
-                    said = with_graphs[0].options.get("mode")
-                    mode = written(said) if said is not None else "CUDA graphs"
-                    yield Found(
-                        loader[1],
-                        f"the last batch of `{written(over, 24)}` is smaller, and {mode} records "
-                        "CUDA graphs",
-                    )
+    for step in view.analysis.steps.found if with_graphs else ():
+        if not isinstance(step.node, ast.For):
+            continue
+        compiled = next((each for each in with_graphs if _runs_in(view, each, step)), None)
+        if compiled is None:
+            continue
+        said = compiled.options.get("mode")
+        mode = written(said) if said is not None else "the backend"
+        for script, loader in _loaders(step.script, step.node.iter):
+            if script is view.script and _is_ragged(script, loader):
+                yield Found(
+                    loader,
+                    f"the last batch of `{written(step.node.iter, 24)}` is smaller, and {mode} "
+                    "records CUDA graphs",
+                )
     for call in view.named(
         "transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments"
     ):
@@ -49,6 +50,17 @@ def ragged_batch(view: View) -> Iterator[Found]:
         drops = keyword(call, "dataloader_drop_last")
         if mode in _GRAPH_MODES and (drops is None or _is_false(drops)):
             yield Found(call, f"`torch_compile_mode={mode!r}` without `dataloader_drop_last=True`")
+
+
+def _runs_in(view: View, compiled: Compiled, step: Step) -> bool:
+    """Whether what was compiled is called in a step, or stands in one script with it."""
+    if compiled.script is step.script:
+        return True
+    steps = view.analysis.steps
+    return any(
+        use.how is How.CALLED and steps.step_of(use.script, use.node) is step
+        for use in uses_of(view.analysis, compiled)
+    )
 
 
 def _text(script: Script, node: ast.expr | None) -> str | None:
