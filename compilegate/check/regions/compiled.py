@@ -101,7 +101,7 @@ def uses(script: Script) -> Iterator[Compiled]:
         if script.called(call) in COMPILERS:
             outer = script.parent(call)
             target = call.args[0] if call.args else _options(call).get("model")
-            if isinstance(outer, ast.Call) and outer.func is call and outer.args:
+            if target is None and isinstance(outer, ast.Call) and outer.func is call and outer.args:
                 target = outer.args[0]  # torch.compile(mode=...)(model)
             if target is not None:
                 yield Compiled(script, call, target, _options(call))

@@ -37,6 +37,7 @@ class Known:
     sources: dict[ast.expr, list[Origin]] = field(default_factory=dict)
     classes: dict[ast.expr, Defined | None] = field(default_factory=dict)
     tensors: dict[ast.expr, bool] = field(default_factory=dict)
+    names: dict[int, bool] = field(default_factory=dict)
     sorts: dict[tuple[ast.expr, str], bool] = field(default_factory=dict)
     depth: int = 0
 

@@ -128,6 +128,14 @@ def _name(script: Script, node: ast.Name) -> bool:
     bindings = script.bindings(node.id, node)
     if not bindings:
         return False
+    known = script.project.known.names
+    if id(bindings) not in known:
+        known[id(bindings)] = True  # `x = x.view(2, -1)` is a tensor where `x` is one
+        known[id(bindings)] = _is_tensor_name(script, node.id, bindings)
+    return known[id(bindings)]
+
+
+def _is_tensor_name(script: Script, name: str, bindings: list[Binding]) -> bool:
     # `x = x.item()` makes a number of it from there on: a name with both is in doubt.
     plain = [
         each
@@ -137,11 +145,17 @@ def _name(script: Script, node: ast.Name) -> bool:
         and not _bound(script, each)
         and (_reads_out(each) or not _mentions(each, node.id))
     ]
-    known = [each for each in bindings if _bound(script, each)]
-    if not known:
+    if not any(_bound(script, each) for each in bindings if not _reads(each, name)):
         return False
     return all(_harmless(each) for each in plain) or bool(
-        _LOSS.match(node.id) and not any(_reads_out(each) for each in plain)
+        _LOSS.match(name) and not any(_reads_out(each) for each in plain)
+    )
+
+
+def _reads(binding: Binding, name: str) -> bool:
+    """Whether a value is made of the name itself, such as `x = x / 2`."""
+    return isinstance(binding.node, ast.expr) and any(
+        isinstance(part, ast.Name) and part.id == name for part in ast.walk(binding.node)
     )
 
 
@@ -208,7 +222,7 @@ def _parameter(script: Script, parameter: ast.arg) -> bool:
         return False
     owner = script.parent(function)
     if not isinstance(owner, ast.ClassDef) or function.name not in _TENSOR_METHODS:
-        return _passed_tensors(script, parameter)
+        return _passed_tensors(script, parameter) or _used_as_tensor(script, parameter, function)
     if _PLAIN_NAME.search(parameter.arg):
         return False
     positional = [*arguments.posonlyargs, *arguments.args]
@@ -220,6 +234,29 @@ def _parameter(script: Script, parameter: ast.arg) -> bool:
         return isinstance(default, ast.Constant) and default.value is None
     index = positional.index(parameter)
     return not (function.name == "training_step" and (index != 1 or "idx" in parameter.arg))
+
+
+_COMPUTES = frozenset(
+    {"sum", "mean", "norm", "view", "reshape", "sin", "cos", "exp", "abs", "softmax", "matmul",
+     "detach", "float", "to", "t", "mul", "add", "relu", "max", "min", "any", "all", "clone"}
+)  # fmt: skip
+
+
+def _used_as_tensor(script: Script, parameter: ast.arg, function: ast.FunctionDef) -> bool:
+    """Whether a function under `@torch.compile` computes with a parameter as with a tensor."""
+    if _PLAIN_NAME.search(parameter.arg) or not any(
+        script.name(each.func if isinstance(each, ast.Call) else each) == "torch.compile"
+        for each in function.decorator_list
+    ):
+        return False
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in _COMPUTES
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == parameter.arg
+        for node in ast.walk(function)
+    )
 
 
 def _passed_tensors(script: Script, parameter: ast.arg) -> bool:

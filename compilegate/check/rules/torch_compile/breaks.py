@@ -31,10 +31,23 @@ _LOGGING = frozenset({"debug", "info", "warning", "error", "critical", "exceptio
 def sync_in_region(view: View) -> Iterator[Found]:
     for call in view.script.calls:
         said = _breaks(view, call)
-        if said:
+        if _copies(view, call) and not _is_guarded(view.script, call):
+            yield Found(call, f"`{written(call)}` copies to the host inside a compiled region")
+        elif said:
             found = _in_region(view, call, said)
             if found is not None:
                 yield found
+
+
+def _copies(view: View, call: ast.Call) -> bool:
+    """`.cpu()` and `.numpy()` break no graph, but make it wait, and rule out CUDA graphs."""
+    return (
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr in {"cpu", "numpy"}
+        and not call.args
+        and view.region(call) is not None
+        and is_tensor(view.script, call.func.value)
+    )
 
 
 def _breaks(view: View, call: ast.Call) -> str:
@@ -155,6 +168,10 @@ def branch_on_data(view: View) -> Iterator[Found]:
             found = _in_region(view, call, f"the shape of `{written(call)}` depends on values")
             if found is not None:
                 yield found
+    for selected in _selects_by_mask(view):
+        found = _in_region(view, selected, f"the shape of `{written(selected)}` depends on values")
+        if found is not None:
+            yield found
 
 
 def _decisions(view: View) -> Iterator[ast.If | ast.While | ast.IfExp]:
@@ -215,6 +232,21 @@ def _may_be_flag(view: View, node: ast.expr) -> bool:
         return True
     bound = view.script.bindings(node.id, node)
     return any(each.kind != "value" for each in bound)
+
+
+def _selects_by_mask(view: View) -> Iterator[ast.Subscript]:
+    """`x[x > 0]`: how much is selected depends on the values."""
+    for function in view.script.tree.functions:
+        if view.region(function.body[0]) is None:
+            continue
+        for node in ast.walk(function):
+            if (
+                isinstance(node, ast.Subscript)
+                and isinstance(node.ctx, ast.Load)
+                and isinstance(node.slice, ast.Compare)
+                and is_tensor(view.script, node.slice)
+            ):
+                yield node
 
 
 def _gives_data_dependent_shape(view: View, call: ast.Call) -> bool:

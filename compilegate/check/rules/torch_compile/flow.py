@@ -38,7 +38,8 @@ class Behind:
 def call_of(compiled: Compiled) -> ast.expr:
     """The call that gives back what is compiled: of `torch.compile(mode=...)(model)` the outer."""
     outer = compiled.script.parent(compiled.node)
-    if isinstance(outer, ast.Call) and outer.func is compiled.node and outer.args:
+    given = isinstance(compiled.node, ast.Call) and not compiled.node.args
+    if given and isinstance(outer, ast.Call) and outer.func is compiled.node and outer.args:
         return outer
     return compiled.node
 

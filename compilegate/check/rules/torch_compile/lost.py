@@ -50,7 +50,9 @@ def _is_unread(view: View, compiled: Compiled, since: ast.Assign, target: ast.ex
     scope = script.tree.scope_of(since)
     if target.id in scope.elsewhere:
         return False
-    if isinstance(scope.node, ast.Module):
+    if _is_loop_variable(script, since, target.id):
+        pass  # the next turn gives it a new value
+    elif isinstance(scope.node, ast.Module):
         if not _read_below(script, compiled, since) or _imported_by_others(view, target.id):
             return False
     elif isinstance(scope.node, ast.ClassDef):
@@ -65,6 +67,18 @@ def _is_unread(view: View, compiled: Compiled, since: ast.Assign, target: ast.ex
         if (node.lineno, node.col_offset) > (since.lineno, since.col_offset):
             return False
     return True
+
+
+def _is_loop_variable(script: Script, since: ast.Assign, name: str) -> bool:
+    """`for layer in layers: layer = torch.compile(layer)`."""
+    for outer in script.ancestors(since):
+        if isinstance(outer, ast.For | ast.AsyncFor):
+            return any(
+                isinstance(part, ast.Name) and part.id == name for part in ast.walk(outer.target)
+            )
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
+            return False
+    return False
 
 
 def _is_unread_attribute(view: View, compiled: Compiled, target: ast.Attribute) -> bool:

@@ -83,13 +83,27 @@ def errors_hidden(view: View) -> Iterator[Found]:
                 yield Found(node, f"`{written(node)}` hides what could not be compiled")
         elif isinstance(target, ast.Subscript) and value in {"1", "true", "True"}:
             said = _variable(script, target)
-            if said in {"TORCHDYNAMO_SUPPRESS_ERRORS", "TORCHDYNAMO_DISABLE",
-                        "TORCH_COMPILE_DISABLE"}:  # fmt: skip
+            if said in _VARIABLES:
                 yield Found(node, f"`{said}` hides what could not be compiled")
+    for call in _switched_off(script):
+        yield Found(call, f"`{written(call)}` hides what could not be compiled")
 
 
 # What stands in every script that this rule concerns; most scripts are not walked at all.
 _HIDING = ("suppress_errors", "config.disable", "TORCHDYNAMO_", "TORCH_COMPILE_DISABLE")
+
+
+def _switched_off(script: Script) -> Iterator[ast.Call]:
+    """`os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")`, and the same by `putenv`."""
+    for call in script.calls_of("os.environ.setdefault", "os.putenv"):
+        given = [each.value for each in call.args if isinstance(each, ast.Constant)]
+        if len(given) == 2 and given[0] in _VARIABLES and given[1] in {"1", "true", "True"}:
+            yield call
+
+
+_VARIABLES = frozenset(
+    {"TORCHDYNAMO_SUPPRESS_ERRORS", "TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE"}
+)
 
 
 def _variable(script: Script, target: ast.Subscript) -> str | None:

@@ -81,7 +81,9 @@ def _is_the_same_each_turn(
     if not isinstance(target, ast.expr):
         return False
     changing = _set_in(loop, without=call_of(compiled))
-    parts: list[ast.AST] = [target, *compiled.options.values()]
+    parts: list[ast.AST] = [target]
+    if isinstance(compiled.node, ast.Call):
+        parts += [word.value for word in compiled.node.keywords]  # `**options` too
     return not any(
         isinstance(part, ast.Call | ast.Lambda)
         or (isinstance(part, ast.Name) and part.id in changing)

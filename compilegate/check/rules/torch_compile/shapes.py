@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from compilegate.check.findings import Severity
 from compilegate.check.regions.compiled import Compiled
-from compilegate.check.regions.steps import Step
+from compilegate.check.regions.steps import Step, Steps
 from compilegate.check.rules.rule import TORCH_COMPILE, Found, View, keyword, rule, written
 from compilegate.check.rules.torch_compile.flow import How, uses_of
 from compilegate.check.script.project import Script
@@ -219,7 +219,7 @@ def _varying(view: View) -> str | None:
                 padded is not None
                 and (_is_true(padded) or _text(script, padded) == "longest")
                 and _is_tokenizer(script, call)
-                and _per_batch(script, call)
+                and _per_batch(view.analysis.steps, script, call)
             ):
                 return f"`{written(call.func)}` pads each batch to its longest"
     return None
@@ -227,11 +227,13 @@ def _varying(view: View) -> str | None:
 
 def _is_tokenizer(script: Script, call: ast.Call) -> bool:
     said = ast.unparse(call.func).lower()
-    return "token" in said or "processor" in said or said.endswith(".pad")
+    return "tok" in said or "processor" in said or said.endswith(".pad")
 
 
-def _per_batch(script: Script, call: ast.Call) -> bool:
+def _per_batch(steps: Steps, script: Script, call: ast.Call) -> bool:
     """Whether a call pads one batch: in a collate function or a step, not a whole data set."""
+    if steps.often(script, call) is not None:
+        return True
     function = script.function_around(call)
     name = function.name.lower() if function is not None else ""
     return "collat" in name or "batch" in name or name == "__call__"

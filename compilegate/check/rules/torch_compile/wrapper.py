@@ -16,6 +16,7 @@ from compilegate.check.rules.torch_compile.flow import (
     same_value,
     uses_of,
 )
+from compilegate.check.script.values import origins
 
 _TROUBLE = "https://docs.pytorch.org/docs/stable/generated/torch.compile.html"
 
@@ -113,7 +114,7 @@ def hooks_on_compiled(view: View) -> Iterator[Found]:
     ]
     if not modules:
         return
-    for call in view.named("wandb.watch", "wandb.run.watch"):
+    for call in (*view.named("wandb.watch", "wandb.run.watch"), *_watched_by_runs(view)):
         given = call.args[0] if call.args else None
         given = given or next((word.value for word in call.keywords if word.arg == "models"), None)
         if given is not None and _is_compiled(view, modules, given):
@@ -123,6 +124,16 @@ def hooks_on_compiled(view: View) -> Iterator[Found]:
             owner = _whole_model(view, call.func.value)
             if _is_compiled(view, modules, owner):
                 yield Found(call, f"`{written(call.func)}` hooks into a model that is compiled")
+
+
+def _watched_by_runs(view: View) -> Iterator[ast.Call]:
+    """`run.watch(model)` where `run = wandb.init(...)`."""
+    for call in view.script.calls_by_last.get("watch", ()):
+        if isinstance(call.func, ast.Attribute) and any(
+            isinstance(origin.node, ast.Call) and origin.script.called(origin.node) == "wandb.init"
+            for origin in origins(view.script, call.func.value)
+        ):
+            yield call
 
 
 def _is_compiled(view: View, modules: list[Compiled], node: ast.expr) -> bool:
