@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from weakref import WeakKeyDictionary
 
-from compilegate.check.regions.compiled import Compiled
-from compilegate.check.rules.rule import Analysis
+from compilegate.check.regions.compiled import Compiled, Regions
+from compilegate.check.rules.rule import Analysis, Found, View
 from compilegate.check.script.project import Script
 from compilegate.check.script.values import (
     Origin,
@@ -396,3 +396,19 @@ def _parameter(
     if positional and positional[0].arg in {"self", "cls"}:
         index += 1
     return positional[index] if index < len(positional) else None
+
+
+Once = WeakKeyDictionary[Regions, dict[Script, list[Found]]]
+"""What a rule finds in a whole check, by script: for rules that start from what is compiled."""
+
+
+def found_once(
+    known: Once, view: View, find: Callable[[Analysis], Iterator[tuple[Script, Found]]]
+) -> list[Found]:
+    """The findings in the script of a view; all are looked for at the first one."""
+    regions = view.analysis.regions
+    if regions not in known:
+        known[regions] = {}
+        for script, each in find(view.analysis):
+            known[regions].setdefault(script, []).append(each)
+    return known[regions].get(view.script, [])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from weakref import WeakKeyDictionary
 
 from compilegate.check.findings import Severity
-from compilegate.check.rules.rule import TORCH_COMPILE, Found, View, rule, written
-from compilegate.check.rules.torch_compile.flow import How, behind, uses_of
+from compilegate.check.rules.rule import TORCH_COMPILE, Analysis, Found, View, rule, written
+from compilegate.check.rules.torch_compile.flow import How, Once, behind, found_once, uses_of
 from compilegate.check.script.project import Script
 from compilegate.check.script.values import origins
 
@@ -25,19 +26,31 @@ _AUTOCAST = frozenset({"torch.autocast", "torch.cuda.amp.autocast", "torch.cpu.a
     page="https://docs.pytorch.org/docs/stable/amp.html",
 )
 def autocast_mismatch(view: View) -> Iterator[Found]:
-    for compiled in view.analysis.regions.found:
+    yield from found_once(_MISMATCHES, view, _mismatches)
+
+
+_MISMATCHES: Once = WeakKeyDictionary()
+
+
+def _mismatches(analysis: Analysis) -> Iterator[tuple[Script, Found]]:
+    for compiled in analysis.regions.found:
         if compiled.decorates:
             continue
-        calls = [use for use in uses_of(view.analysis, compiled) if use.how is How.CALLED]
+        calls = [use for use in uses_of(analysis, compiled) if use.how is How.CALLED]
+        if len(calls) < 2:
+            continue
         states = [(use, _state(use.script, use.node, 0)) for use in calls]
         if not any(state is True for _, state in states):
             continue
         for use, state in states:
-            if state is False and use.script is view.script:
-                yield Found(
-                    use.node,
-                    f"`{written(use.node)}` runs without autocast, and other calls of the compiled "
-                    "model run under it",
+            if state is False:
+                yield (
+                    use.script,
+                    Found(
+                        use.node,
+                        f"`{written(use.node)}` runs without autocast, and other calls of the "
+                        "compiled model run under it",
+                    ),
                 )
 
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from weakref import WeakKeyDictionary
 
 from compilegate.check.findings import Severity
 from compilegate.check.regions.compiled import Compiled
-from compilegate.check.rules.rule import TORCH_COMPILE, Found, View, rule, written
+from compilegate.check.rules.rule import TORCH_COMPILE, Analysis, Found, View, rule, written
 from compilegate.check.rules.torch_compile.flow import (
     How,
+    Once,
     Use,
     behind,
     compiles_module,
+    found_once,
     same_value,
     uses_of,
 )
+from compilegate.check.script.project import Script
 from compilegate.check.script.values import origins
 
 _TROUBLE = "https://docs.pytorch.org/docs/stable/generated/torch.compile.html"
@@ -51,26 +55,29 @@ _HOUSEKEEPING_PREFIXES = (
     page="https://github.com/pytorch/pytorch/issues/141616",
 )
 def past_the_wrapper(view: View) -> Iterator[Found]:
-    for compiled in view.analysis.regions.found:
+    yield from found_once(_PAST, view, _past)
+
+
+_PAST: Once = WeakKeyDictionary()
+
+
+def _past(analysis: Analysis) -> Iterator[tuple[Script, Found]]:
+    for compiled in analysis.regions.found:
         if compiled.decorates or not compiles_module(compiled):
             continue
-        uses = uses_of(view.analysis, compiled)
+        uses = uses_of(analysis, compiled)
         for use in uses:
-            if use.how is How.METHOD and use.method == "forward" and use.script is view.script:
-                yield _forward(compiled, use)
+            if use.how is How.METHOD and use.method == "forward":
+                yield use.script, _forward(compiled, use)
         if compiled.in_place or any(use.how in {How.CALLED, How.ESCAPES} for use in uses):
             continue
         ran = [use for use in uses if use.how is How.METHOD and _runs(use.method)]
         if any(use.method == "forward" for use in ran):
             continue
         for use in ran:
-            if use.script is view.script:
-                yield Found(
-                    use.node,
-                    f"the compiled module is never called, and `.{use.method}()` runs the "
-                    "original: nothing is compiled",
-                    Severity.ERROR,
-                )
+            said = f"the compiled module is never called, and `.{use.method}()` runs the original"
+            found = Found(use.node, f"{said}: nothing is compiled", Severity.ERROR)
+            yield use.script, found
 
 
 def _forward(compiled: Compiled, use: Use) -> Found:
@@ -107,6 +114,8 @@ _HOOKS = frozenset(
     page="https://docs.pytorch.org/docs/stable/torch.compiler_nn_module.html",
 )
 def hooks_on_compiled(view: View) -> Iterator[Found]:
+    if not any(view.script.calls_by_last.get(name) for name in ("watch", *_HOOKS)):
+        return
     modules = [
         each
         for each in view.analysis.regions.found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compilegate.check.checking import check_paths
-from tests.check.compiling import HEAD, NAMES, NET, found
+from tests.check.torch_compile.compiling import HEAD, NAMES, NET, found
 
 GOOD = {
     "kept": NET

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compilegate.check.findings import Severity
-from tests.check.compiling import HEAD, NET, TRAIN, found
+from tests.check.torch_compile.compiling import HEAD, NET, TRAIN, found
 
 BAD = [
     (
