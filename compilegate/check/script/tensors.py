@@ -143,19 +143,12 @@ def _is_tensor_name(script: Script, name: str, bindings: list[Binding]) -> bool:
         if each.kind == "value"
         and each.index is None
         and not _bound(script, each)
-        and (_reads_out(each) or not _mentions(each, node.id))
+        and (_reads_out(each) or not _mentions(each, name))
     ]
-    if not any(_bound(script, each) for each in bindings if not _reads(each, name)):
+    if not any(_bound(script, each) for each in bindings if not _mentions(each, name)):
         return False
     return all(_harmless(each) for each in plain) or bool(
         _LOSS.match(name) and not any(_reads_out(each) for each in plain)
-    )
-
-
-def _reads(binding: Binding, name: str) -> bool:
-    """Whether a value is made of the name itself, such as `x = x / 2`."""
-    return isinstance(binding.node, ast.expr) and any(
-        isinstance(part, ast.Name) and part.id == name for part in ast.walk(binding.node)
     )
 
 
