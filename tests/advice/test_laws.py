@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 from typing import get_args
 
 import pytest
@@ -15,8 +16,11 @@ from compilegate.advice.judging import scale
 from compilegate.advice.known.facts import Fact, known, unknown
 from compilegate.advice.known.gathering import parts_of_step
 from compilegate.advice.outcome import Effect, outcome_of, share_of, time_ratio
+from compilegate.advice.portfolio import portfolio_of
 from compilegate.advice.rules import PARTS, Part, rules
 from compilegate.advice.stances import Stance
+from compilegate.advice.told.document import advice_document
+from compilegate.advice.told.text import advice_text, gravest
 from compilegate.workload import Advice as Told
 from compilegate.workload.declared.known.advice import Bottleneck
 
@@ -194,3 +198,12 @@ def test_a_longer_run_repays_compiling_no_later(facts, extra):
     asked = {"trainings": 3, "engineer_hours": Range(1, 2)}
     short, long = outcome_of(facts, effect, **asked), outcome_of(longer, effect, **asked)
     assert long.saved_share.low >= short.saved_share.low - 1e-9
+
+
+@given(facts=some_facts())
+def test_advice_can_be_told_whatever_is_known(facts):
+    advice = advise(facts)
+    assert list(advice_text(advice))
+    assert gravest(advice).startswith("advice: ")
+    json.dumps(advice_document(advice), allow_nan=False)
+    assert portfolio_of([advice]).entries[0].name == "any"

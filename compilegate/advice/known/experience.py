@@ -24,6 +24,8 @@ _OPTION_OF_BACKEND = {
     "cudagraphs": "cuda-graphs",
     "neuron": "neuron",
 }
+LEAST, MOST = 0.001, 1000.0
+"""A speed-up beyond these is a slip of a clock, and so is a run of fewer hours."""
 QUALITY_CODES = ("quality.", "parity.differs")
 """How the codes of reasons begin that are about the model, not about speed."""
 
@@ -112,7 +114,9 @@ def _experiences(
     for candidate in verdict.candidates:
         arm, speed = arms.get(candidate.arm), candidate.speed
         option = None if arm is None else _option(arm, baseline)
-        if arm is None or speed is None or option is None or speed.speedup.lower <= 0:
+        if arm is None or speed is None or option is None:
+            continue
+        if not LEAST <= speed.speedup.lower <= speed.speedup.upper <= MOST:
             continue
         run = speed.run
         seconds = [] if run is None else [run.candidate_compile_seconds]
@@ -126,7 +130,7 @@ def _experiences(
             option=option,
             outcome=str(candidate.outcome),
             regression=_regression(candidate),
-            speedup=Range(speed.speedup.lower, max(speed.speedup.lower, speed.speedup.upper)),
+            speedup=Range(speed.speedup.lower, speed.speedup.upper),
             compile_seconds=Range(max(min(seconds), 0.0), max(*seconds, 0.0)) if seconds else None,
             memory_increase=None if candidate.memory is None else candidate.memory.increase,
             same_batch=baseline is not None and arm.batch_size == baseline.batch_size,
@@ -170,7 +174,8 @@ def _text(value: object) -> str | None:
 
 
 def _hours(cost: ArmCost | None) -> float | None:
-    return None if cost is None else cost.training.seconds / 3600
+    hours = 0.0 if cost is None else cost.training.seconds / 3600
+    return hours if hours >= LEAST / 100 else None
 
 
 def latest(experiences: Sequence[Experience]) -> Experience | None:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from compilegate.workload.declared.table import Positive, Table, Text
+from compilegate.workload.declared.table import Table, Text
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Bottleneck = Literal["compute", "memory", "launches", "data", "communication"]
@@ -21,9 +21,9 @@ class Advice(Table):
     """`[advice]`: what only people know. Every key may be left out; `compilegate advise` then names
     the question that it would settle. Nothing here changes what is trained."""
 
-    runs_per_week: Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)] | None = None
+    runs_per_week: Annotated[float, Field(ge=0.001, le=10_000, allow_inf_nan=False)] | None = None
     """How often the workload is trained. Left out, the schedule says it, if there is one."""
-    hours: Annotated[float, Field(gt=0, le=672, allow_inf_nan=False)] | None = None
+    hours: Annotated[float, Field(ge=0.001, le=672, allow_inf_nan=False)] | None = None
     """How long one training job of the baseline takes. Left out, finished executions say it."""
     bottleneck: Bottleneck | None = None
     """What takes the largest part of a step's time."""
@@ -48,7 +48,7 @@ class Advice(Table):
     """Epochs of one run, since a benchmark takes one. The built-in program's are known."""
     instance_count: Annotated[int, Field(ge=1, le=1000)] | None = None
     """Machines that one job trains on, where no arm says it."""
-    usd_per_hour: Positive | None = None
+    usd_per_hour: Annotated[float, Field(ge=0.001, le=1e6, allow_inf_nan=False)] | None = None
     """What an hour of one instance costs you. Left out, the catalog's price holds."""
     resumes: bool | None = None
     """Whether a job goes on from its checkpoint when its machine was taken away."""
