@@ -18,6 +18,7 @@ from compilegate.gate.cost import cost_of
 from compilegate.gate.decision import decide, decide_between_models
 from compilegate.gate.integrity.confounds import find_confounds, listed, undeclared
 from compilegate.gate.integrity.examination import Examined, Records, examine
+from compilegate.gate.integrity.examples import unchecked_losses
 from compilegate.gate.integrity.parity_record import doubts_of_parity
 from compilegate.gate.judgements import (
     Confound,
@@ -251,7 +252,8 @@ class _Case:
         return failure(Code.BASELINE_UNSOUND, sentence)
 
     def _not_proven(self, compared: bool) -> list[Note]:
-        return [_NOTHING_PROVEN] if compared and self.experiment.evidence == "printed" else []
+        found = [_NOTHING_PROVEN] if compared and self.experiment.evidence == "printed" else []
+        return found + unchecked_losses(self.experiment.settings, self.examined.records.values())
 
     def _hindrances(self, arm: str) -> list[Note]:
         declared = self.experiment.arms.get(arm)

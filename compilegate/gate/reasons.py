@@ -86,6 +86,7 @@ class Code(StrEnum):
     EXAMPLES_CLASSES_DIFFER = "examples.classes_differ"
     EXAMPLES_TARGETS_DIFFER = "examples.targets_differ"
     EXAMPLES_SLICES_DIFFER = "examples.slices_differ"
+    EXAMPLES_LOSSES_UNCHECKED = "examples.losses_unchecked"
 
     METRIC_MISSING = "metric.missing"
     METRIC_NOT_FINITE = "metric.not_finite"

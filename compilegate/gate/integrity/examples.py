@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
-from compilegate.evidence import Evidence, Examples, FloatArray, Origin, above_one
+from compilegate.evidence import Evidence, EvidenceRecord, Examples, FloatArray, Origin, above_one
 from compilegate.gate.integrity.expectation import Expectation, KnownRows
 from compilegate.gate.quality.metrics import MetricUndefinedError
 from compilegate.gate.quality.metrics.losses import (
@@ -15,8 +15,8 @@ from compilegate.gate.quality.metrics.losses import (
     SMALLEST_EXACT_SCORE,
     label_scores,
 )
-from compilegate.gate.reasons import Code, Reason, Subject, clipped
-from compilegate.gate.settings import MetricGuard
+from compilegate.gate.reasons import Code, Note, Reason, Subject, clipped
+from compilegate.gate.settings import GateSettings, MetricGuard
 
 SUM_TOLERANCE = 6e-4
 """For a row of probabilities; single-precision softmax over thousands of classes stays within, and
@@ -77,6 +77,31 @@ def check_reported(evidence: Evidence, expected: Expectation) -> Iterator[Reason
         if not part.watched:
             told = f"{part.metric} of {part.column!r} needs examples, and the job wrote none."
             yield about.fails(Code.EVIDENCE_LACKING, told, metric=part.metric, column=part.column)
+
+
+def unchecked_losses(settings: GateSettings, records: Iterable[EvidenceRecord]) -> list[Note]:
+    """What is to be known where guarded losses are all that jobs have: no score shows them wrong.
+
+    A loss in the model's own unit is never computed from anything else.
+    """
+    bare = any(
+        record.examples is not None and not record.examples.scores.shape[1] for record in records
+    )
+    found = [
+        name
+        for name in settings.guarded
+        if not settings.metrics[name].reported
+        and (name == "loss" or (bare and name in ("log_loss", "perplexity")))
+    ]
+    return [
+        Note(
+            Code.EXAMPLES_LOSSES_UNCHECKED,
+            f"{name} is judged by the losses that the jobs wrote: without scores, nothing checks "
+            "them.",
+            {"metric": name},
+        )
+        for name in found
+    ]
 
 
 def _check_rows(examples: Examples, about: Subject, known: KnownRows) -> Iterator[Reason]:
