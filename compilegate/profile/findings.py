@@ -70,6 +70,17 @@ _MANY_CALLS = 100
 """Operators of an update, from which it is many small ones and not just a small step."""
 
 
+EAGER = "eager"
+_SPARED = (
+    "This is what a compiler spares, as do CUDA graphs and a larger batch: torch.compile is worth "
+    "a benchmark."
+)
+_LEFT = (
+    "This is what the compiler left: a larger batch, CUDA graphs (mode = reduce-overhead on a GPU) "
+    "or a compiled update spare some of it."
+)
+
+
 @dataclass(frozen=True)
 class Finding:
     """Something that holds the steps up."""
@@ -125,7 +136,7 @@ def findings_of(profile: Profile, parts: Breakdown) -> tuple[Finding, ...]:
         if each is not None and each.score >= _WORTH_NAMING[each.kind]
     ]
     faults.sort(key=lambda each: -each.score)
-    natures = sorted(_natures(parts), key=lambda each: -each.score)
+    natures = sorted(_natures(parts, profile.compiler), key=lambda each: -each.score)
     first = natures[0]
     # What is asked for seldom enough, or breaks into few enough parts, is no bottleneck of steps
     # that compute something large.
@@ -331,7 +342,7 @@ def _ragged(seen: SeenShapes) -> Finding:
     )
 
 
-def _natures(parts: Breakdown) -> list[Finding]:
+def _natures(parts: Breakdown, compiler: str) -> list[Finding]:
     matrix = parts.share(parts.of_kind(MATRIX))
     convolution = parts.share(parts.of_kind(CONVOLUTION))
     elementwise = parts.share(parts.of_kind(ELEMENTWISE))
@@ -359,7 +370,9 @@ def _natures(parts: Breakdown) -> list[Finding]:
             False,
             f"The steps move memory: {elementwise:.0%} of their time is in element-wise "
             "operations, normalisation and reductions.",
-            "This is what a compiler fuses: torch.compile is worth a benchmark.",
+            "This is what a compiler fuses: torch.compile is worth a benchmark."
+            if compiler == EAGER
+            else "This is what the compiler left: look at what is outside of what it compiled.",
         ),
         Finding(
             LAUNCHES,
@@ -367,8 +380,7 @@ def _natures(parts: Breakdown) -> list[Finding]:
             False,
             f"The steps are many small operations: in {launches:.0%} of their time the host gets "
             "the next one going.",
-            "This is what a compiler spares, as do CUDA graphs and a larger batch: torch.compile "
-            "is worth a benchmark.",
+            _SPARED if compiler == EAGER else _LEFT,
         ),
     ]
     if compiled:

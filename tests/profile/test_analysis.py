@@ -310,3 +310,13 @@ def test_the_document_is_json() -> None:
     lengths = Lengths("mask", (3, 8, 4, 8), (8,) * 4, (1, 1, 2, 2))
     found = analysis_of(profile_of(steps_of(forward=1), (MATRIX,), lengths=lengths))
     assert json.loads(json.dumps(found.document))["bottleneck"] == "matrix"
+
+
+def test_what_a_compiler_left_is_not_told_to_be_worth_one() -> None:
+    eager, compiled = (
+        analysis_of(profile_of(steps_of(forward=9), (), compiler=compiler)).bottleneck
+        for compiler in ("eager", "torch-compile")
+    )
+    assert (eager.kind, compiled.kind) == ("launches", "launches")
+    assert "worth a benchmark" in eager.remedy
+    assert "what the compiler left" in compiled.remedy
