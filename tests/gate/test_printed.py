@@ -168,7 +168,7 @@ def test_a_percentage_is_no_accuracy():
     found = {
         key: record(*key, {"accuracy": 95.3, "samples_per_second": 100.0}) for key in printed()
     }
-    guard = {"direction": "higher", "margin": 0.5, "reported": True}
+    guard = {"direction": "higher", "margin": 0.3, "reported": True}
     verdict = judge(experiment(metrics={"accuracy": guard}), found)
     (reason, *_) = verdict.baseline.reasons
     assert reason.code is Code.METRIC_ABOVE_ONE

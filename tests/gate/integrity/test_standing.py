@@ -103,6 +103,7 @@ def test_broken_gradients_and_lost_accuracy_come_before_a_recompilation(new_exec
     assert list(dict.fromkeys(codes(execution))) == [
         Code.PARITY_DIFFERS,
         Code.QUALITY_WORSE,
+        Code.QUALITY_RELEASED_WORSE,
         Code.SPEED_BELOW_MINIMUM,
         Code.COMPILER_RECOMPILED,
     ]
