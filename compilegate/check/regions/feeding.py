@@ -39,7 +39,7 @@ def training_loaders(project: Project, steps: list[Step]) -> frozenset[ast.AST]:
         loop = step.node
         if isinstance(loop, ast.For | ast.AsyncFor):
             found |= {origin.node for origin in loop_sources(step.script, loop.iter)}
-        elif isinstance(loop, ast.While):  # `batch = next(batches)` within the loop
+        if isinstance(loop, ast.For | ast.While):  # `batch = next(batches)` within the loop
             for node in ast.walk(loop):
                 if isinstance(node, ast.Call) and step.script.called(node) == "builtins.next":
                     for argument in node.args[:1]:
