@@ -238,3 +238,26 @@ def test_a_helper_in_another_file_is_followed(tmp_path):
     )
     rules = {each.rule for each in check_paths([tmp_path], ("torch-compile",)).findings}
     assert rules & NAMES == {"compiled-discarded", "past-the-wrapper", "orig-mod-keys"}
+
+
+def test_a_break_is_an_error_only_where_fullgraph_surely_meets_it(tmp_path):
+    text = (
+        HEAD
+        + """
+
+def helper(x: torch.Tensor):
+    return x.sum().item()
+
+
+@torch.compile(fullgraph=True)
+def direct(x: torch.Tensor):
+    return x * x.sum().item()
+
+
+@torch.compile(fullgraph=True)
+def by_helper(x: torch.Tensor, careful=False):
+    return x * helper(x)
+"""
+    )
+    severities = [(each.line, each.severity.word) for each in found(text, tmp_path)]
+    assert severities == [(7, "warning"), (12, "error")]

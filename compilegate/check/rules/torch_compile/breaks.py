@@ -96,7 +96,14 @@ def _in_region(view: View, node: ast.AST, said: str) -> Found | None:
     compiled = view.region(node)
     if compiled is not None:
         whole = compiled.options.get("fullgraph")
-        if isinstance(whole, ast.Constant) and whole.value is True:
+        function = view.script.function_around(node)
+        surely = bool(compiled.functions) and compiled.functions[0].node is function
+        if (
+            isinstance(whole, ast.Constant)
+            and whole.value is True
+            and surely  # what is only reached from there may lie on a way that is not taken
+            and not _is_seldom(view.script, node)
+        ):
             return Found(node, f"{said} in a region compiled with `fullgraph`", Severity.ERROR)
         return Found(node, f"{said} inside a compiled region")
     if view.in_forward(node) and not _is_seldom(view.script, node):
