@@ -41,6 +41,8 @@ MOST_IN_ONE = 0.2
 """The share of rows in one group from which on the outputs are too coarse to tell rows apart by."""
 LEAST_REPEATED = 0.02
 """The share of rows below which repetitions change no bound."""
+FEWEST_LEVELS = 10
+"""Distinct losses or predictions of a model; with fewer they are what a rule gives, not an input."""
 MOST_SCORES = 4
 """Columns of scores that are looked at: four numbers of every model tell inputs apart."""
 BLOCKS = (2, 3, 5, 7, 10, 14, 20, 30, 50)
@@ -211,6 +213,8 @@ def _signature(examples: Examples) -> IntArray | None:
         if certain.mean() > MOST_IN_ONE / 2.0:
             return None
     if all(_is_rounded(column) for column in said[1:] or said):
+        return None
+    if len(np.unique(np.round(np.log(np.abs(said[0]) + TINY) * DIGITS))) < FEWEST_LEVELS:
         return None
     # Odd factors, so that products of whole numbers do not meet by chance.
     mixed = np.zeros(len(examples.labels), dtype=np.uint64)

@@ -65,6 +65,19 @@ def test_a_model_that_says_the_same_of_all_rows_says_nothing_of_repetitions():
     assert repeated_units([constant, constant]) is None
 
 
+def test_one_confidence_for_all_rows_of_a_class_says_nothing_of_repetitions():
+    labels = np.arange(ROWS) % 10
+    generator = np.random.default_rng(6)
+    replicates = []
+    for _ in range(3):
+        predicted = np.where(generator.random(ROWS) < 0.95, labels, (labels + 1) % 10)
+        scores = np.full((ROWS, 10), 0.07 / 9)
+        scores[np.arange(ROWS), predicted] = 0.93
+        losses = -np.log(scores[np.arange(ROWS), labels])
+        replicates.append(Examples(np.arange(ROWS).astype(np.str_), labels, scores, losses))
+    assert repeated_units(replicates) is None
+
+
 def test_units_keep_the_mean_whatever_their_sizes():
     values = np.random.default_rng(2).random(50)
     examples = outputs(0, 50)
