@@ -26,7 +26,11 @@ from compilegate.cli.workload.checks import (
     refuse_infeasible,
 )
 from compilegate.cli.workload.definition import compiled, place_locally
-from compilegate.cli.workload.posture_record import posture_functions, settle_failed
+from compilegate.cli.workload.posture_record import (
+    posture_functions,
+    posture_lines,
+    settle_failed,
+)
 from compilegate.datasets import cache_folder
 from compilegate.execution.result import ExecutionResult
 from compilegate.execution.target import Target
@@ -179,8 +183,12 @@ def command(  # noqa: PLR0917  one argument for each option
         note_origin(executor.read(reference).folder)
     result, status = _followed(executor, reference, context, open_page)
     if workload is not None and _must_run_again(workload, project, home, result):
-        click.echo("a candidate crashed and no model was registered: now the baseline alone")
-        result, status = _followed(executor, executor.start(name, given), context, open_page)
+        rescue = "a candidate crashed and no model was registered: the baseline alone"
+        click.echo(f"{rescue}, in the next execution" if resume else f"{rescue}, now")
+        if not resume:
+            result, status = _followed(executor, executor.start(name, given), context, open_page)
+    for line in posture_lines(result.pipeline_name, result.execution_id, home):
+        click.echo(line)
     if output is not None:
         copy_reports(result, output)
     raise SystemExit(status)
@@ -246,6 +254,11 @@ def _name(workload: str | None, definition: Path | None, project: Project) -> st
 
 def _compiled(workload: str, project: Project, home: Path, arms: str | None) -> tuple[str, str]:
     declared, path = load_workload(workload, project.workloads)
+    if arms is not None and declared.posture is not None:
+        raise click.UsageError(
+            f"--arms: {path} has a table [posture], which decides what trains, allowed: "
+            "`compilegate posture set`, or a workload without the table"
+        )
     if arms is not None:
         declared = declared.with_arms([name.strip() for name in arms.split(",")])
         if declared.left_out:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from compilegate.execution.result import ExecutionResult
@@ -31,6 +32,19 @@ def posture_functions(home: Path) -> FunctionSources:
     }
     here = Handler(Path(handler.__file__), environment=environment)
     return FunctionSources(patterns=((f"*:function:{names.FUNCTION}", here),))
+
+
+def posture_lines(workload: str, execution: str, home: Path) -> Iterator[str]:
+    """What an execution has changed in the workload's posture; nothing where it has no record."""
+    text, _ = records_in(home).read(workload)
+    if text is None:
+        return
+    record, _ = current(records_in(home), workload, when=handler.now(), who=execution)
+    for decision in record.decisions:
+        if isinstance(decision.event, Settled) and decision.event.execution == execution:
+            moved = decision.before is not decision.after
+            before = f"{decision.before} -> {decision.after}" if moved else str(decision.after)
+            yield f"posture: {before}, {decision.reason}"
 
 
 def settle_failed(workload: Workload, home: Path, result: ExecutionResult) -> State | None:
