@@ -12,7 +12,7 @@ import sys
 from typing import Sequence
 
 from compilegate.job.names import PROFILE_VARIABLE
-from compilegate.job.profiling.session import ProfiledError, current
+from compilegate.job.profiling.session import ProfileWritten, current
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str]) -> int:
     session = current()
     try:
         runpy.run_path(script, run_name="__main__")
-    except ProfiledError:
+    except ProfileWritten:
         return 0
     except SystemExit as ended:
         if ended.code not in (None, 0):

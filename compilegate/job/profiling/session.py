@@ -52,7 +52,7 @@ from compilegate.job.profiling.syncs import SynchronisationWatch
 FEWEST_STEPS = 12
 
 
-class ProfiledError(SystemExit):
+class ProfileWritten(SystemExit):
     """The profile is written; the program ends here, with success."""
 
 
@@ -218,7 +218,7 @@ class Session:
 
     def _finish(self) -> None:
         self._write()
-        raise ProfiledError(0)
+        raise ProfileWritten(0)
 
     def _write(self) -> None:
         self._written = True
