@@ -196,6 +196,11 @@ def portfolio_headline(portfolio: Portfolio) -> str:
     if start is None or start.best is None:
         return f"{_workloads(portfolio)}: nothing is worth a benchmark."
     untold = len(portfolio.untold)
+    if untold == len(portfolio.entries):
+        return (
+            f"{_workloads(portfolio)}: nobody has said enough to tell their savings in dollars. "
+            f"Start with {start.name}: {start.best.title}."
+        )
     but = f"; {untold} more cannot be told in dollars yet" if untold else ""
     return (
         f"{_workloads(portfolio)}: {words.usd(portfolio.usd_per_year)} a year may be "

@@ -8,6 +8,7 @@ import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from compilegate.check.fixing.plans import Change, Edit, Span
+from compilegate.errors import CompilegateError
 
 
 def rewritten(content: bytes, edits: Sequence[Edit]) -> tuple[bytes, tuple[Edit, ...]]:
@@ -21,7 +22,7 @@ def rewritten(content: bytes, edits: Sequence[Edit]) -> tuple[bytes, tuple[Edit,
     return module.bytes, tuple(writer.made)
 
 
-class UnparsedByFixError(ValueError):
+class UnparsedByFixError(CompilegateError):
     """A file that Python reads and LibCST does not; it is left alone."""
 
 

@@ -8,6 +8,8 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
+from compilegate.errors import CompilegateError
+
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
@@ -36,7 +38,7 @@ class Source:
         return self.places[min(max(line, 1), len(self.places)) - 1]
 
 
-class UnparsedError(ValueError):
+class UnparsedError(CompilegateError):
     """Text is not Python. The message is one clause that says where and why."""
 
 

@@ -42,7 +42,7 @@ MOST_IN_ONE = 0.2
 LEAST_REPEATED = 0.02
 """The share of rows below which repetitions change no bound."""
 FEWEST_LEVELS = 10
-"""Distinct losses or predictions of a model; with fewer they say what a rule gives, and no more."""
+"""Distinct losses or predictions of a model; with fewer they say what a rule gives."""
 MOST_SCORES = 4
 """Columns of scores that are looked at: four numbers of every model tell inputs apart."""
 BLOCKS = (2, 3, 5, 7, 10, 14, 20, 30, 50)
