@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/gate/gate_adverse.py [--experiments 200] [ROW ...]
 
-A part of `gate_calibration.py`. Rows that repeat others, seeds that diverge, harm in few seeds, in
+Rows that repeat others, seeds that diverge, harm in few seeds, in
 few rows or with a tail that has no variance, areas under curves of few positives, jobs that stall.
 Every candidate is worse by exactly the margin in the population, or exactly as good. Some of these
 no rule can tell apart with so few seeds or rows; the table says what stays open.

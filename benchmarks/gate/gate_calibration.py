@@ -2,13 +2,12 @@
 
     .venv/bin/python benchmarks/gate/gate_calibration.py [--quick] [--write FILE.md]
 
-Prints six tables: verdicts by how much worse the candidate truly is, beside those of other tools
+Prints four tables: verdicts by how much worse the candidate truly is, beside those of other tools
 on the same experiments; errors over a full crossing of metric, seeds, examples, seed noise and
-correlation; the scores that are hardest to judge; the designs that fool a bound most easily, of
-quality and of speed; and the cells of the crossing with the most false passes. Rates are in per
-cent with 95% Wilson intervals. The full run takes about a quarter of an hour on one core, `--quick`
-a quarter of a minute. Every table has its own random streams, so the same command prints the same
-rates again, as long as the gate and numpy's generators do not change.
+correlation; the scores that are hardest to judge; and the cells of the crossing with the most false
+passes. Rates are in per cent with 95% Wilson intervals. The full run takes about seven minutes on
+one core, `--quick` a quarter of a minute. Every table has its own random streams, so the same
+command prints the same rates again, as long as the gate and numpy's generators do not change.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from typing import Any
 
 import numpy as np
 import scipy
-from gate_adverse import adverse_scores, adverse_speeds
 from gate_hard_scores import hard_scores
 from gate_other_rules import RULES
 from gate_simulation import Design, draw, harmed, rate, table
@@ -69,8 +67,6 @@ class Effort:
     """In each cell of the crossing; a fifth of that with 50,000 examples."""
     per_hard_cell: int
     """In each cell of scores that are hard to judge, and of the worst cells repeated."""
-    per_adverse_cell: int = 200
-    """In each design of `gate_adverse`."""
     examples: tuple[int, ...] = (200, 1000, 5000, 50_000)
     """The numbers of examples in the crossing."""
 
@@ -80,9 +76,7 @@ class Effort:
 
 
 FULL = Effort(per_row=500, per_cell=60, per_hard_cell=400)
-QUICK = Effort(
-    per_row=30, per_cell=5, per_hard_cell=5, per_adverse_cell=3, examples=(200, 1000, 5000)
-)
+QUICK = Effort(per_row=30, per_cell=5, per_hard_cell=5, examples=(200, 1000, 5000))
 
 BY_HARM = {
     "Accuracy, noisy recipe: 1.6 points between seeds": ("accuracy", 0.016, 0.0, (1, 3, 6)),
@@ -167,22 +161,6 @@ def report(effort: Effort) -> Iterator[str]:
         f"calibration error. {effort.per_hard_cell} experiments per cell and true harm."
     )
     yield hard_scores(effort.per_hard_cell, CONFIDENCE, stream)
-    yield "## What fools a bound most easily"
-    yield (
-        "Rows that repeat others, seeds that diverge, harm in few seeds or rows, tails without a "
-        "variance. `without` is the gate's bound on single rows, without units, lopsided harm and "
-        "lost positives. Where a row says what stays open, no rule can do better without refusing "
-        "sound candidates too: the verdict says so, and `max_failure_rate` and `worst_example` ask "
-        f"for more. {effort.per_adverse_cell} experiments per design and true harm."
-    )
-    yield adverse_scores(effort.per_adverse_cell, stream)
-    yield "## Speed by jobs alone"
-    yield (
-        "No steps were taken in turns. `without` leaves out the imaginary job that stalls. A job "
-        "that stalls takes half as long again; the true speed-up counts that in. "
-        f"{effort.per_adverse_cell} experiments per rate."
-    )
-    yield adverse_speeds(effort.per_adverse_cell, stream)
     yield "## The cells of the crossing with the most false passes"
     yield _worst(cells, effort.per_hard_cell, stream)
 

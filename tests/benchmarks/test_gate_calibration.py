@@ -133,9 +133,7 @@ def test_the_gate_keeps_its_promise_on_the_hardest_scores(module, scores, exampl
 @pytest.mark.slow
 def test_one_program_makes_the_whole_page(module):
     calibration = module("gate_calibration")
-    tiny = calibration.Effort(
-        per_row=2, per_cell=1, per_hard_cell=1, per_adverse_cell=1, examples=(200,)
-    )
+    tiny = calibration.Effort(per_row=2, per_cell=1, per_hard_cell=1, examples=(200,))
     page = "\n\n".join(calibration.report(tiny))
     published = PUBLISHED.read_text(encoding="utf-8")
     headings = [line for line in published.splitlines() if line.startswith("##")]

@@ -18,8 +18,8 @@ continued beyond the worst example, as a Pareto tail with Hill's index (Annals o
 the part of the mean that lies in examples as rare as 3 in n.
 
 Equal candidates meet either by chance in one experiment of twenty, and mostly pass all the same:
-docs/gate-calibration.md has what it costs and what it prevents. Fewer than five seeds cannot show
-that they are lopsided; `failures` says what they leave open.
+benchmarks/gate/gate_adverse.py measures what it costs and prevents. Fewer than five seeds cannot
+show that they are lopsided; `failures` says what they leave open.
 """
 
 from __future__ import annotations
