@@ -107,6 +107,11 @@ class Analysis:
         )
 
     @cached_property
+    def launchers(self) -> tuple[Script, ...]:
+        """The scripts that may start jobs on SageMaker."""
+        return tuple(each for each in self.project.scripts if each.uses("sagemaker"))
+
+    @cached_property
     def words(self) -> frozenset[str]:
         """Every name, attribute, argument and short text of the scripts, in lower case."""
         found: set[str] = set()

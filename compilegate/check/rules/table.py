@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compilegate.check.rules.keras import graphs
 from compilegate.check.rules.rule import Rule
-from compilegate.check.rules.sagemaker import entry_points, jobs
+from compilegate.check.rules.sagemaker import entry_points, jobs, preprocessing, tested
 from compilegate.check.rules.shapes import batches, forward, padding
 from compilegate.check.rules.steps import machinery, reading_out, recording
 from compilegate.check.rules.torch_compile import table as torch_compile
@@ -25,6 +25,8 @@ RULES: tuple[Rule, ...] = (
     *graphs.RULES,
     *jobs.RULES,
     *entry_points.RULES,
+    *tested.RULES,
+    *preprocessing.RULES,
     *torch_compile.RULES,
 )
 

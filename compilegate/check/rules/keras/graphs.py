@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from compilegate.check.findings import Severity
-from compilegate.check.rules.pages import TENSORFLOW_MODELS
+from compilegate.check.rules.pages import MODIFY_SCRIPTS
 from compilegate.check.rules.rule import TRAINING_COMPILER, XLA, Found, View, keyword, rule, written
 
 _GRAPHS = (XLA, TRAINING_COMPILER)
@@ -18,7 +18,7 @@ _GRAPHS = (XLA, TRAINING_COMPILER)
     _GRAPHS,
     why="Without a graph there is nothing to compile; each operation runs by itself.",
     fix="Leave `run_eagerly` out, except to look for a fault.",
-    page=TENSORFLOW_MODELS,
+    page=MODIFY_SCRIPTS,
 )
 def runs_eagerly(view: View) -> Iterator[Found]:
     if not (view.script.uses("tensorflow") or view.script.uses("keras")):
@@ -40,7 +40,7 @@ def runs_eagerly(view: View) -> Iterator[Found]:
     _GRAPHS,
     why="A step outside of `tf.function` runs operation by operation, so that XLA gets no graph.",
     fix="Put `@tf.function(jit_compile=True)` on the function with the step.",
-    page=TENSORFLOW_MODELS,
+    page=MODIFY_SCRIPTS,
 )
 def step_without_function(view: View) -> Iterator[Found]:
     if not view.script.uses("tensorflow") or "make_train_function" in view.analysis.words:

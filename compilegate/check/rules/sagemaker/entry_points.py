@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from compilegate.check.findings import Severity
 from compilegate.check.reading.discovery import is_file_beside
@@ -33,6 +34,16 @@ def started(view: View, estimator: Estimator) -> Script | None:
         if script.source.path.absolute() == wanted:
             return script
     return None
+
+
+def starting(view: View) -> list[Estimator]:
+    """The estimators with Training Compiler, of any script of the check, that start this one."""
+    return [
+        estimator
+        for launcher in view.analysis.launchers
+        for estimator in compiled_estimators(replace(view, script=launcher))
+        if started(view, estimator) is view.script
+    ]
 
 
 @rule(

@@ -11,6 +11,9 @@ from compilegate.check.rules.rule import View, keyword
 from compilegate.check.script.project import Script
 from compilegate.check.script.values import origins
 
+SUPPORTED_CLASSES = frozenset({"p3", "p3dn", "g4dn", "p4d", "g5"})
+"""The classes of instances that the SDK takes with Training Compiler; it refuses every other."""
+
 _FRAMEWORKS = {
     "HuggingFace": "sagemaker.huggingface",
     "PyTorch": "sagemaker.pytorch",
@@ -56,6 +59,12 @@ class Estimator:
         found = keyword(self.call, name)
         return found if found is not None else self.call
 
+    def place(self, node: ast.AST | None, name: str) -> ast.AST:
+        """A node of this script; where it is another script's, the argument that leads to it."""
+        if node is not None and self.script.parent(node) is not None:
+            return node
+        return self.where(name)
+
 
 def settled(script: Script, node: ast.expr) -> ast.expr:
     """What a name stands for, where that is one value."""
@@ -83,6 +92,16 @@ def keys(node: ast.expr | None) -> list[str]:
             if isinstance(name, ast.Constant) and isinstance(name.value, str)
         ]
     return []
+
+
+def hyperparameter(estimator: Estimator, *names: str) -> ast.expr | None:
+    """What is given for the first of some hyperparameters, with `-` or `_` between the words."""
+    given = estimator.given("hyperparameters")
+    for name in names:
+        found = member(given, name) or member(given, name.replace("_", "-"))
+        if found is not None:
+            return found
+    return None
 
 
 def estimators(view: View) -> Iterator[Estimator]:

@@ -10,6 +10,7 @@ from compilegate.check.findings import Severity
 from compilegate.check.rules.pages import ENABLE_PYTORCH, SUPPORT, TROUBLESHOOTING
 from compilegate.check.rules.rule import TRAINING_COMPILER, Found, View, keyword, rule, written
 from compilegate.check.rules.sagemaker.estimators import (
+    SUPPORTED_CLASSES,
     Estimator,
     compiled_estimators,
     estimators,
@@ -21,8 +22,6 @@ from compilegate.check.rules.sagemaker.estimators import (
 
 _ONLY = (TRAINING_COMPILER,)
 
-# The classes that the SDK takes with Training Compiler; it refuses every other.
-_INSTANCES = frozenset({"p3", "p3dn", "g4dn", "p4d", "g5"})
 _EFA = frozenset(
     {"ml.g4dn.8xlarge", "ml.g4dn.12xlarge", "ml.g5.48xlarge", "ml.p3dn.24xlarge", "ml.p4d.24xlarge"}
 )
@@ -96,7 +95,7 @@ def compiler_instance(view: View) -> Iterator[Found]:
     for estimator in compiled_estimators(view):
         instance = estimator.text("instance_type")
         kind = instance.split(".")[1] if instance.startswith("ml.") else instance
-        if instance and kind not in _INSTANCES:
+        if instance and kind not in SUPPORTED_CLASSES:
             said = f"Training Compiler does not run on `{instance}`"
             yield Found(estimator.where("instance_type"), said)
 
@@ -117,7 +116,7 @@ def compiler_nodes(view: View) -> Iterator[Found]:
         instance = estimator.text("instance_type")
         if count is None or count < 2 or instance.split(".")[1:2] == []:
             continue
-        if instance.split(".")[1] not in _INSTANCES:
+        if instance.split(".")[1] not in SUPPORTED_CLASSES:
             continue  # which another rule says
         if _SINGLE_GPU.match(instance):
             said = f"{count} instances of one GPU each"

@@ -1,0 +1,187 @@
+"""Programs that start jobs with SageMaker Training Compiler, and the scripts they start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compilegate.check.rules.rule import TRAINING_COMPILER
+from tests.check.writing import found, written
+
+ASKED = (TRAINING_COMPILER,)
+
+
+def launcher(
+    *,
+    framework: str = "HuggingFace",
+    versions: str = 'transformers_version="4.21.1", pytorch_version="1.11.0"',
+    instance: str = "ml.p3.2xlarge",
+    hyperparameters: str = "{}",
+    before: str = "",
+    more: str = "",
+) -> str:
+    """A program with one estimator; the hyperparameters stand in line 8, when nothing is before."""
+    module = "huggingface" if framework == "HuggingFace" else framework.lower()
+    return f"""from sagemaker.{module} import {framework}, TrainingCompilerConfig
+{before}
+estimator = {framework}(
+    entry_point="train.py",
+    instance_type="{instance}",
+    instance_count=1,
+    {versions},
+    hyperparameters={hyperparameters},
+    compiler_config=TrainingCompilerConfig(),
+    disable_profiler=True,
+    debugger_hook_config=False,
+    {more}
+)
+"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bert-base-uncased",
+        "google-bert/bert-base-uncased",
+        "FacebookAI/xlm-roberta-base",
+        "EleutherAI/gpt-neo-125M",
+        "/opt/ml/input/data/model",
+        "./checkpoints/last",
+        "outputs/last",
+        "my_model",
+        "s3://bucket/model",
+    ],
+)
+def test_tested_models_and_folders_are_no_untested_models(name: str, tmp_path: Path) -> None:
+    text = launcher(hyperparameters=f'{{"model_name_or_path": "{name}"}}')
+    assert found(written(tmp_path, launch=text), "untested-model") == []
+
+
+@pytest.mark.parametrize("key", ["model_name_or_path", "model-name", "model_id"])
+def test_an_untested_model_is_found_by_its_usual_names(key: str, tmp_path: Path) -> None:
+    text = launcher(hyperparameters=f'{{"{key}": "google/flan-t5-xxl"}}')
+    assert found(written(tmp_path, launch=text), "untested-model") == [("launch.py", 8)]
+
+
+LOADING = """
+from argparse import ArgumentParser
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+parser = ArgumentParser()
+parser.add_argument("--base-model", default="mistralai/Mistral-7B-v0.1")
+args = parser.parse_args()
+config = AutoConfig.from_pretrained("mistralai/Mistral-7B-v0.1")
+tokenizer = AutoTokenizer.from_pretrained("mistralai/Mistral-7B-v0.1")
+model = AutoModelForCausalLM.from_pretrained(args.base_model)
+"""
+
+
+def test_what_a_script_loads_is_told_once_where_training_compiler_is_meant(tmp_path: Path) -> None:
+    folder = written(tmp_path, train=LOADING)
+    assert found(folder, "untested-model") == []
+    assert found(folder, "untested-model", ASKED) == [("train.py", 10)]
+    written(tmp_path, launch=launcher())
+    assert found(folder, "untested-model") == [("train.py", 10)]
+
+
+def test_the_estimators_model_is_the_one_that_counts(tmp_path: Path) -> None:
+    text = launcher(hyperparameters='{"model_name_or_path": "gpt2"}')
+    folder = written(tmp_path, train=LOADING, launch=text)
+    assert found(folder, "untested-model", ASKED) == []
+
+
+@pytest.mark.parametrize(
+    ("instance", "expected"),
+    [("ml.p3.2xlarge", []), ("ml.g6.xlarge", []), ("local_gpu", []), ("ml.g5.16xlarge", [5])],
+)
+def test_an_untested_instance_is_one_of_a_supported_class(
+    instance: str, expected: list[int], tmp_path: Path
+) -> None:
+    places = found(written(tmp_path, launch=launcher(instance=instance)), "untested-instance")
+    assert [line for _, line in places] == expected
+
+
+def test_the_batch_that_the_script_calls_native_is_found(tmp_path: Path) -> None:
+    text = launcher(before="batch_size_native = 12", hyperparameters='{"batch_size": 12}')
+    assert found(written(tmp_path, launch=text), "batch-not-raised") == [("launch.py", 8)]
+
+
+@pytest.mark.parametrize(
+    ("batch", "length", "instance", "expected"),
+    [
+        (12, 512, "ml.p3.2xlarge", True),  # AWS: 16 without the compiler, 20 with it
+        (20, 512, "ml.p3.2xlarge", False),
+        (12, 1024, "ml.p3.2xlarge", False),  # longer than any test
+        (12, 512, "ml.p4d.24xlarge", False),  # no test of this model
+    ],
+)
+def test_a_batch_below_that_of_awss_test_is_found(
+    batch: int, length: int, instance: str, expected: bool, tmp_path: Path
+) -> None:
+    text = launcher(
+        instance=instance,
+        hyperparameters=f'{{"model_name_or_path": "bert-base-cased", "fp16": True, '
+        f'"max_seq_length": {length}, "per_device_train_batch_size": {batch}}}',
+    )
+    assert bool(found(written(tmp_path, launch=text), "batch-not-raised")) == expected
+
+
+def test_a_control_beside_a_larger_batch_is_right(tmp_path: Path) -> None:
+    control = launcher(before="batch_size_native = 12", hyperparameters='{"batch_size": 12}')
+    larger = launcher(hyperparameters='{"batch_size": 24}')
+    assert found(written(tmp_path, launch=control + larger), "batch-not-raised") == []
+
+
+def test_tensorflows_batch_may_stay(tmp_path: Path) -> None:
+    text = launcher(
+        framework="TensorFlow",
+        versions='framework_version="2.11.0"',
+        before="batch_size_native = 12",
+        hyperparameters='{"batch_size": 12}',
+    )
+    assert found(written(tmp_path, launch=text), "batch-not-raised") == []
+
+
+OPTION = """
+from argparse import ArgumentParser
+
+parser = ArgumentParser()
+parser.add_argument("--preprocessing_num_workers", type=int, default={default})
+"""
+
+
+@pytest.mark.parametrize(
+    ("default", "hyperparameters", "expected"),
+    [
+        ("None", "{}", 1),
+        ("8", "{}", 0),
+        ("None", '{"preprocessing_num_workers": 4}', 0),
+        ("None", '{"preprocessing_num_workers": 2}', 1),
+        ("None", '{"preprocessing_num_workers": workers}', 0),
+    ],
+)
+def test_the_option_for_preprocessing_is_for_each_gpu(
+    default: str, hyperparameters: str, expected: int, tmp_path: Path
+) -> None:
+    text = launcher(instance="ml.p3.8xlarge", hyperparameters=hyperparameters)
+    folder = written(tmp_path, train=OPTION.format(default=default), launch=text)
+    assert len(found(folder, "preprocessing-workers")) == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "call", "expected"),
+    [
+        ("load_dataset('imdb')", "data['train'].shuffle(seed=1).map(tokens)", 1),
+        ("load_dataset('imdb')", "data.map(function=tokens, num_proc=1)", 1),
+        ("load_dataset('imdb')", "data.map(tokens, num_proc=workers)", 0),
+        ("load_dataset('imdb')", "data.map(tokens, **options)", 0),
+        ("load_dataset('imdb', streaming=True)", "data.map(tokens)", 0),
+        ("executor()", "data.map(tokens, [1, 2])", 0),
+    ],
+)
+def test_a_map_of_one_process_is_found(data: str, call: str, expected: int, tmp_path: Path) -> None:
+    script = f"from datasets import load_dataset\ndata = {data}\ndata = {call}\n"
+    folder = written(tmp_path, train=script)
+    assert len(found(folder, "preprocessing-workers", ASKED)) == expected
+    assert found(folder, "preprocessing-workers") == []
