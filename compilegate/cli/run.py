@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -46,6 +48,9 @@ from compilegate.local import (
 )
 from compilegate.workload import InfeasibleError, Workload
 from compilegate.workload.feasibility import NO_DAY, findings
+
+if TYPE_CHECKING:
+    from compilegate.advice.told.foretold import Foretold
 
 
 @click.command("run")
@@ -180,7 +185,7 @@ def command(  # noqa: PLR0917  one argument for each option
         else executor.resume(execution_id, given)
     )
     if not resume:
-        note_origin(executor.read(reference).folder)
+        note_origin(executor.read(reference).folder, _expected(workload, project, home))
     result, status = _followed(executor, reference, context, open_page)
     if workload is not None and _must_run_again(workload, project, home, result):
         rescue = "a candidate crashed and no model was registered: the baseline alone"
@@ -203,6 +208,16 @@ def _followed(
         executor, result, resume=resume_command(reference, context), open_page=open_page
     )
     return result, status
+
+
+def _expected(workload: str | None, project: Project, home: Path) -> Sequence[Foretold]:
+    """What advice expects, taken down before anything is measured."""
+    if workload is None:
+        return ()
+    from compilegate.cli.workload.advise import expectations  # noqa: PLC0415  reads tables
+
+    _, path = load_workload(workload, project.workloads)
+    return expectations(path, project.workloads, home)
 
 
 def _must_run_again(workload: str, project: Project, home: Path, result: ExecutionResult) -> bool:

@@ -44,6 +44,8 @@ class About:
     command: str | None = None
     """What starts the same again."""
     spans: tuple[Span, ...] = ()
+    expected: tuple[tuple[str, str], ...] = ()
+    """(arm, what advice expected of it beside what was measured)."""
 
 
 @dataclass(frozen=True)
@@ -82,4 +84,5 @@ def facts_of(about: About) -> list[Fact]:
         found.append(Fact("Commit", f"{about.commit[:_SHORT_COMMIT]}{changed}", verbatim=True))
     if about.data is not None:
         found.append(Fact("Data", about.data, verbatim=True))
+    found += [Fact(f"Advice on {arm}", sentence) for arm, sentence in about.expected]
     return found

@@ -8,12 +8,17 @@ from pathlib import Path
 import click
 import pytest
 
+from compilegate.advice import Range
+from compilegate.advice.told.foretold import Foretold
 from compilegate.cli.terminal.origin import ARGUMENTS, Origin, note_origin, read_origin
 from compilegate.cli.terminal.pages import complete_page, write_page
 from compilegate.execution.failure import StepFailure
 from compilegate.execution.result import ExecutionResult, StepResult
 from compilegate.execution.status import ExecutionStatus, StepStatus
+from compilegate.gate.observations import observe
+from tests.gate.conftest import build_execution
 
+HALF_READ = '{"command": "x", "commit": "y", "changed": false, "expected": 3}'
 STARTED = 1_795_338_033.0
 
 
@@ -84,6 +89,27 @@ def test_the_verdicts_page_gets_what_only_the_outside_knows(
     assert "k3v9x0qhw2ta" in (tmp_path / "report.md").read_text()
 
 
+def test_the_page_tells_what_advice_expected_from_what_was_measured(tmp_path: Path) -> None:
+    execution = build_execution(speedup=1.5)
+    (tmp_path / "verdict.json").write_text(execution.judge().to_json())
+    observed = observe(execution.experiment, execution.records)
+    (tmp_path / "observations.json").write_text(observed.to_json())
+    told = Foretold(
+        option="torch-compile",
+        speedup=Range(1.0, 1.2),
+        rests_on="published",
+        machine="ml.g5.xlarge",
+    )
+    with click.Context(click.Command("run")):
+        note_origin(tmp_path, [told])
+    assert read_origin(tmp_path).expected == (told,)
+    assert complete_page(result_in(tmp_path))
+    page = (tmp_path / "report.html").read_text()
+    assert "Advice on fast" in page
+    assert "1.00 to 1.20 times as fast was expected for ml.g5.xlarge (published)" in page
+    assert "not as expected" in (tmp_path / "report.md").read_text()
+
+
 def test_a_page_of_another_kind_of_verdict_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "verdict.json").write_text('{"my": "own"}')
     (tmp_path / "report.html").write_text("mine")
@@ -120,7 +146,16 @@ def test_the_commit_is_noted_and_whether_anything_lay_beside_it(
     assert read_origin(tmp_path) == Origin("compilegate run", head, changed=True)
 
 
-@pytest.mark.parametrize("text", [None, "{", "[]", '{"command": "x"}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "{",
+        "[]",
+        '{"command": "x"}',
+        '{"command": "x", "commit": "y", "changed": 0, "expected": 3}',
+    ],
+)
 def test_an_origin_that_cannot_be_read_is_none(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "origin.json").write_text(text)

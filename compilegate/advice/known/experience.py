@@ -170,7 +170,7 @@ def _accelerator(arm: ArmObservation) -> str | None:
 
 
 def _text(value: object) -> str | None:
-    return None if value in (None, "", "None") else str(value)
+    return None if value in (None, "", "None", "none") else str(value)
 
 
 def _hours(cost: ArmCost | None) -> float | None:

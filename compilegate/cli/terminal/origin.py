@@ -1,15 +1,20 @@
-"""Where an execution came from: the command that started it, and the commit it started at."""
+"""Where an execution came from: the command that started it, the commit it started at, and what was
+expected of it."""
 
 from __future__ import annotations
 
 import json
 import shlex
 import subprocess
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
+from compilegate.advice.ranges import Range
+from compilegate.advice.told.foretold import Foretold
 from compilegate.job.files import write_json
 
 FILE = "origin.json"
@@ -27,15 +32,18 @@ class Origin:
     commit: str | None = None
     changed: bool = False
     """Whether there were changes that no commit holds."""
+    expected: tuple[Foretold, ...] = ()
+    """What advice said of each option before it started."""
 
 
-def note_origin(folder: Path) -> None:
-    """Write down, in the execution's folder, the command and the commit of the current folder."""
+def note_origin(folder: Path, expected: Sequence[Foretold] = ()) -> None:
+    """Write down, in the execution's folder, the command, the commit of the current folder, and
+    what advice expects."""
     commit = _git("rev-parse", "HEAD")
     changed = bool(commit and _git("status", "--porcelain", "--untracked-files=no"))
     arguments = click.get_current_context().meta.get(ARGUMENTS)
     command = None if arguments is None else shlex.join(["compilegate", *arguments])
-    origin = Origin(command, commit or None, changed)
+    origin = Origin(command, commit or None, changed, tuple(expected))
     write_json(folder / FILE, asdict(origin))
 
 
@@ -47,9 +55,19 @@ def read_origin(folder: Path) -> Origin:
             command=None if raw["command"] is None else str(raw["command"]),
             commit=None if raw["commit"] is None else str(raw["commit"]),
             changed=bool(raw["changed"]),
+            expected=tuple(map(_foretold, raw.get("expected", ()))),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return Origin()
+
+
+def _foretold(raw: Any) -> Foretold:
+    return Foretold(
+        option=str(raw["option"]),
+        speedup=Range(float(raw["speedup"]["low"]), float(raw["speedup"]["high"])),
+        rests_on=str(raw["rests_on"]),
+        machine=str(raw["machine"]),
+    )
 
 
 def _git(*arguments: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ from compilegate.job.names import (
 from compilegate.workload.parameters import DATA
 
 if TYPE_CHECKING:
+    from compilegate.gate.observations import Observations
+    from compilegate.gate.verdict import Verdict
     from compilegate.report import About, Span, StepFacts
 
 JUNIT_FILE = "junit.xml"
@@ -46,10 +49,24 @@ def complete_page(result: ExecutionResult) -> bool:
         observations = Observations.from_json((result.folder / OBSERVATIONS_FILE).read_bytes())
     except (OSError, VerdictError, ObservationsError):
         return False
-    known = about(result)
+    known = replace(about(result), expected=_expected(result, verdict, observations))
     write_text(result.folder / REPORT_FILE, render_html(verdict, observations, known))
     write_text(result.folder / REPORT_MARKDOWN_FILE, render_markdown(verdict, observations, known))
     return True
+
+
+def _expected(
+    result: ExecutionResult, verdict: Verdict, observations: Observations
+) -> tuple[tuple[str, str], ...]:
+    """What advice expected of each candidate, beside what was measured."""
+    from compilegate.advice import experiences_of  # noqa: PLC0415  reads tables
+    from compilegate.advice.told.foretold import beside_outcome  # noqa: PLC0415
+
+    expected = read_origin(result.folder).expected
+    if not expected:
+        return ()
+    measured = experiences_of(result.execution_id, result.started, verdict, observations, None)
+    return tuple(beside_outcome(expected, measured))
 
 
 def write_page(result: ExecutionResult, resume: str | None) -> None:

@@ -15,6 +15,7 @@ from compilegate.advice import Advice, Experience, Facts, advise, experiences_of
 from compilegate.advice.portfolio import Portfolio, portfolio_of
 from compilegate.advice.told.arms import Proposal, proposals
 from compilegate.advice.told.document import advice_document, portfolio_document
+from compilegate.advice.told.foretold import Foretold, foretold
 from compilegate.advice.told.text import (
     advice_text,
     headline,
@@ -103,6 +104,17 @@ def command(  # noqa: PLR0917  one argument for each option
     elif html is None:
         for line in advice_text(advice):
             click.echo(line)
+
+
+def expectations(path: Path, workloads: Path, home: Path) -> tuple[Foretold, ...]:
+    """What advice expects of each option for the workload of this file, before it is executed; none
+    where it cannot tell."""
+    asked = _Asked(workloads=workloads, home=home, region=None)
+    try:
+        facts = asked.facts(read_workload(path), path)
+        return foretold(advise(facts, asked.experiences({facts.workload: facts})))
+    except CompilegateError:
+        return ()
 
 
 PLACES = ("executions", "aws")

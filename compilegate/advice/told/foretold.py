@@ -1,0 +1,55 @@
+"""What advice expected before an execution, beside what the execution measured. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from compilegate.advice.judging import Advice
+from compilegate.advice.known.experience import Experience
+from compilegate.advice.ranges import Range
+from compilegate.advice.told import words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foretold:
+    """What was expected of one option."""
+
+    option: str
+    speedup: Range
+    """The whole run without compiling, old time over new."""
+    rests_on: str
+    machine: str
+
+
+def foretold(advice: Advice) -> tuple[Foretold, ...]:
+    """What advice expects of each option that can be expected to change a run's time."""
+    machine = advice.facts.instance_type or "this machine"
+    return tuple(
+        Foretold(
+            option=each.name,
+            speedup=each.outcome.speedup,
+            rests_on="" if each.basis is None else str(each.basis),
+            machine=machine,
+        )
+        for each in advice.options
+        if each.outcome is not None
+    )
+
+
+def beside_outcome(
+    expected: Sequence[Foretold], measured: Sequence[Experience]
+) -> Iterator[tuple[str, str]]:
+    """For each candidate whose option was foretold: its arm, and the two in one sentence."""
+    of_option = {each.option: each for each in expected}
+    for each in measured:
+        told = of_option.get(each.option)
+        if told is None:
+            continue
+        meets = told.speedup.low <= each.speedup.high and each.speedup.low <= told.speedup.high
+        yield (
+            each.arm,
+            f"{words.times(told.speedup)} times as fast was expected for {told.machine} "
+            f"({told.rests_on}); {words.times(each.speedup)} was measured on {each.machine}, "
+            f"{'as expected' if meets else 'not as expected'}",
+        )
