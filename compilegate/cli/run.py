@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
@@ -48,9 +47,6 @@ from compilegate.local import (
 )
 from compilegate.workload import InfeasibleError, Workload
 from compilegate.workload.feasibility import NO_DAY, findings
-
-if TYPE_CHECKING:
-    from compilegate.advice.told.foretold import Foretold
 
 
 @click.command("run")
@@ -210,10 +206,10 @@ def _followed(
     return result, status
 
 
-def _expected(workload: str | None, project: Project, home: Path) -> Sequence[Foretold]:
+def _expected(workload: str | None, project: Project, home: Path) -> list[dict[str, Any]]:
     """What advice expects, taken down before anything is measured."""
     if workload is None:
-        return ()
+        return []
     from compilegate.cli.workload.advise import expectations  # noqa: PLC0415  reads tables
 
     _, path = load_workload(workload, project.workloads)

@@ -65,7 +65,7 @@ min_speedup = 1000.0
 
 [gate.metrics.accuracy]
 direction = "higher"
-margin = 0.5
+margin = 0.45
 """
 
 

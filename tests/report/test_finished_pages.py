@@ -101,8 +101,9 @@ def test_the_page_tells_what_advice_expected_from_what_was_measured(tmp_path: Pa
         machine="ml.g5.xlarge",
     )
     with click.Context(click.Command("run")):
-        note_origin(tmp_path, [told])
-    assert read_origin(tmp_path).expected == (told,)
+        note_origin(tmp_path, [told.document()])
+    (noted,) = read_origin(tmp_path).expected
+    assert Foretold.from_document(noted) == told
     assert complete_page(result_in(tmp_path))
     page = (tmp_path / "report.html").read_text()
     assert "Advice on fast" in page

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 from compilegate.advice.judging import Advice
 from compilegate.advice.known.experience import Experience
@@ -20,6 +21,20 @@ class Foretold:
     """The whole run without compiling, old time over new."""
     rests_on: str
     machine: str
+
+    def document(self) -> dict[str, Any]:
+        """The same as JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_document(cls, raw: Mapping[str, Any]) -> Self:
+        """Read what `document` wrote. Raises LookupError, TypeError or ValueError."""
+        return cls(
+            option=str(raw["option"]),
+            speedup=Range(float(raw["speedup"]["low"]), float(raw["speedup"]["high"])),
+            rests_on=str(raw["rests_on"]),
+            machine=str(raw["machine"]),
+        )
 
 
 def foretold(advice: Advice) -> tuple[Foretold, ...]:

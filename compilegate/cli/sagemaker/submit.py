@@ -20,7 +20,6 @@ from compilegate.cli.sagemaker.stage import stage_data
 from compilegate.cli.sagemaker.watch import watch_execution
 from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
 from compilegate.cli.terminal.origin import note_origin
-from compilegate.cli.workload.advise import expectations
 from compilegate.cli.workload.checks import refuse_infeasible
 from compilegate.document.parameters import parameter_values
 from compilegate.document.reading import read_definition
@@ -89,6 +88,8 @@ def command(  # noqa: PLR0917  one argument for each option
     )
     arn = executor.start(pipeline.name, given)
     if wait:
+        from compilegate.cli.workload.advise import expectations  # noqa: PLC0415  reads tables
+
         note_origin(executor.read(arn).folder, expectations(path, workloads, home))
         raise SystemExit(watch_execution(executor, arn))
     click.echo(arn)

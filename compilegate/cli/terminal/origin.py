@@ -6,15 +6,13 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from compilegate.advice.ranges import Range
-from compilegate.advice.told.foretold import Foretold
 from compilegate.job.files import write_json
 
 FILE = "origin.json"
@@ -32,11 +30,11 @@ class Origin:
     commit: str | None = None
     changed: bool = False
     """Whether there were changes that no commit holds."""
-    expected: tuple[Foretold, ...] = ()
-    """What advice said of each option before it started."""
+    expected: tuple[Mapping[str, Any], ...] = ()
+    """What advice said of each option before it started, as it was written down."""
 
 
-def note_origin(folder: Path, expected: Sequence[Foretold] = ()) -> None:
+def note_origin(folder: Path, expected: Sequence[Mapping[str, Any]] = ()) -> None:
     """Write down, in the execution's folder, the command, the commit of the current folder, and
     what advice expects."""
     commit = _git("rev-parse", "HEAD")
@@ -55,19 +53,10 @@ def read_origin(folder: Path) -> Origin:
             command=None if raw["command"] is None else str(raw["command"]),
             commit=None if raw["commit"] is None else str(raw["commit"]),
             changed=bool(raw["changed"]),
-            expected=tuple(map(_foretold, raw.get("expected", ()))),
+            expected=tuple(dict(each) for each in raw.get("expected", ())),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return Origin()
-
-
-def _foretold(raw: Any) -> Foretold:
-    return Foretold(
-        option=str(raw["option"]),
-        speedup=Range(float(raw["speedup"]["low"]), float(raw["speedup"]["high"])),
-        rests_on=str(raw["rests_on"]),
-        machine=str(raw["machine"]),
-    )
 
 
 def _git(*arguments: str) -> str:

@@ -60,11 +60,12 @@ def _expected(
 ) -> tuple[tuple[str, str], ...]:
     """What advice expected of each candidate, beside what was measured."""
     from compilegate.advice import experiences_of  # noqa: PLC0415  reads tables
-    from compilegate.advice.told.foretold import beside_outcome  # noqa: PLC0415
+    from compilegate.advice.told.foretold import Foretold, beside_outcome  # noqa: PLC0415
 
-    expected = read_origin(result.folder).expected
-    if not expected:
-        return ()
+    try:
+        expected = [Foretold.from_document(each) for each in read_origin(result.folder).expected]
+    except (LookupError, TypeError, ValueError):
+        return ()  # of another release
     measured = experiences_of(result.execution_id, result.started, verdict, observations, None)
     return tuple(beside_outcome(expected, measured))
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,7 +16,7 @@ from compilegate.advice import Advice, Experience, Facts, advise, experiences_of
 from compilegate.advice.portfolio import Portfolio, portfolio_of
 from compilegate.advice.told.arms import Proposal, proposals
 from compilegate.advice.told.document import advice_document, portfolio_document
-from compilegate.advice.told.foretold import Foretold, foretold
+from compilegate.advice.told.foretold import foretold
 from compilegate.advice.told.text import (
     advice_text,
     headline,
@@ -106,15 +107,16 @@ def command(  # noqa: PLR0917  one argument for each option
             click.echo(line)
 
 
-def expectations(path: Path, workloads: Path, home: Path) -> tuple[Foretold, ...]:
-    """What advice expects of each option for the workload of this file, before it is executed; none
-    where it cannot tell."""
+def expectations(path: Path, workloads: Path, home: Path) -> list[dict[str, Any]]:
+    """What advice expects of each option for this file's workload, before it is executed, to be
+    noted with the execution; nothing where it cannot tell."""
     asked = _Asked(workloads=workloads, home=home, region=None)
     try:
         facts = asked.facts(read_workload(path), path)
-        return foretold(advise(facts, asked.experiences({facts.workload: facts})))
+        advice = advise(facts, asked.experiences({facts.workload: facts}))
     except CompilegateError:
-        return ()
+        return []
+    return [each.document() for each in foretold(advice)]
 
 
 PLACES = ("executions", "aws")

@@ -60,7 +60,7 @@ min_speedup = 1000.0
 
 [gate.metrics.accuracy]
 direction = "higher"
-margin = 0.5
+margin = 0.45
 
 [schedule]
 expression = "cron(0 3 ? * MON *)"

@@ -251,7 +251,7 @@ def test_the_plan_of_what_was_deployed_has_no_changes(deployment: Deployment) ->
 
 def test_a_changed_workload_is_shown_by_diff_and_then_deployed(deployment: Deployment) -> None:
     deployment.project.change("cron(0 3 ? * MON *)", "rate(7 days)")
-    deployment.project.change("margin = 0.5", "margin = 0.4")
+    deployment.project.change("margin = 0.45", "margin = 0.4")
     deployment.project.change("Two topics that differ", "Two topics which differ")
     deployment.cdk.synth()
     shown = deployment.cdk.diff()
