@@ -249,8 +249,8 @@ class GateSettings(_Strict):
     all steps. 0.05 is what batches leave out at the ends of epochs; more is a declaration that arms
     are to differ, as for as many steps with a larger batch."""
     max_speedup: float = Field(default=10.0, gt=1.0, allow_inf_nan=False)
-    """A speed-up beyond it is no compiler's: a wrong unit, or steps that were not waited for, until
-    it is shown otherwise and this is raised."""
+    """A speed-up beyond it, at the same batch, is no compiler's: a wrong unit, or steps that were
+    not waited for, until it is shown otherwise and this is raised."""
     loss_must_fall: bool = True
     """Whether a training loss that does not fall fails its job: false where the loss is of a kind
     that need not, as in adversarial training."""

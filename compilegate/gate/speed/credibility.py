@@ -1,6 +1,7 @@
 """Is a speed-up to be believed, and is it the compiler's? What is asked after it was measured.
 
-- Beyond what a compiler can do it is a wrong unit, or steps that nobody waited for.
+- Beyond what a compiler can do, or a batch so many times as large, it is a wrong unit, or steps
+  that nobody waited for.
 - Speeds that are equal to the last digit in all jobs were rounded: they have no spread, and what
   rounding took away may be all of the difference.
 - Arms on different machines have a speed-up of compiler and machine together. That may be what was
@@ -30,12 +31,14 @@ def doubts_of(
 ) -> Iterator[Reason]:
     """Why the measured speed-up is not to be believed as it is."""
     speedup = judgement.speedup.estimate
-    if speedup > settings.max_speedup:
+    # A larger batch alone can be as many times as fast as it is larger.
+    larger = max(candidate.batch_size / baseline.batch_size, 1.0)
+    if speedup > settings.max_speedup * larger:
         yield failure(
             Code.SPEED_BEYOND_BELIEF,
             f"A speed-up of {speedup:,.4g} times is beyond what a compiler can do "
-            f"(max_speedup = {settings.max_speedup:g}): see whether both arms time their steps in "
-            "seconds, and wait for them; raise max_speedup if it is true.",
+            f"(max_speedup = {settings.max_speedup:g}{_for_batch(larger)}): see whether both arms "
+            "time their steps in seconds, and wait for them; raise max_speedup if it is true.",
             speedup=speedup,
             max_speedup=settings.max_speedup,
         )
@@ -58,6 +61,10 @@ def doubts_of(
             f"The speeds are printed with so few digits that the speed-up may be {lowest:.2f}, and "
             f"at least {required:.2f} is required. Print more digits."
         )
+
+
+def _for_batch(larger: float) -> str:
+    return f", for a batch {larger:.3g} times as large" if larger > 1 else ""
 
 
 def _rounded(sentence: str) -> Reason:
