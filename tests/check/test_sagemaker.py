@@ -185,3 +185,101 @@ def test_a_map_of_one_process_is_found(data: str, call: str, expected: int, tmp_
     folder = written(tmp_path, train=script)
     assert len(found(folder, "preprocessing-workers", ASKED)) == expected
     assert found(folder, "preprocessing-workers") == []
+
+
+MANY = 'distribution={"pytorchxla": {"enabled": True}},'
+
+
+@pytest.mark.parametrize(
+    ("instance", "more", "expected"),
+    [
+        ("ml.p3.8xlarge", "", 1),
+        ("ml.p3.8xlarge", MANY, 0),
+        ("ml.p3.8xlarge", "**options", 0),
+        ("ml.p3.2xlarge", "", 0),
+    ],
+)
+def test_several_gpus_need_something_that_starts_their_processes(
+    instance: str, more: str, expected: int, tmp_path: Path
+) -> None:
+    text = launcher(instance=instance, more=more)
+    folder = written(tmp_path, launch=text)
+    assert len(found(folder, "compiler-distribution")) == expected
+
+
+def test_a_script_that_starts_its_processes_itself_is_right(tmp_path: Path) -> None:
+    script = "import torch_xla.distributed.xla_multiprocessing as xmp\nxmp.spawn(main)\n"
+    folder = written(tmp_path, train=script, launch=launcher(instance="ml.p3.8xlarge"))
+    assert found(folder, "compiler-distribution") == []
+
+
+@pytest.mark.parametrize(
+    ("versions", "expected"),
+    [
+        ('transformers_version="4.21.1", pytorch_version="1.11.0"', 0),
+        ('transformers_version="4.21.1", pytorch_version="1.13.1"', 1),
+        ('transformers_version="4.36", pytorch_version="2.1"', 1),
+        ('transformers_version="4.17.0", tensorflow_version="2.6.3"', 0),
+    ],
+)
+def test_versions_without_an_image_are_one_finding(
+    versions: str, expected: int, tmp_path: Path
+) -> None:
+    folder = written(tmp_path, launch=launcher(versions=versions))
+    assert len(found(folder, "compiler-image")) == expected
+
+
+NATIVE = "batch_size_native = 16\nrate_native = float('5e-5')\n"
+
+
+@pytest.mark.parametrize(
+    ("instance", "rate", "expected"),
+    [
+        ("ml.p3.8xlarge", "5e-5", True),
+        ("ml.p3.8xlarge", "rate_native / batch_size_native * batch", True),
+        ("ml.p3.8xlarge", "rate_native / batch_size_native * batch * num_gpus", False),
+        ("ml.p3.8xlarge", "rate_native * 4", False),
+        ("ml.p3.8xlarge", "rate_native * many", False),
+        ("ml.p3.2xlarge", "rate_native / batch_size_native * batch", False),
+    ],
+)
+def test_the_rate_of_one_gpu_is_found_where_it_is_reckoned_too(
+    instance: str, rate: str, expected: bool, tmp_path: Path
+) -> None:
+    text = launcher(
+        instance=instance,
+        before=f"{NATIVE}batch = 26\nnum_gpus = 4\nrate = {rate}\n",
+        hyperparameters='{"batch_size": batch, "learning_rate": rate}',
+        more=MANY,
+    )
+    assert bool(found(written(tmp_path, launch=text), "rate-for-one-gpu")) == expected
+
+
+@pytest.mark.parametrize(
+    ("batch", "rate", "expected"),
+    [("64", "rate_native", 1), ("64", "rate_native * 4", 0), ("16", "rate_native", 0)],
+)
+def test_a_larger_batch_at_the_rate_called_native_is_found(
+    batch: str, rate: str, expected: int, tmp_path: Path
+) -> None:
+    hyperparameters = f'{{"batch_size": {batch}, "learning_rate": {rate}}}'
+    text = launcher(before=NATIVE, hyperparameters=hyperparameters)
+    assert len(found(written(tmp_path, launch=text), "batch-without-rate")) == expected
+
+
+def test_what_a_job_gives_the_trainer_is_read_too(tmp_path: Path) -> None:
+    text = launcher(hyperparameters='{"logging_steps": 1, "fp16": False, "optim": "adamw_hf"}')
+    folder = written(tmp_path, launch=text)
+    for rule in ("trainer-too-often", "trainer-precision"):
+        assert found(folder, rule) == [("launch.py", 8)]
+    assert found(folder, "trainer-optimizer", ASKED) == [("launch.py", 8)]
+
+
+def test_a_request_without_the_sdk_may_be_in_debug_mode(tmp_path: Path) -> None:
+    request = """
+    REQUEST = {
+        "sagemaker_training_compiler_enabled": "true",
+        "sagemaker_training_compiler_debug_mode": "true",
+    }
+    """
+    assert found(written(tmp_path, launch=request), "compiler-debugging") == [("launch.py", 4)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -13,8 +14,8 @@ from compilegate.check.rules.rule import TRAINING_COMPILER, Found, View, rule
 from compilegate.check.rules.sagemaker.estimators import (
     Estimator,
     compiled_estimators,
+    hyperparameter,
     keys,
-    member,
     settled,
     version,
 )
@@ -101,14 +102,46 @@ def transformers_not_installed(view: View) -> Iterator[Found]:
 )
 def rate_for_one_gpu(view: View) -> Iterator[Found]:
     for estimator in compiled_estimators(view):
-        if "pytorchxla" not in keys(estimator.given("distribution")):
+        launched = hyperparameter(estimator, "training_script") is not None
+        if not launched and "pytorchxla" not in keys(estimator.given("distribution")):
             continue
-        given = member(estimator.given("hyperparameters"), "learning_rate")
-        if given is None:
+        given = hyperparameter(estimator, "learning_rate", "lr")
+        if given is None or estimator.gpus == 1:
             continue
-        rate = settled(estimator.script, given)
-        if isinstance(rate, ast.Constant) and isinstance(rate.value, int | float):
-            yield Found(given, "the learning rate does not grow with the processes")
+        if _is_of_one(estimator.script, settled(estimator.script, given)):
+            said = "the learning rate does not grow with the processes"
+            yield Found(estimator.place(given, "hyperparameters"), said)
+
+
+_PROCESSES = re.compile(r"gpu|instance|node|world|worker|process|device|replica|rank|scale", re.I)
+
+
+def _is_of_one(script: Script, rate: ast.expr) -> bool:
+    """Whether a rate is a number, or reckoned from names none of which counts processes."""
+    if isinstance(rate, ast.BinOp):
+        return all(_counts_nothing(script, side) for side in (rate.left, rate.right))
+    return _is_number(script, rate)
+
+
+def _counts_nothing(script: Script, node: ast.expr) -> bool:
+    """Whether a part of a rate is known, and is not the number of processes.
+
+    A bare number may be just that, so only a name says what it is.
+    """
+    if isinstance(node, ast.BinOp):
+        return all(_counts_nothing(script, side) for side in (node.left, node.right))
+    if not isinstance(node, ast.Name) or _PROCESSES.search(node.id):
+        return False
+    value = settled(script, node)
+    return _is_number(script, value) or (
+        isinstance(value, ast.BinOp) and _counts_nothing(script, value)
+    )
+
+
+def _is_number(script: Script, node: ast.expr) -> bool:
+    if isinstance(node, ast.Call) and script.called(node) == "builtins.float" and node.args:
+        return isinstance(node.args[0], ast.Constant)
+    return isinstance(node, ast.Constant) and isinstance(node.value, int | float)
 
 
 RULES = (missing_mp_fn, transformers_not_installed, rate_for_one_gpu)

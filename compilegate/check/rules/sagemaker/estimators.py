@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from compilegate.catalog.instances import instance_of
 from compilegate.check.rules.rule import View, keyword
 from compilegate.check.script.project import Script
 from compilegate.check.script.values import origins
@@ -53,6 +54,21 @@ class Estimator:
         if isinstance(value, ast.Constant) and type(value.value) is int:
             return value.value
         return None
+
+    @property
+    def read_whole(self) -> bool:
+        """Whether every argument is written in the script, so that one not found is not given."""
+        return all(
+            word.arg is not None or isinstance(settled(self.script, word.value), ast.Dict)
+            for word in self.call.keywords
+        )
+
+    @property
+    def gpus(self) -> int | None:
+        """The GPUs of all its instances; None where they are not known."""
+        known = instance_of(self.text("instance_type"))
+        count = self.number("instance_count")
+        return None if known is None or count is None else known.accelerators * count
 
     def where(self, name: str) -> ast.AST:
         """Where an argument is given; the estimator where it is not."""
@@ -129,6 +145,16 @@ def compiled_estimators(view: View) -> Iterator[Estimator]:
             enabled = keyword(estimator.compiler, "enabled")
             if not (isinstance(enabled, ast.Constant) and enabled.value is False):
                 yield estimator
+
+
+def called_native(script: Script, what: str) -> Iterator[tuple[str, ast.expr]]:
+    """The names of a script, with their values, that say: this is the job without the compiler."""
+    pattern = re.compile(rf"(?:{what}).*native|native.*(?:{what})", re.IGNORECASE)
+    for statement in ast.walk(script.source.tree):
+        if isinstance(statement, ast.Assign):
+            for target in statement.targets:
+                if isinstance(target, ast.Name) and pattern.search(target.id):
+                    yield target.id, statement.value
 
 
 def version(text: str) -> tuple[int, ...]:

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from compilegate.check.findings import Severity
 from compilegate.check.rules.pages import ENABLE_PYTORCH, SUPPORT, TROUBLESHOOTING
 from compilegate.check.rules.rule import TRAINING_COMPILER, Found, View, keyword, rule, written
+from compilegate.check.rules.sagemaker.entry_points import started
 from compilegate.check.rules.sagemaker.estimators import (
     SUPPORTED_CLASSES,
     Estimator,
+    called_native,
     compiled_estimators,
     estimators,
     keys,
@@ -19,6 +21,8 @@ from compilegate.check.rules.sagemaker.estimators import (
     settled,
     version,
 )
+from compilegate.check.rules.xla.barriers import SPAWNS
+from compilegate.job.names import TRAINING_COMPILER_DEBUG_HYPERPARAMETER
 
 _ONLY = (TRAINING_COMPILER,)
 
@@ -43,6 +47,9 @@ _SINGLE_GPU = re.compile(
 def compiler_distribution(view: View) -> Iterator[Found]:
     for estimator in compiled_estimators(view):
         given = estimator.given("distribution")
+        if given is None and _one_process(view, estimator):
+            said = f"without `pytorchxla` one of {estimator.gpus} GPUs trains"
+            yield Found(estimator.call, said, Severity.WARNING)
         for key in keys(given):
             if estimator.framework == "TensorFlow":
                 if key in {"smdistributed", "multi_worker_mirrored_strategy"}:
@@ -53,6 +60,16 @@ def compiler_distribution(view: View) -> Iterator[Found]:
             elif (0,) < _torch_version(estimator) < (1, 11):
                 said = "`pytorchxla` is of PyTorch 1.11; before, a launcher starts the script"
                 yield Found(estimator.where("distribution"), said)
+
+
+def _one_process(view: View, estimator: Estimator) -> bool:
+    """Whether nothing starts a process for each GPU: neither the estimator nor its script."""
+    if estimator.framework == "TensorFlow" or _torch_version(estimator) < (1, 11):
+        return False  # of PyTorch 1.10 and before another rule speaks
+    script = started(view, estimator)
+    if script is not None and script.calls_of(*SPAWNS):
+        return False
+    return estimator.read_whole and (estimator.gpus or 0) > 1
 
 
 def _torch_version(estimator: Estimator) -> tuple[int, ...]:
@@ -87,7 +104,8 @@ def compiler_launcher(view: View) -> Iterator[Found]:
     "compiler-instance",
     Severity.ERROR,
     _ONLY,
-    why="The SDK refuses Training Compiler on other instances, and in local mode.",
+    why="The SDK refuses Training Compiler on other instances, on groups of them, and in local "
+    "mode.",
     fix="Take an instance of P3, P3dn, G4dn, P4d or G5.",
     page=SUPPORT,
 )
@@ -98,6 +116,10 @@ def compiler_instance(view: View) -> Iterator[Found]:
         if instance and kind not in SUPPORTED_CLASSES:
             said = f"Training Compiler does not run on `{instance}`"
             yield Found(estimator.where("instance_type"), said)
+        groups = estimator.given("instance_groups")
+        if groups is not None and not (isinstance(groups, ast.Constant) and groups.value is None):
+            said = "Training Compiler does not run on `instance_groups`"
+            yield Found(estimator.where("instance_groups"), said)
 
 
 @rule(
@@ -141,25 +163,22 @@ def compiler_image(view: View) -> Iterator[Found]:
     for estimator in compiled_estimators(view):
         if estimator.framework != "TensorFlow" and estimator.given("image_uri") is not None:
             yield Found(estimator.where("image_uri"), "another image with Training Compiler")
-        wrong = _unsupported(estimator)
-        if wrong is not None:
-            name, given = wrong
-            yield Found(estimator.where(name), f"Training Compiler has no image for `{given}`")
+        for name, supported in _SUPPORTED[estimator.framework].items():
+            given = estimator.text(name)
+            if given and version(given)[:2] not in supported:
+                yield Found(estimator.where(name), f"Training Compiler has no image for `{given}`")
+                break  # the versions belong together
 
 
 _SUPPORTED = {
-    "PyTorch": ("framework_version", frozenset({(1, 12), (1, 13)})),
-    "TensorFlow": ("framework_version", frozenset({(2, 9), (2, 10), (2, 11)})),
-    "HuggingFace": ("transformers_version", frozenset({(4, 11), (4, 17), (4, 21)})),
+    "PyTorch": {"framework_version": frozenset({(1, 12), (1, 13)})},
+    "TensorFlow": {"framework_version": frozenset({(2, 9), (2, 10), (2, 11)})},
+    "HuggingFace": {
+        "transformers_version": frozenset({(4, 11), (4, 17), (4, 21)}),
+        "pytorch_version": frozenset({(1, 9), (1, 10), (1, 11)}),
+        "tensorflow_version": frozenset({(2, 5), (2, 6)}),
+    },
 }
-
-
-def _unsupported(estimator: Estimator) -> tuple[str, str] | None:
-    name, supported = _SUPPORTED[estimator.framework]
-    given = estimator.text(name)
-    if given and version(given)[:2] not in supported:
-        return name, given
-    return None
 
 
 @rule(
@@ -175,7 +194,7 @@ def compiler_debugging(view: View) -> Iterator[Found]:
     for estimator in compiled_estimators(view):
         debug = keyword(estimator.compiler, "debug") if estimator.compiler is not None else None
         if isinstance(debug, ast.Constant) and debug.value is True:
-            yield Found(debug, "Training Compiler is in debug mode")
+            yield Found(debug, _DEBUGGED)
         for name in ("profiler_config", "rules"):
             given = estimator.given(name)
             if given is not None and not (isinstance(given, ast.Constant) and not given.value):
@@ -189,6 +208,16 @@ def compiler_debugging(view: View) -> Iterator[Found]:
             missing = "debugger_hook_config=False" if hook is None else "disable_profiler=True"
             said = f"without `{missing}` SageMaker watches the job"
             yield Found(estimator.call, said, Severity.NOTE)
+    if TRAINING_COMPILER_DEBUG_HYPERPARAMETER in view.analysis.words:
+        for node in ast.walk(view.script.source.tree):
+            if not isinstance(node, ast.Dict):
+                continue
+            given = member(node, TRAINING_COMPILER_DEBUG_HYPERPARAMETER)
+            if isinstance(given, ast.Constant) and str(given.value).lower() == "true":
+                yield Found(given, _DEBUGGED)
+
+
+_DEBUGGED = "Training Compiler is in debug mode"
 
 
 @rule(
@@ -218,6 +247,21 @@ def batch_without_rate(view: View) -> Iterator[Found]:
             )
             yield Found(estimator.call, said)
             break
+        else:
+            said = _rate_called_native(estimator, settings)
+            if said:
+                yield Found(estimator.call, said)
+
+
+def _rate_called_native(estimator: Estimator, settings: dict[str, str]) -> str:
+    """Whether the rate is what the script calls the rate without the compiler, the batch not."""
+    script = estimator.script
+    batch, rate = _of(settings, _BATCHES), _of(settings, _RATES)
+    batches = {written(value) for _, value in called_native(script, "batch")}
+    rates = {written(value): name for name, value in called_native(script, "rate|lr")}
+    if not batch.isdecimal() or not batches or batch in batches or rate not in rates:
+        return ""
+    return f"the batch is {batch}, not that without the compiler, and the rate is `{rates[rate]}`"
 
 
 _BATCHES = ("per_device_train_batch_size", "train_batch_size", "batch_size", "batch-size",

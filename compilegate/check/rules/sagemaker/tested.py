@@ -20,6 +20,7 @@ from compilegate.check.rules.sagemaker.entry_points import starting
 from compilegate.check.rules.sagemaker.estimators import (
     SUPPORTED_CLASSES,
     Estimator,
+    called_native,
     compiled_estimators,
     estimators,
     hyperparameter,
@@ -138,7 +139,6 @@ def untested_instance(view: View) -> Iterator[Found]:
 
 _PER_GPU = ("per_device_train_batch_size", "per_gpu_train_batch_size")
 _BATCHES = (*_PER_GPU, "train_batch_size", "batch_size")
-_NATIVE = re.compile(r"batch.*native|native.*batch|batch.*(?:uncompiled|without_compiler)", re.I)
 
 
 @rule(
@@ -198,17 +198,9 @@ def _is_control(estimator: Estimator, batch: int, compiled: list[Estimator]) -> 
 
 def _like_the_name(estimator: Estimator, batch: int) -> str:
     """Whether the batch is what the script itself calls the batch without the compiler."""
-    for statement in ast.walk(estimator.script.source.tree):
-        if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Constant):
-            continue
-        for target in statement.targets:
-            if (
-                isinstance(target, ast.Name)
-                and _NATIVE.search(target.id)
-                and type(statement.value.value) is int
-                and statement.value.value == batch
-            ):
-                return f"the batch stays at {batch}, that of `{target.id}`"
+    for name, value in called_native(estimator.script, "batch"):
+        if isinstance(value, ast.Constant) and value.value == batch:
+            return f"the batch stays at {batch}, that of `{name}`"
     return ""
 
 

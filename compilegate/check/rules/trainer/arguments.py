@@ -21,6 +21,7 @@ from compilegate.check.rules.rule import (
     keyword,
     rule,
 )
+from compilegate.check.rules.sagemaker.estimators import compiled_estimators, hyperparameter
 
 _MOST_OFTEN = {"logging_steps": 10, "save_steps": 50, "eval_steps": 50}
 
@@ -33,6 +34,19 @@ def _arguments(view: View) -> Iterator[ast.Call]:
             name.startswith("trl.") and name.endswith("Config")
         ):
             yield call
+
+
+def _given(view: View, name: str) -> Iterator[ast.expr]:
+    """What the Trainer is given for an argument: in its call, or as a job's hyperparameter."""
+    for call in _arguments(view):
+        given = keyword(call, name)
+        if given is not None:
+            yield given
+    if TRAINING_COMPILER in view.compilers:
+        for estimator in compiled_estimators(view):
+            given = hyperparameter(estimator, name)
+            if given is not None and view.script.parent(given) is not None:
+                yield given
 
 
 def _number(node: ast.expr | None) -> float | None:
@@ -51,11 +65,10 @@ def _number(node: ast.expr | None) -> float | None:
     page=BEST_PRACTICES,
 )
 def trainer_too_often(view: View) -> Iterator[Found]:
-    for call in _arguments(view):
-        for name, least in _MOST_OFTEN.items():
-            given = keyword(call, name)
+    for name, least in _MOST_OFTEN.items():
+        for given in _given(view, name):
             steps = _number(given)
-            if given is None or steps is None or not 1 <= steps < least:
+            if steps is None or not 1 <= steps < least:
                 continue
             each = "each step" if steps == 1 else f"every {steps:g} steps"
             grave = None if steps <= 2 else Severity.NOTE
@@ -131,6 +144,13 @@ def trainer_precision(view: View) -> Iterator[Found]:
             for each in given
         ):
             yield Found(call, "the Trainer trains with 32-bit floats alone")
+    if TRAINING_COMPILER in view.compilers:
+        for estimator in compiled_estimators(view):
+            off = [hyperparameter(estimator, name) for name in ("bf16", "fp16")]
+            told = [each for each in off if each is not None]
+            if told and all(isinstance(e, ast.Constant) and e.value is False for e in told):
+                place = estimator.place(told[0], "hyperparameters")
+                yield Found(place, "the job trains with 32-bit floats alone")
 
 
 @rule(
@@ -146,8 +166,7 @@ def trainer_precision(view: View) -> Iterator[Found]:
 def trainer_optimizer(view: View) -> Iterator[Found]:
     if view.compilers != (TRAINING_COMPILER,) and not view.xla_anywhere:
         return
-    for call in _arguments(view):
-        given = keyword(call, "optim")
+    for given in _given(view, "optim"):
         if isinstance(given, ast.Constant) and given.value != "adamw_torch_xla":
             yield Found(given, f"the Trainer's optimizer is `{given.value}`")
 

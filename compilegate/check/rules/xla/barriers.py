@@ -145,7 +145,7 @@ def gradients_not_reduced(view: View) -> Iterator[Found]:
             yield Found(call, said)
 
 
-_SPAWNS = frozenset(
+SPAWNS = frozenset(
     {"torch_xla.distributed.xla_multiprocessing.spawn", "torch_xla.launch"}
 )  # fmt: skip
 
@@ -154,7 +154,7 @@ def is_distributed(script: Script) -> bool:
     """Whether a script trains in several processes of PyTorch/XLA."""
     if not script.uses("torch_xla"):
         return False
-    if script.calls_of(*_SPAWNS):
+    if script.calls_of(*SPAWNS):
         return True
     return any(function.name == "_mp_fn" for function in script.tree.functions)
 
