@@ -27,11 +27,14 @@ HAVE_A_CONSTANT = frozenset(
     | {"mse", "mae"}
 )
 """Metrics of which the best constant answer is known. The calibration error of one is zero."""
+LEAST_FALL = 0.05
+"""The share of the loss at first that a training loses which has learnt anything; a guess."""
 
 
 def is_flat(losses: FloatArray) -> bool:
-    """Whether the losses of all steps do not fall from the first fifth to the last, or fall by no
-    more than the spread of their means explains.
+    """Whether the losses of all steps do not fall from the first fifth to the last beyond what the
+    spread of their means explains, and cannot have fallen by a twentieth either: what is merely
+    noisy or short may have learnt.
 
     One loss for all steps is flat however few there are.
     """
@@ -41,7 +44,8 @@ def is_flat(losses: FloatArray) -> bool:
         return False
     first, last = losses[: len(losses) // PART], losses[-(len(losses) // PART) :]
     noise = np.sqrt((first.var(ddof=1) + last.var(ddof=1)) / len(first))
-    return bool(first.mean() - last.mean() <= noise)
+    fall = first.mean() - last.mean()
+    return bool(fall <= noise and fall + 2.0 * noise <= LEAST_FALL * abs(first.mean()))
 
 
 def below_floor(
