@@ -283,3 +283,32 @@ def test_a_request_without_the_sdk_may_be_in_debug_mode(tmp_path: Path) -> None:
     }
     """
     assert found(written(tmp_path, launch=request), "compiler-debugging") == [("launch.py", 4)]
+
+
+def test_a_script_that_multiplies_its_rate_by_its_processes_is_right(tmp_path: Path) -> None:
+    text = launcher(instance="ml.p3.8xlarge", hyperparameters='{"learning_rate": 5e-5}', more=MANY)
+    folder = written(tmp_path, launch=text)
+    assert found(folder, "rate-for-one-gpu") == [("launch.py", 8)]
+    written(folder, train="rate = args.learning_rate * xm.xrt_world_size()\n")
+    assert found(folder, "rate-for-one-gpu") == []
+
+
+SAVING = """
+import torch_xla.core.xla_model as xm
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("gpt2")
+model = AutoModelForMaskedLM.from_pretrained("gpt2").to(xm.xla_device())
+for batch in loader:
+    model(**batch).loss.backward()
+    optimizer.step()
+    xm.mark_step()
+tokenizer.save_pretrained("model")
+model.save_pretrained("model"{how})
+"""
+
+
+@pytest.mark.parametrize(("how", "expected"), [("", [12]), (", save_function=xm.save", [])])
+def test_a_model_is_saved_by_xla(how: str, expected: list[int], tmp_path: Path) -> None:
+    folder = written(tmp_path, train=SAVING.format(how=how))
+    assert [line for _, line in found(folder, "torch-save-with-xla")] == expected

@@ -108,12 +108,26 @@ def rate_for_one_gpu(view: View) -> Iterator[Found]:
         given = hyperparameter(estimator, "learning_rate", "lr")
         if given is None or estimator.gpus == 1:
             continue
+        script = started(view, estimator)
+        if script is not None and _grows(script):
+            continue
         if _is_of_one(estimator.script, settled(estimator.script, given)):
             said = "the learning rate does not grow with the processes"
             yield Found(estimator.place(given, "hyperparameters"), said)
 
 
 _PROCESSES = re.compile(r"gpu|instance|node|world|worker|process|device|replica|rank|scale", re.I)
+
+
+def _grows(script: Script) -> bool:
+    """Whether the script itself multiplies something by the number of processes."""
+    return any(
+        isinstance(node, ast.BinOp | ast.AugAssign)
+        and isinstance(node.op, ast.Mult)
+        and re.search(r"world|gpu|device_count|num_proc", ast.unparse(node))
+        and re.search(r"lr|rate", ast.unparse(node))
+        for node in ast.walk(script.source.tree)
+    )
 
 
 def _is_of_one(script: Script, rate: ast.expr) -> bool:

@@ -11,7 +11,7 @@ from compilegate.check.regions.steps import Step, called_functions
 from compilegate.check.rules.pages import PYTORCH_MODELS, TROUBLESHOOTING
 from compilegate.check.rules.rule import LAZY, Found, View, keyword, rule
 from compilegate.check.script.project import Script
-from compilegate.check.script.values import Sort, is_a
+from compilegate.check.script.values import Sort, is_a, origins
 
 _ENDS = frozenset(
     {"torch_xla.core.xla_model.mark_step", "torch_xla.sync", "torch_xla.step", "torch_xla.compile",
@@ -172,6 +172,49 @@ def _reduces(view: View) -> bool:
 
 
 @rule(
+    "gradients-not-averaged",
+    Severity.WARNING,
+    LAZY,
+    why="A sum of the gradients of all processes is an update as many times larger as there are "
+    "processes; training may not converge.",
+    fix='`xm.all_reduce("sum", gradients, scale=1.0 / xm.xrt_world_size())`.',
+    page=PYTORCH_MODELS,
+)
+def gradients_not_averaged(view: View) -> Iterator[Found]:
+    for call in view.named("torch_xla.core.xla_model.all_reduce"):
+        if len(call.args) != 2 or any(word.arg in {None, "scale"} for word in call.keywords):
+            continue
+        sums, gathered = call.args
+        is_sum = (isinstance(sums, ast.Constant) and sums.value == "sum") or (
+            view.script.name(sums) == "torch_xla.core.xla_model.REDUCE_SUM"
+        )
+        if is_sum and _fetched(view, gathered) and not _divides(view):
+            yield Found(call, "the gradients are added up and not divided by the processes")
+
+
+def _fetched(view: View, node: ast.expr) -> bool:
+    """Whether a value is the gradients that PyTorch/XLA gives of an optimizer."""
+    return any(
+        isinstance(origin.node, ast.Call)
+        and origin.script.called(origin.node) == "torch_xla.core.xla_model._fetch_gradients"
+        for origin in origins(view.script, node)
+    )
+
+
+def _divides(view: View) -> bool:
+    """Whether anything of the script, the loss or the rate too, is divided by the processes."""
+    return any(
+        "world" in ast.unparse(node.right if isinstance(node, ast.BinOp) else node.value)
+        for node in ast.walk(view.script.source.tree)
+        if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Div)
+    ) or any(
+        "world" in ast.unparse(argument)
+        for call in view.methods("div", "div_", "mul_")
+        for argument in call.args
+    )
+
+
+@rule(
     "reduce-after-unscale",
     Severity.WARNING,
     LAZY,
@@ -203,4 +246,9 @@ def _line(node: ast.Call) -> int:
     return node.lineno
 
 
-RULES = (missing_mark_step, gradients_not_reduced, reduce_after_unscale)
+RULES = (
+    missing_mark_step,
+    gradients_not_reduced,
+    gradients_not_averaged,
+    reduce_after_unscale,
+)

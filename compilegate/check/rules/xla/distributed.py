@@ -9,6 +9,7 @@ from compilegate.check.findings import Severity
 from compilegate.check.rules.pages import PYTORCH_MODELS, TROUBLESHOOTING
 from compilegate.check.rules.rule import LAZY, Found, View, keyword, rule
 from compilegate.check.rules.xla.barriers import is_distributed
+from compilegate.check.script.values import Sort, is_a
 
 
 @rule(
@@ -92,6 +93,14 @@ def torch_save_with_xla(view: View) -> Iterator[Found]:
             continue
         if _is_state(call.args[0]) or view.script.uses("torch_xla.core.xla_model"):
             yield Found(call, "`torch.save` writes what is on the XLA device")
+    for call in view.methods("save_pretrained"):
+        if keyword(call, "save_function") is not None or any(w.arg is None for w in call.keywords):
+            continue
+        model = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if model is None or _moved(model) or not is_a(view.script, model, Sort.MODEL):
+            continue
+        if view.steps and not _is_choice(view, call) and "cpu" not in view.analysis.words:
+            yield Found(call, "`save_pretrained` writes what is on the XLA device")
 
 
 def _always_xla(view: View) -> bool:
