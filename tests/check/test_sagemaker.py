@@ -75,10 +75,17 @@ config = AutoConfig.from_pretrained("mistralai/Mistral-7B-v0.1")
 tokenizer = AutoTokenizer.from_pretrained("mistralai/Mistral-7B-v0.1")
 model = AutoModelForCausalLM.from_pretrained(args.base_model)
 """
+TRAINING = """
+from transformers import Trainer
+
+Trainer(model).train()
+"""
 
 
 def test_what_a_script_loads_is_told_once_where_training_compiler_is_meant(tmp_path: Path) -> None:
     folder = written(tmp_path, train=LOADING)
+    assert found(folder, "untested-model", ASKED) == []
+    written(tmp_path, train=LOADING + TRAINING)
     assert found(folder, "untested-model") == []
     assert found(folder, "untested-model", ASKED) == [("train.py", 10)]
     written(tmp_path, launch=launcher())
@@ -312,3 +319,57 @@ model.save_pretrained("model"{how})
 def test_a_model_is_saved_by_xla(how: str, expected: list[int], tmp_path: Path) -> None:
     folder = written(tmp_path, train=SAVING.format(how=how))
     assert [line for _, line in found(folder, "torch-save-with-xla")] == expected
+
+
+CHANGED = """
+settings = {"learning_rate": 5e-5}
+settings["preprocessing_num_workers"] = 8
+settings.update({"logging_steps": 100})
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "hyperparameters"),
+    [
+        (CHANGED, "settings"),
+        ("common = {'preprocessing_num_workers': 8}", "{**common, 'epochs': 3}"),
+        ("from settings import common", "{**common, 'epochs': 3}"),
+        ("settings = {}\nsettings.update(found)", "settings"),
+        ("", "dict(preprocessing_num_workers=8)"),
+    ],
+)
+def test_hyperparameters_are_read_as_they_are_when_the_job_is_made(
+    before: str, hyperparameters: str, tmp_path: Path
+) -> None:
+    text = launcher(before=before, hyperparameters=hyperparameters)
+    folder = written(tmp_path, train=OPTION.format(default="None"), launch=text)
+    assert found(folder, "preprocessing-workers") == []
+
+
+def test_a_hyperparameter_that_is_set_later_counts(tmp_path: Path) -> None:
+    before = "settings = {'logging_steps': 100}\nsettings['logging_steps'] = 1"
+    text = launcher(before=before, hyperparameters="settings")
+    assert found(written(tmp_path, launch=text), "trainer-too-often") == [("launch.py", 3)]
+
+
+NOTEBOOK = """
+from sagemaker.pytorch import PyTorch, TrainingCompilerConfig
+
+common = {"entry_point": "train.py", "instance_type": "ml.p3.2xlarge", "instance_count": 1}
+settings = {"epochs": 3}
+settings["train_batch_size"] = 28
+settings["learning_rate"] = float("5e-5") / 32 * settings["train_batch_size"]
+native = PyTorch(hyperparameters=settings, **common)
+settings["train_batch_size"] = 42
+settings["learning_rate"] = {rate}
+compiled = PyTorch(
+    hyperparameters=settings, compiler_config=TrainingCompilerConfig(), **common
+)
+"""
+
+
+def test_a_rate_reckoned_from_the_batch_grows_with_it(tmp_path: Path) -> None:
+    text = NOTEBOOK.replace("{rate}", 'float("5e-5") / 32 * settings["train_batch_size"]')
+    folder = written(tmp_path, launch=text)
+    assert found(folder, "batch-without-rate") == []
+    assert found(folder, "batch-not-raised") == []

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from compilegate.catalog.instances import instance_of
 from compilegate.check.rules.rule import View, keyword
@@ -63,6 +64,25 @@ class Estimator:
             for word in self.call.keywords
         )
 
+    @cached_property
+    def hyperparameters(self) -> tuple[dict[str, ast.expr], bool]:
+        """The hyperparameters as they are when it is made, and whether these are all."""
+        given = self.given("hyperparameters")
+        found: dict[str, ast.expr] = {}
+        whole = given is None or _gather(self.script, given, found)
+        argument = keyword(self.call, "hyperparameters")
+        if isinstance(argument, ast.Name):
+            for change in _changes(self.script, argument.id, self.call.lineno):
+                if isinstance(change, ast.Assign):
+                    key = _key(change.targets[0])
+                    if key is None:
+                        whole = False
+                    else:
+                        found[key] = change.value
+                elif len(change.args) != 1 or not _gather(self.script, change.args[0], found):
+                    whole = False
+        return found, whole
+
     @property
     def gpus(self) -> int | None:
         """The GPUs of all its instances; None where they are not known."""
@@ -112,12 +132,16 @@ def keys(node: ast.expr | None) -> list[str]:
 
 def hyperparameter(estimator: Estimator, *names: str) -> ast.expr | None:
     """What is given for the first of some hyperparameters, with `-` or `_` between the words."""
-    given = estimator.given("hyperparameters")
-    for name in names:
-        found = member(given, name) or member(given, name.replace("_", "-"))
-        if found is not None:
-            return found
-    return None
+    given, _ = estimator.hyperparameters
+    return next(
+        (
+            given[spelled]
+            for name in names
+            for spelled in (name, name.replace("_", "-"))
+            if spelled in given
+        ),
+        None,
+    )
 
 
 def estimators(view: View) -> Iterator[Estimator]:
@@ -145,6 +169,48 @@ def compiled_estimators(view: View) -> Iterator[Estimator]:
             enabled = keyword(estimator.compiler, "enabled")
             if not (isinstance(enabled, ast.Constant) and enabled.value is False):
                 yield estimator
+
+
+def _gather(script: Script, node: ast.expr, found: dict[str, ast.expr]) -> bool:
+    """Take down what a dictionary holds; say whether all of it could be read."""
+    node = settled(script, node)
+    if isinstance(node, ast.Dict):
+        whole = True
+        for name, value in zip(node.keys, node.values, strict=True):
+            if name is None:
+                whole = _gather(script, value, found) and whole
+            elif isinstance(name, ast.Constant) and isinstance(name.value, str):
+                found[name.value] = value
+            else:
+                whole = False
+        return whole
+    if isinstance(node, ast.Call) and script.called(node) == "builtins.dict" and not node.args:
+        found.update({word.arg: word.value for word in node.keywords if word.arg is not None})
+        return all(word.arg is not None for word in node.keywords)
+    return False
+
+
+def _changes(script: Script, name: str, before: int) -> list[ast.Assign | ast.Call]:
+    """The assignments `NAME[...] = ...` and the calls `NAME.update(...)` above a line."""
+    found: list[ast.Assign | ast.Call] = []
+    for node in ast.walk(script.source.tree):
+        if isinstance(node, ast.Assign):
+            place = node.targets[0].value if isinstance(node.targets[0], ast.Subscript) else None
+        elif isinstance(node, ast.Call):
+            function = node.func
+            changes = isinstance(function, ast.Attribute) and function.attr == "update"
+            place = function.value if changes and isinstance(function, ast.Attribute) else None
+        else:
+            continue
+        if isinstance(place, ast.Name) and place.id == name and node.lineno < before:
+            found.append(node)
+    return sorted(found, key=lambda each: each.lineno)
+
+
+def _key(target: ast.expr) -> str | None:
+    """The text in `NAME["text"]`."""
+    place = target.slice if isinstance(target, ast.Subscript) else None
+    return place.value if isinstance(place, ast.Constant) and isinstance(place.value, str) else None
 
 
 def called_native(script: Script, what: str) -> Iterator[tuple[str, ast.expr]]:

@@ -95,8 +95,9 @@ def compiler_launcher(view: View) -> Iterator[Found]:
         instance = estimator.text("instance_type")
         if not instance or _SINGLE_GPU.match(instance):
             continue
-        hyperparameters = estimator.given("hyperparameters")
-        if isinstance(hyperparameters, ast.Dict) and "training_script" not in keys(hyperparameters):
+        given, whole = estimator.hyperparameters
+        told = estimator.given("hyperparameters") is not None
+        if told and whole and "training_script" not in given:
             yield Found(estimator.call, f"no launcher starts the processes of {instance}")
 
 
@@ -240,8 +241,10 @@ def batch_without_rate(view: View) -> Iterator[Found]:
                 continue
             batch, before = _of(settings, _BATCHES), _of(others, _BATCHES)
             rate, rate_before = _of(settings, _RATES), _of(others, _RATES)
-            if not batch or not before or batch == before or rate != rate_before or not rate:
+            if not batch or not before or batch == before or rate != rate_before:
                 continue
+            if not _NUMBER.fullmatch(rate):
+                continue  # reckoned, perhaps from the batch
             said = (
                 f"the batch is {batch} here and {before} without the compiler, at one learning rate"
             )
@@ -266,18 +269,14 @@ def _rate_called_native(estimator: Estimator, settings: dict[str, str]) -> str:
 
 _BATCHES = ("per_device_train_batch_size", "train_batch_size", "batch_size", "batch-size",
             "per_gpu_train_batch_size")  # fmt: skip
+_NUMBER = re.compile(r"(?:float\()?['\"]?[\d.]+(?:e[+-]?\d+)?['\"]?\)?", re.IGNORECASE)
 _RATES = ("learning_rate", "lr", "learning-rate")
 
 
 def _hyperparameters(estimator: Estimator) -> dict[str, str]:
     """The hyperparameters as they are written, with names followed."""
-    given = estimator.given("hyperparameters")
-    found: dict[str, str] = {}
-    for key in keys(given):
-        value = member(given, key)
-        if value is not None:
-            found[key] = written(settled(estimator.script, value))
-    return found
+    given, _ = estimator.hyperparameters
+    return {key: written(settled(estimator.script, value)) for key, value in given.items()}
 
 
 def _of(settings: dict[str, str], names: tuple[str, ...]) -> str:

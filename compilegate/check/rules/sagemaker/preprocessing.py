@@ -56,13 +56,11 @@ def preprocessing_workers(view: View) -> Iterator[Found]:
 
 def _given(view: View, estimator: Estimator) -> Iterator[Found]:
     """What an estimator gives the option of a script that has it."""
-    hyperparameters = estimator.given("hyperparameters")
-    if not isinstance(hyperparameters, ast.Dict) or None in hyperparameters.keys:
-        return
     known = instance_of(estimator.text("instance_type"))
     given = hyperparameter(estimator, _OPTION)
     if given is None:
-        if _takes_the_option(view, estimator):
+        _, whole = estimator.hyperparameters
+        if whole and estimator.read_whole and _takes_the_option(view, estimator):
             said = f"`{_OPTION}` is left at one process"
             yield Found(estimator.where("hyperparameters"), said)
         return

@@ -69,9 +69,18 @@ def untested_model(view: View) -> Iterator[Found]:
     starters = starting(view)
     if any(hyperparameter(each, *_MODEL_NAMES) for each in starters):
         return  # what an estimator names is told there
-    if starters or view.compilers == _ONLY:
+    if starters or (view.compilers == _ONLY and _trains(view)):
         for name, call in untested.items():
             yield Found(call, _untested(name))
+
+
+def _trains(view: View) -> bool:
+    """Whether this script trains what it loads, by a step of its own or by a Trainer."""
+    return bool(view.steps) or any(
+        view.script.called(call).startswith(("transformers.", "trl."))
+        and view.script.called(call).endswith("Trainer")
+        for call in view.script.calls
+    )
 
 
 def _untested(name: str) -> str:
