@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from compilegate.check.findings import Severity
-from compilegate.check.rules.pages import ENABLE_PYTORCH, SUPPORT, TROUBLESHOOTING
+from compilegate.check.rules.pages import BEST_PRACTICES, ENABLE_PYTORCH, SUPPORT, TROUBLESHOOTING
 from compilegate.check.rules.rule import TRAINING_COMPILER, Found, View, keyword, rule, written
 from compilegate.check.rules.sagemaker.entry_points import started
 from compilegate.check.rules.sagemaker.estimators import (
@@ -131,7 +131,7 @@ def compiler_instance(view: View) -> Iterator[Found]:
     "what the "
     "compiler saves.",
     fix="One instance with several GPUs; several only with EFA, such as ml.p4d.24xlarge.",
-    page=TROUBLESHOOTING,
+    page=BEST_PRACTICES,
 )
 def compiler_nodes(view: View) -> Iterator[Found]:
     for estimator in compiled_estimators(view):
@@ -228,7 +228,7 @@ _DEBUGGED = "Training Compiler is in debug mode"
     why="A batch larger by k makes k times fewer steps; at the same learning rate the model learns "
     "less, and a comparison says nothing about the compiler.",
     fix="Multiply the learning rate by k, or by its square root, and tune the warm-up.",
-    page=TROUBLESHOOTING,
+    page=BEST_PRACTICES,
 )
 def batch_without_rate(view: View) -> Iterator[Found]:
     every = [(each, _hyperparameters(each)) for each in estimators(view)]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from compilegate.check.findings import Severity
-from compilegate.check.rules.pages import BEST_PRACTICES, TROUBLESHOOTING, TUNING
+from compilegate.check.rules.pages import TROUBLESHOOTING, TUNING
 from compilegate.check.rules.rule import ALL, Found, View, keyword, rule, written
 from compilegate.check.script.values import Sort, is_a
 
@@ -102,7 +102,7 @@ def data_parallel(view: View) -> Iterator[Found]:
     why="With 32-bit floats alone a compiler gains a few per cent, or loses; with bf16 or fp16 the "
     "gains add up.",
     fix="Train under `torch.autocast(device, dtype=torch.bfloat16)`, or with `bf16=True`.",
-    page=BEST_PRACTICES,
+    page=TUNING,
 )
 def full_precision(view: View) -> Iterator[Found]:
     steps = [step for step in view.steps if step.framework == "loop"]

@@ -11,6 +11,7 @@ from compilegate.check.rules.pages import (
     PYTORCH_MODELS,
     TRAINER_MEMORY,
     TROUBLESHOOTING,
+    TUNING,
 )
 from compilegate.check.rules.rule import (
     ALL,
@@ -132,7 +133,7 @@ def trainer_workers(view: View) -> Iterator[Found]:
     why="With 32-bit floats alone a compiler gains a few per cent, or loses; with bf16 or fp16 the "
     "gains add up.",
     fix="`bf16=True`, or `fp16=True` where the GPU has no bf16.",
-    page=BEST_PRACTICES,
+    page=TUNING,
 )
 def trainer_precision(view: View) -> Iterator[Found]:
     for call in _arguments(view):
