@@ -22,6 +22,8 @@ TUTORIALS = [
     ("inconclusive",),
     ("miscompilations",),
 ]
+BUSY = "run again when the machine is quiet"
+QUIETER_TIMES = 3
 _BLOCK = re.compile(r"^```(\S+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -85,6 +87,11 @@ def test_a_tutorial_holds_line_by_line(pages: tuple[str, ...], tmp_path: Path) -
                 path.write_text(block.text, encoding="utf-8")
             elif block.language == "sh":
                 output, ran = run(block.text, tmp_path), ran + 1
+                for _ in range(QUIETER_TIMES):
+                    if BUSY in output:  # as the verdict then says; jobs' speeds are not cached
+                        output = run(
+                            block.text.replace("run rain", "run rain --no-cache"), tmp_path
+                        )
             else:
                 assert block.language == "text", f"{page}: {block}"
                 assert missing(block.text, output) == [], output
