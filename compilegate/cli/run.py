@@ -145,43 +145,26 @@ def command(  # noqa: PLR0917  one argument for each option
         click.echo(f"checking {workload or definition or execution or 'what to run'}")
     name, text, execution_id = "", None, None
     if resume:
-        execution_id = (
-            _latest(_name(workload, definition, project), home)
-            if execution is None
-            else execution_named(home, execution)
-        )
+        execution_id = _unfinished(execution, workload, definition, project, home)
     else:
         name, text = _pipeline(workload, definition, project, home, arms)
     with refusing_os_errors():
         home.mkdir(parents=True, exist_ok=True)
     executor = LocalExecutor(
         home=home,
-        images=ImageSources(
-            root=containers if containers.is_dir() else None,
-            patterns=tuple(name_value_pairs("--image", images).items()),
-        ),
-        functions=FunctionSources(
-            patterns=(
-                *(
-                    (pattern, parse_handler(file))
-                    for pattern, file in name_value_pairs("--function", functions).items()
-                ),
-                *posture_functions(home).patterns,
-            )
-        ),
+        images=_images(images, containers),
+        functions=_functions(functions, home),
         definition=text,
         use_cache=not no_cache,
         cores_per_job=cores_per_job,
         max_parallel_steps=max_parallel,
     )
     given = parameter_pairs(parameters)
-    reference = (
-        executor.start(name, given)
-        if execution_id is None
-        else executor.resume(execution_id, given)
-    )
-    if not resume:
+    if execution_id is None:
+        reference = executor.start(name, given)
         note_origin(executor.read(reference).folder, _expected(workload, project, home))
+    else:
+        reference = executor.resume(execution_id, given)
     result, status = _followed(executor, reference, context, open_page)
     if workload is not None and _must_run_again(workload, project, home, result):
         rescue = "a candidate crashed and no model was registered: the baseline alone"
@@ -193,6 +176,21 @@ def command(  # noqa: PLR0917  one argument for each option
     if output is not None:
         copy_reports(result, output)
     raise SystemExit(status)
+
+
+def _images(patterns: tuple[str, ...], containers: Path) -> ImageSources:
+    """Where images come from: the project's folders, and what was said on the command line."""
+    return ImageSources(
+        root=containers if containers.is_dir() else None,
+        patterns=tuple(name_value_pairs("--image", patterns).items()),
+    )
+
+
+def _functions(patterns: tuple[str, ...], home: Path) -> FunctionSources:
+    """Where Lambda functions come from: the command line first, then the posture's own."""
+    said = name_value_pairs("--function", patterns).items()
+    own = tuple((pattern, parse_handler(file)) for pattern, file in said)
+    return FunctionSources(patterns=(*own, *posture_functions(home).patterns))
 
 
 def _followed(
@@ -297,7 +295,17 @@ def _refuse_what_cannot_run_here(workload: Workload, path: Path) -> None:
         raise RefusalError(*error.problems, advice) from error
 
 
-def _latest(pipeline_name: str, home: Path) -> str:
+def _unfinished(
+    execution: str | None,
+    workload: str | None,
+    definition: Path | None,
+    project: Project,
+    home: Path,
+) -> str:
+    """The execution to continue: the one that was named, or the latest of its pipeline."""
+    if execution is not None:
+        return execution_named(home, execution)
+    pipeline_name = _name(workload, definition, project)
     found = latest_unfinished(home, pipeline_name)
     if found is None:
         raise click.UsageError(
