@@ -11,7 +11,7 @@ measured; `judging` weighs it; `told/` writes it down.
 
 from compilegate.advice.judging import Advice, OptionAdvice, Stance, Verdict, advise
 from compilegate.advice.known.experience import Experience, experiences_of
-from compilegate.advice.known.facts import Fact, Facts, Profiled, Standing
+from compilegate.advice.known.facts import Fact, Facts, Obstacle, Profiled, Standing
 from compilegate.advice.known.gathering import facts_of
 from compilegate.advice.portfolio import Portfolio, portfolio_of
 from compilegate.advice.ranges import Range
@@ -21,6 +21,7 @@ __all__ = [
     "Experience",
     "Fact",
     "Facts",
+    "Obstacle",
     "OptionAdvice",
     "Portfolio",
     "Profiled",

@@ -11,7 +11,7 @@ from compilegate.advice.fitting import fit
 from compilegate.advice.known.facts import Fact, Facts, Standing
 from compilegate.advice.outcome import Outcome
 from compilegate.advice.ranges import UNCHANGED, Range
-from compilegate.advice.rules import Option, rules
+from compilegate.advice.rules import Consideration, Option, rules
 from compilegate.advice.stances import NOT_HERE, Considered, Said, Stance, considered
 
 HALF_PRECISIONS = ("bf16", "fp16")
@@ -29,9 +29,32 @@ def consider(facts: Facts, option: Option, outcome: Outcome | None) -> tuple[Con
         "dollars": _dollars,
     }
     return tuple(
-        considered(each, *judges[each.name](facts, option, outcome))
+        considered(
+            each, *_with_the_script(judges[each.name](facts, option, outcome), facts, option, each)
+        )
         for each in rules().considerations
     )
+
+
+def _with_the_script(
+    said: Said, facts: Facts, option: Option, consideration: Consideration
+) -> Said:
+    """What is said, and what the check found in the workload's script that bears on it. That stops
+    nothing, for it can be mended; but nothing is enabled before it is."""
+    stance, sentence, standing = said
+    if option.kind != "compiler" or stance is Stance.STOPS:
+        return said
+    found = [
+        each
+        for each in facts.obstacles_of(option.compiler)
+        if each.rule in consideration.rules and each.severity != "note"
+    ]
+    if not found:
+        return said
+    more = f", and {len(found) - 1} more of the kind" if len(found) > 1 else ""
+    if stance is Stance.OPEN:
+        return stance, f"{sentence}; the script has {found[0].sentence}{more}", standing
+    return Stance.AGAINST, f"mend the script first: {found[0].sentence}{more}", standing
 
 
 def _bottleneck(facts: Facts, option: Option, _: Outcome | None) -> Said:

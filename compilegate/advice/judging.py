@@ -22,7 +22,7 @@ from compilegate.advice.effects import (
     predictions,
 )
 from compilegate.advice.known.experience import Experience, latest
-from compilegate.advice.known.facts import Facts, known
+from compilegate.advice.known.facts import Facts, Obstacle, known
 from compilegate.advice.outcome import Outcome, outcome_of
 from compilegate.advice.ranges import NOTHING, Range
 from compilegate.advice.rules import STATUS_QUO, Option, rules
@@ -63,6 +63,8 @@ class OptionAdvice:
     compile_seconds: Range | None
     memory: str | None
     """What is known of the memory it takes."""
+    obstacles: tuple[Obstacle, ...]
+    """What stands in its way in the workload's script, the gravest first."""
     predictions: tuple[Prediction, ...]
     """What the priors said and executions measured."""
 
@@ -207,6 +209,7 @@ def _judge(facts: Facts, option: Option, experiences: Sequence[Experience]) -> O
         source=option.source,
         compile_seconds=_compile_seconds(option, expectation),
         memory=_memory(facts, option, own),
+        obstacles=facts.obstacles_of(option.compiler) if option.kind == "compiler" else (),
         predictions=predictions(facts, option, experiences),
     )
 

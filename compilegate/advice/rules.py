@@ -31,6 +31,8 @@ class Consideration:
     find_out: str
     key: str
     """The key of the workload's file that answers it."""
+    rules: tuple[str, ...]
+    """The rules of `compilegate check` that bear on it."""
     rank: int
     """1 is the weightiest."""
 
@@ -143,7 +145,7 @@ def rules() -> Rules:
         date=raw["date"],
         thresholds=Thresholds(**_typed(raw["thresholds"])),
         considerations=tuple(
-            Consideration(rank=rank, **each)
+            Consideration(rank=rank, **_typed(each))
             for rank, each in enumerate(raw["considerations"], start=1)
         ),
         options=tuple(Option(**_typed(each)) for each in raw["options"]),

@@ -27,6 +27,7 @@ from compilegate.cli.workload.checks import (
     refuse_infeasible,
     refuse_unknown_images,
 )
+from compilegate.cli.workload.own_program import obstacles
 from compilegate.datasets.inspection import validation_rows
 from compilegate.errors import CompilegateError
 from compilegate.execution import exit_codes
@@ -120,7 +121,13 @@ def _check(workload: str, region: str | None, project: Project) -> _Checked:
     warnings = findings(declared, today=today, region=region, bases=bases, libraries=libraries)
     notes += [finding.sentence for finding in warnings]
     notes += [f"gate.{sentence}" for sentence in _checked_margins(declared, path)]
-    facts = facts_of(declared, libraries=libraries, region=region, now=datetime.now(UTC))
+    facts = facts_of(
+        declared,
+        libraries=libraries,
+        region=region,
+        now=datetime.now(UTC),
+        obstacles=obstacles(declared, path),
+    )
     notes.append(gravest(advise(facts)))
     return _Checked(path, _description(declared), tuple(notes))
 

@@ -14,6 +14,10 @@ from compilegate.advice.rules import Part
 Value = TypeVar("Value")
 
 
+_CHECKED_AS = {"inductor": "torch-compile"}
+"""Names of the check for compilers that arms call otherwise."""
+
+
 class Standing(StrEnum):
     """How good a fact is."""
 
@@ -72,6 +76,26 @@ class Profiled:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Obstacle:
+    """What `compilegate check` found in the workload's own script."""
+
+    rule: str
+    severity: str
+    """`error`, `warning` or `note`."""
+    place: str
+    """File, line and column, from the workload's folder."""
+    message: str
+    fix: str
+    compilers: tuple[str, ...]
+    """In whose way it stands, by the names of the check."""
+
+    @property
+    def sentence(self) -> str:
+        """What it is and where, without a full stop."""
+        return f"{self.place}: {self.message} [{self.rule}]"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Facts:
     """One workload, as far as it is known."""
 
@@ -116,6 +140,13 @@ class Facts:
     """What arms of the file already have, the baseline's left out."""
     compares_arms: bool
     """False where a new model is compared with a champion."""
+    obstacles: tuple[Obstacle, ...] = ()
+    """What stands in the workload's own script, the gravest first."""
+
+    def obstacles_of(self, compiler: str | None) -> tuple[Obstacle, ...]:
+        """Those in the way of a compiler, by its name in arms."""
+        name = _CHECKED_AS.get(compiler or "", compiler)
+        return tuple(each for each in self.obstacles if name in each.compilers)
 
     @property
     def usd_per_run_hour(self) -> float | None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from compilegate.advice.known.facts import Fact, Facts, Profiled, assumed, known, unknown
+from compilegate.advice.known.facts import Fact, Facts, Obstacle, Profiled, assumed, known, unknown
 from compilegate.advice.ranges import Range
 from compilegate.advice.rules import PARTS, Part, rules
 from compilegate.catalog.instances import accelerator_of, instance_of, processor_of
@@ -61,9 +61,11 @@ def facts_of(
     region: str | None = None,
     now: datetime | None = None,
     profiled: Profiled | None = None,
+    obstacles: tuple[Obstacle, ...] = (),
 ) -> Facts:
     """What is known of a workload. `libraries` are what its own program imports; `now` is when a
-    schedule is read from, which by default is not read; `profiled` is what a profile found."""
+    schedule is read from, which by default is not read; `profiled` is what a profile found, and
+    `obstacles` what the check of its script did."""
     told = workload.advice
     setup = workload.trained.get(BASELINE_ARM) or next(iter(workload.trained.values()))
     arm = workload.arms.get(BASELINE_ARM)
@@ -112,6 +114,7 @@ def facts_of(
         usd_per_engineer_hour=told.usd_per_engineer_hour,
         compilers=tuple(dict.fromkeys(each.compiler for each in workload.candidates.values())),
         compares_arms=bool(workload.arms),
+        obstacles=obstacles,
     )
 
 

@@ -13,6 +13,8 @@ from compilegate.advice.told import words
 
 UNSETTLED = 3
 """How many open questions the line for `validate` names."""
+MOST_OBSTACLES = 3
+"""How many of the script's lines are told with an option."""
 
 
 def advice_text(advice: Advice) -> Iterator[str]:
@@ -60,9 +62,14 @@ def gravest(advice: Advice) -> str:
     """The one line that `validate` prints."""
     facts = advice.facts
     more = f"see `compilegate advise {facts.workload}`"
-    for option in advice.options:
-        if option.verdict is Verdict.OFF and _declared(option, facts.compilers):
+    declared = [each for each in advice.options if _declared(each, facts.compilers)]
+    for option in declared:
+        if option.verdict is Verdict.OFF:
             return f"advice: {option.title} should stay off: {option.reason}; {more}"
+    for option in declared:
+        if option.obstacles and option.obstacles[0].severity == "error":
+            first = option.obstacles[0].sentence
+            return f"advice: the script stands in the way of {option.title}: {first}; {more}"
     best = advice.best
     if best is None:
         return f"advice: no compiler and no alternative is worth a benchmark; {more}"
@@ -131,9 +138,19 @@ def _details(option: OptionAdvice) -> Iterator[str]:
         yield from _expected(option, option.outcome)
     if option.memory:
         yield f"    memory: {option.memory}"
+    yield from _obstacles(option)
     if option.basis is not None:
         yield f"    rests on: {option.basis}: {option.basis_sentence} ({option.source})"
     yield from prediction_lines(option)
+
+
+def _obstacles(option: OptionAdvice) -> Iterator[str]:
+    """What `compilegate check` found in the script, the gravest first."""
+    found = option.obstacles
+    for each in found[:MOST_OBSTACLES]:
+        yield f"    in the script: {each.severity}: {each.sentence}"
+    if len(found) > MOST_OBSTACLES:
+        yield f"    in the script: {len(found) - MOST_OBSTACLES} more; `compilegate check` has all"
 
 
 def _expected(option: OptionAdvice, outcome: Outcome) -> Iterator[str]:

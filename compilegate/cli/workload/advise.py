@@ -27,7 +27,7 @@ from compilegate.cli.options.completing import complete_workload
 from compilegate.cli.options.home import home_option
 from compilegate.cli.options.project import settings_here, workloads_option
 from compilegate.cli.terminal.errors import writing
-from compilegate.cli.workload.libraries import imported_libraries
+from compilegate.cli.workload.own_program import imported_libraries, obstacles
 from compilegate.cli.workload.profiled import profiled
 from compilegate.errors import CompilegateError
 from compilegate.job.files import write_text
@@ -139,6 +139,7 @@ class _Asked:
             region=self.region,
             now=datetime.now(UTC),
             profiled=profiled(self.home, workload.name),
+            obstacles=obstacles(workload, path),
         )
 
     def experiences(self, known: Mapping[str, Facts]) -> tuple[Experience, ...]:
