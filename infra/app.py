@@ -7,6 +7,7 @@ import sys
 
 import aws_cdk as cdk
 
+from compilegate.access.jobs import WORKLOAD_TAG
 from compilegate.account.settings import SettingsError
 from compilegate.errors import CompilegateError
 from compilegate.infra.ci import CiStack
@@ -43,7 +44,7 @@ def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
             env=environment,
         )
         workload.add_stack_dependency(images)
-        cdk.Tags.of(workload).add("compilegate:workload", declared.workload.name)
+        cdk.Tags.of(workload).add(WORKLOAD_TAG, declared.workload.name)
         stacks.append(workload)
     if project.settings.github is not None:
         ci = CiStack(

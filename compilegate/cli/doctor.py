@@ -104,7 +104,6 @@ def _write_deployed(workload: str, workloads: Path, settings: Path, output: Path
     name = load_workload(workload, workloads)[0].name
     account = open_account(settings)
     stack = read_outputs(account.session, account.names.workload_stack(name))
-    foundation = read_outputs(account.session, account.names.foundation_stack)
     pipeline = read_pipeline(account.session, stack["PipelineName"])
     definition = doctor_definition(read_definition(pipeline.definition)[0])
     with writing(f"--output: {output}", output.parent):
@@ -112,7 +111,7 @@ def _write_deployed(workload: str, workloads: Path, settings: Path, output: Path
     call = f"aws sagemaker {{}} --region {account.session.region} --pipeline-name {name}-doctor"
     click.echo(f"{output}: {len(definition.steps)} jobs; start them, then follow them, with:")
     click.echo(
-        f"  {call.format('create-pipeline')} --role-arn {foundation['PipelineRoleArn']} "
+        f"  {call.format('create-pipeline')} --role-arn {stack['PipelineRoleArn']} "
         f"--pipeline-definition file://{output}"
     )
     click.echo(f"  {call.format('start-pipeline-execution')}")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compilegate.infra.access import Arns, Statement
-from compilegate.infra.foundation.permissions import ANY, JOB_NAMES, MANY_OBJECTS, NO_RESOURCE
-from compilegate.infra.layout import PREFIX, data_prefix
+from compilegate.access import Arns, Statement
+from compilegate.access.jobs import ANY, JOB_NAMES, MANY_OBJECTS, NO_RESOURCE
+from compilegate.access.layout import PREFIX, data_prefix
 from compilegate.infra.workload.permissions import EXECUTION_NAMES
 
 LOOKING = ("lookup",)

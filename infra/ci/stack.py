@@ -8,11 +8,12 @@ import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from compilegate.access import Arns, Statement
 from compilegate.account.settings.declaration import GitHub
-from compilegate.infra.access import Arns, Statement, scoped_role
 from compilegate.infra.ci.permissions import deploy_statements, plan_statements
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.project import Project
+from compilegate.infra.role import scoped_role
 
 HOST = "token.actions.githubusercontent.com"
 AUDIENCE = "sts.amazonaws.com"

@@ -1,4 +1,4 @@
-"""What all workloads share: key, bucket, repositories, roles, topic."""
+"""What all workloads share: key, bucket, repositories, topic."""
 
 from compilegate.infra.foundation.stack import FoundationStack
 

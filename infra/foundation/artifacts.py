@@ -10,8 +10,8 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from compilegate.access.layout import checkpoints_prefix, executions_prefix
 from compilegate.account.settings.declaration import Storage
-from compilegate.infra.layout import checkpoints_prefix, executions_prefix
 
 
 class ArtifactBucket(Construct):

@@ -7,7 +7,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from compilegate.infra.access import Arns, service_principal
+from compilegate.access import Arns
+from compilegate.infra.role import service_principal
 
 
 class EncryptionKey(Construct):

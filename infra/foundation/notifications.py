@@ -9,7 +9,8 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
-from compilegate.infra.access import Arns, service_principal
+from compilegate.access import Arns
+from compilegate.infra.role import service_principal
 
 
 class Notifications(Construct):

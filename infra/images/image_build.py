@@ -17,12 +17,13 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
+from compilegate.access import Arns, Statement
 from compilegate.catalog.images import EcrRepository, ecr_repository
-from compilegate.infra.access import Arns, Statement, scoped_role, service_principal
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.images.permissions import build_statements
 from compilegate.infra.log_group import log_group
 from compilegate.infra.project import Project
+from compilegate.infra.role import scoped_role, service_principal
 from compilegate.pipelines.staging import ImageFolder
 
 BUILD_IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:5.0"

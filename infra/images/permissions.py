@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compilegate.infra.access import Arns, Statement
-from compilegate.infra.foundation.permissions import ANY, NO_RESOURCE, pull_images
+from compilegate.access import Arns, Statement
+from compilegate.access.jobs import ANY, NO_RESOURCE, pull_images
 
 
 def build_statements(

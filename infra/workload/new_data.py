@@ -7,11 +7,10 @@ from pathlib import Path
 import aws_cdk as cdk
 from constructs import Construct
 
-from compilegate.infra.access import Arns
+from compilegate.access import Arns
 from compilegate.infra.foundation import FoundationStack
+from compilegate.infra.functions import DeadLetters, EventFunction, log_name
 from compilegate.infra.project import Project
-from compilegate.infra.workload.dead_letters import DeadLetters
-from compilegate.infra.workload.function import EventFunction, log_name
 from compilegate.infra.workload.permissions import starter_statements
 from compilegate.infra.workload.pipeline import TrainingPipeline
 from compilegate.workload.declared.starts import NewData

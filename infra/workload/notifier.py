@@ -9,11 +9,10 @@ from typing import Any
 import aws_cdk as cdk
 from constructs import Construct
 
-from compilegate.infra.access import Arns
+from compilegate.access import Arns
 from compilegate.infra.foundation import FoundationStack
+from compilegate.infra.functions import DeadLetters, EventFunction, log_name
 from compilegate.infra.project import Project
-from compilegate.infra.workload.dead_letters import DeadLetters
-from compilegate.infra.workload.function import EventFunction, log_name
 from compilegate.infra.workload.permissions import notifier_statements
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from compilegate.infra.access import Arns, Statement
-from compilegate.infra.foundation.permissions import JOB_NAMES, MANY_OBJECTS
-from compilegate.infra.layout import executions_prefix, notices_prefix
+from compilegate.access import Arns, Statement
+from compilegate.access.jobs import JOB_NAMES, MANY_OBJECTS
+from compilegate.access.layout import executions_prefix, notices_prefix
 
 EXECUTION_NAMES = "SageMaker names an execution when it starts"
 

@@ -6,13 +6,14 @@ import aws_cdk as cdk
 from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
-from compilegate.infra.access import Arns
+from compilegate.access import Arns
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.images import ImagesStack
 from compilegate.infra.project import DeclaredWorkload, Project
 from compilegate.infra.removal import removal_policy
 from compilegate.infra.workload.code_assets import add_code_assets
 from compilegate.infra.workload.definition import incomplete_definition
+from compilegate.infra.workload.roles import JobRoles
 from compilegate.infra.workload.substitution import completed_by_cloudformation
 from compilegate.pipelines.standin import BUCKET, stand_ins
 
@@ -29,6 +30,7 @@ class TrainingPipeline(Construct):
         declared: DeclaredWorkload,
         foundation: FoundationStack,
         images: ImagesStack,
+        roles: JobRoles,
     ) -> None:
         super().__init__(scope, id)
         stack = cdk.Stack.of(self)
@@ -56,8 +58,8 @@ class TrainingPipeline(Construct):
             "bucket": foundation.bucket.bucket_name,
             "assets_bucket": foundation.assets_bucket_name,
             "kms_key": foundation.key.key_arn,
-            "training_role_arn": foundation.training_role.role_arn,
-            "processing_role_arn": foundation.processing_role.role_arn,
+            "training_role_arn": roles.training.role_arn,
+            "processing_role_arn": roles.processing.role_arn,
             **{f"images.{image}": uri for image, uri in images.image_uris.items()},
         }
         self.pipeline = sagemaker.CfnPipeline(
@@ -65,7 +67,7 @@ class TrainingPipeline(Construct):
             "Pipeline",
             pipeline_name=self.name,
             pipeline_description=workload.description,
-            role_arn=foundation.pipeline_role.role_arn,
+            role_arn=roles.pipeline.role_arn,
             parallelism_configuration=_parallelism(declared.workload.compute.max_parallel_steps),
             pipeline_definition={
                 "PipelineDefinitionBody": completed_by_cloudformation(

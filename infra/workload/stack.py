@@ -6,18 +6,19 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from compilegate.infra.foundation import FoundationStack
+from compilegate.infra.functions import DeadLetters
 from compilegate.infra.images import ImagesStack
 from compilegate.infra.project import DeclaredWorkload, Project
 from compilegate.infra.workload.alarms import Alarms
-from compilegate.infra.workload.dead_letters import DeadLetters
 from compilegate.infra.workload.new_data import starter
 from compilegate.infra.workload.notifier import notifier
 from compilegate.infra.workload.pipeline import TrainingPipeline
+from compilegate.infra.workload.roles import JobRoles
 from compilegate.infra.workload.schedule import PipelineSchedule
 
 
 class WorkloadStack(cdk.Stack):
-    """Pipeline, registry, schedule, notifier and alarms of one workload."""
+    """Roles, pipeline, registry, schedule, notifier and alarms of one workload."""
 
     def __init__(
         self,
@@ -32,6 +33,7 @@ class WorkloadStack(cdk.Stack):
     ) -> None:
         name = declared.workload.name
         super().__init__(scope, id, env=env, description=f"Compilegate: the workload {name}")
+        roles = JobRoles(self, "Jobs", project=project, declared=declared, foundation=foundation)
         training = TrainingPipeline(
             self,
             "Training",
@@ -39,6 +41,7 @@ class WorkloadStack(cdk.Stack):
             declared=declared,
             foundation=foundation,
             images=images,
+            roles=roles,
         )
         dead_letters = DeadLetters(self, "DeadLetters")
         functions = {
@@ -93,6 +96,7 @@ class WorkloadStack(cdk.Stack):
             "GateCodeUri": training.assets.gate_code,
             "ExperimentUri": training.assets.experiment,
             "DataUri": training.data_uri,
+            **roles.outputs,
         }
         for key, value in outputs.items():
             cdk.CfnOutput(self, key, value=value)

@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from compilegate.catalog.images import UnknownImageError
 from compilegate.errors import CompilegateError
 from compilegate.pipelines.deployment import Deployment
-from compilegate.workload import AWS_IMAGE, Kind, Setup
+from compilegate.workload import AWS_IMAGE, Kind, Setup, Workload
+
+GATE = "gate"
+"""The image folder that the gate runs in."""
 
 
 class NoImageError(CompilegateError):
@@ -30,6 +33,18 @@ def image_of(deployment: Deployment, arm: Setup) -> str:
     return deployment.images[arm.image_folder]
 
 
+def image_folders_of(workload: Workload) -> dict[str, str]:
+    """The folders whose images a workload's jobs run in, each with what needs it first."""
+    used: dict[str, str] = {}
+    for name, arm in workload.arms.items():
+        if arm.image_folder != AWS_IMAGE:
+            used.setdefault(arm.image_folder, f"arms.{name}.image")
+    step, image = workload.kind.processing_image
+    used.setdefault(image, f"step {step}")
+    used.setdefault(GATE, "step Gate")
+    return used
+
+
 def image_faults(deployment: Deployment, arms: Mapping[str, Setup]) -> list[str]:
     """A sentence for each arm that has no image there."""
     faults = []
@@ -46,7 +61,7 @@ def processing_faults(deployment: Deployment, kind: Kind) -> list[str]:
     return [
         f"{step} runs in the image {image!r}, which is not a folder in containers/ with a "
         f"Dockerfile, allowed: {', '.join(sorted(deployment.images))}"
-        for step, image in (kind.processing_image, ("Gate", "gate"))
+        for step, image in (kind.processing_image, ("Gate", GATE))
         if image not in deployment.images
     ]
 

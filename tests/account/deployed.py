@@ -21,9 +21,6 @@ DATA = f"s3://{BUCKET}/compilegate/data/topics/{'0' * 32}"
 FOUNDATION = {
     "BucketName": BUCKET,
     "KeyArn": KEY,
-    "TrainingRoleArn": f"{ROLE}-training",
-    "ProcessingRoleArn": f"{ROLE}-processing",
-    "PipelineRoleArn": f"{ROLE}-pipeline",
     "RepositoryUriTraining": f"{REGISTRY}/training",
     "RepositoryUriTrainingCompiler": f"{REGISTRY}/training-compiler",
     "RepositoryUriNeuron": f"{REGISTRY}/neuron",
@@ -43,6 +40,9 @@ WORKLOAD = {
     "GateCodeUri": f"s3://{ASSETS}/{'2' * 32}.zip",
     "ExperimentUri": f"s3://{ASSETS}/{'3' * 32}.json",
     "DataUri": DATA,
+    "TrainingRoleArn": f"{ROLE}-training",
+    "ProcessingRoleArn": f"{ROLE}-processing",
+    "PipelineRoleArn": f"{ROLE}-pipeline",
 }
 DEFINITION = json.dumps(
     {

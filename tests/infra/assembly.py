@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+PROJECT = Path(__file__).parents[2]
 ACCOUNT = "123456789012"
 REGION = "us-east-1"
 PSEUDO_PARAMETERS = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from compilegate.infra.foundation.aws_images import aws_repositories
 from compilegate.infra.project import DeclaredWorkload
+from compilegate.infra.workload.aws_images import aws_repositories
 from compilegate.workload import Arm, read_workload
 from tests.workload.settled import settled_arm
 

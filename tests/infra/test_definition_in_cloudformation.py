@@ -34,9 +34,10 @@ def test_no_stand_in_is_left(assembly: Assembly) -> None:
 def test_it_names_what_the_other_stacks_made(assembly: Assembly) -> None:
     steps = {step["Name"]: step["Arguments"] for step in json.loads(definition(assembly))["Steps"]}
     foundation, images = assembly.outputs(FOUNDATION), assembly.outputs("compilegate-images")
+    outputs = assembly.outputs(WORKLOAD)
     train, prepare = steps["Train-baseline-7"], steps["Prepare"]
-    assert train["RoleArn"] == foundation["TrainingRoleArn"]
-    assert prepare["RoleArn"] == foundation["ProcessingRoleArn"]
+    assert train["RoleArn"] == outputs["TrainingRoleArn"]
+    assert prepare["RoleArn"] == outputs["ProcessingRoleArn"]
     assert train["AlgorithmSpecification"]["TrainingImage"] == images["ImageUriTraining"]
     assert steps["Gate"]["AppSpecification"]["ImageUri"] == images["ImageUriGate"]
     assert train["OutputDataConfig"] == {
@@ -78,8 +79,8 @@ def test_it_is_what_the_client_compiles_from_the_stacks_outputs(assembly: Assemb
         Deployment(
             region=REGION,
             bucket=foundation["BucketName"],
-            training_role_arn=foundation["TrainingRoleArn"],
-            processing_role_arn=foundation["ProcessingRoleArn"],
+            training_role_arn=outputs["TrainingRoleArn"],
+            processing_role_arn=outputs["ProcessingRoleArn"],
             kms_key=foundation["KeyArn"],
             images={"training": images["ImageUriTraining"], "gate": images["ImageUriGate"]},
             name_prefix="compilegate-",

@@ -86,9 +86,6 @@ def test_the_foundation_says_what_the_client_looks_for(assembly: Assembly) -> No
     assert outputs.keys() == {
         "BucketName",
         "KeyArn",
-        "TrainingRoleArn",
-        "ProcessingRoleArn",
-        "PipelineRoleArn",
         "NotificationTopicArn",
         "RepositoryUriTraining",
         "RepositoryUriGate",
@@ -193,7 +190,7 @@ def test_an_image_folder_can_be_removed_again(assembly: Assembly) -> None:
         for output in assembly.templates[FOUNDATION]["Outputs"].values()
         if "Export" in output
     ]
-    assert len(exported) == 6
+    assert len(exported) == 3
     assert "AWS::ECR::Repository" not in {
         assembly.templates[FOUNDATION]["Resources"][next(iter(value.values()))[0]]["Type"]
         for value in exported
@@ -294,7 +291,7 @@ def test_jobs_of_a_vpc_run_in_it(assembly: Assembly) -> None:
         "SecurityGroupIds": ["sg-0123456789abcdef0"],
     }
     assert train["EnableNetworkIsolation"] is True
-    role = assembly.one("neighbour-foundation", "AWS::IAM::Role", "TrainingRole")
+    role = assembly.one("neighbour-workload-topics", "AWS::IAM::Role", "JobsTrainingRole")
     assert "JoinVpc" in json.dumps(role.properties["Policies"])
     build = assembly.one("neighbour-images", "AWS::CodeBuild::Project", "Gate")
     assert build.properties["VpcConfig"]["VpcId"] == "vpc-0123456789abcdef0"

@@ -10,19 +10,29 @@ from compilegate.account.settings.names import output_suffix
 from compilegate.account.settings.reading import network_of
 from compilegate.pipelines.deployment import Deployment, Sources, object_name
 
+NOT_DEPLOYED = "arn:aws:iam::000000000000:role/not-deployed"
+"""Stands for the roles of a workload that has no stack yet."""
+
 
 def target_deployment(
-    foundation: StackOutputs, names: Names, image_tags: Mapping[str, str], region: str
+    foundation: StackOutputs,
+    stack: StackOutputs | None,
+    names: Names,
+    image_tags: Mapping[str, str],
+    region: str,
 ) -> Deployment:
     """The deployment that `make deploy` would compile for. Raises NotDeployedError.
+
+    `stack` is the workload's own, or None when it was never deployed: then its roles have no names
+    yet, and there is no definition to compare with.
 
     An image folder that is new has no repository yet, and one of a known name in the same registry.
     """
     return Deployment(
         region=region,
         bucket=foundation["BucketName"],
-        training_role_arn=foundation["TrainingRoleArn"],
-        processing_role_arn=foundation["ProcessingRoleArn"],
+        training_role_arn=stack["TrainingRoleArn"] if stack else NOT_DEPLOYED,
+        processing_role_arn=stack["ProcessingRoleArn"] if stack else NOT_DEPLOYED,
         images={
             folder: f"{_repository_uri(foundation, names, folder)}:{tag}"
             for folder, tag in image_tags.items()

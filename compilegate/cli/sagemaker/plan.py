@@ -124,17 +124,20 @@ def _target(
     require_containers(containers)
     foundation = read_outputs(account.session, account.names.foundation_stack)
     folders = image_folders(containers, account.names.settings.images.base)
+    try:
+        stack = read_outputs(account.session, account.names.workload_stack(workload.name))
+    except NotDeployedError:
+        stack = None
     deployment = target_deployment(
         foundation,
+        stack,
         account.names,
         {name: folder.tag for name, folder in folders.items()},
         account.session.region,
     )
     data = raw_data(workload.data, path.parent)
     staged = placement_of(workload, deployment, data, path.parent).sources
-    try:
-        stack = read_outputs(account.session, account.names.workload_stack(workload.name))
-    except NotDeployedError:
+    if stack is None:
         # Nothing to compare with, and where its code will lie does not affect the rest.
         return deployment, staged
     return deployment, target_sources(staged, stack)

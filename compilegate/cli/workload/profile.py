@@ -285,14 +285,13 @@ def _write_deployed(asked: _Asked, workloads: Path, settings: Path, output: Path
     name = declared.name
     account = open_account(settings)
     stack = read_outputs(account.session, account.names.workload_stack(name))
-    foundation = read_outputs(account.session, account.names.foundation_stack)
     pipeline = read_pipeline(account.session, stack["PipelineName"])
     whole = read_definition(pipeline.definition)[0]
     definition, _ = profile_definition(whole, asked.arm, asked.steps)
     with writing(f"--output: {output}", output.parent):
         write_text(output, write_definition(definition))
     call = f"aws sagemaker {{}} --region {account.session.region} --pipeline-name {name}-profile"
-    role = foundation["PipelineRoleArn"]
+    role = stack["PipelineRoleArn"]
     click.echo(
         f"  {call.format('create-pipeline')} --role-arn {role} --pipeline-definition file://{output}"
     )

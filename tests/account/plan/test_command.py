@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from tests.account.command import compilegate
-from tests.account.deployed import BUCKET, FOUNDATION, KEY, PIPELINE, REGISTRY, create_stack, deploy
+from tests.account.deployed import (
+    BUCKET,
+    FOUNDATION,
+    KEY,
+    PIPELINE,
+    REGISTRY,
+    WORKLOAD,
+    create_stack,
+    deploy,
+)
 from tests.account.scripted import frame, job
 from tests.aws_server.client import PROJECT, AwsServer
 
@@ -44,6 +53,7 @@ def deployed_definition(project: Path) -> str:
     workload = read_workload(path)
     deployment = target_deployment(
         StackOutputs("compilegate-foundation", FOUNDATION),
+        StackOutputs("compilegate-workload-topics", WORKLOAD),
         Names(Settings()),
         {name: each.tag for name, each in image_folders(PROJECT / "containers").items()},
         "us-east-1",
@@ -120,7 +130,7 @@ def test_the_definition_is_that_of_the_account(project: Path) -> None:
     definition = json.loads(text)
     prepare = definition["Steps"][0]["Arguments"]
     assert prepare["AppSpecification"]["ImageUri"].startswith(f"{REGISTRY}/training:")
-    assert prepare["RoleArn"] == FOUNDATION["ProcessingRoleArn"]
+    assert prepare["RoleArn"] == WORKLOAD["ProcessingRoleArn"]
     assert KEY in text
     assert definition["Parameters"][0]["DefaultValue"].startswith(
         f"s3://{BUCKET}/compilegate/data/"

@@ -11,6 +11,7 @@ from tests.account.deployed import FOUNDATION
 def test_an_image_folder_that_is_new_has_the_repository_that_a_deployment_would_make() -> None:
     deployment = target_deployment(
         StackOutputs("compilegate-foundation", FOUNDATION),
+        None,
         Names(Settings()),
         {"training": "1", "brand-new": "2"},
         "us-east-1",

@@ -12,7 +12,7 @@ import pytest
 from tests.infra.access.policy_engine import Question, ask
 from tests.infra.assembly import ACCOUNT, REGION, Assembly, Resource
 
-FOUNDATION, WORKLOAD = "compilegate-foundation", "compilegate-workload-topics"
+WORKLOAD = "compilegate-workload-topics"
 STEP = re.compile(r"Steps\.([\w-]+)\.(.+)")
 PART = re.compile(r"(\w+)(?:\['(\w+)'\])?")
 
@@ -93,7 +93,7 @@ def test_every_role_may_do_what_the_definition_asks_of_it(assembly: Assembly) ->
 
 def _questions(assembly: Assembly) -> Iterator[Question]:
     deployed = Deployed(assembly)
-    roles = {role.arn: role for role in assembly.resources(FOUNDATION, "AWS::IAM::Role")}
+    roles = {role.arn: role for role in assembly.resources(WORKLOAD, "AWS::IAM::Role")}
     pipeline = roles[deployed.role_arn]
     for name, step in deployed.steps.items():
         arguments = step["Arguments"]

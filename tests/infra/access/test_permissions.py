@@ -16,6 +16,8 @@ WORKLOAD, CI = "compilegate-workload-topics", "compilegate-ci"
 
 BUCKET = f"arn:aws:s3:::compilegate-{ACCOUNT}-{REGION}"
 OURS = f"{BUCKET}/compilegate/workloads/topics"
+THEIRS = f"{BUCKET}/compilegate/workloads/topics-of-others"
+"""Of another workload, whose name begins like ours."""
 ASSETS = f"arn:aws:s3:::cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
 SAGEMAKER = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}"
 PIPELINE = f"{SAGEMAKER}:pipeline/compilegate-topics"
@@ -30,6 +32,8 @@ TO_SAGEMAKER = {"iam:PassedToService": "sagemaker.amazonaws.com"}
 SUBNET = f"arn:aws:ec2:{REGION}:{ACCOUNT}:subnet/subnet-0123456789abcdef0"
 INTERFACE = f"arn:aws:ec2:{REGION}:{ACCOUNT}:network-interface/eni-1"
 LENT_TO_CODEBUILD = {"ec2:AuthorizedService": "codebuild.amazonaws.com", "ec2:Subnet": SUBNET}
+OF_OURS = {"aws:ResourceTag/compilegate:workload": "topics"}
+OF_OTHERS = {"aws:ResourceTag/compilegate:workload": "topics-of-others"}
 FOR_A_SERVICE = {"kms:GrantIsForAWSResource": "true"}
 
 
@@ -45,11 +49,15 @@ class Role:
 
 KEY = "THE KEY"
 OTHERS_KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/another"
-TRAINING_ROLE, PROCESSING_ROLE, PIPELINE_ROLE = "TrainingRole", "ProcessingRole", "PipelineRole"
+TRAINING_ROLE, PROCESSING_ROLE, PIPELINE_ROLE = (
+    "JobsTrainingRole",
+    "JobsProcessingRole",
+    "JobsPipelineRole",
+)
 
 ROLES = {
     "a training job": Role(
-        FOUNDATION,
+        WORKLOAD,
         TRAINING_ROLE,
         may=[
             ("s3:GetObject", f"{ASSETS}/0123.zip"),
@@ -57,7 +65,13 @@ ROLES = {
             ("s3:PutObject", f"{OURS}/training/job/output/model.tar.gz"),
             ("s3:PutObject", f"{OURS}/checkpoints/compiled/shared/compile-cache/x"),
             ("s3:DeleteObject", f"{OURS}/checkpoints/compiled/seed-7/checkpoints/job/1"),
-            ("s3:ListBucket", BUCKET),
+            (
+                "s3:ListBucket",
+                BUCKET,
+                {"s3:prefix": "compilegate/workloads/topics/executions/abc/prepared/"},
+            ),
+            ("s3:ListBucket", ASSETS),
+            ("s3:GetBucketLocation", BUCKET),
             ("kms:GenerateDataKey", KEY),
             ("kms:CreateGrant", KEY, FOR_A_SERVICE),
             ("ecr:BatchGetImage", f"{ECR}/compilegate/training"),
@@ -74,6 +88,14 @@ ROLES = {
             ("s3:PutObject", f"{ASSETS}/0123.zip"),
             ("s3:DeleteObject", f"{OURS}/training/job/output/model.tar.gz"),
             ("s3:GetObject", "arn:aws:s3:::somebody-elses/key"),
+            ("s3:GetObject", f"{BUCKET}/compilegate/data/topics/0123/train.csv"),
+            ("s3:GetObject", f"{THEIRS}/training/job/output/model.tar.gz"),
+            ("s3:GetObject", f"{THEIRS}/executions/abc/prepared/train.npz"),
+            ("s3:PutObject", f"{THEIRS}/training/job/output/model.tar.gz"),
+            ("s3:PutObject", f"{THEIRS}/checkpoints/compiled/shared/compile-cache/x"),
+            ("s3:DeleteObject", f"{THEIRS}/checkpoints/compiled/shared/compile-cache/x"),
+            ("s3:ListBucket", BUCKET, {"s3:prefix": "compilegate/workloads/topics-of-others/"}),
+            ("s3:ListBucket", BUCKET, {"s3:prefix": ""}),
             ("kms:Decrypt", OTHERS_KEY),
             ("kms:CreateGrant", KEY, {"kms:GrantIsForAWSResource": "false"}),
             ("kms:ScheduleKeyDeletion", KEY),
@@ -86,7 +108,7 @@ ROLES = {
         ],
     ),
     "a prepare, gather or gate job": Role(
-        FOUNDATION,
+        WORKLOAD,
         PROCESSING_ROLE,
         may=[
             ("s3:GetObject", f"{BUCKET}/compilegate/data/topics/0123/train.csv"),
@@ -101,16 +123,21 @@ ROLES = {
             ("s3:PutObject", f"{OURS}/training/job/output/model.tar.gz"),
             ("s3:PutObject", f"{BUCKET}/compilegate/data/topics/0123/train.csv"),
             ("s3:GetObject", f"{BUCKET}/private/key"),
+            ("s3:GetObject", f"{BUCKET}/incoming/others/2026-11-20/train.csv"),
+            ("s3:GetObject", f"{BUCKET}/compilegate/data/topics-of-others/0123/train.csv"),
+            ("s3:GetObject", f"{THEIRS}/training/job/output/output.tar.gz"),
+            ("s3:PutObject", f"{THEIRS}/executions/abc/verdict/verdict.json"),
             ("sagemaker:UpdateModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
             ("logs:PutLogEvents", f"{LOGS}:/aws/sagemaker/TrainingJobs:log-stream:x/algo-1"),
         ],
     ),
     "a pipeline": Role(
-        FOUNDATION,
+        WORKLOAD,
         PIPELINE_ROLE,
         may=[
             ("sagemaker:CreateTrainingJob", f"{SAGEMAKER}:training-job/pipelines-x"),
-            ("sagemaker:StopTrainingJob", f"{SAGEMAKER}:training-job/pipelines-x"),
+            ("sagemaker:StopTrainingJob", f"{SAGEMAKER}:training-job/pipelines-x", OF_OURS),
+            ("sagemaker:StopProcessingJob", f"{SAGEMAKER}:processing-job/pipelines-x", OF_OURS),
             ("sagemaker:CreateProcessingJob", f"{SAGEMAKER}:processing-job/pipelines-x"),
             ("sagemaker:AddTags", f"{SAGEMAKER}:processing-job/pipelines-x"),
             ("sagemaker:CreateModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
@@ -125,6 +152,14 @@ ROLES = {
             ("sagemaker:DeleteModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
             ("sagemaker:CreateModelPackage", f"{SAGEMAKER}:model-package/neighbour-topics/1"),
             ("sagemaker:CreateEndpoint", f"{SAGEMAKER}:endpoint/x"),
+            ("sagemaker:StopTrainingJob", f"{SAGEMAKER}:training-job/pipelines-x", OF_OTHERS),
+            ("sagemaker:StopProcessingJob", f"{SAGEMAKER}:processing-job/pipelines-x"),
+            (
+                "sagemaker:CreateModelPackage",
+                f"{SAGEMAKER}:model-package/compilegate-topics-of-others/1",
+            ),
+            ("s3:GetObject", f"{THEIRS}/executions/abc/verdict/verdict.json"),
+            ("s3:GetObject", f"{THEIRS}/training/job/output/model.tar.gz"),
             ("iam:PassRole", f"{IAM}/TRAINING", {"iam:PassedToService": "ec2.amazonaws.com"}),
             ("iam:PassRole", f"{IAM}/PIPELINE", TO_SAGEMAKER),
             ("iam:PassRole", f"{IAM}/Admin", TO_SAGEMAKER),
@@ -157,7 +192,7 @@ ROLES = {
         ],
     ),
     "a training job in a VPC": Role(
-        "neighbour-foundation",
+        "neighbour-workload-topics",
         TRAINING_ROLE,
         may=[
             ("ec2:CreateNetworkInterface", SUBNET),
@@ -312,9 +347,9 @@ def _question(
     known = {
         KEY: assembly.one(FOUNDATION, "AWS::KMS::Key").arn,
         "THE QUEUE": assembly.one(WORKLOAD, "AWS::SQS::Queue").arn,
-        f"{IAM}/TRAINING": assembly.one(FOUNDATION, "AWS::IAM::Role", TRAINING_ROLE).arn,
-        f"{IAM}/PROCESSING": assembly.one(FOUNDATION, "AWS::IAM::Role", PROCESSING_ROLE).arn,
-        f"{IAM}/PIPELINE": assembly.one(FOUNDATION, "AWS::IAM::Role", PIPELINE_ROLE).arn,
+        f"{IAM}/TRAINING": assembly.one(WORKLOAD, "AWS::IAM::Role", TRAINING_ROLE).arn,
+        f"{IAM}/PROCESSING": assembly.one(WORKLOAD, "AWS::IAM::Role", PROCESSING_ROLE).arn,
+        f"{IAM}/PIPELINE": assembly.one(WORKLOAD, "AWS::IAM::Role", PIPELINE_ROLE).arn,
     }
     found = assembly.one(role.stack, "AWS::IAM::Role", role.starting)
     return Question(found, action, known.get(resource, resource), context or {})

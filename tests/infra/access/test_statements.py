@@ -6,16 +6,15 @@ from typing import Any
 
 import pytest
 
+from compilegate.access import Statement
 
-def statement(**parts: Any) -> Any:
-    from compilegate.infra.access import Statement  # noqa: PLC0415  imports the CDK
 
+def statement(**parts: Any) -> Statement:
     return Statement(
         **{"sid": "Read", "actions": ["s3:GetObject"], "resources": ["arn:aws:s3:::b/k"], **parts}
     )
 
 
-@pytest.mark.slow
 def test_a_statement_becomes_what_iam_takes() -> None:
     assert statement(conditions={"Bool": {"aws:SecureTransport": "true"}}).document() == {
         "Sid": "Read",
@@ -45,7 +44,7 @@ def test_a_role_that_would_say_more_than_iam_takes_is_refused_by_name() -> None:
     from aws_cdk import App, Stack  # noqa: PLC0415
     from aws_cdk import aws_iam as iam  # noqa: PLC0415
 
-    from compilegate.infra.access import PolicySizeError, scoped_role  # noqa: PLC0415
+    from compilegate.infra.role import PolicySizeError, scoped_role  # noqa: PLC0415
 
     def role(number: int) -> None:
         keys = [f"arn:aws:s3:::bucket/incoming/of-workload-{index:04}" for index in range(number)]

@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
-import aws_cdk as cdk
+
+class Somewhere(Protocol):
+    """What knows its partition, region and account, as a stack of the CDK does."""
+
+    @property
+    def partition(self) -> str: ...
+
+    @property
+    def region(self) -> str: ...
+
+    @property
+    def account(self) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +28,7 @@ class Arns:
     account: str
 
     @classmethod
-    def of(cls, stack: cdk.Stack) -> Arns:
+    def of(cls, stack: Somewhere) -> Arns:
         return cls(partition=stack.partition, region=stack.region, account=stack.account)
 
     def of_service(self, service: str, resource: str) -> str:

@@ -13,10 +13,11 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
+from compilegate.access import Statement
 from compilegate.account.settings.declaration import LogDays
-from compilegate.infra.access import Statement, scoped_role
+from compilegate.infra.functions.dead_letters import DeadLetters
 from compilegate.infra.log_group import log_group
-from compilegate.infra.workload.dead_letters import DeadLetters
+from compilegate.infra.role import scoped_role
 
 RUNTIME = "python3.14"
 SECONDS = 60

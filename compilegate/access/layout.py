@@ -27,9 +27,19 @@ def registered_prefix(workload: str) -> str:
     return f"{PREFIX}/workloads/{workload}/registered/"
 
 
-def data_prefix() -> str:
-    """Raw data, staged before an execution."""
-    return f"{PREFIX}/data/"
+def workload_prefix(workload: str) -> str:
+    """Everything that belongs to a workload, but for its raw data."""
+    return f"{PREFIX}/workloads/{workload}/"
+
+
+def data_prefix(workload: str | None = None) -> str:
+    """Raw data, staged before an execution: of one workload, or of all."""
+    return f"{PREFIX}/data/" if workload is None else f"{PREFIX}/data/{workload}/"
+
+
+def deliveries_prefix(workload: str) -> str:
+    """What the starter knows of deliveries: which came, and which still wait."""
+    return f"{PREFIX}/workloads/{workload}/deliveries/"
 
 
 def notices_prefix(workload: str) -> str:

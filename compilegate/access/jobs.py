@@ -1,18 +1,26 @@
-"""What jobs and pipelines may do. Pure: ARNs in, statements out."""
+"""What one workload's jobs and its pipeline may do. Pure: ARNs in, statements out.
+
+Every workload has three roles of its own, so that no job can read or change what belongs to
+another workload: neither its data and models nor the compiled code that later jobs execute.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compilegate.infra.access import Arns, Statement
-from compilegate.infra.layout import (
-    PREFIX,
+from compilegate.access import Arns, Statement
+from compilegate.access.layout import (
     checkpoints_prefix,
+    data_prefix,
     executions_prefix,
     registered_prefix,
     training_prefix,
+    workload_prefix,
 )
+
+WORKLOAD_TAG = "compilegate:workload"
+"""The tag of every job, stack and resource that belongs to one workload."""
 
 ANY = "*"
 NO_RESOURCE = "The action does not support permissions for single resources"
@@ -25,6 +33,7 @@ IN_A_VPC = "SageMaker refuses a job in a VPC whose role limits these actions to 
 class Place:
     """What the statements are about."""
 
+    workload: str
     arns: Arns
     bucket_arn: str
     assets_arn: str
@@ -37,57 +46,42 @@ class Place:
 
 def training_statements(place: Place) -> list[Statement]:
     """A training job: reads code and prepared data, writes its model, evidence and checkpoints."""
+    name = place.workload
     return [
-        _read(place, [f"{PREFIX}/*"]),
-        _write(place, [training_prefix("*"), checkpoints_prefix("*")]),
-        _delete(place, [checkpoints_prefix("*")]),
+        *_read(place, [workload_prefix(name)]),
+        _write(place, [training_prefix(name), checkpoints_prefix(name)]),
+        _delete(place, [checkpoints_prefix(name)]),
         *_job_statements(place, "TrainingJobs"),
     ]
 
 
 def processing_statements(
-    place: Place, *, deliveries: Sequence[str], champions: Sequence[str]
+    place: Place, *, deliveries: Sequence[str], champion: bool
 ) -> list[Statement]:
     """A prepare, gather or gate job: reads code, raw data and evidence, writes to its execution.
 
-    `deliveries` are the prefixes of keys that raw data is delivered under, `champions` the
-    workloads whose registered model is kept.
+    `deliveries` are the prefixes of keys that raw data is delivered under; `champion` says whether
+    the registered model is kept.
     """
+    name = place.workload
     return [
-        _read(place, [f"{PREFIX}/*", *(f"{prefix}*" for prefix in deliveries)]),
-        _write(place, [executions_prefix("*"), *map(registered_prefix, champions)]),
+        *_read(place, [workload_prefix(name), data_prefix(name), *deliveries]),
+        _write(place, [executions_prefix(name), *([registered_prefix(name)] if champion else [])]),
         *_job_statements(place, "ProcessingJobs"),
     ]
 
 
 def pipeline_statements(
-    place: Place, *, project: str, training_role_arn: str, processing_role_arn: str
+    place: Place, *, group: str, training_role_arn: str, processing_role_arn: str
 ) -> list[Statement]:
-    """A pipeline: starts, follows and stops its jobs, reads the verdict, registers a model."""
+    """A pipeline: starts, follows and stops its jobs, reads the verdict, registers a model.
+
+    `group` is the name of the model package group that it registers in.
+    """
     sagemaker = place.arns.sagemaker
     return [
-        Statement(
-            sid="RunTrainingJobs",
-            actions=[
-                "sagemaker:AddTags",
-                "sagemaker:CreateTrainingJob",
-                "sagemaker:DescribeTrainingJob",
-                "sagemaker:StopTrainingJob",
-            ],
-            resources=[sagemaker("training-job/pipelines-*")],
-            because=JOB_NAMES,
-        ),
-        Statement(
-            sid="RunProcessingJobs",
-            actions=[
-                "sagemaker:AddTags",
-                "sagemaker:CreateProcessingJob",
-                "sagemaker:DescribeProcessingJob",
-                "sagemaker:StopProcessingJob",
-            ],
-            resources=[sagemaker("processing-job/pipelines-*")],
-            because=JOB_NAMES,
-        ),
+        *_run_jobs(place, "Training", sagemaker("training-job/pipelines-*")),
+        *_run_jobs(place, "Processing", sagemaker("processing-job/pipelines-*")),
         _pass_role("PassTrainingRole", training_role_arn),
         _pass_role("PassProcessingRole", processing_role_arn),
         Statement(
@@ -100,10 +94,10 @@ def pipeline_statements(
                 "sagemaker:ListModelPackages",
             ],
             resources=[
-                sagemaker(f"model-package-group/{project}-*"),
-                sagemaker(f"model-package/{project}-*"),
+                sagemaker(f"model-package-group/{group}"),
+                sagemaker(f"model-package/{group}/*"),
             ],
-            because="One role runs the pipelines of all workloads, and versions are numbered",
+            because="The versions in a group are numbered",
         ),
         # CreateModelPackage looks up the model's image with the caller's permissions.
         Statement(
@@ -111,15 +105,46 @@ def pipeline_statements(
             actions=["ecr:BatchGetImage", "ecr:DescribeImages"],
             resources=place.repository_arns,
         ),
-        _read(place, [f"{PREFIX}/workloads/*"], code=False),
+        Statement(
+            sid="ReadObjects",
+            actions=["s3:GetObject"],
+            resources=[f"{place.bucket_arn}/{workload_prefix(place.workload)}*"],
+            because=MANY_OBJECTS,
+        ),
         _use_key(place, "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"),
+    ]
+
+
+def _run_jobs(place: Place, kind: str, jobs: str) -> list[Statement]:
+    """Start and follow jobs; stop only those of this workload.
+
+    All pipelines' jobs are called `pipelines-EXECUTION-STEP`, so names cannot tell whose they are,
+    but every job has its workload as a tag.
+    """
+    return [
+        Statement(
+            sid=f"Run{kind}Jobs",
+            actions=[
+                "sagemaker:AddTags",
+                f"sagemaker:Create{kind}Job",
+                f"sagemaker:Describe{kind}Job",
+            ],
+            resources=[jobs],
+            because=JOB_NAMES,
+        ),
+        Statement(
+            sid=f"Stop{kind}Jobs",
+            actions=[f"sagemaker:Stop{kind}Job"],
+            resources=[jobs],
+            conditions={"StringEquals": {f"aws:ResourceTag/{WORKLOAD_TAG}": place.workload}},
+            because=JOB_NAMES,
+        ),
     ]
 
 
 def _job_statements(place: Place, kind: str) -> list[Statement]:
     """What every job of that kind needs, whatever it does."""
     return [
-        _list(place),
         _use_key(place, "kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey"),
         # Only SageMaker itself, for the job's volume: a program could give the key to anybody.
         Statement(
@@ -154,16 +179,32 @@ def _job_statements(place: Place, kind: str) -> list[Statement]:
     ]
 
 
-def _read(place: Place, keys: Sequence[str], *, code: bool = True) -> Statement:
-    return Statement(
-        sid="ReadObjects",
-        actions=["s3:GetObject"],
-        resources=[
-            *(f"{place.bucket_arn}/{key}" for key in keys),
-            *([f"{place.assets_arn}/*"] if code else []),
-        ],
-        because=MANY_OBJECTS,
-    )
+def _read(place: Place, prefixes: Sequence[str]) -> list[Statement]:
+    """Read and list what lies below these prefixes, and read code."""
+    return [
+        Statement(
+            sid="ReadObjects",
+            actions=["s3:GetObject"],
+            resources=[
+                *(f"{place.bucket_arn}/{prefix}*" for prefix in prefixes),
+                f"{place.assets_arn}/*",
+            ],
+            because=MANY_OBJECTS,
+        ),
+        Statement(
+            sid="ListObjects",
+            actions=["s3:ListBucket"],
+            resources=[place.bucket_arn],
+            conditions={"StringLike": {"s3:prefix": [f"{prefix}*" for prefix in prefixes]}},
+        ),
+        # Code is named by its digest: without that, a list of digests says nothing.
+        Statement(sid="ListCode", actions=["s3:ListBucket"], resources=[place.assets_arn]),
+        Statement(
+            sid="FindBuckets",
+            actions=["s3:GetBucketLocation"],
+            resources=[place.bucket_arn, place.assets_arn],
+        ),
+    ]
 
 
 def _write(place: Place, prefixes: Sequence[str]) -> Statement:
@@ -182,14 +223,6 @@ def _delete(place: Place, prefixes: Sequence[str]) -> Statement:
         actions=["s3:DeleteObject"],
         resources=[f"{place.bucket_arn}/{prefix}*" for prefix in prefixes],
         because=MANY_OBJECTS,
-    )
-
-
-def _list(place: Place) -> Statement:
-    return Statement(
-        sid="ListObjects",
-        actions=["s3:GetBucketLocation", "s3:ListBucket"],
-        resources=[place.bucket_arn, place.assets_arn],
     )
 
 

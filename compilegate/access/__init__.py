@@ -1,0 +1,10 @@
+"""Who may do what in an account, as policies: names in, statements out. Pure.
+
+The CDK app makes roles of them; `compilegate policies` prints them for those who make roles
+themselves.
+"""
+
+from compilegate.access.arns import Arns
+from compilegate.access.statement import Statement
+
+__all__ = ["Arns", "Statement"]

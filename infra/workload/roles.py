@@ -1,0 +1,105 @@
+"""The roles of one workload: its training jobs, its processing jobs, its pipeline.
+
+Each workload has its own, limited to its prefixes, its images and its model package group: what one
+team's program does cannot reach what another team trains.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import aws_cdk as cdk
+from constructs import Construct
+
+from compilegate.access import Arns
+from compilegate.access.jobs import (
+    Place,
+    pipeline_statements,
+    processing_statements,
+    training_statements,
+)
+from compilegate.infra.foundation import FoundationStack
+from compilegate.infra.project import DeclaredWorkload, Project
+from compilegate.infra.role import scoped_role, service_principal
+from compilegate.infra.workload.aws_images import aws_repositories
+from compilegate.pipelines.requests.images import GATE, image_folders_of
+
+
+class JobRoles(Construct):
+    """What SageMaker may do for one workload."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id: str,
+        *,
+        project: Project,
+        declared: DeclaredWorkload,
+        foundation: FoundationStack,
+    ) -> None:
+        super().__init__(scope, id)
+        stack, workload = cdk.Stack.of(self), declared.workload
+        arns = Arns.of(stack)
+        place = Place(
+            workload=workload.name,
+            arns=arns,
+            bucket_arn=foundation.bucket_arn,
+            assets_arn=arns.bucket(foundation.assets_bucket_name),
+            key_arn=foundation.key.key_arn,
+            repository_arns=(),
+            in_vpc=bool(project.settings.network.subnets),
+        )
+        arms = [folder for folder in project.images if _is_of_an_arm(declared, folder)]
+        training = [
+            *foundation.repository_arns(arms),
+            *(
+                arns.repository(repository.name, repository.account)
+                for repository in aws_repositories([declared], stack.region)
+            ),
+        ]
+        processing = sorted({workload.kind.processing_image[1], GATE} & project.images.keys())
+        trusted = service_principal(self, "sagemaker")
+        self.training = scoped_role(
+            self,
+            "TrainingRole",
+            trusted=trusted,
+            description=f"Training jobs of {workload.name}",
+            statements=training_statements(replace(place, repository_arns=training)),
+        )
+        self.processing = scoped_role(
+            self,
+            "ProcessingRole",
+            trusted=trusted,
+            description=f"Prepare, gather and gate jobs of {workload.name}",
+            statements=processing_statements(
+                replace(place, repository_arns=foundation.repository_arns(processing)),
+                champion=workload.kind.against_champion,
+                deliveries=[workload.new_data.prefix] if workload.new_data is not None else [],
+            ),
+        )
+        self.pipeline = scoped_role(
+            self,
+            "PipelineRole",
+            trusted=trusted,
+            description=f"The pipeline of {workload.name}: start jobs, register models",
+            statements=pipeline_statements(
+                replace(place, repository_arns=training),
+                group=project.names.model_package_group(workload),
+                training_role_arn=self.training.role_arn,
+                processing_role_arn=self.processing.role_arn,
+            ),
+        )
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        """What the client compiles and starts jobs with."""
+        return {
+            "TrainingRoleArn": self.training.role_arn,
+            "ProcessingRoleArn": self.processing.role_arn,
+            "PipelineRoleArn": self.pipeline.role_arn,
+        }
+
+
+def _is_of_an_arm(declared: DeclaredWorkload, folder: str) -> bool:
+    needed_by = image_folders_of(declared.workload).get(folder, "")
+    return needed_by.startswith("arms.")
