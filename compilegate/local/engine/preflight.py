@@ -39,6 +39,7 @@ from compilegate.local.home.images import Environment, ImageSources, UnbuiltEnvi
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import PackageRequest, read_package_request
 from compilegate.local.jobs.making import JOB_REQUESTS, JobRequest
+from compilegate.local.jobs.training import TrainingRequest
 from compilegate.local.requests import RequestReader
 
 _STEP_NAME = re.compile(r"[A-Za-z0-9\-_]{1,64}")
@@ -291,8 +292,22 @@ def _image_faults(
     try:
         if image not in images:
             images[image] = find_image(image, sources)
+        yield from _library_faults(checked.job, images[image])
     except ImageEnvironmentError as error:
         yield str(error)
+
+
+def _library_faults(job: JobRequest, image: Image) -> Iterator[str]:
+    """What the program of a built-in algorithm needs, and the image's environment has not."""
+    algorithm = job.algorithm if isinstance(job, TrainingRequest) else None
+    if algorithm is None or algorithm.library is None or not isinstance(image, Environment):
+        return
+    if not image.has_module(algorithm.library):
+        yield (
+            f"the built-in algorithm {algorithm.name} needs {algorithm.library}, which is not in "
+            f"{image.python}'s environment: {image.python} -m pip install {algorithm.package}, or "
+            "name an environment that has it with --image"
+        )
 
 
 def _function_faults(

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from compilegate.local.algorithms.images import built_in_algorithm
 from compilegate.local.errors import ImageEnvironmentError
 
 HERE = "here"
@@ -51,6 +52,12 @@ class Environment:
         """The first line of a requirements.txt that does not hold in this environment."""
         return first_unmet(requirements, None if self.here else _package_folders(self.python))
 
+    def has_module(self, name: str) -> bool:
+        """Whether its interpreter finds a module of that name; nothing is imported."""
+        question = "import importlib.util, sys; sys.exit(not importlib.util.find_spec(sys.argv[1]))"
+        asked = [str(self.python), "-c", question, name]
+        return subprocess.run(asked, capture_output=True, check=False).returncode == 0
+
 
 @dataclass(frozen=True)
 class UnbuiltEnvironment:
@@ -74,6 +81,9 @@ def find_image(image: str, sources: ImageSources) -> Environment | UnbuiltEnviro
         requirements = sources.root / name / "requirements.txt"
         if requirements.is_file():
             return _from_requirements(requirements)
+    algorithm = built_in_algorithm(image)
+    if algorithm is not None and algorithm.program is not None:
+        return _running_environment()
     where = f" and {sources.root} has no folder {name}" if sources.root else ""
     raise ImageEnvironmentError(
         f"image {image} is unknown: no pattern matches{where}; "

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from compilegate.job.names import (
     PROCESSES_VARIABLE,
     TORCHRUN,
 )
+from compilegate.local.algorithms.images import Algorithm, built_in_algorithm
+from compilegate.local.algorithms.metrics import own_metrics
 from compilegate.local.errors import StepError, StepRequestError
 from compilegate.local.home.images import Environment
 from compilegate.local.home.object_store import ObjectStore
@@ -68,6 +71,8 @@ class TrainingRequest:
     max_seconds: int
     raw: Mapping[str, Any]
     """The whole resolved request, which DescribeTrainingJob echoes."""
+    algorithm: Algorithm | None = None
+    """The built-in algorithm that trains, where the request names no program of its own."""
 
     @property
     def source_uri(self) -> str | None:
@@ -141,6 +146,9 @@ def read_training_request(raw: Mapping[str, Any]) -> TrainingRequest:
         raw=raw,
     )
     if not request.entrypoint and not (request.program and request.source_uri):
+        algorithm = _algorithm(request)
+        if algorithm is not None:
+            return _trained_by(request, algorithm)
         raise StepRequestError(
             "HyperParameters need sagemaker_program and sagemaker_submit_directory, "
             "or AlgorithmSpecification a ContainerEntrypoint: nothing says what to run"
@@ -150,6 +158,21 @@ def read_training_request(raw: Mapping[str, Any]) -> TrainingRequest:
             f"sagemaker_program is {request.program!r}, expected a path in the source archive"
         )
     return request
+
+
+def _algorithm(request: TrainingRequest) -> Algorithm | None:
+    if isinstance(request.image, Unresolved) or request.program is not None:
+        return None
+    return built_in_algorithm(request.image)
+
+
+def _trained_by(request: TrainingRequest, algorithm: Algorithm) -> TrainingRequest:
+    if algorithm.program is None:
+        raise StepRequestError(algorithm.refusal)
+    own = [MetricDefinition(*each) for each in own_metrics(algorithm, request.hyperparameters)]
+    declared = {metric.name for metric in request.metrics}
+    metrics = (*request.metrics, *(metric for metric in own if metric.name not in declared))
+    return replace(request, algorithm=algorithm, metrics=metrics)
 
 
 def _is_plain_path(program: str) -> bool:
@@ -201,6 +224,8 @@ def _checkpoints(reader: RequestReader) -> Checkpoints | None:
 
 _HOST = "algo-1"
 _GROUP = "homogeneousCluster"
+_ALGORITHM = "built_in_algorithm.py"
+"""What the program of a built-in algorithm is called in the job's code folder."""
 
 
 class TrainingJob:
@@ -235,10 +260,16 @@ class TrainingJob:
         checkpoints = self._request.checkpoints
         if checkpoints is not None:
             folder = self.sandbox.make(checkpoints.local_path)
+            self._write_config(
+                "checkpointconfig", {"LocalPath": self.sandbox.rewrite(checkpoints.local_path)}
+            )
             if self._store.exists(checkpoints.uri):
                 self._restored = self._store.download(checkpoints.uri, folder)
         if self._request.source_uri is not None and not self._request.entrypoint:
             self._unpack(self._request.source_uri, environment)
+        algorithm = self._request.algorithm
+        if algorithm is not None and algorithm.program is not None:
+            shutil.copyfile(algorithm.program, self.sandbox.path(ML / "code" / _ALGORITHM))
         self._write_config("hyperparameters", self._hyperparameters())
         self._write_config("inputdataconfig", self._input_data_config())
         self._write_config("resourceconfig", self._resource_config())
@@ -301,6 +332,9 @@ class TrainingJob:
             program, *rest = request.entrypoint
             command = [interpreter_for(program, environment), *rest, *request.arguments]
             return [rewrite(part) for part in command]
+        if request.algorithm is not None:
+            code = rewrite(str(ML / "code" / _ALGORITHM))
+            return [str(environment.python), code, *request.algorithm.arguments]
         arguments = command_line(self._hyperparameters())
         program = str(request.program)
         if program.endswith(".py"):

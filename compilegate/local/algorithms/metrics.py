@@ -1,0 +1,54 @@
+"""The metrics that a built-in algorithm's jobs have without declaring any. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from compilegate.local.algorithms.images import XGBOOST, Algorithm
+
+_CHANNELS = ("train", "validation")
+
+_XGBOOST_DEFAULTS: Mapping[str, str] = {
+    "binary:hinge": "error",
+    "binary:logistic": "logloss",
+    "binary:logitraw": "logloss",
+    "count:poisson": "poisson-nloglik",
+    "multi:softmax": "mlogloss",
+    "multi:softprob": "mlogloss",
+    "rank:map": "map",
+    "rank:ndcg": "ndcg",
+    "rank:pairwise": "ndcg",
+    "reg:absoluteerror": "mae",
+    "reg:gamma": "gamma-nloglik",
+    "reg:logistic": "rmse",
+    "reg:pseudohubererror": "mphe",
+    "reg:squaredlogerror": "rmsle",
+    "survival:aft": "aft-nloglik",
+    "survival:cox": "cox-nloglik",
+}
+"""The metric that XGBoost computes for an objective, where eval_metric names none."""
+
+
+def own_metrics(
+    algorithm: Algorithm, hyperparameters: Mapping[str, str]
+) -> list[tuple[str, re.Pattern[str]]]:
+    """Names and expressions of the metrics that the image defines by itself."""
+    if algorithm.name != XGBOOST:
+        return []
+    named = str(hyperparameters.get("eval_metric", "")).replace("[", "").replace("]", "")
+    asked = [metric.strip("'\" ") for metric in named.split(",") if metric.strip("'\" ")]
+    objective = str(hyperparameters.get("objective", "reg:squarederror"))
+    if objective == "reg:tweedie":
+        power = hyperparameters.get("tweedie_variance_power", "1.5")
+        default = f"tweedie-nloglik@{power}"
+    else:
+        default = _XGBOOST_DEFAULTS.get(objective, "rmse")
+    return [
+        (
+            f"{channel}:{metric}",
+            re.compile(rf"\[[0-9]+\].*#011{channel}-{re.escape(metric)}:([^\s#]+)"),
+        )
+        for channel in _CHANNELS
+        for metric in dict.fromkeys(asked or [default])
+    ]

@@ -1,0 +1,1 @@
+"""What trains as AWS's images do: programs that are started by path and import nothing of ours."""
