@@ -13,6 +13,7 @@ from compilegate.cli.options.completing import complete_execution, complete_work
 from compilegate.cli.options.home import home_option
 from compilegate.cli.options.parameters import name_value_pairs, parameter_option, parameter_pairs
 from compilegate.cli.options.project import Project, load_workload, project_options
+from compilegate.cli.pipeline.selecting import left_out_lines, selection_of, selection_options
 from compilegate.cli.terminal.browser import open_option
 from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
 from compilegate.cli.terminal.origin import note_origin
@@ -80,6 +81,7 @@ from compilegate.workload.feasibility import NO_DAY, findings
     help="The file that stands for Lambda functions whose ARN matches PATTERN: FILE.py, whose "
     "handler is lambda_handler, or FILE.py:HANDLER. May be given several times.",
 )
+@selection_options
 @click.option(
     "--arms",
     metavar="NAME,NAME",
@@ -115,6 +117,11 @@ def command(  # noqa: PLR0917  one argument for each option
     parameters: tuple[str, ...],
     images: tuple[str, ...],
     functions: tuple[str, ...],
+    until: tuple[str, ...],
+    skip: tuple[str, ...],
+    stubs: tuple[str, ...],
+    commands: tuple[str, ...],
+    register_from_stubs: bool,
     arms: str | None,
     no_cache: bool,
     cores_per_job: int | None,
@@ -133,6 +140,8 @@ def command(  # noqa: PLR0917  one argument for each option
       compilegate run --resume --execution k3v                   continue this one
       compilegate run news-topics --arms baseline,larger-batch   run some of its arms
       compilegate run --definition pipeline.json                 execute a definition from elsewhere
+      compilegate run --definition pipeline.json --until train    and no further
+      compilegate run --definition pipeline.json --skip deploy    without a step
       compilegate run news-topics -p ModelApprovalStatus=Approved
 
     Each job is a process with the folders and the environment that SageMaker gives it. A training
@@ -140,7 +149,7 @@ def command(  # noqa: PLR0917  one argument for each option
     anything starts. `s3://bucket/key` is the file HOME/s3/bucket/key.
     """
     project = Project(workloads=workloads, containers=containers)
-    _check_options(resume, execution, arms)
+    _check_options(resume, execution, arms, chosen=bool(until or skip or stubs))
     if sys.stdout.isatty():  # what comes next may take seconds
         click.echo(f"checking {workload or definition or execution or 'what to run'}")
     name, text, execution_id = "", None, None
@@ -154,7 +163,9 @@ def command(  # noqa: PLR0917  one argument for each option
         home=home,
         images=_images(images, containers),
         functions=_functions(functions, home),
+        commands=name_value_pairs("--command", commands),
         definition=text,
+        selection=selection_of(until, skip, stubs, register_from_stubs),
         use_cache=not no_cache,
         cores_per_job=cores_per_job,
         max_parallel_steps=max_parallel,
@@ -165,6 +176,8 @@ def command(  # noqa: PLR0917  one argument for each option
         note_origin(executor.read(reference).folder, _expected(workload, project, home))
     else:
         reference = executor.resume(execution_id, given)
+    for line in left_out_lines(executor.left_out(reference)):
+        click.echo(line)
     result, status = _followed(executor, reference, context, open_page)
     if workload is not None and _must_run_again(workload, project, home, result):
         rescue = "a candidate crashed and no model was registered: the baseline alone"
@@ -224,7 +237,11 @@ def _must_run_again(workload: str, project: Project, home: Path, result: Executi
     return state is not None and bool(state.rescue)
 
 
-def _check_options(resume: bool, execution: str | None, arms: str | None) -> None:
+def _check_options(resume: bool, execution: str | None, arms: str | None, *, chosen: bool) -> None:
+    if resume and chosen:
+        raise click.UsageError(
+            "--until, --skip, --stub: a resumed execution keeps the choice it was started with"
+        )
     if resume and arms is not None:
         raise click.UsageError("--arms: a resumed execution keeps its own arms")
     if execution is not None and not resume:

@@ -43,7 +43,7 @@ def _dependencies(step: Step) -> tuple[Dependency, ...]:
     # A declared dependency says more than an expression: with the trigger Failed a step may read
     # properties of a step that failed.
     declared = {dependency.step: dependency for dependency in step.depends_on}
-    for reference in step_references(step.arguments):
+    for reference in step_references([step.arguments, step.function, dict(step.members)]):
         declared.setdefault(reference.step, Dependency(reference.step))
     return tuple(declared.values())
 

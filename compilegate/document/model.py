@@ -9,7 +9,7 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -81,7 +81,7 @@ class PropertyFile:
 
 @dataclass(frozen=True)
 class OutputParameter:
-    """What a Lambda step's function returns under a name, which later steps may read."""
+    """What a function or a callback returns under a name, which later steps may read."""
 
     name: str
     type: str
@@ -101,6 +101,8 @@ class Step:
     property_files: tuple[PropertyFile, ...] = ()
     function: Any = None
     """The ARN of a Lambda step's function, or an expression for it."""
+    members: Mapping[str, Any] = field(default_factory=dict)
+    """What a check or a callback says beside its arguments."""
     output_parameters: tuple[OutputParameter, ...] = ()
     display_name: str | None = None
     description: str | None = None

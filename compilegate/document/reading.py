@@ -42,8 +42,13 @@ DEFINITION_MEMBERS = (
 """Metadata and the two that say where the service records an execution change nothing in it."""
 
 
-def read_definition(text: bytes | str) -> tuple[Definition, list[str]]:
-    """The definition, and one sentence for each part of it that could not be read."""
+def read_definition(
+    text: bytes | str, unread: Collection[str] = ()
+) -> tuple[Definition, list[str]]:
+    """The definition, and one sentence for each part of it that could not be read.
+
+    Nothing is said of the steps whose names are in `unread`: they are not carried out.
+    """
     faults: list[str] = []
     try:
         raw = json.loads(text, parse_constant=refuse_constant)
@@ -55,7 +60,7 @@ def read_definition(text: bytes | str) -> tuple[Definition, list[str]]:
     if raw.get("Version") != VERSION:
         faults.append(f"Version is {raw.get('Version')!r}, expected {VERSION!r}")
     parameters = [_parameter(item, faults) for item in _list(raw, "Parameters", faults)]
-    steps = list(_steps(_list(raw, "Steps", faults), None, faults))
+    steps = list(_steps(_list(raw, "Steps", faults), None, faults, unread))
     if not steps:
         faults.append("Steps is empty: there is nothing to run")
     definition = Definition(
@@ -124,12 +129,15 @@ def _max_parallel(raw: Mapping[str, Any], faults: list[str]) -> int | None:
     return value
 
 
-def _steps(raw_steps: list[Any], branch: Branch | None, faults: list[str]) -> Iterator[Step]:
+def _steps(
+    raw_steps: list[Any], branch: Branch | None, told: list[str], unread: Collection[str]
+) -> Iterator[Step]:
     for raw in raw_steps:
         if not isinstance(raw, dict) or not isinstance(raw.get("Name"), str):
-            faults.append(f"a step has no Name: {raw!r:.80}")
+            told.append(f"a step has no Name: {raw!r:.80}")
             continue
         name, kind, arguments = raw["Name"], raw.get("Type"), raw.get("Arguments", {})
+        faults: list[str] = [] if name in unread else told
         if not isinstance(kind, str) or not isinstance(arguments, dict):
             faults.append(f"{name}: a step needs a Type (string) and Arguments (object)")
             continue
@@ -147,6 +155,11 @@ def _steps(raw_steps: list[Any], branch: Branch | None, faults: list[str]) -> It
             retry_policies=tuple(_retry_policies(name, raw, faults)),
             property_files=tuple(_property_files(name, raw, faults)),
             function=_function(name, raw, faults) if kind == LAMBDA else None,
+            members={
+                member: raw[member]
+                for member in (STEP_TYPES[kind].members if kind in STEP_TYPES else ())
+                if raw.get(member) is not None
+            },
             output_parameters=tuple(_output_parameters(name, raw, faults)),
             display_name=_text(name, raw, "DisplayName", faults),
             description=_text(name, raw, "Description", faults),
@@ -154,7 +167,7 @@ def _steps(raw_steps: list[Any], branch: Branch | None, faults: list[str]) -> It
         if is_condition:
             for key, taken_when in (("IfSteps", True), ("ElseSteps", False)):
                 nested = _list(arguments, key, faults, f"{name}: ")
-                yield from _steps(nested, Branch(name, taken_when), faults)
+                yield from _steps(nested, Branch(name, taken_when), told, unread)
 
 
 def _function(name: str, raw: Mapping[str, Any], faults: list[str]) -> Any:

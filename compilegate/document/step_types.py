@@ -15,6 +15,12 @@ REGISTER_MODEL = "RegisterModel"
 CONDITION = "Condition"
 FAIL = "Fail"
 LAMBDA = "Lambda"
+MODEL = "Model"
+TRANSFORM = "Transform"
+CALLBACK = "Callback"
+QUALITY_CHECK = "QualityCheck"
+CLARIFY_CHECK = "ClarifyCheck"
+EMR = "EMR"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +45,31 @@ class StepType:
     property_files: bool = False
     function: bool = False
     """Whether it names a function to call, and what that returns."""
+    by_command: bool = False
+    """Whether it needs what only AWS has, so that here a command stands for it."""
+    outputs: bool = False
+    """Whether it declares what it returns, under OutputParameters."""
+    members: tuple[str, ...] = ()
+    """What it says beside its arguments, and the service alone reads."""
     on_branch: bool = True
     """Whether it may stand on the branch of a condition."""
 
+
+_CHECK = (
+    "CheckType",
+    "ModelPackageGroupName",
+    "SkipCheck",
+    "FailOnViolation",
+    "RegisterNewBaseline",
+    "SuppliedBaselineConstraints",
+)
+_CHECKED = (
+    "ProcessingJobName",
+    "ProcessingJobArn",
+    "ProcessingJobStatus",
+    "CalculatedBaselineConstraints",
+    "BaselineUsedForDriftCheckConstraints",
+)
 
 STEP_TYPES: Mapping[str, StepType] = {
     TRAINING: StepType(
@@ -97,7 +125,50 @@ STEP_TYPES: Mapping[str, StepType] = {
     ),
     CONDITION: StepType(properties=("Outcome",), on_branch=False),
     FAIL: StepType(),
-    LAMBDA: StepType(properties=("OutputParameters",), function=True),
+    LAMBDA: StepType(properties=("OutputParameters",), function=True, outputs=True),
+    MODEL: StepType(
+        operation="CreateModel",
+        description="DescribeModelOutput",
+        properties=("ModelName", "ModelArn", "CreationTime"),
+        retries=True,
+    ),
+    TRANSFORM: StepType(
+        operation="CreateTransformJob",
+        description="DescribeTransformJobResponse",
+        properties=(
+            "TransformJobName",
+            "TransformJobArn",
+            "TransformJobStatus",
+            "CreationTime",
+            "TransformStartTime",
+            "TransformEndTime",
+            "FailureReason",
+        ),
+        job_name="TransformJobName",
+        resources=("TransformResources",),
+        cache_key=("DataProcessing", "Environment", "ModelName", "TransformInput"),
+        retries=True,
+    ),
+    CALLBACK: StepType(
+        properties=("OutputParameters",), by_command=True, outputs=True, members=("SqsQueueUrl",)
+    ),
+    QUALITY_CHECK: StepType(
+        properties=(
+            *_CHECKED,
+            "CalculatedBaselineStatistics",
+            "BaselineUsedForDriftCheckStatistics",
+        ),
+        by_command=True,
+        property_files=True,
+        members=(*_CHECK, "SuppliedBaselineStatistics"),
+    ),
+    CLARIFY_CHECK: StepType(
+        properties=_CHECKED, by_command=True, property_files=True, members=(*_CHECK, "ModelName")
+    ),
+    EMR: StepType(
+        properties=("ClusterId", "StepId", "Name", "Status", "Config", "ActionOnFailure"),
+        by_command=True,
+    ),
     REGISTER_MODEL: StepType(
         operation="CreateModelPackage",
         description="DescribeModelPackageOutput",
@@ -120,7 +191,9 @@ def step_members(step_type: str) -> tuple[str, ...]:
     return (
         *("Name", "Type", "Arguments", "DependsOn", "DisplayName", "Description"),
         *(("RetryPolicies",) if known.retries else ()),
-        *(("CacheConfig",) if known.cache_key else ()),
+        *(("CacheConfig",) if known.cache_key or known.by_command or known.function else ()),
         *(("PropertyFiles",) if known.property_files else ()),
-        *(("FunctionArn", "OutputParameters") if known.function else ()),
+        *(("FunctionArn",) if known.function else ()),
+        *(("OutputParameters",) if known.outputs else ()),
+        *known.members,
     )

@@ -87,6 +87,8 @@ def _around(step: Step) -> Iterator[tuple[str, Any]]:
         yield "PropertyFiles", [_property_file(each) for each in step.property_files]
     if step.function is not None:
         yield "FunctionArn", step.function
+    yield from step.members.items()
+    if step.function is not None or step.output_parameters:
         yield "OutputParameters", [_output_parameter(each) for each in step.output_parameters]
 
 

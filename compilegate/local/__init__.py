@@ -42,6 +42,8 @@ from compilegate.local.home.registry import (
     set_approval,
 )
 from compilegate.local.packing import pack_execution
+from compilegate.local.selection.choosing import Selection
+from compilegate.local.selection.keeping import read_stub
 
 __all__ = [
     "ExecutionError",
@@ -54,6 +56,7 @@ __all__ = [
     "ObjectStore",
     "RefusedDefinitionError",
     "RegistryError",
+    "Selection",
     "describe_package",
     "execution_named",
     "latest_unfinished",
@@ -62,5 +65,6 @@ __all__ = [
     "list_packages",
     "pack_execution",
     "parse_handler",
+    "read_stub",
     "set_approval",
 ]

@@ -13,7 +13,7 @@ import shutil
 import string
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from compilegate.document.graph import StepGraph, build_graph, most_in_parallel
@@ -24,7 +24,7 @@ from compilegate.document.step_types import REGISTER_MODEL, TRAINING
 from compilegate.execution.events import EnvironmentBuilding, Event
 from compilegate.execution.executor import GATE_FILES
 from compilegate.execution.result import ExecutionResult, StepResult
-from compilegate.execution.status import ExecutionStatus
+from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.job.files import whole_file
 from compilegate.job.names import REPROS_FOLDER, VERDICT_FILE
 from compilegate.local.engine.execution import Execution
@@ -39,6 +39,8 @@ from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import list_groups, list_packages
 from compilegate.local.jobs.leases.cores import CorePool, available_cpus, physical_cores
 from compilegate.local.jobs.leases.gpus import GpuPool, gpus_here
+from compilegate.local.selection.choosing import ALL_STEPS, Chosen, Selection, choose
+from compilegate.local.selection.keeping import read_selection, write_selection
 
 DEFAULT_GRACE_SECONDS = 10.0
 _PIPELINE_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,255}")
@@ -62,6 +64,8 @@ class LocalExecutor:
     """Which Python environments stand for the images."""
     functions: FunctionSources = field(default_factory=FunctionSources)
     """Which files stand for the functions of Lambda steps."""
+    commands: Mapping[str, str] = field(default_factory=dict)
+    """By step, the shell command that stands for it."""
     definition: bytes | str | None = None
     """What `start` executes."""
     cores: Collection[int] | None = None
@@ -74,6 +78,8 @@ class LocalExecutor:
     that the variable names. A job has as many to itself as it computes with."""
     max_parallel_steps: int | None = None
     """The most jobs at one moment, beside the definition's own limit."""
+    selection: Selection = ALL_STEPS
+    """Which steps `start` carries out; an execution keeps it when it is resumed."""
     use_cache: bool = True
     """Whether steps with a CacheConfig may take an earlier result."""
     grace_seconds: float = DEFAULT_GRACE_SECONDS
@@ -94,10 +100,12 @@ class LocalExecutor:
             )
         text = self.definition.encode() if isinstance(self.definition, str) else self.definition
         facts = ExecutionFacts(_new_id(), pipeline, time.time())
-        checked = self._check(text, parameters, facts)
+        checked = self._check(text, parameters, facts, self.selection)
         journal = Journal(self._home / "executions" / facts.execution_id)
-        steps = {step.name: StepResult(step.name, step.type) for step in checked.definition.steps}
+        whole, _ = read_definition(text)
+        steps = {step.name: StepResult(step.name, step.type) for step in whole.steps}
         journal.write_definition(text)
+        write_selection(journal.folder, self.selection)
         journal.begin(facts.pipeline_name, facts.started, steps, checked.parameters)
         return facts.execution_id
 
@@ -148,7 +156,7 @@ class LocalExecutor:
             if result.status.ended:
                 return result
             facts = ExecutionFacts(reference, result.pipeline_name, result.started)
-            checked = self._check(text, result.parameters, facts)
+            checked = self._check(text, result.parameters, facts, read_selection(journal.folder))
             resumed = any(step.attempts for step in result.steps.values())
             try:
                 environments = _environments(checked.images, self._home, listener)
@@ -164,6 +172,7 @@ class LocalExecutor:
                 parameters=checked.parameters,
                 environments=environments,
                 functions=self.functions,
+                commands=self.commands,
                 home=self._home,
                 journal=journal,
                 store=self._store,
@@ -173,9 +182,22 @@ class LocalExecutor:
                 max_parallel_steps=checked.max_parallel_steps,
                 use_cache=self.use_cache,
                 grace_seconds=self.grace_seconds,
+                chosen=checked.chosen,
                 resumed=resumed,
             )
-            return Execution(plan, resumable_steps(result), listener).run()
+            steps = {
+                name: replace(step, status=StepStatus.NOT_EXECUTED)
+                if name in checked.chosen.left_out
+                else step
+                for name, step in resumable_steps(result).items()
+            }
+            return Execution(plan, steps, listener).run()
+
+    def left_out(self, reference: str) -> Mapping[str, str]:
+        """The steps that an execution does not carry out by choice, and why."""
+        journal = journal_of(self._home, reference)
+        whole, _ = read_definition(journal.definition())
+        return choose(whole, read_selection(journal.folder))[0].left_out
 
     def read(self, reference: str) -> ExecutionResult:
         """What became of an execution so far. Raises ExecutionError when there is none."""
@@ -227,9 +249,17 @@ class LocalExecutor:
         return ObjectStore(self._home / "s3")
 
     def _check(
-        self, text: bytes, parameters: Mapping[str, Scalar], facts: ExecutionFacts
+        self,
+        text: bytes,
+        parameters: Mapping[str, Scalar],
+        facts: ExecutionFacts,
+        selection: Selection,
     ) -> _Checked:
-        definition, faults = read_definition(text)
+        chosen, faults = choose(read_definition(text)[0], selection)
+        if faults:
+            raise RefusedDefinitionError(*faults)
+        definition, faults = read_definition(text, {*chosen.unread(), *self.commands})
+        definition = chosen.applied(definition)
         values, parameter_faults = parameter_values(definition.parameters, parameters)
         gpus = gpus_here(os.environ) if self.gpus is None else tuple(self.gpus)
         found = check_definition(
@@ -239,6 +269,8 @@ class LocalExecutor:
             self._store,
             gpus=len(gpus),
             functions=self.functions,
+            stubs=chosen.stubs,
+            commands=self.commands,
         )
         # A parameter without a value makes every expression with it a fault too: tell the cause.
         faults += parameter_faults or list(found.faults)
@@ -254,6 +286,7 @@ class LocalExecutor:
         limit = min(limits) if limits else None
         return _Checked(
             definition=definition,
+            chosen=chosen,
             graph=graph,
             parameters=values,
             images=found.images,
@@ -271,6 +304,7 @@ class _Checked:
     """A definition that can run here, and with what."""
 
     definition: Definition
+    chosen: Chosen
     graph: StepGraph
     parameters: Mapping[str, Scalar]
     images: Mapping[str, Image]

@@ -93,7 +93,8 @@ def steps(draw: st.DrawFn) -> tuple[Step, ...]:
             else (),
             property_files=tuple(draw(st.lists(files, max_size=2))) if known.property_files else (),
             function=draw(texts) if known.function else None,
-            output_parameters=tuple(draw(st.lists(outputs, max_size=2))) if known.function else (),
+            output_parameters=tuple(draw(st.lists(outputs, max_size=2))) if known.outputs else (),
+            members=draw(st.fixed_dictionaries({}, optional=dict.fromkeys(known.members, texts))),
             display_name=draw(st.none() | texts),
             description=draw(st.none() | texts),
         )

@@ -8,8 +8,8 @@ import pytest
 from compilegate.account.plan.jobs import KINDS
 from compilegate.document.step_types import STEP_TYPES
 from compilegate.local.engine.inline_steps import INLINE_STEPS
+from compilegate.local.engine.making import JOB_REQUESTS
 from compilegate.local.engine.preflight import REQUEST_FAULTS
-from compilegate.local.jobs.making import JOB_REQUESTS
 
 SERVICE = botocore.session.get_session().get_service_model("sagemaker")
 CALLING = [name for name, known in STEP_TYPES.items() if known.operation is not None]
@@ -18,8 +18,8 @@ CALLING = [name for name, known in STEP_TYPES.items() if known.operation is not 
 def test_the_local_runner_has_one_way_to_run_each_type_of_step() -> None:
     """A type without one would be refused before anything starts; one with two would fall into
     the wrong one."""
-    functions = [name for name, known in STEP_TYPES.items() if known.function]
-    assert sorted([*JOB_REQUESTS, *INLINE_STEPS, *functions]) == sorted(STEP_TYPES)
+    others = [name for name, known in STEP_TYPES.items() if known.function or known.by_command]
+    assert sorted([*JOB_REQUESTS, *INLINE_STEPS, *others]) == sorted(STEP_TYPES)
     assert set(JOB_REQUESTS) == {name for name, known in STEP_TYPES.items() if known.job_name}
 
 
@@ -28,7 +28,8 @@ def test_a_plan_knows_the_quotas_and_prices_of_each_type_of_step_that_runs_a_job
 
 
 def test_the_local_runner_checks_each_type_of_step_before_it_starts() -> None:
-    assert sorted(REQUEST_FAULTS) == sorted(STEP_TYPES)
+    own = [name for name, known in STEP_TYPES.items() if not known.by_command]
+    assert sorted(REQUEST_FAULTS) == sorted(own)
 
 
 @pytest.mark.parametrize("name", CALLING)

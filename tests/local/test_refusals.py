@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from compilegate.document.reading import read_definition
+from compilegate.document.step_types import STEP_TYPES
 from compilegate.local import ExecutionError, ImageSources, RefusedDefinitionError
 
 
@@ -32,17 +33,23 @@ def with_channel(bench: Any, **channel: Any) -> dict[str, Any]:
 def test_all_reasons_are_told_at_once_with_the_steps_they_concern(bench: Any) -> None:
     found = reasons(
         bench,
-        {"Name": "tune", "Type": "Tuning", "Arguments": {}},
-        {"Name": "transform", "Type": "Transform", "Arguments": {}},
+        {"Name": "tune", "Type": "AutoML", "Arguments": {}},
+        {"Name": "serve", "Type": "Endpoint", "Arguments": {}},
         with_resources(bench, InstanceCount=2, InstanceType="ml.trn1.2xlarge"),
         bench.processing("read", inputs={"x": "s3://bucket/absent"}),
         bench.condition("decide", bench.equals({"Get": "Steps.nobody.X"}, 1)),
     )
-    allowed = "only Training, Processing, Condition, Fail, Lambda, RegisterModel"
+    allowed = f"only {', '.join(STEP_TYPES)}"
+
+    def remedy(step: str) -> str:
+        stub = f"say what it gives (--stub {step}=FILE)"
+        own = f"do it by a command of your own (--command {step}=COMMAND)"
+        return f"leave it out (--skip {step}), {stub}, or {own}"
+
     assert sorted(found) == sorted(
         [
-            f"tune: a step of type Tuning cannot run here, {allowed}",
-            f"transform: a step of type Transform cannot run here, {allowed}",
+            f"tune: a step of type AutoML cannot run here, {allowed}; {remedy('tune')}",
+            f"serve: a step of type Endpoint cannot run here, {allowed}; {remedy('serve')}",
             "train: InstanceCount is 2, only 1 is possible here",
             "train: InstanceType ml.trn1.2xlarge needs Trainium or Inferentia, which is not here",
             "read: s3://bucket/absent is not in the local store and no step produces it; "

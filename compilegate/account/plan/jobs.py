@@ -13,10 +13,14 @@ from typing import Any, Literal
 import botocore.session
 
 from compilegate.document.model import Definition, Scalar, Step
-from compilegate.document.step_types import PROCESSING, STEP_TYPES, TRAINING
+from compilegate.document.step_types import PROCESSING, STEP_TYPES, TRAINING, TRANSFORM
 
-Kind = Literal["training", "processing"]
-KINDS: Mapping[str, Kind] = {TRAINING: "training", PROCESSING: "processing"}
+Kind = Literal["training", "processing", "transform"]
+KINDS: Mapping[str, Kind] = {
+    TRAINING: "training",
+    PROCESSING: "processing",
+    TRANSFORM: "transform",
+}
 """What quotas and prices call the job of each type of step that runs one."""
 
 

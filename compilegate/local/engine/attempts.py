@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from compilegate.execution.events import StepOutput
 from compilegate.local.engine.plan import PreparedStep
 from compilegate.local.functions.calling import FunctionCall
+from compilegate.local.functions.command import CommandCall
 from compilegate.local.jobs.attempt import AttemptResult, JobSlot, run_attempt
 from compilegate.local.jobs.launcher import RunningJob
 from compilegate.local.jobs.leases.cores import CoreLease
@@ -54,7 +55,7 @@ class _Attempt:
 
 
 class RunningCalls:
-    """Functions of Lambda steps that run, by step; they hold no core."""
+    """Functions and commands that run, by step; they hold no core."""
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
@@ -65,7 +66,7 @@ class RunningCalls:
         """The steps whose function runs."""
         return self._calls.keys()
 
-    def start(self, step: str, call: FunctionCall) -> None:
+    def start(self, step: str, call: FunctionCall | CommandCall) -> None:
         """Call the function."""
         process = RunningJob()
         thread = threading.Thread(target=self._work, args=(step, call, process))
@@ -88,7 +89,7 @@ class RunningCalls:
         for step in list(self._calls):
             self.collect(step)
 
-    def _work(self, step: str, call: FunctionCall, process: RunningJob) -> None:
+    def _work(self, step: str, call: FunctionCall | CommandCall, process: RunningJob) -> None:
         try:
             result = call.run(process, lambda line: self._inbox.put(StepOutput(step, line)))
             self._inbox.put(AttemptEnded(step, result))

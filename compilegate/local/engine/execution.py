@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from compilegate.document.paths import ExpressionError
-from compilegate.document.step_types import LAMBDA, STEP_TYPES, TRAINING
+from compilegate.document.step_types import STEP_TYPES, TRAINING
 from compilegate.execution.events import (
     Event,
     ExecutionEnded,
@@ -33,7 +33,7 @@ from compilegate.local.engine.attempts import (
     RunningCalls,
     StopRequested,
 )
-from compilegate.local.engine.inline_steps import INLINE_STEPS, run_inline_step
+from compilegate.local.engine.inline_steps import INLINE_STEPS, run_inline_step, stand_in
 from compilegate.local.engine.plan import ExecutionPlan, PreparedStep
 from compilegate.local.engine.progress import Progress
 from compilegate.local.engine.retries import RetryHistory, retry_wait
@@ -59,7 +59,8 @@ class _ActiveStep:
 
 
 def _runs_a_job(step: StepResult) -> bool:
-    return STEP_TYPES[step.type].job_name is not None
+    known = STEP_TYPES.get(step.type)
+    return known is not None and known.job_name is not None
 
 
 class Execution:
@@ -141,11 +142,14 @@ class Execution:
         if progress.failure_is_final():
             return self._give_up_retries()
         for name in [*self._due_retries(), *progress.ready()]:
+            if name in self._plan.chosen.stubs:
+                self._stand_in(name)
+                return True
+            if self._plan.is_called(self._plan.graph.steps[name]):
+                self._call(name)
+                return True
             if self._plan.graph.steps[name].type in INLINE_STEPS:
                 self._run_inline(name)
-                return True
-            if self._plan.graph.steps[name].type == LAMBDA:
-                self._call(name)
                 return True
             if name not in self._prepared and not self._prepare(name):
                 return True
@@ -185,8 +189,13 @@ class Execution:
         )
         self._end_step(replace(result, seconds=time.monotonic() - started))
 
+    def _stand_in(self, name: str) -> None:
+        self._listener(StepStarted(name, None, 1))
+        stub, scope = self._plan.chosen.stubs[name], self._plan.scope(self._steps, {})
+        self._end_step(stand_in(self._plan.graph.steps[name], stub, scope))
+
     def _call(self, name: str) -> None:
-        """Call a Lambda step's function on a thread of its own."""
+        """Call a step's function or command on a thread of its own."""
         before = self._steps[name]
         try:
             call = self._plan.call(self._plan.graph.steps[name], self._steps)

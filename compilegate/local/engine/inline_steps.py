@@ -1,8 +1,10 @@
-"""The steps that run without a job: Condition, Fail and RegisterModel."""
+"""The steps that run without a job: Condition, Fail, RegisterModel; and what a stub stands for."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +13,16 @@ from compilegate.document.conditions import evaluate_all
 from compilegate.document.evaluation import Scope, resolve
 from compilegate.document.model import Step
 from compilegate.document.paths import ExpressionError
-from compilegate.document.step_types import CONDITION, FAIL, REGISTER_MODEL
+from compilegate.document.step_types import CONDITION, FAIL, MODEL, REGISTER_MODEL
 from compilegate.execution.failure import StepFailure
 from compilegate.execution.result import StepResult
 from compilegate.execution.status import StepStatus
 from compilegate.local.errors import StepError, StepRequestError
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import PackageOrigin, create_package, read_package_request
+from compilegate.local.requests import ACCOUNT, iso_time
+from compilegate.local.selection.choosing import PROPERTY_FILES, Stub
+from compilegate.local.transform.models import read_containers
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,18 @@ def run_inline_step(
         return replace(result, status=StepStatus.FAILED, failure=StepFailure(str(error)))
 
 
+def stand_in(step: Step, stub: Stub, scope: Scope) -> StepResult:
+    """A step that a stub stands for: what the stub does not say comes from the step's request, as
+    far as that has a value without the steps that are left out."""
+    known = {}
+    for member, value in step.arguments.items():
+        with suppress(ExpressionError):
+            known[member] = resolve(value, scope)
+    given = {name: value for name, value in stub.items() if name != PROPERTY_FILES}
+    result = StepResult(step.name, step.type, status=StepStatus.SUCCEEDED, attempts=1)
+    return replace(result, outcome=stub.get("Outcome"), properties={**known, **given})
+
+
 def _choose(arguments: Mapping[str, Any], result: StepResult, _here: _Here) -> StepResult:
     outcome = evaluate_all(arguments["Conditions"])
     return replace(result, outcome=outcome, properties={"Outcome": outcome})
@@ -62,9 +79,25 @@ def _register(arguments: Mapping[str, Any], result: StepResult, here: _Here) -> 
     return replace(result, properties=dict(package.description))
 
 
+def _make_model(arguments: Mapping[str, Any], result: StepResult, here: _Here) -> StepResult:
+    for container in read_containers(arguments):
+        uri = container.data_uri
+        if uri is not None and not here.store.exists(uri):
+            missing = f"the model's data {uri} is not in the local store ({here.store.path(uri)})"
+            raise StepRequestError(missing)
+    name = arguments.get("ModelName") or f"pipelines-{here.origin.execution_id}-{result.name}"
+    own = {
+        "ModelName": str(name),
+        "ModelArn": f"{ACCOUNT}:model/{name}",
+        "CreationTime": iso_time(time.time()),
+    }
+    return replace(result, properties={**arguments, **own})
+
+
 INLINE_STEPS: Mapping[str, Callable[[Mapping[str, Any], StepResult, _Here], StepResult]] = {
     CONDITION: _choose,
     FAIL: _fail,
     REGISTER_MODEL: _register,
+    MODEL: _make_model,
 }
 """How each type of step that runs no job is carried out."""

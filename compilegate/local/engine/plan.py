@@ -6,22 +6,27 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from compilegate.document.evaluation import Scope, resolve
 from compilegate.document.graph import StepGraph
 from compilegate.document.model import Scalar, Step
+from compilegate.document.step_types import LAMBDA, TRANSFORM
 from compilegate.execution.result import StepResult
 from compilegate.job.names import MACHINE_VARIABLE
+from compilegate.local.engine.making import JobStep, job_name_member, make_job, new_job_name
 from compilegate.local.engine.scope import ExecutionFacts, step_scope
 from compilegate.local.engine.step_cache import CacheSlot, cache_slot
+from compilegate.local.errors import StepRequestError
 from compilegate.local.functions.calling import FunctionCall
+from compilegate.local.functions.command import CommandCall
 from compilegate.local.home.functions import FunctionSources, find_handler
 from compilegate.local.home.images import Environment
 from compilegate.local.home.journal import Journal
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.jobs.leases.cores import CorePool
 from compilegate.local.jobs.leases.gpus import GpuPool
-from compilegate.local.jobs.making import JobStep, job_name_member, make_job, new_job_name
+from compilegate.local.selection.choosing import Chosen
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,8 @@ class ExecutionPlan:
     environments: Mapping[str, Environment]
     """By image URI."""
     functions: FunctionSources
+    commands: Mapping[str, str]
+    """By step, what stands for it."""
     home: Path
     journal: Journal
     store: ObjectStore
@@ -54,6 +61,8 @@ class ExecutionPlan:
     max_parallel_steps: int | None
     use_cache: bool
     grace_seconds: float
+    chosen: Chosen
+    """What is left out, and what stubs stand for."""
     resumed: bool
     """Whether an earlier run of this execution has left results."""
 
@@ -72,6 +81,7 @@ class ExecutionPlan:
             self.graph,
             results,
             self.store,
+            stubs=self.chosen.stubs,
             job_variables=job_variables,
         )
 
@@ -80,6 +90,7 @@ class ExecutionPlan:
         job_name = new_job_name(self.facts.execution_id, step)
         scope = self.scope(results, {job_name_member(step): job_name})
         request = resolve(dict(step.arguments), scope)
+        request = with_model(step, request, self.graph, results)
         job_step = make_job(step, job_name, request, self.journal.jobs, self.store)
         environment = self.environments[job_step.image]
         slot = cache_slot(
@@ -93,9 +104,23 @@ class ExecutionPlan:
         )
         return PreparedStep(job_step, environment, None if step.cache is None else slot)
 
-    def call(self, step: Step, results: Mapping[str, StepResult]) -> FunctionCall:
-        """Resolve a Lambda step's call. Raises ExpressionError, StepError."""
+    def is_called(self, step: Step) -> bool:
+        """Whether a function or a command is called for a step."""
+        return step.type == LAMBDA or step.name in self.commands
+
+    def call(self, step: Step, results: Mapping[str, StepResult]) -> FunctionCall | CommandCall:
+        """Resolve a step's call. Raises ExpressionError, StepError."""
         scope = self.scope(results, {})
+        if step.name in self.commands:
+            return CommandCall(
+                step=step.name,
+                command=self.commands[step.name],
+                request=resolve({**step.arguments, **step.members}, scope),
+                outputs=step.output_parameters,
+                objects=self.store.root,
+                folder=self.journal.folder / "functions" / step.name,
+                grace_seconds=self.grace_seconds,
+            )
         arn = resolve(step.function, scope)
         return FunctionCall(
             arn=arn,
@@ -105,6 +130,21 @@ class ExecutionPlan:
             folder=self.journal.folder / "functions" / step.name,
             grace_seconds=self.grace_seconds,
         )
+
+
+def with_model(
+    step: Step, request: Mapping[str, Any], graph: StepGraph, results: Mapping[str, StepResult]
+) -> Mapping[str, Any]:
+    """A transform's request with the description of the model that it names."""
+    if step.type != TRANSFORM:
+        return request
+    for name, result in results.items():
+        described = result.properties
+        if described.get("ModelName") == request.get("ModelName") and name in graph.steps:
+            return {**request, "Model": described}
+    raise StepRequestError(
+        f"no Model step of this definition has made the model {request.get('ModelName')!r:.100}"
+    )
 
 
 def _identity(environment: Environment, variables: Mapping[str, str]) -> str:

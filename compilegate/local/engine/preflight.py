@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,12 +26,15 @@ from compilegate.document.step_types import (
     CONDITION,
     FAIL,
     LAMBDA,
+    MODEL,
     PROCESSING,
     REGISTER_MODEL,
     STEP_TYPES,
     TRAINING,
+    TRANSFORM,
 )
 from compilegate.job.names import TRAINING_COMPILER_HYPERPARAMETER
+from compilegate.local.engine.making import JOB_REQUESTS, JobRequest
 from compilegate.local.engine.retries import EXCEPTION_TYPES
 from compilegate.local.errors import ImageEnvironmentError, ObjectStoreError, StepError
 from compilegate.local.home.functions import FunctionSources, find_handler
@@ -41,6 +44,8 @@ from compilegate.local.home.registry import PackageRequest, read_package_request
 from compilegate.local.jobs.making import JOB_REQUESTS, JobRequest
 from compilegate.local.jobs.training import TrainingRequest
 from compilegate.local.requests import RequestReader
+from compilegate.local.selection.choosing import PROPERTY_FILES, Stub
+from compilegate.local.transform.models import read_containers
 
 _STEP_NAME = re.compile(r"[A-Za-z0-9\-_]{1,64}")
 _ACCELERATORS_ABSENT_HERE = re.compile(r"ml\.(trn|inf)\d")
@@ -58,6 +63,8 @@ _LAUNCHER_FLAGS = (
 
 Image = Environment | UnbuiltEnvironment
 NO_FUNCTIONS = FunctionSources()
+NO_STUBS: Mapping[str, Stub] = {}
+NO_COMMANDS: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -88,24 +95,31 @@ def check_definition(
     *,
     gpus: int = 0,
     functions: FunctionSources = NO_FUNCTIONS,
+    stubs: Mapping[str, Stub] = NO_STUBS,
+    commands: Mapping[str, str] = NO_COMMANDS,
 ) -> Preflight:
     """Check every step of a definition whose parameters have values.
 
+    Of a step that a stub or a command stands for, little is checked: what others read of a stub.
     `scope` must leave step properties and property files Unresolved. `gpus` is how many this
     machine has.
     """
     faults = list(_name_faults(definition))
     steps = {step.name: step for step in definition.steps}
-    for step in definition.steps:
-        faults += (f"{step.name}: {fault}" for fault in _reference_faults(step, steps))
+    faults += _command_faults(definition, commands)
+    carried_out = [step for step in definition.steps if step.name not in stubs]
+    for step in carried_out:
+        found = _reference_faults(step, steps, stubs, commands)
+        faults += (f"{step.name}: {fault}" for fault in found)
     if not faults:
         cycle = find_cycle(build_graph(definition))
         if cycle is not None:
             faults.append(f"the steps {' -> '.join((*cycle, cycle[0]))} wait for each other")
     checked: list[_Checked] = []
-    for step in definition.steps:
+    carried_out = [step for step in carried_out if step.name not in commands]
+    for step in carried_out:
         try:
-            checked.append(_check_step(step, scope))
+            checked.append(_check_step(step, scope, steps))
         except (ExpressionError, StepError) as error:
             faults.append(f"{step.name}: {error}")
     images: dict[str, Image] = {}
@@ -116,7 +130,7 @@ def check_definition(
         except StepError as error:
             faults.append(f"{item.step.name}: {error}")
         faults += (f"{item.step.name}: {fault}" for fault in _image_faults(item, sources, images))
-    faults += _function_faults(definition, scope, functions)
+    faults += _function_faults(carried_out, scope, functions)
     faults += _input_faults(checked, store)
     wanted = {item.step.name: item.job.gpus for item in checked if item.job is not None}
     faults += _gpu_faults(wanted, gpus)
@@ -145,15 +159,48 @@ def _name_faults(definition: Definition) -> Iterator[str]:
             yield f"parameter {name} is declared {count} times"
 
 
-def _reference_faults(step: Step, steps: Mapping[str, Step]) -> Iterator[str]:
+def _command_faults(definition: Definition, commands: Mapping[str, str]) -> Iterator[str]:
+    by_name = {step.name: step for step in definition.steps}
+    for name in commands:
+        if name not in by_name:
+            there = ", ".join(by_name)
+            yield f"--command: {name!r:.80} is not a step that is carried out; there are {there}"
+        elif by_name[name].type in {CONDITION, FAIL}:
+            kind = by_name[name].type
+            yield f"--command: {name} is a {kind} step, which no command can stand for"
+
+
+def _reference_faults(
+    step: Step,
+    steps: Mapping[str, Step],
+    stubs: Mapping[str, Stub],
+    commands: Mapping[str, str],
+) -> Iterator[str]:
     for dependency in step.depends_on:
         if dependency.step not in steps:
             yield f"DependsOn names {dependency.step}, which is not a step of this definition"
     for reference in step_references(step.arguments):
         if reference.step not in steps:
             yield f"Get {describe_reference(reference)} names no step of this definition"
-        elif steps[reference.step].type in STEP_TYPES:
+        elif reference.step in stubs:
+            yield from _stub_faults(reference, steps[reference.step], stubs[reference.step])
+        elif reference.step not in commands and steps[reference.step].type in STEP_TYPES:
             yield from _property_faults(reference, steps[reference.step])
+
+
+def _stub_faults(reference: StepReference, target: Step, stub: Stub) -> Iterator[str]:
+    """What a stub must say because somebody reads it."""
+    name, root = describe_reference(reference), reference.path[0]
+    if root == PROPERTY_FILES and target.property_files:
+        yield from _property_faults(reference, target)
+    elif root in stub:
+        try:
+            lookup(stub, reference.path, by_name=True)
+        except ExpressionError as error:
+            yield f"Get {name}: the stub of {target.name}: {error}"
+    elif root not in target.arguments:
+        there = ", ".join(sorted({*stub, *target.arguments})) or "nothing"
+        yield f"Get {name}: the stub of {target.name} needs {root}; it and the request have {there}"
 
 
 def _property_faults(reference: StepReference, target: Step) -> Iterator[str]:
@@ -164,7 +211,7 @@ def _property_faults(reference: StepReference, target: Step) -> Iterator[str]:
         if len(rest) != 1 or rest[0] not in declared:
             yield f"Get {name}: {target.name} declares the property files {declared}"
         return
-    if target.type == LAMBDA:
+    if STEP_TYPES[target.type].outputs:
         outputs = [output.name for output in target.output_parameters]
         if root != "OutputParameters" or len(rest) != 1 or rest[0] not in outputs:
             yield f"Get {name}: {target.name} declares the OutputParameters {outputs}"
@@ -194,20 +241,54 @@ def _passes_through_expression(arguments: Mapping[str, Any], reference: StepRefe
     return False
 
 
-def _check_step(step: Step, scope: Scope) -> _Checked:
+def _check_step(step: Step, scope: Scope, steps: Mapping[str, Step]) -> _Checked:
     if step.type not in STEP_TYPES:
         allowed = ", ".join(STEP_TYPES)
-        raise StepError(f"a step of type {step.type} cannot run here, only {allowed}")
+        raise StepError(
+            f"a step of type {step.type} cannot run here, only {allowed}; leave it out (--skip "
+            f"{step.name}), say what it gives (--stub {step.name}=FILE), or do it by a command of "
+            f"your own (--command {step.name}=COMMAND)"
+        )
     for policy in step.retry_policies:
         for name in policy.exception_types:
             if name not in EXCEPTION_TYPES:
                 allowed = ", ".join(EXCEPTION_TYPES)
                 raise StepError(f"a retry policy names {name}, allowed are {allowed}")
+    if STEP_TYPES[step.type].by_command:
+        raise StepError(
+            f"a {step.type} step needs what only AWS has; name a command that stands for it "
+            f"(--command {step.name}=COMMAND), leave it out (--skip {step.name}), or say what it "
+            f"gives (--stub {step.name}=FILE)"
+        )
     arguments = resolve(dict(step.arguments), scope)
+    if step.type == TRANSFORM:
+        arguments["Model"] = _model_of(step, arguments, scope, steps)
     read = JOB_REQUESTS.get(step.type)
     job = None if read is None else read(arguments)
     package = read_package_request(arguments) if step.type == REGISTER_MODEL else None
     return _Checked(step, arguments, job, package)
+
+
+def _model_of(
+    step: Step, arguments: Mapping[str, Any], scope: Scope, steps: Mapping[str, Step]
+) -> Any:
+    """The request of the Model step that makes what a transform names."""
+    readers = [reference.step for reference in step_references(step.arguments.get("ModelName"))]
+    for name, other in steps.items():
+        if other.type != MODEL:
+            continue
+        request = resolve(dict(other.arguments), scope)
+        if name in readers or request.get("ModelName", "") == arguments.get("ModelName"):
+            return request
+    raise StepError(
+        f"ModelName is {arguments.get('ModelName')!r:.80}, which no Model step of this definition "
+        "makes"
+    )
+
+
+def _model_faults(checked: _Checked) -> Iterator[str]:
+    read_containers(checked.arguments)
+    yield from ()
 
 
 def _condition_faults(checked: _Checked) -> Iterator[str]:
@@ -276,6 +357,8 @@ REQUEST_FAULTS: Mapping[str, Callable[[_Checked], Iterator[str]]] = {
     FAIL: _fail_faults,
     REGISTER_MODEL: _no_faults,
     LAMBDA: _no_faults,
+    MODEL: _model_faults,
+    TRANSFORM: _no_faults,
 }
 """What this machine cannot do for each type of step, though its request could be read."""
 
@@ -311,9 +394,9 @@ def _library_faults(job: JobRequest, image: Image) -> Iterator[str]:
 
 
 def _function_faults(
-    definition: Definition, scope: Scope, functions: FunctionSources
+    steps: Iterable[Step], scope: Scope, functions: FunctionSources
 ) -> Iterator[str]:
-    for step in definition.steps:
+    for step in steps:
         if step.type != LAMBDA:
             continue
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,10 @@ from compilegate.document.paths import ExpressionError, lookup
 from compilegate.execution.result import StepResult
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.requests import ACCOUNT, iso_time
+from compilegate.local.selection.choosing import PROPERTY_FILES, Stub
+
+_STUB = "the stub of {step}, {file}"
+"""What stands for the URI of a property file that a stub brings."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,7 @@ def step_scope(
     results: Mapping[str, StepResult],
     store: ObjectStore,
     *,
+    stubs: Mapping[str, Stub],
     job_variables: Mapping[str, str],
 ) -> Scope:
     """The scope of one step of a running execution, whose upstream steps have ended."""
@@ -70,6 +76,8 @@ def step_scope(
 
     def property_file_uri(reference: StepReference) -> str:
         name = reference.path[-1]
+        if name in stubs.get(reference.step, {}).get(PROPERTY_FILES, {}):
+            return _STUB.format(step=reference.step, file=name)
         files = graph.steps[reference.step].property_files
         file = next((file for file in files if file.name == name), None)
         if file is None:
@@ -77,7 +85,16 @@ def step_scope(
             raise ExpressionError(f"{named} is not a declared property file")
         path = ("ProcessingOutputConfig", "Outputs", file.output_name, "S3Output", "S3Uri")
         folder = read_property(StepReference(reference.step, path))
-        return f"{folder}/{file.file_path}"
+        return f"{str(folder).rstrip('/')}/{file.file_path}"
+
+    in_stubs = {
+        _STUB.format(step=step, file=file): json.dumps(content).encode()
+        for step, stub in stubs.items()
+        for file, content in stub.get(PROPERTY_FILES, {}).items()
+    }
+
+    def read_object(uri: str) -> bytes:
+        return in_stubs[uri] if uri in in_stubs else store.read(uri)
 
     variables = {**facts.variables(), **job_variables}
-    return Scope(parameters, variables, read_property, property_file_uri, store.read)
+    return Scope(parameters, variables, read_property, property_file_uri, read_object)

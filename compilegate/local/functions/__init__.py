@@ -1,1 +1,1 @@
-"""Lambda steps: a handler in a process of its own."""
+"""Steps that call something: a Lambda's handler, or the command that stands for a step."""

@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from compilegate.document.model import Step
-from compilegate.document.step_types import PROCESSING, STEP_TYPES, TRAINING
+from compilegate.document.step_types import PROCESSING, STEP_TYPES, TRAINING, TRANSFORM
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.jobs.job import Job
 from compilegate.local.jobs.processing import ProcessingRequest, read_processing_request
 from compilegate.local.jobs.training import TrainingRequest, read_training_request
+from compilegate.local.transform.job import TransformRequest, read_transform_request
 
-JobRequest = TrainingRequest | ProcessingRequest
+JobRequest = TrainingRequest | ProcessingRequest | TransformRequest
 
 JOB_REQUESTS: Mapping[str, Callable[[Mapping[str, Any]], JobRequest]] = {
     TRAINING: read_training_request,
     PROCESSING: read_processing_request,
+    TRANSFORM: read_transform_request,
 }
 """What reads the request of each type of step that runs a job; each raises StepRequestError."""
 

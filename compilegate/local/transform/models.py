@@ -1,0 +1,50 @@
+"""A CreateModel request, as far as a local run needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from compilegate.local.errors import StepRequestError
+from compilegate.local.requests import RequestReader
+
+
+@dataclass(frozen=True)
+class ModelContainer:
+    """An image with a model's files and environment."""
+
+    image: str
+    data_uri: str | None
+    environment: Mapping[str, str]
+
+
+def read_containers(raw: Mapping[str, Any]) -> tuple[ModelContainer, ...]:
+    """The containers of a resolved request, first to last.
+
+    Raises StepRequestError for what is missing, mistyped or unsupported.
+    """
+    reader = RequestReader(raw)
+    if reader.has("PrimaryContainer"):
+        return (_container(reader.section("PrimaryContainer")),)
+    found = tuple(_container(each) for each in reader.sections("Containers"))
+    if not found:
+        raise StepRequestError("a model needs PrimaryContainer or Containers")
+    return found
+
+
+def _container(reader: RequestReader) -> ModelContainer:
+    if reader.has("ModelPackageName") and not reader.has("Image"):
+        raise StepRequestError(
+            "a container with ModelPackageName alone is not supported here: name its Image and "
+            "ModelDataUrl"
+        )
+    return ModelContainer(reader.text("Image"), _data_uri(reader), reader.text_map("Environment"))
+
+
+def _data_uri(reader: RequestReader) -> str | None:
+    if reader.has("ModelDataUrl"):
+        return reader.text("ModelDataUrl")
+    if reader.has("ModelDataSource"):
+        return reader.section("ModelDataSource").section("S3DataSource").text("S3Uri")
+    return None
