@@ -41,7 +41,6 @@ from compilegate.local.home.functions import FunctionSources, find_handler
 from compilegate.local.home.images import Environment, ImageSources, UnbuiltEnvironment, find_image
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import PackageRequest, read_package_request
-from compilegate.local.jobs.making import JOB_REQUESTS, JobRequest
 from compilegate.local.jobs.training import TrainingRequest
 from compilegate.local.requests import RequestReader
 from compilegate.local.selection.choosing import PROPERTY_FILES, Stub
