@@ -8,7 +8,7 @@ step, or now and then (behind `if step % 100 == 0`).
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -17,7 +17,7 @@ from compilegate.check.regions.guards import skips, split
 from compilegate.check.regions.markers import is_backward, is_update, markers
 from compilegate.check.script.bindings import Loop
 from compilegate.check.script.project import Defined, Project, Script
-from compilegate.check.script.values import class_of
+from compilegate.check.script.values import Sort, class_of, is_a
 
 _NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
@@ -113,6 +113,10 @@ class Steps:
                 if around not in reached:
                     reached.add(around)
                     pending += [(*caller, backward) for caller in callers]
+        for script in self._project.scripts:
+            for loop in _loops_that_clear(script):
+                if loop not in loops and not _leads_to(script, loop, loops):
+                    loops[loop] = Step(script, loop, "loop")
         for script in self._project.scripts:
             yield from (loops[loop] for loop in script.loops if loop in loops)
             yield from self._framework_steps(script)
@@ -230,6 +234,39 @@ def _loop_or_function(
         if isinstance(outer, ast.Lambda | ast.ClassDef):
             return None
     return None
+
+
+def _loops_that_clear(script: Script) -> Iterator[ast.For | ast.AsyncFor]:
+    """The loops over batches that clear gradients, where a helper goes backward and updates:
+    `optimizer.zero_grad()`. A loop that counts epochs may clear them too."""
+    for call in script.calls_by_last.get("zero_grad", ()):
+        receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
+        loop = _loop_or_function(script, call)
+        if receiver is None or not isinstance(loop, ast.For | ast.AsyncFor):
+            continue
+        counts = isinstance(loop.iter, ast.Call) and (
+            script.called(loop.iter) == "builtins.range"
+            or any(
+                isinstance(each, ast.Call) and script.called(each) == "builtins.range"
+                for each in loop.iter.args
+            )
+        )
+        if not counts and is_a(script, receiver, Sort.OPTIMIZER):
+            yield loop
+
+
+def _leads_to(script: Script, loop: Loop, steps: Mapping[ast.AST, Step]) -> bool:
+    """Whether a loop that trains lies in another, or in a function that is called there."""
+    for node in ast.walk(loop):
+        if node is not loop and isinstance(node, ast.For | ast.AsyncFor | ast.While):
+            return True
+        if isinstance(node, ast.Call) and any(
+            inner in steps
+            for called in called_functions(script, node)
+            for inner in ast.walk(called.node)
+        ):
+            return True
+    return False
 
 
 def _assigned_names(script: Script, call: ast.Call) -> set[str]:

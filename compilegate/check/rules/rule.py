@@ -111,6 +111,42 @@ class Analysis:
         """The scripts that may start jobs on SageMaker."""
         return tuple(each for each in self.project.scripts if each.uses("sagemaker"))
 
+    def code_words(self, script: Script) -> frozenset[str]:
+        """Every word of a script, and the names, attributes, arguments and short texts of all that
+        it is joined with by imports, in lower case."""
+        own = (word for line in script.source.lines for word in _WORD.findall(line.lower()))
+        return frozenset(own).union(*(self._words_of(each) for each in self._joined(script)))
+
+    def _words_of(self, script: Script) -> frozenset[str]:
+        if script not in self._words:
+            self._words[script] = frozenset(_code_words(script))
+        return self._words[script]
+
+    @cached_property
+    def _words(self) -> dict[Script, frozenset[str]]:
+        return {}
+
+    def _joined(self, script: Script) -> frozenset[Script]:
+        found, pending = {script}, [script]
+        while pending:
+            for other in self._imports.get(pending.pop(), ()):
+                if other not in found:
+                    found.add(other)
+                    pending.append(other)
+        return frozenset(found)
+
+    @cached_property
+    def _imports(self) -> dict[Script, set[Script]]:
+        """Which scripts import one another, in both directions."""
+        found: dict[Script, set[Script]] = {}
+        for script in self.project.scripts:
+            for name in _imported(script):
+                there = self.project.lookup(script, name)
+                if there is not None and there[0] is not script:
+                    found.setdefault(script, set()).add(there[0])
+                    found.setdefault(there[0], set()).add(script)
+        return found
+
     @cached_property
     def words(self) -> frozenset[str]:
         """Every name, attribute, argument and short text of the scripts, in lower case."""
@@ -119,6 +155,36 @@ class Analysis:
             for line in script.source.lines:
                 found.update(_WORD.findall(line.lower()))
         return frozenset(found)
+
+
+def _imported(script: Script) -> Iterator[str]:
+    """The dotted names that a script imports."""
+    for node in ast.walk(script.source.tree):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            yield module
+            yield from (f"{module}.{each.name}" for each in node.names if node.module is None)
+
+
+def _code_words(script: Script) -> Iterator[str]:
+    for node in ast.walk(script.source.tree):
+        match node:
+            case ast.Name():
+                yield node.id.lower()
+            case ast.Attribute():
+                yield node.attr.lower()
+            case ast.keyword(arg=str(name)) | ast.arg(arg=name):
+                yield name.lower()
+            case ast.Constant(value=str(text)) if "\n" not in text and len(text) < MOST_OF_A_TEXT:
+                yield from _WORD.findall(text.lower().replace("-", "_"))
+            case ast.alias():
+                yield from node.name.lower().split(".")
+
+
+MOST_OF_A_TEXT = 60
+"""A longer text is prose and no option or type."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ _ONLY = (TRAINING_COMPILER,)
 _OPTION = "preprocessing_num_workers"
 
 _LOADS = re.compile(
-    r"datasets\.(?:load_dataset|load_from_disk|(?:Dataset|DatasetDict)\.(?:from_\w+|load_from_disk))"
+    r"datasets\.(?:load_dataset|load_from_disk|DatasetDict|"
+    r"(?:Dataset|DatasetDict)\.(?:from_\w+|load_from_disk))"
 )
 _PASSED_ON = frozenset(
     {"cast_column", "filter", "map", "remove_columns", "rename_column", "select", "shuffle",
@@ -49,9 +50,24 @@ def preprocessing_workers(view: View) -> Iterator[Found]:
     for estimator in compiled_estimators(view):
         yield from _given(view, estimator)
     slow = [call for call in view.methods("map") if _alone(call) and _of_dataset(view, call)]
-    if slow and (view.compilers == _ONLY or starting(view)):
+    if slow and (view.compilers == _ONLY or starting(view) or _trains(view)):
         for call in slow:
             yield Found(call, "`map` prepares the data in one process")
+
+
+def _trains(view: View) -> bool:
+    """Whether the script that prepares the data also trains on it."""
+    return bool(view.steps) or any(
+        view.script.called(call).startswith(("transformers.", "trl.")) for call in _trainers(view)
+    )
+
+
+def _trainers(view: View) -> list[ast.Call]:
+    return [
+        call
+        for call in view.script.calls
+        if view.script.called(call).rsplit(".", 1)[-1].endswith("Trainer")
+    ]
 
 
 def _given(view: View, estimator: Estimator) -> Iterator[Found]:

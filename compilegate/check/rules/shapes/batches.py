@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from compilegate.check.findings import Severity
 from compilegate.check.rules.pages import PYTORCH_MODELS
 from compilegate.check.rules.rule import LAZY, Found, View, keyword, rule
+from compilegate.check.script.spliced import spliced
 from compilegate.check.script.values import origins
 
 
@@ -16,30 +17,28 @@ from compilegate.check.script.values import origins
     Severity.WARNING,
     LAZY,
     why="The last batch of an epoch is smaller, and a lazy tracer compiles the whole step again "
-    "for "
-    "its shape.",
+    "for its shape.",
     fix="Give the loader `drop_last=True`; for tf.data, `.batch(n, drop_remainder=True)`.",
     page=PYTORCH_MODELS,
 )
 def ragged_last_batch(view: View) -> Iterator[Found]:
     grave = None if view.xla else Severity.NOTE
     for call in view.named("torch.utils.data.DataLoader"):
-        if call not in view.analysis.training_loaders or _sized(call):
+        words = spliced(view.script, call)
+        if call not in view.analysis.training_loaders or words is None or _sized(call, words):
             continue
-        given = keyword(call, "drop_last")
+        given = words.get("drop_last")
         off = isinstance(given, ast.Constant) and given.value is False
         if given is None or off:
             yield Found(call, "the training loader keeps a smaller last batch", grave)
     yield from _tensorflow(view)
 
 
-def _sized(call: ast.Call) -> bool:
+def _sized(call: ast.Call, words: Mapping[str, ast.expr]) -> bool:
     """Whether batches are made elsewhere, or arguments are passed on."""
-    if any(word.arg is None for word in call.keywords) or len(call.args) > 8:
+    if len(call.args) > 8 or "batch_sampler" in words:
         return True
-    if keyword(call, "batch_sampler") is not None:
-        return True
-    size = keyword(call, "batch_size") or (call.args[1] if len(call.args) > 1 else None)
+    size = words.get("batch_size") or (call.args[1] if len(call.args) > 1 else None)
     return isinstance(size, ast.Constant) and size.value in {None, 1}
 
 
@@ -96,8 +95,7 @@ _FIXED_CROPS = frozenset(
     Severity.WARNING,
     LAZY,
     why="Resized by its shorter side an image keeps its proportions, so that images and batches "
-    "have "
-    "sizes of their own, and a compiler compiles for each.",
+    "have sizes of their own, and a compiler compiles for each.",
     fix="Resize, then crop to one size: `Resize(256), CenterCrop(224)`; or `Resize((224, 224))`.",
     page=PYTORCH_MODELS,
 )

@@ -25,8 +25,7 @@ _TOKENIZER = re.compile(r"(?:^|_)(?:tokenizer|tok|processor|feature_extractor)$"
     Severity.WARNING,
     LAZY,
     why="Padded to its longest text each batch has a length of its own, and a compiler compiles "
-    "for "
-    "each length anew.",
+    "for each length anew.",
     fix='Pad all batches alike: `padding="max_length", max_length=N, truncation=True`.',
     page=PADDING,
 )
@@ -37,7 +36,7 @@ def padding_longest(view: View) -> Iterator[Found]:
         name = view.script.called(call)
         if name in _COLLATORS:
             yield from _collator(view, call, name)
-        elif _pads(view, call):
+        elif _pads(view, call) and not _one_text(view, call):
             yield from _tokenizer(call)
         elif name == "torch.nn.utils.rnn.pad_sequence" and _collates(view, call):
             said = "pad_sequence pads each batch to its longest sequence"
@@ -74,6 +73,18 @@ def _is_dynamic(padding: ast.expr) -> bool:
     if isinstance(padding, ast.Constant):
         return padding.value is True or padding.value == "longest"
     return isinstance(padding, ast.Attribute) and padding.attr == "LONGEST"
+
+
+def _one_text(view: View, call: ast.Call) -> bool:
+    """Whether a call is given one text of several by a comprehension: alone it pads nothing."""
+    given = call.args[0] if call.args else None
+    return isinstance(given, ast.Name) and any(
+        isinstance(part, ast.Name) and part.id == given.id
+        for outer in view.script.ancestors(call)
+        if isinstance(outer, ast.ListComp | ast.GeneratorExp | ast.DictComp)
+        for each in outer.generators
+        for part in ast.walk(each.target)
+    )
 
 
 def _pads(view: View, call: ast.Call) -> bool:
@@ -160,12 +171,22 @@ def _trainer_default(view: View) -> Iterator[Found]:
         tokenizer = keyword(call, "tokenizer") or keyword(call, "processing_class")
         if tokenizer is None or keyword(call, "data_collator") is not None:
             continue
-        if "max_length" in _padding_words(view):
+        if "max_length" in _padding_words(view) or _prepared_elsewhere(view, call):
             return
         if not isinstance(tokenizer, ast.Constant) and not any(
             w.arg is None for w in call.keywords
         ):
             yield Found(call, "without a `data_collator` the Trainer pads to the longest text")
+
+
+def _prepared_elsewhere(view: View, trainer: ast.Call) -> bool:
+    """Whether the data come from a folder as they are: whoever wrote them chose the padding."""
+    given = keyword(trainer, "train_dataset")
+    return given is not None and any(
+        isinstance(origin.node, ast.Call)
+        and origin.script.called(origin.node).endswith("load_from_disk")
+        for origin in origins(view.script, given)
+    )
 
 
 def _padding_words(view: View) -> frozenset[str]:

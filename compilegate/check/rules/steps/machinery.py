@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from compilegate.check.findings import Severity
 from compilegate.check.rules.pages import TROUBLESHOOTING, TUNING
 from compilegate.check.rules.rule import ALL, Found, View, keyword, rule, written
+from compilegate.check.script.spliced import spliced
 from compilegate.check.script.values import Sort, is_a
 
 _PROFILERS = frozenset(
@@ -72,10 +73,11 @@ def _has_step(view: View) -> bool:
 def no_loader_workers(view: View) -> Iterator[Found]:
     feeding = view.analysis.training_loaders
     for call in view.named("torch.utils.data.DataLoader"):
-        given = keyword(call, "num_workers")
-        none = isinstance(given, ast.Constant) and given.value == 0
-        if any(word.arg is None for word in call.keywords) or len(call.args) > 5:
+        words = spliced(view.script, call)
+        if words is None or len(call.args) > 5:
             continue
+        given = words.get("num_workers")
+        none = isinstance(given, ast.Constant) and given.value == 0
         if (given is None or none) and call in feeding:
             yield Found(call, "the loader reads its batches in the training process")
 
@@ -90,6 +92,8 @@ def no_loader_workers(view: View) -> Iterator[Found]:
     page="https://docs.pytorch.org/docs/stable/generated/torch.nn.DataParallel.html",
 )
 def data_parallel(view: View) -> Iterator[Found]:
+    for call in view.named("torch.nn.parallel.data_parallel"):
+        yield Found(call, "the model is run by `data_parallel`")
     for call in view.named("torch.nn.parallel.DataParallel"):
         if _has_step(view) or (call.args and is_a(view.script, call.args[0], Sort.MODEL)):
             yield Found(call, "the model is wrapped in DataParallel")
@@ -112,14 +116,15 @@ def full_precision(view: View) -> Iterator[Found]:
 
 
 _PRECISION = re.compile(
-    r"autocast|bfloat16|float16|bf16|fp16|^half$|mixed_precision|gradscaler|^amp|_amp|tf32|deepspeed"
-    r"|set_float32_matmul_precision|accelerator|fabric|set_default_dtype|fp8|precision"
+    r"autocast|bfloat16|float16|bf16|fp16|^half$|mixed_precision|gradscaler|^amp$|^amp_|_amp$|_amp_"
+    r"|tf32|deepspeed|matmul_precision|^accelerate$|fabric|fp8|^precision$"
 )
 
 
 def _lowers_precision(view: View) -> bool:
-    """Whether any script of the check mentions another precision, in code or as an option."""
-    return any(_PRECISION.search(word) for word in view.analysis.words)
+    """Whether the script, or one that it is joined with by imports, names another precision, in
+    code or as an option."""
+    return any(_PRECISION.search(word) for word in view.analysis.code_words(view.script))
 
 
 RULES = (profiler_on, no_loader_workers, data_parallel, full_precision)

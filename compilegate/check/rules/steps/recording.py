@@ -63,7 +63,18 @@ def _holds_value(view: View, node: ast.expr) -> bool:
             return True
         if isinstance(part, ast.Name | ast.Attribute) and is_tensor(view.script, part):
             return True
+        if isinstance(part, ast.Name) and _was_read(view, part):
+            return True
     return False
+
+
+def _was_read(view: View, name: ast.Name) -> bool:
+    """Whether a variable is reckoned of what the same step reads from the device."""
+    return any(
+        isinstance(part, ast.Attribute) and part.attr == "item" and view.each_step(part)
+        for origin in origins(view.script, name)
+        for part in ast.walk(origin.node)
+    )
 
 
 _SAVING = frozenset(

@@ -38,6 +38,12 @@ def compiled_discarded(view: View) -> Iterator[Found]:
                 continue
             if _is_unread(view, compiled, outer, target):
                 yield Found(call, f"nothing reads `{written(target)}` after it was compiled")
+            elif isinstance(target, ast.Name) and _after_its_trainer(view, outer, target):
+                yield Found(
+                    call,
+                    f"the Trainer was given `{target.id}` before it was compiled, and trains the "
+                    "original",
+                )
     yield from _results_dropped(view)
 
 
@@ -67,6 +73,44 @@ def _is_unread(view: View, compiled: Compiled, since: ast.Assign, target: ast.ex
         if (node.lineno, node.col_offset) > (since.lineno, since.col_offset):
             return False
     return True
+
+
+def _after_its_trainer(view: View, since: ast.Assign, target: ast.Name) -> bool:
+    """`Trainer(model=model)`, then `model = torch.compile(model)`, which only methods that save or
+    set something are read of."""
+    script = view.script
+    scope = script.tree.scope_of(since)
+    given_before = False
+    for node in script.loads.get(target.id, []):
+        if not isinstance(node, ast.Name) or since in script.ancestors(node):
+            continue
+        if script.tree.scope_of(node) is not scope or shared_loop(script, node, since):
+            return False
+        outer = script.parent(node)
+        if (node.lineno, node.col_offset) < (since.lineno, since.col_offset):
+            given_before = given_before or _is_given_to_a_trainer(script, node)
+        elif not isinstance(outer, ast.Attribute) or outer.attr in _RUNS:
+            return False
+    return given_before
+
+
+_RUNS = frozenset({"forward", "generate", "__call__", "fit", "compile"})
+
+
+def _is_given_to_a_trainer(script: Script, node: ast.Name) -> bool:
+    word = script.parent(node)
+    call = script.parent(word) if isinstance(word, ast.keyword) else word
+    if not isinstance(call, ast.Call) or call.func is node:
+        return False
+    if isinstance(word, ast.keyword) and word.arg != "model":
+        return False
+    names = {script.called(call)}
+    made = script.definition(call.func)
+    if made is not None and made.class_ is not None:
+        names |= made.script.bases(made.class_)
+    return any(
+        name.startswith(("transformers.", "trl.")) and name.endswith("Trainer") for name in names
+    )
 
 
 def _is_loop_variable(script: Script, since: ast.Assign, name: str) -> bool:

@@ -29,20 +29,21 @@ _GRAPH_MODES = frozenset({"reduce-overhead", "max-autotune"})
 def ragged_batch(view: View) -> Iterator[Found]:
     with_graphs = [each for each in view.analysis.regions.found if _records(each)]
     for step in view.analysis.steps.found if with_graphs else ():
-        if not isinstance(step.node, ast.For):
+        if not isinstance(step.node, ast.For | ast.While):
             continue
         compiled = next((each for each in with_graphs if _runs_in(view, each, step)), None)
         if compiled is None:
             continue
         said = compiled.options.get("mode")
         mode = written(said) if said is not None else "the backend"
-        for script, loader in _loaders(step.script, step.node.iter):
-            if script is view.script and _is_ragged(script, loader):
-                yield Found(
-                    loader,
-                    f"the last batch of `{written(step.node.iter, 24)}` is smaller, and {mode} "
-                    "records CUDA graphs",
-                )
+        for over in _batches(step):
+            for script, loader in _loaders(step.script, over):
+                if script is view.script and _is_ragged(script, loader):
+                    yield Found(
+                        loader,
+                        f"the last batch of `{written(over, 24)}` is smaller, and {mode} records "
+                        "CUDA graphs",
+                    )
     for call in view.named(
         "transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments"
     ):
@@ -50,6 +51,15 @@ def ragged_batch(view: View) -> Iterator[Found]:
         drops = keyword(call, "dataloader_drop_last")
         if mode in _GRAPH_MODES and (drops is None or _is_false(drops)):
             yield Found(call, f"`torch_compile_mode={mode!r}` without `dataloader_drop_last=True`")
+
+
+def _batches(step: Step) -> Iterator[ast.expr]:
+    """What a loop takes its batches from: what it runs over, or `next(batches)` within it."""
+    if isinstance(step.node, ast.For):
+        yield step.node.iter
+    for node in ast.walk(step.node):
+        if isinstance(node, ast.Call) and step.script.called(node) == "builtins.next":
+            yield from node.args[:1]
 
 
 def _runs_in(view: View, compiled: Compiled, step: Step) -> bool:

@@ -23,6 +23,7 @@ from compilegate.check.rules.rule import (
     rule,
 )
 from compilegate.check.rules.sagemaker.estimators import compiled_estimators, hyperparameter
+from compilegate.check.script.spliced import spliced
 
 _MOST_OFTEN = {"logging_steps": 10, "save_steps": 50, "eval_steps": 50}
 
@@ -30,11 +31,22 @@ _MOST_OFTEN = {"logging_steps": 10, "save_steps": 50, "eval_steps": 50}
 def _arguments(view: View) -> Iterator[ast.Call]:
     """The calls of TrainingArguments, and of what is derived from them."""
     for call in view.script.calls:
-        name = view.script.called(call)
-        if (name.startswith("transformers.") and name.endswith("TrainingArguments")) or (
-            name.startswith("trl.") and name.endswith("Config")
-        ):
+        if any(_are_arguments(name) for name in (view.script.called(call), *_bases(view, call))):
             yield call
+
+
+def _are_arguments(name: str) -> bool:
+    return (name.startswith("transformers.") and name.endswith("TrainingArguments")) or (
+        name.startswith("trl.") and name.endswith("Config")
+    )
+
+
+def _bases(view: View, call: ast.Call) -> frozenset[str]:
+    """Of a class of the folder, what it is derived from."""
+    made = view.script.definition(call.func)
+    if made is None or made.class_ is None:
+        return frozenset()
+    return made.script.bases(made.class_)
 
 
 def _given(view: View, name: str) -> Iterator[ast.expr]:
@@ -101,9 +113,10 @@ def trainer_debugging(view: View) -> Iterator[Found]:
 )
 def trainer_drop_last(view: View) -> Iterator[Found]:
     for call in _arguments(view):
-        given = keyword(call, "dataloader_drop_last")
-        if any(word.arg is None for word in call.keywords):
+        words = spliced(view.script, call)
+        if words is None:
             continue
+        given = words.get("dataloader_drop_last")
         if given is None or (isinstance(given, ast.Constant) and given.value is False):
             yield Found(call, "the Trainer keeps a smaller last batch")
 
@@ -119,9 +132,10 @@ def trainer_drop_last(view: View) -> Iterator[Found]:
 )
 def trainer_workers(view: View) -> Iterator[Found]:
     for call in _arguments(view):
-        given = keyword(call, "dataloader_num_workers")
-        if any(word.arg is None for word in call.keywords):
+        words = spliced(view.script, call)
+        if words is None:
             continue
+        given = words.get("dataloader_num_workers")
         if given is None or _number(given) == 0:
             yield Found(call, "the Trainer reads its batches in the training process")
 
@@ -137,9 +151,10 @@ def trainer_workers(view: View) -> Iterator[Found]:
 )
 def trainer_precision(view: View) -> Iterator[Found]:
     for call in _arguments(view):
-        if any(word.arg is None for word in call.keywords):
+        words = spliced(view.script, call)
+        if words is None:
             continue
-        given = [keyword(call, name) for name in ("bf16", "fp16", "deepspeed", "tf32")]
+        given = [words.get(name) for name in ("bf16", "fp16", "deepspeed", "tf32")]
         if all(
             each is None or (isinstance(each, ast.Constant) and each.value is False)
             for each in given
@@ -159,8 +174,7 @@ def trainer_precision(view: View) -> Iterator[Found]:
     Severity.NOTE,
     (TRAINING_COMPILER,),
     why="Up to PyTorch 1.13.1 Training Compiler is tested with the Trainer's XLA optimizer, "
-    "which does "
-    "not wait for the gradients' scale.",
+    "which does not wait for the gradients' scale.",
     fix='`optim="adamw_torch_xla"`.',
     page=TRAINER_MEMORY,
 )
