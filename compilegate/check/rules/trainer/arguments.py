@@ -42,7 +42,7 @@ def _are_arguments(name: str) -> bool:
 
 
 def _bases(view: View, call: ast.Call) -> frozenset[str]:
-    """Of a class of the folder, what it is derived from."""
+    """What a class of the folder is derived from; nothing for other calls."""
     made = view.script.definition(call.func)
     if made is None or made.class_ is None:
         return frozenset()
