@@ -8,6 +8,7 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from compilegate.access import Arns
+from compilegate.access.layout import deliveries_prefix, notices_prefix
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.functions import DeadLetters, EventFunction, log_name
 from compilegate.infra.project import Project
@@ -27,7 +28,8 @@ def starter(
     foundation: FoundationStack,
     dead_letters: DeadLetters,
 ) -> EventFunction:
-    """The function that starts the pipeline with a delivery, once the delivery is complete.
+    """The function that starts the pipeline with a delivery, once the delivery is complete and no
+    other execution runs.
 
     A rule alone could start the pipeline, but only with parameters that are fixed when the rule is
     made: the execution would take every step from the cache and train on nothing new.
@@ -40,12 +42,21 @@ def starter(
         description=f"Retrains {workload} when new data arrives",
         code=Path(__file__).parents[1] / "starter",
         handler="starter.handler",
-        variables={"PIPELINE_NAME": training.name, "PREFIX": new_data.prefix},
+        variables={
+            "PIPELINE_NAME": training.name,
+            "BUCKET": foundation.bucket.bucket_name,
+            "PREFIX": new_data.prefix,
+            "QUEUE_PREFIX": deliveries_prefix(workload),
+            "NOTICES_PREFIX": notices_prefix(workload),
+            "TOPIC_ARN": foundation.topic.topic_arn,
+        },
         statements=starter_statements(
             arns=Arns.of(cdk.Stack.of(scope)),
             pipeline_arn=training.arn,
             bucket_arn=foundation.bucket_arn,
+            workload=workload,
             prefix=new_data.prefix,
+            topic_arn=foundation.topic.topic_arn,
             key_arn=foundation.key.key_arn,
             dead_letter_arn=dead_letters.queue.queue_arn,
             log_group=log_name(name),
@@ -66,4 +77,17 @@ def starter(
         },
         enabled=new_data.enabled,
     )
+    function.subscribe(
+        "Ended",
+        {
+            "source": ["aws.sagemaker"],
+            "detail-type": ["SageMaker Model Building Pipeline Execution Status Change"],
+            "detail": {"pipelineArn": [training.arn], "currentPipelineExecutionStatus": ENDED},
+        },
+        enabled=new_data.enabled,
+    )
     return function
+
+
+ENDED = ["Failed", "Stopped", "Succeeded"]
+"""The next delivery starts when the execution before it is one of these."""

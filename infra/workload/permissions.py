@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compilegate.access import Arns, Statement
 from compilegate.access.jobs import JOB_NAMES, MANY_OBJECTS
-from compilegate.access.layout import executions_prefix, notices_prefix
+from compilegate.access.layout import deliveries_prefix, executions_prefix, notices_prefix
 
 EXECUTION_NAMES = "SageMaker names an execution when it starts"
 
@@ -14,19 +14,47 @@ def starter_statements(
     arns: Arns,
     pipeline_arn: str,
     bucket_arn: str,
+    workload: str,
     prefix: str,
+    topic_arn: str,
     key_arn: str,
     dead_letter_arn: str,
     log_group: str,
 ) -> list[Statement]:
-    """The starter: see whether a delivery is complete, and start this pipeline with it."""
+    """The starter: see what is delivered, keep its queue, and start this pipeline."""
+    queue, notices = deliveries_prefix(workload), notices_prefix(workload)
     return [
         Statement(
             sid="SeeDeliveries",
             actions=["s3:ListBucket"],
             resources=[bucket_arn],
-            conditions={"StringLike": {"s3:prefix": f"{prefix}*"}},
+            conditions={"StringLike": {"s3:prefix": [f"{prefix}*", f"{queue}*", f"{notices}*"]}},
         ),
+        # HeadObject, for the checksum that tells the same files from others.
+        Statement(
+            sid="ReadDeliveries",
+            actions=["s3:GetObject"],
+            resources=[f"{bucket_arn}/{prefix}*"],
+            because=MANY_OBJECTS,
+        ),
+        Statement(
+            sid="KeepTheQueue",
+            actions=["s3:DeleteObject", "s3:GetObject", "s3:PutObject"],
+            resources=[f"{bucket_arn}/{queue}*"],
+            because=MANY_OBJECTS,
+        ),
+        Statement(
+            sid="SeeExecutions",
+            actions=["sagemaker:ListPipelineExecutions"],
+            resources=[pipeline_arn],
+        ),
+        Statement(
+            sid="SeeExecution",
+            actions=["sagemaker:DescribePipelineExecution"],
+            resources=[f"{pipeline_arn}/execution/*"],
+            because=EXECUTION_NAMES,
+        ),
+        Statement(sid="TellOfTheSameFiles", actions=["sns:Publish"], resources=[topic_arn]),
         *schedule_statements(pipeline_arn=pipeline_arn, dead_letter_arn=dead_letter_arn),
         *_function_statements(arns, key_arn, log_group),
     ]

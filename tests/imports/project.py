@@ -14,7 +14,7 @@ PROJECT = Path(__file__).parents[2]
 
 SOURCES = {
     "notifier": "infra/notifier/notifier",
-    "starter": "infra/starter",
+    "starter": "infra/starter/starter",
     "compilegate.infra": "infra",
     "compilegate.pipelines": "pipelines",
     "compilegate": "compilegate",

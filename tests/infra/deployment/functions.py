@@ -19,7 +19,7 @@ from tests.aws_server.client import REGION, AwsServer
 from tests.infra.deployment.deployed import Deployment
 
 STACK = "trial-workload-tiny"
-_CALL = """
+_PROGRAM = """
 import importlib, json, sys
 module, _, name = sys.argv[1].rpartition(".")
 getattr(importlib.import_module(module), name)(json.loads(sys.argv[2]), None)
@@ -27,13 +27,22 @@ getattr(importlib.import_module(module), name)(json.loads(sys.argv[2]), None)
 
 
 def deliver(deployment: Deployment, event: dict[str, Any], folder: Path) -> None:
-    """Call the one function that hears of the event; its code is unpacked in `folder`."""
+    """Call the functions that hear of the event; their code is unpacked in `folder`."""
     arns = _targets(deployment.aws, event)
     functions = deployment.aws.client("lambda").list_functions()["Functions"]
-    (function,) = [item for item in functions if item["FunctionArn"] in arns]
+    called = [item for item in functions if item["FunctionArn"] in arns]
+    assert called
+    for function in called:
+        _call(deployment, function, event, folder / function["FunctionName"])
+
+
+def _call(
+    deployment: Deployment, function: dict[str, Any], event: dict[str, Any], folder: Path
+) -> None:
+    folder.mkdir()
     _unpack(deployment, function["FunctionName"], folder)
     done = subprocess.run(
-        [sys.executable, "-c", _CALL, function["Handler"], json.dumps(event)],
+        [sys.executable, "-c", _PROGRAM, function["Handler"], json.dumps(event)],
         cwd=folder,
         env={
             **deployment.aws.environment,

@@ -178,6 +178,15 @@ def test_a_delivery_of_new_data_starts_an_execution_on_it(
     deployment: Deployment, tmp_path: Path
 ) -> None:
     aws, sagemaker = deployment.aws, deployment.aws.client("sagemaker")
+    name = deployment.pipeline()["PipelineName"]
+    for running in sagemaker.list_pipeline_executions(PipelineName=name)[
+        "PipelineExecutionSummaries"
+    ]:
+        if running["PipelineExecutionStatus"] == "Executing":
+            sagemaker.stop_pipeline_execution(
+                PipelineExecutionArn=running["PipelineExecutionArn"],
+                ClientRequestToken=uuid4().hex,
+            )
     bucket = deployment.outputs("trial-foundation")["BucketName"]
     keys = [f"incoming/tiny/2026-08-01/{name}.csv" for name in ("train", "validation")]
     for key in keys:
