@@ -13,11 +13,12 @@ from typing import Any, Literal
 import botocore.session
 
 from compilegate.document.model import Definition, Scalar, Step
-from compilegate.document.step_types import PROCESSING, STEP_TYPES, TRAINING, TRANSFORM
+from compilegate.document.step_types import PROCESSING, STEP_TYPES, TRAINING, TRANSFORM, TUNING
 
 Kind = Literal["training", "processing", "transform"]
 KINDS: Mapping[str, Kind] = {
     TRAINING: "training",
+    TUNING: "training",
     PROCESSING: "processing",
     TRANSFORM: "transform",
 }

@@ -9,6 +9,7 @@ import queue
 import threading
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 
 from compilegate.execution.events import StepOutput
 from compilegate.local.engine.plan import PreparedStep
@@ -18,6 +19,7 @@ from compilegate.local.jobs.attempt import AttemptResult, JobSlot, run_attempt
 from compilegate.local.jobs.launcher import RunningJob
 from compilegate.local.jobs.leases.cores import CoreLease
 from compilegate.local.jobs.leases.gpus import GpuLease
+from compilegate.local.tuning.job import TuningJob
 
 
 @dataclass(frozen=True)
@@ -139,9 +141,9 @@ class RunningAttempts:
 
     def _work(self, step: str, prepared: PreparedStep, slot: JobSlot) -> None:
         try:
-            result = run_attempt(
-                prepared.job_step.job, slot, lambda line: self._inbox.put(StepOutput(step, line))
-            )
+            job = prepared.job_step.job
+            run = job.run if isinstance(job, TuningJob) else partial(run_attempt, job)
+            result = run(slot, lambda line: self._inbox.put(StepOutput(step, line)))
             self._inbox.put(AttemptEnded(step, result))
         except BaseException as error:  # noqa: BLE001 - raised again on the deciding thread
             self._inbox.put(AttemptCrashed(error))

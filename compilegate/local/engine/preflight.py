@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from compilegate.document.conditions import condition_faults
@@ -32,6 +32,7 @@ from compilegate.document.step_types import (
     STEP_TYPES,
     TRAINING,
     TRANSFORM,
+    TUNING,
 )
 from compilegate.job.names import TRAINING_COMPILER_HYPERPARAMETER
 from compilegate.local.engine.making import JOB_REQUESTS, JobRequest
@@ -45,6 +46,8 @@ from compilegate.local.jobs.training import TrainingRequest
 from compilegate.local.requests import RequestReader
 from compilegate.local.selection.choosing import PROPERTY_FILES, Stub
 from compilegate.local.transform.models import read_containers
+from compilegate.local.tuning.job import read_tuning_request
+from compilegate.local.tuning.search import search_faults
 
 _STEP_NAME = re.compile(r"[A-Za-z0-9\-_]{1,64}")
 _ACCELERATORS_ABSENT_HERE = re.compile(r"ml\.(trn|inf)\d")
@@ -215,7 +218,7 @@ def _property_faults(reference: StepReference, target: Step) -> Iterator[str]:
         if root != "OutputParameters" or len(rest) != 1 or rest[0] not in outputs:
             yield f"Get {name}: {target.name} declares the OutputParameters {outputs}"
         return
-    given = STEP_TYPES[target.type].properties
+    given = (*STEP_TYPES[target.type].properties, *STEP_TYPES[target.type].listed)
     if root in given:
         return
     if root not in target.arguments:
@@ -336,6 +339,12 @@ def _training_faults(checked: _Checked) -> Iterator[str]:
         )
 
 
+def _tuning_faults(checked: _Checked) -> Iterator[str]:
+    trial = read_tuning_request(checked.arguments).example
+    yield from _training_faults(replace(checked, arguments=trial.raw, job=trial))
+    yield from search_faults(read_tuning_request(checked.arguments).search)
+
+
 def _is_on(hyperparameters: Mapping[str, str], name: str) -> bool:
     return hyperparameters.get(name, "false").strip('"').lower() == "true"
 
@@ -358,6 +367,7 @@ REQUEST_FAULTS: Mapping[str, Callable[[_Checked], Iterator[str]]] = {
     LAMBDA: _no_faults,
     MODEL: _model_faults,
     TRANSFORM: _no_faults,
+    TUNING: _tuning_faults,
 }
 """What this machine cannot do for each type of step, though its request could be read."""
 
