@@ -22,7 +22,7 @@ from compilegate.local.requests import ACCOUNT, RequestReader, iso_time
 from compilegate.local.tuning.search import Search, read_search, searcher_for
 
 _BASE_CHARACTERS = 58
-"""Of a tuning job's name, before the number of a trial: a job's name has at most 63."""
+"""What a trial's name takes of the tuning job's: a job's name has at most 63."""
 _OBJECTIVE = "_tuning_objective_metric"
 
 
@@ -33,7 +33,7 @@ class TuningRequest:
     search: Search
     metric: str
     definition: Mapping[str, Any]
-    """Of its training jobs: a CreateTrainingJob request but for the hyperparameters."""
+    """What its training jobs share: a CreateTrainingJob request but for the hyperparameters."""
     target: float | None
     """The score that is good enough."""
     max_seconds: int
