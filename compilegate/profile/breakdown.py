@@ -216,14 +216,16 @@ def _parts(
         # Other threads compute for it meanwhile, where it has any.
         waits = max(seconds - medians[phase].processor, 0.0) if profile.threads == 1 else 0.0
         busy = seconds - waits
-        talks = min(talking[phase], seconds)
+        # Processes that exchange something also wait for the slowest of them.
+        together = profile.processes > 1 and talking[phase] > 0
+        talks = min(max(talking[phase], waits if together else 0.0), seconds)
         parts[COMMUNICATION] += talks
         parts[IDLE] += max(waits - talks, 0.0)
         most = sum(kernels[phase, kind] for kind in KINDS) + calls[phase] * _MOST_PER_CALL
         computing = max(seconds - max(waits, talks), 0.0)
         beyond = max(computing - most, 0.0) if profile.threads > 1 else 0.0
         parts[_UNEXPLAINED] += beyond
-        parts[IDLE] += beyond
+        parts[COMMUNICATION if together else IDLE] += beyond
         parts[phase] = computing - beyond
         _divide(parts, phase, min(busy, parts[phase]), kernels)
     parts["step"] = sum(parts[name] for name in _ADDED)

@@ -8,6 +8,7 @@ torch is imported once, and each program runs in a copy of this process.
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -16,14 +17,19 @@ import torch
 import torch._dynamo
 import torch.profiler
 
+from compilegate.job.launch.torchrun import torchrun_command
 from compilegate.job.names import PROFILE_VARIABLE
 from compilegate.job.profiling.script import main
 
 PROGRAMS = Path(__file__).parent / "programs"
+SEVERAL = ("exchanges_gradients", "exchanges_in_a_job")
+"""Programs of `several/`, which torchrun starts as two processes."""
 
 
 def profile(program: str, folder: Path, steps: int) -> int:
     """Run it to the end of its profile, below `folder`; returns the exit status."""
+    if program in SEVERAL:
+        return profile_several(program, folder, steps)
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -36,6 +42,15 @@ def profile(program: str, folder: Path, steps: int) -> int:
         status = main([str(PROGRAMS / f"{program}.py")])
     finally:
         os._exit(status)
+
+
+def profile_several(program: str, folder: Path, steps: int) -> int:
+    """The same for two processes; torch is imported anew in each."""
+    script = ["-m", "compilegate.job.profiling.script", str(PROGRAMS / "several" / f"{program}.py")]
+    environment = {**os.environ, PROFILE_VARIABLE: f"{steps}:{folder / program}"}
+    return subprocess.run(
+        torchrun_command(2, script, {}), env=environment, stdout=subprocess.DEVNULL, check=False
+    ).returncode
 
 
 if __name__ == "__main__":

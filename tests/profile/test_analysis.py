@@ -104,6 +104,16 @@ def test_phases_are_divided_by_what_their_operators_take() -> None:
     assert found.inside[UPDATE, "launches"] == pytest.approx(0.001)
 
 
+def test_the_wait_for_another_process_is_communication_where_they_exchange_something() -> None:
+    steps = steps_of(forward=2, waits_forward=1, backward=2, waits_backward=6)
+    talk = Operator(BACKWARD, "gloo:all_reduce", "", 1, 1000.0)
+    together = analysis_of(profile_of(steps, (MATRIX, talk), processes=2)).parts
+    assert together.communication.seconds == pytest.approx(0.006)
+    assert together.idle.seconds == pytest.approx(0.001)
+    alone = analysis_of(profile_of(steps, (MATRIX,))).parts
+    assert (alone.communication.seconds, alone.idle.seconds) == pytest.approx((0.0, 0.007))
+
+
 def test_a_ceiling_is_amdahls_law() -> None:
     steps = steps_of(forward=5, backward=4, update=1, waits_data=10)
     model_alone, with_update, _ = analysis_of(profile_of(steps, (MATRIX, POINTWISE))).ceilings

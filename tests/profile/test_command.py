@@ -30,9 +30,10 @@ def said(*arguments: str) -> tuple[int, str, str]:
         (["nothing.py", "--arm", "a"], "--arm: nothing.py is no workload"),
         (["news-topics", "--steps", "3"], "3 is not in the range 12<=x<=1000"),
         (["news-topics", "word"], "ARGUMENTS: found 'word', allowed: only with a script"),
+        (["news-topics", "--processes", "2"], "--processes: news-topics is no script"),
         (["news-topics", "--deployed"], "--deployed: found no --output"),
     ],
-    ids=["no script", "an arm of a script", "too few steps", "arguments", "deployed"],
+    ids=["no script", "an arm of a script", "too few steps", "arguments", "processes", "deployed"],
 )
 def test_bad_input_is_one_sentence(arguments: list[str], sentence: str) -> None:
     status, _, error = said(*arguments)

@@ -28,6 +28,8 @@ BOTTLENECKS = {
     "writes_each_step": "between steps",
     "sleeps": "idle",
     "breaks": "breaks",
+    "exchanges_gradients": "communication",
+    "exchanges_in_a_job": "communication",
 }
 Profiled = Callable[[str], Analysis]
 
@@ -105,6 +107,18 @@ def test_ceilings_are_high_where_it_has(program: str, profiled: Profiled) -> Non
 def test_a_compiler_that_leaves_the_update_alone_gains_nothing_there(profiled: Profiled) -> None:
     model_alone, with_update, *_ = profiled("host_bound_update").ceilings
     assert model_alone.speedup_high < with_update.speedup / 2
+
+
+@pytest.mark.parametrize("program", ["exchanges_gradients", "exchanges_in_a_job"])
+def test_processes_that_exchange_gradients_leave_a_compiler_little(
+    program: str, profiled: Profiled
+) -> None:
+    found = profiled(program)
+    assert found.profile.processes == 2
+    assert all(each.speedup < 1.5 for each in found.ceilings)
+    captured = found.profile.captured
+    assert captured is not None
+    assert captured.breaks == ()  # what DistributedDataParallel does is around the graphs
 
 
 def test_every_print_is_a_break(profiled: Profiled) -> None:

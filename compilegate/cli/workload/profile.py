@@ -51,6 +51,14 @@ _IMMEDIATE = ("eager", "inductor", "torch-compile")
     show_default=True,
     help="Training steps to take.",
 )
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Of a script: start it as so many processes on this machine, by torchrun. A workload's "
+    "arm says itself how many it has.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @click.option(
     "--folder",
@@ -84,6 +92,7 @@ def command(  # noqa: PLR0917  one argument for each option
     arguments: tuple[str, ...],
     arm: str | None,
     steps: int,
+    processes: int,
     as_json: bool,
     folder: Path | None,
     output: Path | None,
@@ -100,6 +109,7 @@ def command(  # noqa: PLR0917  one argument for each option
       compilegate profile news-topics                  the baseline of a workload, as a job here
       compilegate profile news-topics --arm compiled   another arm
       compilegate profile train.py -- --epochs 1       any script that trains with torch, as it is
+      compilegate profile train.py --processes 2       the same, as torchrun starts it
       compilegate profile news-topics --deployed -o profile.json    the job, for SageMaker
       compilegate profile output.tar.gz                what such a job left
 
@@ -118,6 +128,8 @@ def command(  # noqa: PLR0917  one argument for each option
         given = next((option for option, value in for_workloads.items() if value), None)
         if given is not None:
             raise click.UsageError(f"{given}: {what} is no workload, which the option is for")
+    elif processes > 1:
+        raise click.UsageError(f"--processes: {what} is no script, which the option is for")
     elif arguments:
         raise click.UsageError(
             f"ARGUMENTS: found {arguments[0]!r}, allowed: only with a script, as in "
@@ -125,7 +137,7 @@ def command(  # noqa: PLR0917  one argument for each option
         )
     if script.suffix == ".py":
         kept = folder or home / "profiles" / script.stem
-        _profile_script(script, arguments, steps, kept)
+        _profile_script(script, arguments, steps, processes, kept)
         _show(kept, as_json=as_json)
         return
     if _holds_a_profile(script):
@@ -172,9 +184,12 @@ def _show(path: Path, *, as_json: bool) -> None:
     click.echo(text)
 
 
-def _profile_script(script: Path, arguments: tuple[str, ...], steps: int, kept: Path) -> None:
-    """Run the script in a process of its own, in this folder and with this Python."""
+def _profile_script(
+    script: Path, arguments: tuple[str, ...], steps: int, processes: int, kept: Path
+) -> None:
+    """Run the script in processes of its own, in this folder and with this Python."""
     from compilegate.built_in import import_path  # noqa: PLC0415
+    from compilegate.job.launch.torchrun import torchrun_command  # noqa: PLC0415
 
     if not script.is_file():
         raise RefusalError(f"{script}: there is no such file, allowed: a script that trains")
@@ -186,7 +201,10 @@ def _profile_script(script: Path, arguments: tuple[str, ...], steps: int, kept: 
         "PYTHONPATH": import_path(os.environ),
         PROFILE_VARIABLE: f"{steps}:{kept.resolve()}",
     }
-    runner = (sys.executable, "-m", "compilegate.job.profiling.script", str(script), *arguments)
+    program = ["-m", "compilegate.job.profiling.script", str(script), *arguments]
+    runner = [sys.executable, *program]
+    if processes > 1:
+        runner = torchrun_command(processes, program, {})
     # What the script prints is no part of what this command prints, which may be read as JSON.
     ended = subprocess.run(runner, env=environment, stdout=sys.stderr, check=False)
     if not (kept / PROFILE_FOLDER / PROFILE_FILE).is_file():

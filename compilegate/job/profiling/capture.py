@@ -16,7 +16,10 @@ def capture_calls(roots: Sequence[Any]) -> Optional[str]:
         return f"torch {torch.__version__} captures no graphs; that came with torch 2.0"
     if not roots:
         return "no module was seen whose weights the optimizer changes"
-    for root in roots:
+    for each in roots:
+        # What DistributedDataParallel does around its module no compiler takes on.
+        distributed = type(each).__name__ == "DistributedDataParallel"
+        root = each.module if distributed else each
         dispatch = _dispatch_of(root)
         if dispatch is None:
             root.forward = _captured(root.forward)
