@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import click
 
 from compilegate.cli.options.completing import complete_execution, complete_workload
 from compilegate.cli.options.home import home_option
+from compilegate.cli.options.jobs import LATER, data_pairs, job_options, job_variables
 from compilegate.cli.options.parameters import name_value_pairs, parameter_option, parameter_pairs
 from compilegate.cli.options.project import Project, load_workload, project_options
 from compilegate.cli.pipeline.selecting import left_out_lines, selection_of, selection_options
@@ -45,6 +47,7 @@ from compilegate.local import (
     execution_named,
     latest_unfinished,
     parse_handler,
+    place_data,
 )
 from compilegate.workload import InfeasibleError, Workload
 from compilegate.workload.feasibility import NO_DAY, findings
@@ -82,6 +85,7 @@ from compilegate.workload.feasibility import NO_DAY, findings
     "handler is lambda_handler, or FILE.py:HANDLER. May be given several times.",
 )
 @selection_options
+@job_options
 @click.option(
     "--arms",
     metavar="NAME,NAME",
@@ -117,6 +121,8 @@ def command(  # noqa: PLR0917  one argument for each option
     parameters: tuple[str, ...],
     images: tuple[str, ...],
     functions: tuple[str, ...],
+    variables: tuple[str, ...],
+    data: tuple[str, ...],
     until: tuple[str, ...],
     skip: tuple[str, ...],
     stubs: tuple[str, ...],
@@ -159,11 +165,14 @@ def command(  # noqa: PLR0917  one argument for each option
         name, text = _pipeline(workload, definition, project, home, arms)
     with refusing_os_errors():
         home.mkdir(parents=True, exist_ok=True)
+        later = _placed(data_pairs(data), ObjectStore(home.resolve() / "s3"))
     executor = LocalExecutor(
         home=home,
         images=_images(images, containers),
         functions=_functions(functions, home),
         commands=name_value_pairs("--command", commands),
+        variables=job_variables(variables),
+        later=later,
         definition=text,
         selection=selection_of(until, skip, stubs, register_from_stubs),
         use_cache=not no_cache,
@@ -204,6 +213,15 @@ def _functions(patterns: tuple[str, ...], home: Path) -> FunctionSources:
     said = name_value_pairs("--function", patterns).items()
     own = tuple((pattern, parse_handler(file)) for pattern, file in said)
     return FunctionSources(patterns=(*own, *posture_functions(home).patterns))
+
+
+def _placed(data: Mapping[str, str], store: ObjectStore) -> list[str]:
+    """Let folders stand for what lies in S3; returns the places that are filled later."""
+    for uri, where in data.items():
+        if where != LATER:
+            count = place_data(store, uri, Path(where))
+            click.echo(f"{uri}: {count} {'file' if count == 1 else 'files'} of {where}")
+    return [uri for uri, where in data.items() if where == LATER]
 
 
 def _followed(

@@ -26,6 +26,7 @@ from compilegate.local.errors import (
     RegistryError,
 )
 from compilegate.local.executor import LocalExecutor
+from compilegate.local.home.data import place_data
 from compilegate.local.home.functions import FunctionSources, Handler, parse_handler
 from compilegate.local.home.images import ImageSources
 from compilegate.local.home.journal import (
@@ -65,6 +66,7 @@ __all__ = [
     "list_packages",
     "pack_execution",
     "parse_handler",
+    "place_data",
     "read_stub",
     "set_approval",
 ]

@@ -27,6 +27,8 @@ from compilegate.execution.result import ExecutionResult, StepResult
 from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.job.files import whole_file
 from compilegate.job.names import REPROS_FOLDER, VERDICT_FILE
+from compilegate.local.aws.endpoint import aws_endpoint
+from compilegate.local.aws.variables import JobVariables
 from compilegate.local.engine.execution import Execution
 from compilegate.local.engine.plan import ExecutionPlan
 from compilegate.local.engine.preflight import Image, check_definition
@@ -64,6 +66,10 @@ class LocalExecutor:
     """Which Python environments stand for the images."""
     functions: FunctionSources = field(default_factory=FunctionSources)
     """Which files stand for the functions of Lambda steps."""
+    later: Collection[str] = ()
+    """Where in S3 programs put objects while they run: inputs from there need not be there now."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """What is passed to the environment of every job on purpose."""
     commands: Mapping[str, str] = field(default_factory=dict)
     """By step, the shell command that stands for it."""
     definition: bytes | str | None = None
@@ -166,6 +172,12 @@ class LocalExecutor:
                         journal.folder
                     )  # nothing has started, so there is nothing to tell
                 raise
+            steps = {
+                name: replace(step, status=StepStatus.NOT_EXECUTED)
+                if name in checked.chosen.left_out
+                else step
+                for name, step in resumable_steps(result).items()
+            }
             plan = ExecutionPlan(
                 facts=facts,
                 graph=checked.graph,
@@ -184,14 +196,11 @@ class LocalExecutor:
                 grace_seconds=self.grace_seconds,
                 chosen=checked.chosen,
                 resumed=resumed,
+                variables=JobVariables(given=self.variables),
             )
-            steps = {
-                name: replace(step, status=StepStatus.NOT_EXECUTED)
-                if name in checked.chosen.left_out
-                else step
-                for name, step in resumable_steps(result).items()
-            }
-            return Execution(plan, steps, listener).run()
+            with aws_endpoint(self._store, journal.folder / "uploads", os.environ) as aws:
+                plan = replace(plan, variables=JobVariables(aws, self.variables))
+                return Execution(plan, steps, listener).run()
 
     def left_out(self, reference: str) -> Mapping[str, str]:
         """The steps that an execution does not carry out by choice, and why."""
@@ -271,6 +280,7 @@ class LocalExecutor:
             functions=self.functions,
             stubs=chosen.stubs,
             commands=self.commands,
+            later=self.later,
         )
         # A parameter without a value makes every expression with it a fault too: tell the cause.
         faults += parameter_faults or list(found.faults)

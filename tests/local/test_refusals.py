@@ -52,8 +52,9 @@ def test_all_reasons_are_told_at_once_with_the_steps_they_concern(bench: Any) ->
             f"serve: a step of type Endpoint cannot run here, {allowed}; {remedy('serve')}",
             "train: InstanceCount is 2, only 1 is possible here",
             "train: InstanceType ml.trn1.2xlarge needs Trainium or Inferentia, which is not here",
-            "read: s3://bucket/absent is not in the local store and no step produces it; "
-            f"put its files at {bench.home}/s3/bucket/absent",
+            "read: s3://bucket/absent is not in the local store and no step before it makes it; "
+            f"put its files at {bench.home}/s3/bucket/absent, or say where they are: "
+            "--data s3://bucket/absent=FOLDER (=later if a program puts them there while it runs)",
             "decide: Get Steps.nobody.X names no step of this definition",
         ]
     )

@@ -7,7 +7,10 @@ import shlex
 import click
 from click.core import ParameterSource
 
-KEPT = ("images", "no_cache", "cores_per_job", "max_parallel", "home", "containers")
+KEPT = (
+    *("images", "functions", "commands", "variables", "data", "no_cache", "cores_per_job"),
+    *("max_parallel", "home", "containers"),
+)
 """The options of `compilegate run` that a resumed execution needs again. Its definition, arms and
 parameters are its own."""
 

@@ -53,6 +53,9 @@ class JobVariables:
         return {**merged, **self.given}
 
 
+NO_VARIABLES = JobVariables()
+
+
 def chooses_account(name: str) -> bool:
     """Whether a variable decides with whose credentials, or where, AWS is called."""
     return name in _ACCOUNT_NAMES or name.startswith(_ACCOUNT_PREFIXES)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from compilegate.execution.events import StepOutput
+from compilegate.local.aws.variables import JobVariables
 from compilegate.local.engine.plan import PreparedStep
 from compilegate.local.functions.calling import FunctionCall
 from compilegate.local.functions.command import CommandCall
@@ -102,9 +103,10 @@ class RunningCalls:
 class RunningAttempts:
     """By step; each holds its cores and GPUs until it is collected."""
 
-    def __init__(self, inbox: Inbox, grace_seconds: float) -> None:
+    def __init__(self, inbox: Inbox, grace_seconds: float, variables: JobVariables) -> None:
         self._inbox = inbox
         self._grace_seconds = grace_seconds
+        self._variables = variables
         self._attempts: dict[str, _Attempt] = {}
 
     @property
@@ -115,7 +117,9 @@ class RunningAttempts:
     def start(self, step: str, prepared: PreparedStep, cores: CoreLease, gpus: GpuLease) -> None:
         """Run the job on these."""
         process = RunningJob()
-        slot = JobSlot(prepared.environment, cores, gpus, process, self._grace_seconds)
+        slot = JobSlot(
+            prepared.environment, cores, gpus, process, self._grace_seconds, self._variables
+        )
         thread = threading.Thread(target=self._work, args=(step, prepared, slot))
         self._attempts[step] = _Attempt(prepared, cores, gpus, process, thread)
         thread.start()

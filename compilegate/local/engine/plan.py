@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ from compilegate.document.model import Scalar, Step
 from compilegate.document.step_types import LAMBDA, TRANSFORM
 from compilegate.execution.result import StepResult
 from compilegate.job.names import MACHINE_VARIABLE
+from compilegate.local.aws.variables import JobVariables
 from compilegate.local.engine.making import JobStep, job_name_member, make_job, new_job_name
 from compilegate.local.engine.scope import ExecutionFacts, step_scope
 from compilegate.local.engine.step_cache import CacheSlot, cache_slot
@@ -61,6 +64,8 @@ class ExecutionPlan:
     max_parallel_steps: int | None
     use_cache: bool
     grace_seconds: float
+    variables: JobVariables
+    """What every job's environment has besides its own."""
     chosen: Chosen
     """What is left out, and what stubs stand for."""
     resumed: bool
@@ -100,7 +105,7 @@ class ExecutionPlan:
             step=step.name,
             step_type=step.type,
             request=request,
-            environment_identity=_identity(environment, os.environ),
+            environment_identity=_identity(environment, os.environ, self.variables.given),
         )
         return PreparedStep(job_step, environment, None if step.cache is None else slot)
 
@@ -129,6 +134,7 @@ class ExecutionPlan:
             outputs=step.output_parameters,
             folder=self.journal.folder / "functions" / step.name,
             grace_seconds=self.grace_seconds,
+            variables=self.variables,
         )
 
 
@@ -147,7 +153,14 @@ def with_model(
     )
 
 
-def _identity(environment: Environment, variables: Mapping[str, str]) -> str:
-    """What a result was made in. A rehearsal in a described machine stands in for nothing else."""
-    described = variables.get(MACHINE_VARIABLE)
-    return f"{environment.identity} in {described}" if described else environment.identity
+def _identity(
+    environment: Environment, machine: Mapping[str, str], given: Mapping[str, str]
+) -> str:
+    """What a result was made in. A rehearsal in a described machine stands in for nothing else, and
+    what --env passes may change everything; its values, which may be secret, are not kept."""
+    described = machine.get(MACHINE_VARIABLE)
+    identity = f"{environment.identity} in {described}" if described else environment.identity
+    if not given:
+        return identity
+    text = json.dumps(dict(given), sort_keys=True)
+    return f"{identity} with {hashlib.sha256(text.encode()).hexdigest()}"

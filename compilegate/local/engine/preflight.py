@@ -1,4 +1,4 @@
-"""Everything that can be known to fail before anything starts. No process, no write.
+"""Everything that can be known to fail before anything starts. No job, no write.
 
 Each check gives sentences; an execution starts only when there are none.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,9 +35,10 @@ from compilegate.document.step_types import (
     TUNING,
 )
 from compilegate.job.names import TRAINING_COMPILER_HYPERPARAMETER
+from compilegate.local.engine.inputs import Needs, input_faults, places_in
 from compilegate.local.engine.making import JOB_REQUESTS, JobRequest
 from compilegate.local.engine.retries import EXCEPTION_TYPES
-from compilegate.local.errors import ImageEnvironmentError, ObjectStoreError, StepError
+from compilegate.local.errors import ImageEnvironmentError, StepError
 from compilegate.local.home.functions import FunctionSources, find_handler
 from compilegate.local.home.images import Environment, ImageSources, UnbuiltEnvironment, find_image
 from compilegate.local.home.object_store import ObjectStore
@@ -99,12 +100,14 @@ def check_definition(
     functions: FunctionSources = NO_FUNCTIONS,
     stubs: Mapping[str, Stub] = NO_STUBS,
     commands: Mapping[str, str] = NO_COMMANDS,
+    later: Collection[str] = (),
 ) -> Preflight:
     """Check every step of a definition whose parameters have values.
 
     Of a step that a stub or a command stands for, little is checked: what others read of a stub.
     `scope` must leave step properties and property files Unresolved. `gpus` is how many this
-    machine has.
+    machine has, `later` where programs put objects while they run. An image's interpreter is asked
+    for the library that a built-in algorithm needs; nothing else runs.
     """
     faults = list(_name_faults(definition))
     steps = {step.name: step for step in definition.steps}
@@ -133,7 +136,9 @@ def check_definition(
             faults.append(f"{item.step.name}: {error}")
         faults += (f"{item.step.name}: {fault}" for fault in _image_faults(item, sources, images))
     faults += _function_faults(carried_out, scope, functions)
-    faults += _input_faults(checked, store)
+    called = [step for step in definition.steps if step.type == LAMBDA or step.name in commands]
+    needs = [*map(_needs, checked), *(_needs_of_call(step, scope) for step in called)]
+    faults += input_faults(needs, build_graph(definition), store, later)
     wanted = {item.step.name: item.job.gpus for item in checked if item.job is not None}
     faults += _gpu_faults(wanted, gpus)
     return Preflight(tuple(dict.fromkeys(faults)), images, wanted)
@@ -418,28 +423,22 @@ def _function_faults(
             yield f"{step.name}: {error}"
 
 
-def _input_faults(checked: list[_Checked], store: ObjectStore) -> Iterator[str]:
-    produced = [uri for item in checked if item.job for uri in item.job.output_prefixes]
-    for item in checked:
-        for uri in _needed_uris(item):
-            if isinstance(uri, Unresolved):
-                continue
-            try:
-                if not store.exists(uri) and not any(_overlap(uri, out) for out in produced):
-                    yield (
-                        f"{item.step.name}: {uri} is not in the local store and no step produces "
-                        f"it; put its files at {store.path(uri)}"
-                    )
-            except ObjectStoreError as error:
-                yield f"{item.step.name}: {error}"
+def _needs(checked: _Checked) -> Needs:
+    outputs = () if checked.job is None else checked.job.output_prefixes
+    step = checked.step
+    return Needs(step.name, step.type, _needed_uris(checked), outputs, checked.arguments)
+
+
+def _needs_of_call(step: Step, scope: Scope) -> Needs:
+    """Of a step that a function or a command stands for: what it is told, it may write to."""
+    try:
+        told = resolve({**step.arguments, **step.members}, scope)
+    except (ExpressionError, StepError):
+        told = {}
+    return Needs(step.name, step.type, (), tuple(places_in(told)), {})
 
 
 def _needed_uris(checked: _Checked) -> tuple[str, ...]:
     if checked.job is not None:
         return checked.job.input_uris
     return () if checked.package is None else checked.package.model_data_uris
-
-
-def _overlap(uri: str, prefix: str) -> bool:
-    a, b = uri.rstrip("/") + "/", prefix.rstrip("/") + "/"
-    return a.startswith(b) or b.startswith(a)

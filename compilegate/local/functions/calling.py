@@ -17,6 +17,7 @@ from typing import Any
 from compilegate.document.model import OutputParameter, matches
 from compilegate.document.reading import refuse_constant
 from compilegate.execution.failure import StepFailure
+from compilegate.local.aws.variables import NO_VARIABLES, JobVariables
 from compilegate.local.errors import StepRequestError
 from compilegate.local.home.functions import Handler
 from compilegate.local.jobs.attempt import AttemptResult
@@ -40,6 +41,8 @@ class FunctionCall:
     outputs: Sequence[OutputParameter]
     folder: Path
     grace_seconds: float
+    variables: JobVariables = NO_VARIABLES
+    """What the execution adds to the function's environment."""
 
     @property
     def log(self) -> Path:
@@ -82,7 +85,10 @@ class FunctionCall:
                 *(str(event), str(result), str(MOST_SECONDS)),
             ],
             working_directory=self.folder,
-            environment={**own, "PYTHONUNBUFFERED": "1", **self.handler.environment},
+            environment={
+                **self.variables.merged({**own, "PYTHONUNBUFFERED": "1"}, {}),
+                **self.handler.environment,
+            },
             cpus=(),
             max_seconds=MOST_SECONDS,
             grace_seconds=self.grace_seconds,

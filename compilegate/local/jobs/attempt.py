@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from compilegate.execution.failure import StepFailure
+from compilegate.local.aws.variables import NO_VARIABLES, JobVariables
 from compilegate.local.errors import CapacityError, StepError
 from compilegate.local.home.images import Environment
 from compilegate.local.jobs.environment import base_environment, temporary_folder
@@ -65,6 +66,8 @@ class JobSlot:
     gpus: GpuLease
     running: RunningJob
     grace_seconds: float
+    variables: JobVariables = NO_VARIABLES
+    """What the execution adds to the job's environment."""
 
 
 def run_attempt(job: Job, slot: JobSlot, on_line: Callable[[str], None]) -> AttemptResult:
@@ -125,7 +128,10 @@ def _command(job: Job, slot: JobSlot) -> JobCommand:
     return JobCommand(
         argv=job.argv(slot.environment),
         working_directory=job.working_directory(),
-        environment={**variables, **job.variables(cores, len(gpus.names)), **gpus.variables},
+        environment={
+            **slot.variables.merged(variables, job.variables(cores, len(gpus.names))),
+            **gpus.variables,
+        },
         cpus=slot.cores.cpus,
         max_seconds=job.max_seconds,
         grace_seconds=slot.grace_seconds,
