@@ -430,7 +430,7 @@ def _needs(checked: _Checked) -> Needs:
 
 
 def _needs_of_call(step: Step, scope: Scope) -> Needs:
-    """Of a step that a function or a command stands for: what it is told, it may write to."""
+    """A step that a function or a command stands for may write wherever it is told to."""
     try:
         told = resolve({**step.arguments, **step.members}, scope)
     except (ExpressionError, StepError):
