@@ -26,7 +26,13 @@ def evaluate(
     logits = logits_of(
         model, split, device, hyperparameters.eval_batch_size, padding=hyperparameters.padding
     )
-    job.examples(ids=split.ids, labels=split.labels, logits=logits, slices=split.slices)
+    job.examples(
+        ids=split.ids,
+        labels=split.labels,
+        logits=logits,
+        slices=split.slices,
+        inputs=split.input_ids,
+    )
     job.metrics(**averages(split.labels, logits.argmax(axis=1)))
 
 

@@ -79,6 +79,7 @@ def run(request: JobArguments, job: Job) -> None:
     if device.type == "cpu":
         keep_freed_memory()
     transformers.set_seed(job.seed)
+    job.trained_on(ids=data.train.ids, inputs=data.train.input_ids)
     model = build_model(hyperparameters, data.manifest).to(device)
     job.compile(model, graph=compiled_graph(request, model, plan.shapes))
     checkpoints = _checkpoints(request, job, data)

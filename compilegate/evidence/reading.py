@@ -18,6 +18,7 @@ from compilegate.job.evidence.record import (
     PairedBlocks,
     ParityErrors,
     Steps,
+    TrainedOn,
     has_paired_speed,
     has_parity,
 )
@@ -27,6 +28,7 @@ from compilegate.job.names import (
     PAIRED_FILE,
     PARITY_FILE,
     STEPS_FILE,
+    TRAINED_ON_FILE,
 )
 
 
@@ -38,7 +40,7 @@ def read_evidence(folder: str | Path) -> EvidenceRecord:
     """
     folder = Path(folder)
     evidence, as_written = read_scalars(folder / EVIDENCE_FILE)
-    steps = examples = parity = paired = None
+    steps = examples = parity = paired = trained_on = None
     if evidence.failure is None and evidence.origin == Origin.MEASURED:
         if evidence.speed is None:
             raise EvidenceError(f"{EVIDENCE_FILE}: speed is missing")
@@ -50,10 +52,19 @@ def read_evidence(folder: str | Path) -> EvidenceRecord:
             parity = _read_parity(folder / PARITY_FILE, evidence.parity.steps)
         if has_paired_speed(evidence):
             paired = _read_paired(folder / PAIRED_FILE)
+        if "trained_on" in evidence.digests:
+            columns = read_columns(folder / TRAINED_ON_FILE, {"ids": ("i", 1), "inputs": ("i", 1)})
+            trained_on = TrainedOn(**columns)
     if _has_examples(evidence, folder / EXAMPLES_FILE):
         examples = _read_examples(folder / EXAMPLES_FILE)
     return EvidenceRecord(
-        evidence, steps, examples, parity=parity, paired=paired, as_written=as_written
+        evidence,
+        steps,
+        examples,
+        parity=parity,
+        paired=paired,
+        trained_on=trained_on,
+        as_written=as_written,
     )
 
 
@@ -89,7 +100,8 @@ def _read_examples(path: Path) -> Examples:
     arrays = read_columns(
         path,
         {"ids": ("U", 1), "labels": ("i", 1), "scores": ("f", 2), "losses": ("f", 1)},
-        optional={"targets": ("f", 1), "predictions": ("f", 1), SLICE: ("U", 1)},
+        optional={"targets": ("f", 1), "predictions": ("f", 1), SLICE: ("U", 1)}
+        | {"inputs": ("i", 1)},
     )
     if ("targets" in arrays) != ("predictions" in arrays):
         raise EvidenceError(f"{path.name}: of targets and predictions only one column is there")
@@ -103,6 +115,7 @@ def _read_examples(path: Path) -> Examples:
         losses=arrays["losses"],
         targets=arrays.get("targets"),
         predictions=arrays.get("predictions"),
+        inputs=arrays.get("inputs"),
         slices={
             name[len(SLICE) :]: column for name, column in arrays.items() if name.startswith(SLICE)
         },

@@ -39,6 +39,7 @@ def sharing(examples: Examples, known: Examples) -> Examples:
         ids=shared(examples.ids, known.ids),
         labels=shared(examples.labels, known.labels),
         targets=shared(examples.targets, known.targets),
+        inputs=shared(examples.inputs, known.inputs),
         slices={
             name: shared(categories, known.slices.get(name, categories))
             for name, categories in examples.slices.items()
@@ -56,6 +57,7 @@ def take_rows(examples: Examples, rows: RowSelection) -> Examples:
         targets=None if examples.targets is None else examples.targets[rows],
         predictions=None if examples.predictions is None else examples.predictions[rows],
         slices={name: categories[rows] for name, categories in examples.slices.items()},
+        inputs=None if examples.inputs is None else examples.inputs[rows],
     )
 
 

@@ -30,8 +30,9 @@ def decide(
     if passing:
         proven, winner = max(passing, key=lambda pair: pair[0])
         sentence = (
-            f"Release {winner}, seed {first_seed}: as good as {baseline.arm} within the declared "
-            f"margins, and at least {proven:.2f} times as fast{_together(candidates, winner)}."
+            f"Release {winner}, seed {first_seed}: as good as {baseline.arm} within "
+            f"{_margins(candidates, winner)}, and at least {proven:.2f} times as fast"
+            f"{_together(candidates, winner)}."
         )
         return Decision(winner, first_seed, sentence)
     if baseline.sound:
@@ -43,6 +44,16 @@ def decide(
         "Release nothing: the baseline's evidence is not sound, so there is no model to fall back "
         "on and nothing to compare with.",
     )
+
+
+def _margins(candidates: Sequence[CandidateVerdict], winner: str) -> str:
+    """The margins, and what they let pass where that is much."""
+    notes = [note for each in candidates if each.arm == winner for note in each.notes]
+    loose = [note.sentence for note in notes if note.code is Code.MARGIN_LOOSE]
+    if not loose:
+        return "the declared margins"
+    told = "; ".join(sentence.rstrip(".") for sentence in loose)
+    return f"the declared margins, which are loose ({told})"
 
 
 def _together(candidates: Sequence[CandidateVerdict], winner: str) -> str:
@@ -63,7 +74,7 @@ def decide_between_models(
         return Decision(CHAMPION_ARM, first_seed, sentence)
     if challenger.outcome is Outcome.PASS:
         why = (
-            "as good as the registered model within the declared margins"
+            f"as good as the registered model within {_margins([challenger], challenger.arm)}"
             if champion.exists
             else "no model was registered before"
         )

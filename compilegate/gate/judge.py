@@ -19,6 +19,7 @@ from compilegate.gate.decision import decide, decide_between_models
 from compilegate.gate.integrity.confounds import find_confounds, listed, undeclared
 from compilegate.gate.integrity.examination import Examined, Records, examine
 from compilegate.gate.integrity.examples import unchecked_losses
+from compilegate.gate.integrity.learning import about_inputs_seen
 from compilegate.gate.integrity.parity_record import doubts_of_parity
 from compilegate.gate.judgements import (
     Confound,
@@ -38,6 +39,7 @@ from compilegate.gate.quality.compared_arms import (
     metric_by_seed,
 )
 from compilegate.gate.quality.effects import find_compiler_only, split_effect
+from compilegate.gate.quality.looseness import about_loose
 from compilegate.gate.quality.metrics import MetricUndefinedError, MetricValues
 from compilegate.gate.quality.noninferiority import conclude, noise_floor, outcome_of
 from compilegate.gate.quality.released import released_is_worse
@@ -61,7 +63,7 @@ from compilegate.gate.speed.machine import busy_machine
 from compilegate.gate.speed.padding import about_padding
 from compilegate.gate.speed.paired import paired_jobs
 from compilegate.gate.statistics.failures import failed_in_any, judge_failures
-from compilegate.gate.statistics.multiplicity import holm_confidences
+from compilegate.gate.statistics.multiplicity import about_holm, holm_confidences
 from compilegate.gate.verdict import BaselineVerdict, CandidateVerdict, Verdict
 from compilegate.job.names import CHAMPION_SEED
 
@@ -253,6 +255,7 @@ class _Case:
 
     def _not_proven(self, compared: bool) -> list[Note]:
         found = [_NOTHING_PROVEN] if compared and self.experiment.evidence == "printed" else []
+        found += about_inputs_seen(self.examined.records.values())
         return found + unchecked_losses(self.experiment.settings, self.examined.records.values())
 
     def _hindrances(self, arm: str) -> list[Note]:
@@ -387,12 +390,15 @@ class _Case:
             reasons += decided
             effects, about_effects = self._effects(candidate, confidence)
             notes += [*about_effects, *seen]
+            notes += about_loose(metrics, self.experiment.settings)
         if self._has_times(arm):
             speed, about_speed = self._speed(arm, confidence)
             reasons += about_speed
             notes += [] if speed is None else about_pairs(speed, self.pairs[arm])
         if metrics or speed is not None:
-            notes += _about_holm(self.experiment, confidence)
+            notes += about_holm(
+                len(self.experiment.candidates), self.experiment.settings.confidence, confidence
+            )
         return CandidateVerdict(
             arm=arm,
             outcome=worst(reason.outcome for reason in reasons),
@@ -471,19 +477,6 @@ def judge_quality(
     unresolved = (below_resolution(item, confidence) for item in quality.comparisons)
     findings += [note for note in unresolved if note is not None]
     return [judgement for judgement, _ in judged], findings
-
-
-def _about_holm(experiment: Experiment, confidence: float) -> list[Note]:
-    count = len(experiment.candidates)
-    if count < 2:
-        return []
-    sentence = (
-        f"Any of {count} candidates may win, so bounds are at {confidence * 100:.4g}% instead of "
-        f"{experiment.settings.confidence * 100:.4g}% (Holm), which keeps the chance that any "
-        "wrong one passes at the declared level; that all metrics must pass needs no such "
-        "correction."
-    )
-    return [Note(Code.CONFIDENCE_HOLM, sentence, {"confidence": confidence, "candidates": count})]
 
 
 def _replicates(examined: Examined, arm: str, seeds: Sequence[int]) -> Replicates:

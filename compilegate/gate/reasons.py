@@ -63,6 +63,8 @@ class Code(StrEnum):
     DIGEST_DIFFERS = "digest.differs"
     DIGEST_PLACEHOLDER = "digest.placeholder"
     DATA_DIFFERS = "data.differs"
+    DATA_TRAINED_ON = "data.trained_on"
+    DATA_INPUTS_TRAINED_ON = "data.inputs_trained_on"
     MODEL_DUPLICATED = "model.duplicated"
     MODEL_SEEDS_ALIKE = "model.seeds_alike"
     MODEL_OUTPUTS_OF_ANOTHER = "model.outputs_of_another"
@@ -118,6 +120,8 @@ class Code(StrEnum):
     PARITY_CANNOT_TELL = "parity.cannot_tell"
     PARITY_NOT_MEASURED = "parity.not_measured"
     PARITY_PARTIAL = "parity.partial"
+    PARITY_COVERAGE_UNKNOWN = "parity.coverage_unknown"
+    PARITY_OF_ANOTHER = "parity.of_another"
 
     CHAMPION_NONE = "champion.none"
     CHAMPION_SAME = "champion.same"
@@ -141,6 +145,7 @@ class Code(StrEnum):
     GROUPS_TOO_FEW = "groups.too_few"
     GROUPS_DECLARED = "groups.declared"
     GROUPS_REPEATED = "groups.repeated"
+    GROUPS_INPUTS = "groups.inputs"
     GROUPS_NEIGHBOURS = "groups.neighbours"
 
     SLICE_MISSING = "slice.missing"
@@ -151,6 +156,7 @@ class Code(StrEnum):
 
     EFFECT_SPLIT = "effect.split"
     CONFIDENCE_HOLM = "confidence.holm"
+    MARGIN_LOOSE = "margin.loose"
     MARGIN_BELOW_RESOLUTION = "margin.below_resolution"
 
     MEMORY_WITHIN = "memory.within"

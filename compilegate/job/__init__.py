@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from compilegate.job.script import start as start
     from compilegate.job.script import step as step
     from compilegate.job.script import steps as steps
+    from compilegate.job.script import trained_on as trained_on
     from compilegate.job.script.results import examples_of as examples_of
     from compilegate.job.stepping.distribution import joined as joined
     from compilegate.job.stepping.optimizer import adamw as adamw

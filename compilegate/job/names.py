@@ -151,6 +151,7 @@ STEPS_FILE = "steps.npz"
 EXAMPLES_FILE = "examples.npz"
 PARITY_FILE = "parity.npz"
 PAIRED_FILE = "paired.npz"
+TRAINED_ON_FILE = "trained_on.npz"
 REPRO_SCRIPT = "repro.py"
 """In the folder that `ParityRecord.repro` names."""
 

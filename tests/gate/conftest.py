@@ -30,6 +30,7 @@ from compilegate.job.evidence import (
     SpeedRecord,
     Steps,
     column_digests,
+    trained_on_digest,
     write_evidence,
 )
 
@@ -161,6 +162,7 @@ class SyntheticExecution:
                 record.examples,
                 record.parity,
                 paired=record.paired,
+                trained_on=record.trained_on,
             )
             if archives:
                 with tarfile.open(replicate / "output.tar.gz", "w:gz") as archive:
@@ -182,8 +184,17 @@ def with_digests(record: EvidenceRecord) -> EvidenceRecord:
     """The record as its job would have written it: with the digests of its own columns."""
     kept = {name: record.evidence.digests[name] for name in ("data", "model")}
     columns = column_digests(record.steps, record.examples, record.parity, record.paired)
+    if record.trained_on is not None:
+        columns["trained_on"] = trained_on_digest(record.trained_on)
     evidence = dataclasses.replace(record.evidence, digests={**kept, **columns})
     return dataclasses.replace(record, evidence=evidence)
+
+
+def measured_parity(of: str) -> ParityRecord:
+    """What a job says that compared two steps; `of` names it."""
+    compared = {"exact": hashlib.sha256(of.encode()).hexdigest()}
+    counts = {"trained_parameters": 1000, "compared_parameters": 1000}
+    return ParityRecord("fp32", 2, 0.2, compared=compared, **counts)
 
 
 def build_record(
@@ -231,7 +242,7 @@ def build_record(
     if compiled:
         cache = CompileCacheRecord("cold", "There was none.", "f" * 64, 0, 2, 0, 570_000)
         evidence = dataclasses.replace(
-            evidence, parity=ParityRecord("fp32", 2, 0.2), compile_cache=cache
+            evidence, parity=measured_parity(f"{arm} {seed}"), compile_cache=cache
         )
         eager = generator.uniform(2e-7, 6e-7, (2, 3))
         tensors = np.array(["loss", "logits", "gradient of classifier.weight"])

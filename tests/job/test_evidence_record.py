@@ -336,7 +336,8 @@ OPEN_SECTIONS = [
 OPTIONAL = [
     *(("failure",), ("parity",), ("compile_cache",), ("checkpoints",), ("paired_speed",)),
     *(("padding",), ("notes",), ("printed",), ("memory_of",), ("checkup",), ("hindrances",)),
-    *(("parity", "repro"), ("parity", "departs")),
+    *(("parity", "repro"), ("parity", "departs"), ("parity", "compared")),
+    *(("parity", "trained_parameters"), ("parity", "compared_parameters")),
 ]
 REQUIRED_PATHS = [
     path for path in ALL_PATHS if path[:-1] not in OPEN_SECTIONS and path not in OPTIONAL

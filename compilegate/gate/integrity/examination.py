@@ -16,7 +16,7 @@ from compilegate.evidence import (
 from compilegate.evidence.rows import in_the_order_of
 from compilegate.gate.integrity.agreement import check_agreement, find_duplicates
 from compilegate.gate.integrity.expectation import Expectation, KnownRows
-from compilegate.gate.integrity.learning import below_floor
+from compilegate.gate.integrity.learning import below_floor, trained_on_validation
 from compilegate.gate.integrity.likeness import find_likeness
 from compilegate.gate.integrity.replicate import check_record, unusable
 from compilegate.gate.integrity.standing import scores_stand, times_stand
@@ -138,7 +138,10 @@ def _look_at_models(
         seeds = [seed for seed in experiment.seeds if (arm, seed) in scored]
         if seeds:
             records = [scored[arm, seed] for seed in seeds]
-            problems[arm, seeds[0]].extend(below_floor(arm, records, experiment.settings, values))
+            found = list(below_floor(arm, records, experiment.settings, values))
+            about = _subject(experiment, arm, seeds[0])
+            found += trained_on_validation(about, records[0])
+            problems[arm, seeds[0]].extend(found)
 
 
 def _subject(experiment: Experiment, arm: str, seed: int) -> Subject:

@@ -4,19 +4,23 @@ Two arms that both answer at chance are equally good, and worth nothing. So ever
 a floor: what is declared, or else what the best constant answer reaches, which is the most frequent
 class, the classes' shares, the mean of the targets. An arm whose models are not better has learnt
 nothing that the gate could compare.
+
+And did they learn the validation examples by heart? Jobs may say what they trained on, as hashes of
+ids and inputs (`compilegate.job.evidence.trained_on`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from compilegate.evidence import EvidenceRecord, Examples, FloatArray
+from compilegate.evidence import EvidenceRecord, Examples, FloatArray, IntArray
 from compilegate.gate.quality.metrics import MetricUndefinedError, MetricValues, per_example
-from compilegate.gate.reasons import Code, Reason, failure
+from compilegate.gate.reasons import Code, Note, Reason, Subject, failure
 from compilegate.gate.settings import GateSettings, MetricGuard
+from compilegate.job.evidence.trained_on import MOST_HASHES, hashed
 
 PART = 5
 """Losses are compared between the first and the last fifth of the steps."""
@@ -29,6 +33,71 @@ HAVE_A_CONSTANT = frozenset(
 """Metrics of which the best constant answer is known. The calibration error of one is zero."""
 LEAST_FALL = 0.05
 """The share of the loss at first that a training loses which has learnt anything; a guess."""
+
+
+MOST_INPUTS_SEEN = 0.1
+"""The share of validation inputs that may be among the training data under other ids: the same
+short text is written twice, here and there."""
+FEW_SEEN = 0.001
+"""The share of them that is not worth a word."""
+
+
+def trained_on_validation(about: Subject, record: EvidenceRecord) -> Iterator[Reason]:
+    """Validation examples that the job trained on: by their ids, or very many by their inputs."""
+    seen, examples = record.trained_on, record.examples
+    if seen is None or examples is None:
+        return
+    rows = len(examples.ids)
+    # Numbers name rows, not examples: those of the two parts of the data meet by chance.
+    names = examples.ids[~np.char.isdecimal(examples.ids)]
+    same = _seen(hashed(names.tolist()), seen.ids)
+    if same:
+        yield about.fails(
+            Code.DATA_TRAINED_ON,
+            f"about {same:,} of the {rows:,} validation examples are in the training data, by "
+            "their ids: what the model knows by heart says nothing of how good it is.",
+            examples=same,
+        )
+        return
+    share = 0.0 if examples.inputs is None else _seen(examples.inputs, seen.inputs) / rows
+    if share > MOST_INPUTS_SEEN:
+        yield about.fails(
+            Code.DATA_TRAINED_ON,
+            f"{share:.0%} of the validation examples are in the training data, under other ids: "
+            "their inputs are the same.",
+            share=share,
+        )
+
+
+def about_inputs_seen(records: Iterable[EvidenceRecord]) -> list[Note]:
+    """What is to be said where some validation inputs are in the training data too, once."""
+    found = (_about_inputs_seen(record) for record in records)
+    return [note for note in found if note is not None][:1]
+
+
+def _about_inputs_seen(record: EvidenceRecord) -> Note | None:
+    if record.trained_on is None or record.examples is None or record.examples.inputs is None:
+        return None
+    rows = len(record.examples.ids)
+    count = _seen(record.examples.inputs, record.trained_on.inputs)
+    if not FEW_SEEN * rows < count <= MOST_INPUTS_SEEN * rows:
+        return None
+    told = f"About {count:,} of {rows:,} validation inputs are in the training data, too."
+    return Note(Code.DATA_INPUTS_TRAINED_ON, told, {"examples": count})
+
+
+def _seen(hashes: IntArray, trained: IntArray) -> int:
+    """How many of the hashes are among those of the training data, of which the smallest are
+    known."""
+    if not len(hashes) or not len(trained):
+        return 0
+    comparable = hashes
+    if len(trained) >= MOST_HASHES:
+        comparable = hashes[hashes <= trained[-1]]
+    if not len(comparable):
+        return 0
+    share = float(np.isin(comparable, trained).mean())
+    return round(share * len(hashes))
 
 
 def is_flat(losses: FloatArray) -> bool:

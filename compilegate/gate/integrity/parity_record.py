@@ -4,6 +4,10 @@ Eager arithmetic in single precision is never exactly that of float64, its gradi
 errors that are zero everywhere were not measured. Compiled errors that are eager's to the last bit
 are those of a compiler that computes the same bits, whose models are then the same as the
 baseline's; where they are not, eager was compared with itself.
+
+The job says how many of the parameters that it trains had a gradient that was compared, and digests
+of what it compared. These differ from job to job, as the weights and batches do: equal ones are a
+copy. Evidence of before has neither, which a note says.
 """
 
 from __future__ import annotations
@@ -13,18 +17,23 @@ from itertools import islice
 
 import numpy as np
 
-from compilegate.evidence import EvidenceRecord, ParityErrors
-from compilegate.gate.reasons import Code, Outcome, Reason, clipped
+from compilegate.evidence import EvidenceRecord, ParityErrors, ParityRecord
+from compilegate.gate.reasons import Code, Note, Outcome, Reason, clipped, failure
 from compilegate.gate.settings import ParitySettings
+from compilegate.job.evidence.ratios import EPSILON, WEAKEST, error_ratios, explained_errors
 
 GRADIENT = "gradient of"
+LEAST_STEPS = 4
+"""Half of fewer is a single one."""
+COVERED = 0.9
+"""The share of the trained parameters that must have been compared."""
 MAY_OVERFLOW = frozenset({"fp16"})
 """Precisions in which eager's gradients may be infinite until the loss is scaled."""
 
 
 def doubts_of_parity(
     records: Mapping[int, EvidenceRecord], settings: ParitySettings, *, same_bits: bool
-) -> list[Reason]:
+) -> list[Reason | Note]:
     """Why what an arm's jobs recorded, by seed, does not show parity; the first of what is found.
 
     `same_bits`: whether a model of the arm has the outputs of the baseline's to the last bit.
@@ -34,7 +43,46 @@ def doubts_of_parity(
         for seed, record in records.items()
         for doubt in _doubts(seed, record, settings, same_bits=same_bits)
     )
-    return list(islice(found, 1))
+    first: list[Reason | Note] = list(islice(found, 1))
+    if settings.enabled and not first:
+        first = [*_copies(records), *_unknown_coverage(records, settings)]
+    return first[:1]
+
+
+def _copies(records: Mapping[int, EvidenceRecord]) -> Iterator[Reason]:
+    """Two jobs that compared the same tensors."""
+    seen: dict[str, int] = {}
+    for seed, record in records.items():
+        parity = record.evidence.parity
+        digest = None if parity is None else parity.compared.get("exact")
+        if digest is not None and seen.setdefault(digest, seed) != seed:
+            told = (
+                f"Seed {seed}: parity compared the very tensors of seed {seen[digest]}. Two seeds "
+                "have no weights in common: one record was copied, or the seed is not used."
+            )
+            yield failure(Code.PARITY_OF_ANOTHER, told, seed=seed, other_seed=seen[digest])
+
+
+def _unknown_coverage(
+    records: Mapping[int, EvidenceRecord], settings: ParitySettings
+) -> Iterator[Reason | Note]:
+    measured = {
+        seed: record.evidence.parity
+        for seed, record in records.items()
+        if record.evidence.parity is not None and record.parity is not None
+    }
+    silent = [seed for seed, each in measured.items() if each.trained_parameters is None]
+    if not silent:
+        return
+    told = (
+        "The evidence does not say how many of the trained parameters parity was measured on (seed "
+        f"{', '.join(map(str, silent))})."
+    )
+    if settings.required:
+        told += " The workload requires parity."
+        yield Reason(Code.PARITY_COVERAGE_UNKNOWN, Outcome.INCONCLUSIVE, told)
+    else:
+        yield Note(Code.PARITY_COVERAGE_UNKNOWN, told)
 
 
 def _doubts(
@@ -63,6 +111,37 @@ def _doubts(
             "parameter: nothing shows that the compiled backward pass is eager's."
         )
         yield Reason(Code.PARITY_PARTIAL, Outcome.INCONCLUSIVE, told, {"tensors": len(names)})
+        return
+    yield from _too_little(seed, evidence.parity)
+    if _half_exceeds(errors, evidence.parity.precision, settings):
+        told = (
+            f"Seed {seed}: the compiled arithmetic is beyond the limit in half of the steps, "
+            "of one tensor. Rounding at a kink does that to single steps."
+        )
+        yield Reason(Code.PARITY_CANNOT_TELL, Outcome.INCONCLUSIVE, told, {"seed": seed})
+
+
+def _too_little(seed: int, parity: ParityRecord) -> Iterator[Reason]:
+    trained, compared = parity.trained_parameters, parity.compared_parameters
+    if trained is None or compared is None or compared >= COVERED * trained:
+        return
+    told = (
+        f"Seed {seed}: parity was measured on {compared:,} of {trained:,} trained parameters: "
+        "nothing shows what the compiler makes of the others."
+    )
+    numbers = {"seed": seed, "compared": compared, "trained": trained}
+    yield Reason(Code.PARITY_PARTIAL, Outcome.INCONCLUSIVE, told, numbers)
+
+
+def _half_exceeds(errors: ParityErrors, precision: str, settings: ParitySettings) -> bool:
+    """Whether one tensor exceeds the limit in just half of the steps, and in two or more. In more
+    than half it fails already (`parity.judge_parity`)."""
+    if precision not in EPSILON or len(errors.compiled) < LEAST_STEPS:
+        return False
+    limit = settings.limit(precision)
+    judged = explained_errors(errors, precision) <= WEAKEST / limit
+    beyond = (error_ratios(errors, precision) > limit) & judged
+    return bool((2 * beyond.sum(axis=0) == len(beyond)).any())
 
 
 def _not_measured(errors: ParityErrors, *, same_bits: bool) -> tuple[Outcome, str] | None:

@@ -172,10 +172,11 @@ def _check_digests(record: EvidenceRecord, about: Subject) -> Iterator[Reason]:
             Code.DIGEST_DIFFERS,
             "evidence.json has changed since it was written: its sha256 is not that of its keys.",
         )
-    found = column_digests(record.steps, None, record.parity, record.paired)
+    found = column_digests(record.steps, None, record.parity, record.paired, record.trained_on)
     if record.examples is not None:
         found["outputs"] = outputs_digest(record.examples)
     files = {"steps": "steps", "outputs": "examples", "parity": "parity", "paired": "paired"}
+    files["trained_on"] = "trained_on"
     for name, file in files.items():
         # A digest of columns that are not there is one that differs as well.
         if name in evidence.digests and evidence.digests[name] != found.get(name):

@@ -26,6 +26,7 @@ _GUARDS = frozenset(
         Code.COMPILER_RAN_IN_EAGER,
         Code.COMPILER_RECOMPILED,
         Code.DATA_DIFFERS,
+        Code.DATA_TRAINED_ON,
         Code.DIGEST_MISSING,
         Code.DIGEST_PLACEHOLDER,
         Code.EVIDENCE_NO_ENVIRONMENT,
@@ -71,7 +72,7 @@ _LEAVE_TIMES = _GUARDS | {
 """Samples per second need the batch size, and a number of steps that is beyond doubt."""
 _TIMES = frozenset({"steps"})
 _SCORES = frozenset({"examples", "outputs"})
-_PROBES = frozenset({"parity", "paired"})
+_PROBES = frozenset({"parity", "paired", "trained_on"})
 """Digests by the columns that they are of: one that differs takes these away and no others."""
 _ABOUT_A_METRIC = frozenset({Code.METRIC_ABOVE_ONE, Code.METRIC_MISSING, Code.METRIC_NOT_FINITE})
 

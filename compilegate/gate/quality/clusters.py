@@ -8,6 +8,9 @@ order; the first that says anything is taken:
 **Declared.** `[data] groups` names a column of the validation data, a patient, a document, a
 customer; its values are the units.
 
+**Inputs.** Rows of which the job says that the model was given the same, by the hashes in the
+evidence, are one input several times.
+
 **Repeated.** Rows that every model of every arm gives the same outputs, to five digits, are one
 input several times. Outputs that are too coarse to tell rows apart by say nothing, and are left
 alone: scores of two or three digits, constant predictions, losses of exactly zero.
@@ -62,6 +65,7 @@ class Source(Enum):
     """How units were found."""
 
     DECLARED = "declared"
+    INPUTS = "inputs"
     REPEATED = "repeated"
     NEIGHBOURS = "neighbours"
 
@@ -117,8 +121,13 @@ def declared_units(column: str, examples: Examples) -> Units | None:
 
 
 def repeated_units(replicates: Sequence[Examples]) -> Units | None:
-    """The units by equal outputs in all replicates; None where rows hardly repeat each other."""
+    """The units by equal inputs, or equal outputs in all replicates; None where hardly any are."""
     rows = len(replicates[0].labels)
+    inputs = replicates[0].inputs
+    if inputs is not None:
+        by_input = Units(_numbered(inputs), Source.INPUTS)
+        if FEWEST_UNITS <= by_input.count <= (1.0 - LEAST_REPEATED) * rows:
+            return by_input
     found: IntArray | None = None
     for examples in replicates:
         signs = _signature(examples)
@@ -185,11 +194,14 @@ def about_declared(column: str, units: Units | None, examples: Examples) -> Reas
 def about_repeated(units: Units) -> Note:
     """What is to be said of rows that repeat others."""
     rows = len(units.of_row)
+    by_input = units.source is Source.INPUTS
+    why = "their inputs are the same" if by_input else "all models say the same of them"
     sentence = (
-        f"{rows - units.count:,} of {rows:,} validation examples repeat others: all models say the "
-        f"same of them. The {rows:,} count as {units.count:,}."
+        f"{rows - units.count:,} of {rows:,} validation examples repeat others: {why}. The "
+        f"{rows:,} count as {units.count:,}."
     )
-    return Note(Code.GROUPS_REPEATED, sentence, {"examples": rows, "effective": units.count})
+    code = Code.GROUPS_INPUTS if by_input else Code.GROUPS_REPEATED
+    return Note(code, sentence, {"examples": rows, "effective": units.count})
 
 
 def about_neighbours(metric: str, units: Units) -> Note:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -26,7 +27,7 @@ from compilegate.gate.statistics.difference_interval import (
 )
 from compilegate.gate.statistics.failures import failed_seeds
 from compilegate.gate.statistics.lopsided import HarmTail, harm_tail
-from compilegate.gate.statistics.tails import unseen_share
+from compilegate.gate.statistics.tails import chance_of_hidden_losses, unseen_share
 
 NO_TAIL = HarmTail()
 
@@ -63,6 +64,8 @@ class Comparison:
     worst_example: float = 0.0
     """How much worse than its arm's mean the worst example is, of either arm, in the metric's
     units; zero where flips are counted instead, and for scalars."""
+    losses_are_known: bool = False
+    """Whether no example can be lost by more than `worst_example`, whatever a sample shows."""
 
     def half_widths(self, confidence: float) -> tuple[float, float]:
         """Distances from the mean to the bound on the harm's side, and to the one on the gain's."""
@@ -93,7 +96,25 @@ class Comparison:
     def hides_harm(self, confidence: float) -> bool:
         """Whether a harm beyond the margin could be such."""
         unseen = self.unseen_harm(confidence)
-        return self.margin is not None and unseen > 0.0 and unseen >= self.margin
+        if self.margin is None or unseen <= 0.0 or unseen < self.margin:
+            return False
+        return not (self.losses_are_known and self._losses_would_show(confidence))
+
+    def _losses_would_show(self, confidence: float) -> bool:
+        """Whether a candidate that loses examples outright would hardly look as good as this."""
+        slack, margin = self.slack, self.margin or 0.0
+        if slack.seed_variance is None:
+            return False
+        seen = slack.example_variance - slack.imaginary_variance
+        by_seeds = slack.seed_variance > seen
+        chance = chance_of_hidden_losses(
+            gain=slack.mean - margin,
+            spread=math.sqrt(max(seen, 0.0) + slack.seed_variance),
+            freedom=slack.seeds - 1.0 if by_seeds else slack.example_freedom,
+            loss=self.worst_example / slack.examples,
+            harm=margin,
+        )
+        return chance <= 1.0 - confidence
 
 
 @dataclass(frozen=True)
@@ -182,7 +203,12 @@ def compare_scores(
     slack = candidate.table - baseline.table
     slack *= sign
     harms = -(slack if slack.ndim == 1 else slack.mean(axis=1))
-    tail = harm_tail(-slack, bounded=baseline.one_flip > 0.0, paired=_has_seeds(baseline))
+    tail = harm_tail(
+        -slack,
+        bounded=baseline.one_flip > 0.0,
+        paired=_has_seeds(baseline),
+        baseline=_by_seed(baseline),
+    )
     slack += allowed
     return Comparison(
         metric=metric,
@@ -207,6 +233,7 @@ def compare_scores(
             guard.worst_example or 0.0,
             *(_worst_example(arm, sign) for arm in (baseline, candidate)),
         ),
+        losses_are_known=baseline.worst > 0.0 and guard.worst_example is None,
     )
 
 
@@ -257,7 +284,7 @@ def _mean(table: FloatArray, before: ArmScores, after: ArmScores) -> CrossedMean
 
 def _worst_example(arm: ArmScores, sign: float) -> float:
     if arm.worst > 0.0:
-        return arm.worst
+        return arm.worst * float(arm.table.mean())  # no more pairs are lost than were won
     if arm.table.ndim == 1 or arm.one_flip > 0.0:
         return 0.0
     by_example = sign * arm.table.mean(axis=0)

@@ -79,6 +79,8 @@ class CrossedMean:
     """The part of `seed_variance` that more examples would make smaller."""
     bias: float = 0.0
     """How far the mean may lie off for reasons other than chance."""
+    imaginary_variance: float = 0.0
+    """The part of `example_variance` that no example shows: an imaginary one's."""
 
     @property
     def is_too_skewed(self) -> bool:
@@ -101,6 +103,7 @@ class CrossedMean:
             seed_variance=(between_seeds + self.rest_variance / growth) * ratio,
             rest_variance=self.rest_variance / growth * ratio,
             example_variance=self.example_variance / growth,
+            imaginary_variance=self.imaginary_variance / growth**2,
             example_freedom=self.example_freedom * growth,
             bias=self.bias / math.sqrt(growth),
         )
@@ -175,6 +178,7 @@ def crossed_mean(
         counted=counted,
         rest_variance=rest_variance,
         bias=bias,
+        imaginary_variance=(imaginary / examples) ** 2,
     )
 
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from compilegate.gate.reasons import Code, Note
+
 
 def holm_confidences(
     candidates: Sequence[str], confidence: float, passes: Callable[[str, float], bool]
@@ -37,3 +39,16 @@ def holm_confidences(
 def level_for(count: int, confidence: float) -> float:
     """The confidence of each of `count` candidates that are judged together."""
     return 1.0 - (1.0 - confidence) / count
+
+
+def about_holm(candidates: int, declared: float, confidence: float) -> list[Note]:
+    """What is to be said of bounds at another confidence than the declared one."""
+    if candidates < 2:
+        return []
+    sentence = (
+        f"Any of {candidates} candidates may win, so bounds are at {confidence * 100:.4g}% instead "
+        f"of {declared * 100:.4g}% (Holm), which keeps the chance that any wrong one passes at the "
+        "declared level; that all metrics must pass needs no such correction."
+    )
+    numbers = {"confidence": confidence, "candidates": candidates}
+    return [Note(Code.CONFIDENCE_HOLM, sentence, numbers)]

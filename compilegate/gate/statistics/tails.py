@@ -36,10 +36,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.special import pdtr, stdtr
 
 from compilegate.evidence import FloatArray
 
 COCHRAN = 25.0
+MOST_LOST = 50
+"""Lost examples of which more would be seen."""
 
 
 def skewness(deviations: FloatArray) -> float:
@@ -70,6 +73,26 @@ def cantelli_quantile(confidence: float) -> float:
 def unseen_share(examples: int, confidence: float) -> float:
     """The share of a population that is absent from a sample with a chance of 1 - confidence."""
     return -math.expm1(math.log1p(-confidence) / examples)
+
+
+def chance_of_hidden_losses(
+    gain: float, spread: float, freedom: float, loss: float, harm: float
+) -> float:
+    """The chance that a candidate which is worse by `harm`, all of it in examples that are lost
+    outright and cost `loss` each, looks at least as good as this one: better by `gain`.
+
+    How many are lost is a Poisson number, and what is not lost differs by chance with this spread.
+    """
+    expected = harm / loss
+    chance = 0.0
+    for lost in range(MOST_LOST):
+        share = float(pdtr(lost, expected) - (pdtr(lost - 1, expected) if lost else 0.0))
+        furthest = gain + lost * loss
+        if spread > 0.0:
+            chance += share * float(stdtr(freedom, -furthest / spread))
+        elif furthest <= 0.0:
+            chance += share
+    return chance
 
 
 def examples_to_see(share: float, confidence: float) -> int:

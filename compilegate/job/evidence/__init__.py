@@ -20,7 +20,12 @@ training script of a user's own can write the same record::
 were written. `compilegate.evidence` reads them back.
 """
 
-from compilegate.job.evidence.digests import column_digests, examples_digest, outputs_digest
+from compilegate.job.evidence.digests import (
+    column_digests,
+    examples_digest,
+    outputs_digest,
+    trained_on_digest,
+)
 from compilegate.job.evidence.fractions import above_one
 from compilegate.job.evidence.hindrances import Hindrance
 from compilegate.job.evidence.padding import PaddedPositions, PaddingRecord
@@ -47,6 +52,7 @@ from compilegate.job.evidence.record import (
     Scalar,
     SpeedRecord,
     Steps,
+    TrainedOn,
     steady_steps,
     steady_steps_of,
 )
@@ -78,6 +84,7 @@ __all__ = [
     "Scalar",
     "SpeedRecord",
     "Steps",
+    "TrainedOn",
     "above_one",
     "column_digests",
     "examples_digest",
@@ -85,6 +92,7 @@ __all__ = [
     "record_failure",
     "steady_steps",
     "steady_steps_of",
+    "trained_on_digest",
     "write_evidence",
     "write_examples",
 ]

@@ -19,6 +19,7 @@ from compilegate.job.evidence.record import (
     PairedBlocks,
     ParityErrors,
     Steps,
+    TrainedOn,
 )
 
 _ROWS_PER_UPDATE = 65_536
@@ -37,8 +38,10 @@ def column_digests(
     examples: Optional[Examples],
     parity: Optional[ParityErrors],
     paired: Optional[PairedBlocks] = None,
+    trained_on: Optional[TrainedOn] = None,
 ) -> Dict[str, str]:
-    """The digests of what there is: `steps`, `examples` and `outputs`, `parity`, `paired`."""
+    """The digests of what there is: `steps`, `examples` and `outputs`, `parity`, `paired`,
+    `trained_on`."""
     digests = {}
     if steps is not None:
         digests["steps"] = steps_digest(steps)
@@ -49,18 +52,22 @@ def column_digests(
         digests["parity"] = parity_digest(parity)
     if paired is not None:
         digests["paired"] = paired_digest(paired)
+    if trained_on is not None:
+        digests["trained_on"] = trained_on_digest(trained_on)
     return digests
 
 
 def examples_digest(examples: Examples) -> str:
     """The digest of the example ids and labels in order: jobs that agree saw the same examples.
 
-    Where there are targets, each follows its label.
+    Where there are targets, each follows its label; so do hashes of the inputs.
     """
     digest = hashlib.sha256()
     columns: List[Any] = [examples.ids, examples.labels]
     if examples.targets is not None:
         columns.append(examples.targets)
+    if examples.inputs is not None:
+        columns.append(examples.inputs)
     row = "\t".join(["%s"] * len(columns)) + "\n"
     for start in range(0, len(examples.ids), _ROWS_PER_UPDATE):
         rows = [column[start : start + _ROWS_PER_UPDATE].tolist() for column in columns]
@@ -96,6 +103,15 @@ def paired_digest(paired: PairedBlocks) -> str:
             "baseline_first": paired.baseline_first.astype(np.float64),
         }
     )
+
+
+def trained_on_digest(trained_on: TrainedOn) -> str:
+    """The digest of all hashes that are kept."""
+    digest = hashlib.sha256()
+    for name, hashes in (("ids", trained_on.ids), ("inputs", trained_on.inputs)):
+        digest.update(f"{name} {hashes.shape}\n".encode())
+        digest.update(np.ascontiguousarray(hashes, dtype="<i8").data)
+    return digest.hexdigest()
 
 
 def _digest(columns: Mapping[str, FloatArray], names: Optional[npt.NDArray[np.str_]] = None) -> str:

@@ -98,6 +98,13 @@ class ParityRecord:
     folder, with "/" between its parts; None where there is none."""
     departs: Optional[str] = None
     """Which module's output or gradient departs first, in one sentence; None where none does."""
+    trained_parameters: Optional[int] = None
+    """Numbers in the parameters of all modules that the job compiles and trains; None: unknown."""
+    compared_parameters: Optional[int] = None
+    """How many of them had a gradient that was compared, and was not zero in every call."""
+    compared: Mapping[str, str] = field(default_factory=dict)
+    """By variant (exact, compiled, eager), the sha256 of the tensors that were compared, of large
+    ones a sample: no two jobs compare the same."""
 
 
 @dataclass(frozen=True)
@@ -262,6 +269,19 @@ class Examples:
     """(examples,) predicted values; there exactly when `targets` is."""
     slices: Mapping[str, npt.NDArray[np.str_]] = field(default_factory=dict)
     """By column name, (examples,) the category of each example: language, region, ..."""
+    inputs: Optional[IntArray] = None
+    """(examples,) a hash of what the model is given of each; equal ones are one input twice."""
+
+
+@dataclass(frozen=True)
+class TrainedOn:
+    """What the training data were, by hashes in order: the smallest of them where they are many
+    (`trained_on`). None at all where the job did not say."""
+
+    ids: IntArray
+    """Hashes of the training examples' ids, as strings."""
+    inputs: IntArray
+    """Hashes of what the model was given of them."""
 
 
 @dataclass(frozen=True)
@@ -307,6 +327,8 @@ class EvidenceRecord:
     """There exactly when `evidence.parity` is and names no obstacle."""
     paired: Optional[PairedBlocks] = None
     """There exactly when `evidence.paired_speed` is and names no obstacle."""
+    trained_on: Optional[TrainedOn] = None
+    """None where the job did not say what it trained on."""
     as_written: bool = True
     """Whether evidence.json holds its own digest, as it does when nothing in it was changed."""
 

@@ -20,6 +20,7 @@ from compilegate.job.evidence.record import (
     PairedBlocks,
     ParityErrors,
     Steps,
+    TrainedOn,
     has_paired_speed,
     has_parity,
 )
@@ -31,6 +32,7 @@ from compilegate.job.names import (
     PAIRED_FILE,
     PARITY_FILE,
     STEPS_FILE,
+    TRAINED_ON_FILE,
 )
 
 
@@ -48,6 +50,7 @@ def write_evidence(
     parity: Optional[ParityErrors] = None,
     *,
     paired: Optional[PairedBlocks] = None,
+    trained_on: Optional[TrainedOn] = None,
 ) -> Path:
     """Write the evidence folder; `evidence.json` comes last, so a folder that has it is whole.
 
@@ -76,19 +79,36 @@ def write_evidence(
             "pairs of blocks go with a paired speed record that names no obstacle, and with no "
             "other"
         )
-    evidence = _with_digests(evidence, steps, examples, parity, paired)
+    digests = _digests(steps, examples, parity, paired, trained_on)
+    evidence = dataclasses.replace(evidence, digests={**digests, **evidence.digests})
     folder = Path(output_data_dir) / EVIDENCE_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    if steps is not None:
-        _write_arrays(folder / STEPS_FILE, {"loss": steps.loss, "seconds": steps.seconds})
-    if examples is not None:
-        _write_arrays(folder / EXAMPLES_FILE, _columns(examples))
-    if parity is not None:
-        _write_arrays(folder / PARITY_FILE, _parity_columns(parity))
-    if paired is not None:
-        _write_arrays(folder / PAIRED_FILE, _paired_columns(paired))
+    for name, columns in _all_columns(steps, examples, parity, paired, trained_on).items():
+        _write_arrays(folder / name, columns)
     write_text(folder / EVIDENCE_FILE, _document(evidence))
     return folder
+
+
+def _all_columns(
+    steps: Optional[Steps],
+    examples: Optional[Examples],
+    parity: Optional[ParityErrors],
+    paired: Optional[PairedBlocks],
+    trained_on: Optional[TrainedOn],
+) -> Dict[str, Dict[str, npt.NDArray[Any]]]:
+    """By file, the columns of what there is."""
+    found: Dict[str, Dict[str, npt.NDArray[Any]]] = {}
+    if steps is not None:
+        found[STEPS_FILE] = {"loss": steps.loss, "seconds": steps.seconds}
+    if examples is not None:
+        found[EXAMPLES_FILE] = _columns(examples)
+    if parity is not None:
+        found[PARITY_FILE] = _parity_columns(parity)
+    if paired is not None:
+        found[PAIRED_FILE] = _paired_columns(paired)
+    if trained_on is not None:
+        found[TRAINED_ON_FILE] = {"ids": trained_on.ids, "inputs": trained_on.inputs}
+    return found
 
 
 def _document(evidence: Evidence) -> str:
@@ -105,18 +125,17 @@ def write_examples(folder: Union[str, Path], examples: Examples) -> Path:
     return path
 
 
-def _with_digests(
-    evidence: Evidence,
+def _digests(
     steps: Optional[Steps],
     examples: Optional[Examples],
     parity: Optional[ParityErrors],
     paired: Optional[PairedBlocks],
-) -> Evidence:
+    trained_on: Optional[TrainedOn],
+) -> Dict[str, str]:
     try:
-        digests = column_digests(steps, examples, parity, paired)
+        return column_digests(steps, examples, parity, paired, trained_on)
     except UnicodeEncodeError as error:
         raise EvidenceError(f"an example id is not valid text: {error}") from error
-    return dataclasses.replace(evidence, digests={**digests, **evidence.digests})
 
 
 def _parity_columns(parity: ParityErrors) -> Dict[str, npt.NDArray[Any]]:
@@ -146,6 +165,8 @@ def _columns(examples: Examples) -> Dict[str, npt.NDArray[Any]]:
     if examples.targets is not None and examples.predictions is not None:
         columns["targets"] = examples.targets
         columns["predictions"] = examples.predictions
+    if examples.inputs is not None:
+        columns["inputs"] = examples.inputs
     for name, categories in examples.slices.items():
         columns[SLICE + name] = np.asarray(categories, dtype=np.str_)
     return columns

@@ -30,6 +30,7 @@ from compilegate.job.evidence import ParityErrors, ParityRecord
 from compilegate.job.evidence.ratios import departing, error_ratios, lasting, repeats
 from compilegate.job.names import DEFAULT_PARITY_LIMITS
 from compilegate.job.probes.capture import Compiled
+from compilegate.job.probes.coverage import Compared, trained_parameters
 from compilegate.job.probes.exact import NoRoomError
 from compilegate.job.probes.repro.locate import Located, Wrong, locate
 from compilegate.job.probes.variants import GRADIENT, ObstacleError, Replay, Tensors, relative_to
@@ -60,11 +61,12 @@ def probe_parity(
     obstacle: Optional[str] = None
     errors: Optional[ParityErrors] = None
     located = Located()
+    seen = Compared()
     try:
         if not called:
             raise ObstacleError("no compiled function was called in the first steps")
         with _no_new_graphs(compiler):
-            measured = [_measure(each, compiler) for each in called]
+            measured = [_measure(each, compiler, seen) for each in called]
             errors = _joined(measured, called)
         if departing(errors, precision, DEFAULT_PARITY_LIMITS[precision]).any():
             lost = _lost_names(measured, called)
@@ -90,6 +92,9 @@ def probe_parity(
         obstacle=obstacle,
         repro=located.repro,
         departs=located.departs,
+        trained_parameters=None if errors is None else trained_parameters(compiled),
+        compared_parameters=None if errors is None else seen.parameters,
+        compared={} if errors is None else seen.digests(),
     )
     _say(_outcome(record, errors))
     return record, errors
@@ -106,18 +111,22 @@ class _Measured(NamedTuple):
     """The tensors that were exactly zero in each compiled call, and not in float64."""
 
 
-def _measure(compiled: Compiled, compiler: Compiler) -> List[_Measured]:
+def _measure(compiled: Compiled, compiler: Compiler, seen: Compared) -> List[_Measured]:
     """Replay the calls of a function. Calls that return different tensors are kept apart."""
     found: Dict[Tuple[str, ...], _Measured] = {}
     with Replay(compiled, compiler) as replay:
         for call in compiled.calls:
             exact = replay.exact(call)
+            seen.add("exact", exact)
+            seen.add_parameters(compiled.module, exact)
             scales = relative_to(exact)
             rows = found.setdefault(tuple(exact), _Measured(tuple(exact), [], [], [], {*exact}))
             compiled_tensors = replay.compiled(call)
+            seen.add("compiled", compiled_tensors)
             rows.compiled.append(_distances(compiled_tensors, exact, scales))
             rows.lost.intersection_update(_lost(compiled_tensors, exact))
             eager = replay.eager(call)
+            seen.add("eager", eager)
             rows.eager.append(_distances(eager, exact, scales))
             rows.repeated.append(_distances(replay.eager(call), eager, scales))
     return list(found.values())

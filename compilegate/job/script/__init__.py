@@ -54,6 +54,7 @@ __all__ = [
     "start",
     "step",
     "steps",
+    "trained_on",
 ]
 
 _started: Optional[Job] = None
@@ -160,6 +161,11 @@ def settings(**values: Scalar) -> None:
 def examples(**columns: Any) -> None:
     """See `Job.examples`."""
     current().examples(**columns)
+
+
+def trained_on(**columns: Any) -> None:
+    """See `Job.trained_on`."""
+    current().trained_on(**columns)
 
 
 def positions(count: int) -> npt.NDArray[np.str_]:

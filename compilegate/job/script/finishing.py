@@ -27,6 +27,7 @@ from compilegate.job.evidence import (
     Scalar,
     SpeedRecord,
     Steps,
+    TrainedOn,
     steady_steps,
     write_evidence,
 )
@@ -200,6 +201,7 @@ class Gathered:
     compiler: CompilerRecord
     compile_cache: Optional[CompileCacheRecord]
     examples: Optional[Examples]
+    trained_on: Optional[TrainedOn]
     metrics: Mapping[str, float]
     model_digest: str
     recipe: Mapping[str, Scalar]
@@ -261,6 +263,7 @@ def write_finished(job: Gathered) -> Evidence:
         job.examples,
         probes.errors,
         paired=probes.blocks,
+        trained_on=job.trained_on,
     )
     _print_figures(evidence, told)
     return evidence

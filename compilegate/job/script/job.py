@@ -17,12 +17,14 @@ from compilegate.job.evidence import (
     PaddingRecord,
     Scalar,
     Steps,
+    TrainedOn,
     record_failure,
 )
+from compilegate.job.evidence.trained_on import SeenRows
 from compilegate.job.machine.accelerators import this_machine
 from compilegate.job.machine.environment import describe_machine
 from compilegate.job.script.finishing import Framework, Gathered, Measured, write_finished
-from compilegate.job.script.results import ExampleRows
+from compilegate.job.script.results import ExampleRows, hashed_rows
 from compilegate.job.script.saving import State, save_into, state_of
 from compilegate.job.script.told import Told
 from compilegate.job.script.training import Training
@@ -37,6 +39,7 @@ class Job(Training):
         self._rows = ExampleRows()
         self._rows_at_step = -1
         self._metrics: Dict[str, float] = {}
+        self._seen_ids, self._seen_inputs = SeenRows(), SeenRows()
         self._evaluated: State = {}
         self._model_digest: Optional[str] = None
         self._padding: Optional[PaddingRecord] = None
@@ -54,13 +57,16 @@ class Job(Training):
         targets: Any = None,
         predictions: Any = None,
         slices: Any = None,
+        inputs: Any = None,
     ) -> None:
         """What the trained model makes of validation examples: all, or batch by batch.
 
         `ids` name them, the same in every job. Classes: `labels` (indices from 0) and `scores`
         (probabilities) or `logits`, a row for each example. Numbers: `targets` and `predictions`.
         `losses`, one for each example, follow from these unless they are given; a language model
-        has nothing else. `slices` are categories, by column name. An evaluation after more training
+        has nothing else. `slices` are categories, by column name. `inputs` are what the model is
+        given of each (texts, or rows of an array), and only their hashes are kept: equal ones count
+        as one example, and those of the training data are found. An evaluation after more training
         replaces the one before, and so does one that begins with the same id. Raises InputError for
         what is missing or does not fit.
         """
@@ -75,8 +81,20 @@ class Job(Training):
             targets=targets,
             predictions=predictions,
             slices=slices,
+            inputs=inputs,
         )
         self._evaluated, self._ended = self._state(), time.time()
+
+    def trained_on(self, *, ids: Any = None, inputs: Any = None) -> None:
+        """What the training examples are: their `ids`, by the names that `examples` gives, their
+        `inputs`, or both; all at once or batch by batch. Hashes are kept, and no more than a
+        sample of very many. The gate finds validation examples that were trained on by them.
+        Raises InputError where neither is given."""
+        if ids is None and inputs is None:
+            raise InputError("job.trained_on() was given neither ids nor inputs; expected one")
+        for seen, values in ((self._seen_ids, ids), (self._seen_inputs, inputs)):
+            if values is not None:
+                seen.add(hashed_rows(values))
 
     def forget_results(self) -> None:
         """An evaluation begins, and replaces what was said in an earlier one."""
@@ -259,6 +277,7 @@ class Job(Training):
                 compiler.compile_seconds, float(measured.steps.seconds[0])
             ),
             examples=self._rows.examples() if self._rows.rows else None,
+            trained_on=self._trained_on(),
             metrics=self._metrics,
             model_digest=self._model_digest or "",
             recipe=self._recipe(batch_size),
@@ -274,6 +293,10 @@ class Job(Training):
             loading_seconds=self._loading_seconds,
             total_seconds=own_seconds,
         )
+
+    def _trained_on(self) -> Optional[TrainedOn]:
+        found = TrainedOn(self._seen_ids.kept(), self._seen_inputs.kept())
+        return found if len(found.ids) or len(found.inputs) else None
 
     def _seen_in_steps(self, compiler: CompilerRecord) -> List[Hindrance]:
         return self._course.looking.hindrances(

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from compilegate.job.errors import InputError
-from compilegate.job.evidence import Examples, FloatArray
+from compilegate.job.evidence import Examples, FloatArray, IntArray
+from compilegate.job.evidence.trained_on import hashed
 
 _NO_IDS = (
     "job.examples() was given no ids; the gate compares models example by example, so each needs "
@@ -38,6 +39,7 @@ class ExampleRows:
         targets: Any = None,
         predictions: Any = None,
         slices: Optional[Mapping[str, Any]] = None,
+        inputs: Any = None,
     ) -> None:
         """Take a batch in. Raises InputError where something is missing or does not fit."""
         if ids is None:
@@ -52,6 +54,8 @@ class ExampleRows:
         }
         columns = {name: _array(each) for name, each in given.items() if each is not None}
         batch = _completed({"ids": np.asarray(_array(ids)).astype(np.str_).reshape(-1), **columns})
+        if inputs is not None:
+            batch["inputs"] = hashed_rows(inputs)
         if self._batches and batch.keys() != self._batches[0].keys():
             raise InputError(
                 f"job.examples() was given {', '.join(sorted(batch))} where earlier batches had "
@@ -109,6 +113,7 @@ class ExampleRows:
             targets=joined.get("targets"),
             predictions=joined.get("predictions"),
             slices=categories,
+            inputs=joined.get("inputs"),
         )
 
 
@@ -138,6 +143,12 @@ def _alike(before: npt.NDArray[Any], after: npt.NDArray[Any]) -> bool:
     if before.dtype.kind == "f":
         return bool(np.allclose(before, after, rtol=_ALIKE, atol=_ALIKE, equal_nan=True))
     return bool(np.array_equal(before, after))
+
+
+def hashed_rows(values: Any) -> IntArray:
+    """(rows,) a hash of each text, id or row of an array or a tensor."""
+    of_texts = isinstance(values, (list, tuple)) and not hasattr(next(iter(values), ""), "detach")
+    return hashed(values if of_texts else _array(values))
 
 
 def examples_of(**columns: Any) -> Examples:

@@ -40,6 +40,8 @@ ABOUT_ARMS = {
 OF_EXPLOITS = {
     Code.COMPILER_CACHE_CONTRADICTS,
     Code.COMPILER_NO_PROOF,
+    Code.DATA_INPUTS_TRAINED_ON,
+    Code.DATA_TRAINED_ON,
     Code.DIGEST_PLACEHOLDER,
     Code.EXAMPLES_LOSSES_UNCHECKED,
     Code.EVIDENCE_NO_ENVIRONMENT,
@@ -50,7 +52,7 @@ OF_EXPLOITS = {
     Code.STEPS_SPEED_DIFFERS,
     Code.STEPS_TIME_UNACCOUNTED,
 }
-"""They have their tests in test_exploits.py."""
+"""They have their tests in test_exploits.py and test_trained_on.py."""
 INTEGRITY_CODES = {
     code for code in Code if code.partition(".")[0] not in ABOUT_ARMS and code not in OF_EXPLOITS
 }

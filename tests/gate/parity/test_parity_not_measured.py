@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from compilegate.gate.reasons import Code, Outcome
+from compilegate.gate.settings import ParitySettings
 
 SEEDS = (1, 2, 3)
 
@@ -51,9 +52,48 @@ def parity_wrong_in_half_of_the_steps(execution):
         execution.change_parity("fast", seed, **columns)
 
 
+def parity_of_few_parameters(execution):
+    tell(execution, 2, trained_parameters=1000, compared_parameters=20)
+
+
+def parity_of_another_seed(execution):
+    tell(execution, 2, compared=execution.record("fast", 1).evidence.parity.compared)
+
+
+def parity_wrong_in_half_of_the_steps_of_one_seed(execution):
+    parity_wrong_in_half_of_the_steps(execution)
+    for seed in (1, 2):
+        eager = execution.record("fast", seed).parity.eager
+        execution.change_parity("fast", seed, compiled=1.1 * eager)
+
+
+def tell(execution, seed, **fields):
+    told = dataclasses.replace(execution.record("fast", seed).evidence.parity, **fields)
+    execution.change_evidence("fast", seed, parity=told)
+
+
+def test_who_does_not_say_what_parity_covered_is_named_and_passes(execution):
+    tell(execution, 2, trained_parameters=None, compared_parameters=None)
+    (candidate,) = execution.judge().candidates
+    assert candidate.outcome is Outcome.PASS
+    assert "(seed 2)" in next(
+        note.sentence for note in candidate.notes if note.code is Code.PARITY_COVERAGE_UNKNOWN
+    )
+
+
+def test_who_does_not_say_what_parity_covered_does_not_pass_where_it_is_required(new_execution):
+    execution = new_execution(parity=ParitySettings(required=True))
+    tell(execution, 2, trained_parameters=None, compared_parameters=None)
+    (candidate,) = execution.judge().candidates
+    assert candidate.outcome is Outcome.INCONCLUSIVE
+
+
 @pytest.mark.parametrize(
     ("exploit", "code"),
     [
+        (parity_of_few_parameters, Code.PARITY_PARTIAL),
+        (parity_of_another_seed, Code.PARITY_OF_ANOTHER),
+        (parity_wrong_in_half_of_the_steps_of_one_seed, Code.PARITY_CANNOT_TELL),
         (parity_of_zeros, Code.PARITY_NOT_MEASURED),
         (parity_of_eager_with_itself, Code.PARITY_NOT_MEASURED),
         (parity_of_nothing_finite, Code.PARITY_NOT_MEASURED),

@@ -64,3 +64,23 @@ def test_the_level_holds_where_harm_is_log_normal_over_ten_seeds():
         )
     assert passes["gate"] <= 16
     assert passes["t"] >= 24
+
+
+@pytest.mark.parametrize(("seeds", "most"), [(3, 0.26), (5, 0.095), (10, 0.06)])
+def test_log_normal_harm_with_a_long_tail_hardly_passes(seeds, most):
+    """A t bound lets a third of them through. Of three seeds, one of five experiments shows none
+    of it."""
+    generator = np.random.default_rng(4)
+    passes = 0
+    for _ in range(400):
+        noise = 0.1 * generator.standard_normal((2, seeds))
+        by_seed = generator.lognormal(-1.125, 1.5, seeds) + noise[1] - noise[0]
+        table = harms(by_seed, rows=4) + 0.01 * generator.standard_normal((seeds, 4))
+        slack = crossed_mean(1.0 - table)
+        tail = harm_tail(table, bounded=True, baseline=noise[0])
+        passes += slack.mean > slack.half_width(0.95) + tail.width(slack, 0.95)
+    assert passes <= most * 400
+
+
+def test_seeds_without_any_difference_have_no_log_normal_bound():
+    assert not harm_tail(harms([0.0] * 5), bounded=True, baseline=np.zeros(5)).is_there

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -420,3 +421,21 @@ def test_a_call_that_fails_costs_no_model(tmp_path: Path) -> None:
     assert errors is None
     assert record.obstacle == "the probe broke off: MemoryError: no room"
     assert equal(before, everything(model))
+
+
+def test_it_says_how_many_of_the_trained_parameters_it_compared(tmp_path: Path) -> None:
+    model, compiler = new_model("perceptron"), Plain()
+    own = sum(each.numel() for each in model.parameters())
+    unused = nn.Linear(5, 5)
+    compiled = captured(model, compiler)
+    uncalled = dataclasses.replace(compiled, name="unused", module=unused, calls=[])
+    record, _ = probe_parity([compiled, uncalled], compiler=compiler, folder=tmp_path)
+    assert (record.trained_parameters, record.compared_parameters) == (own + 30, own)
+
+
+def test_two_models_compare_other_numbers(tmp_path: Path) -> None:
+    one, other = new_model("perceptron"), new_model("perceptron")
+    next(other.parameters()).data.add_(0.01)
+    records = [probed(model, tmp_path)[0] for model in (one, other)]
+    assert set(records[0].compared) == {"exact", "compiled", "eager"}
+    assert records[0].compared["exact"] != records[1].compared["exact"]

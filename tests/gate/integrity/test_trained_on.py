@@ -1,0 +1,99 @@
+"""Validation examples among the training data, and validation inputs that repeat each other."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from compilegate.evidence import read_records
+from compilegate.gate.reasons import Code, Outcome
+from compilegate.job.evidence.trained_on import MOST_HASHES, hashed, trained_on
+from tests.gate.conftest import with_digests
+
+ARMS = ("baseline", "fast")
+SEEDS = (1, 2, 3)
+
+
+def train_on(execution, ids=None, inputs=None):
+    told = trained_on(ids, inputs)
+    for replicate, record in execution.records.items():
+        execution.records[replicate] = with_digests(dataclasses.replace(record, trained_on=told))
+
+
+def ids_of(execution):
+    return execution.record("baseline", 1).examples.ids.tolist()
+
+
+def give_inputs(execution, texts):
+    for arm in ARMS:
+        for seed in SEEDS:
+            execution.change_examples(arm, seed, inputs=hashed(texts))
+
+
+def test_other_training_examples_pass(execution):
+    train_on(execution, [f"train-{index}" for index in range(5000)])
+    assert execution.judge().candidates[0].outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize("share", [0.001, 0.5])
+def test_validation_examples_that_were_trained_on_fail(execution, share):
+    known = ids_of(execution)
+    few = known[: int(len(known) * share)]
+    train_on(execution, [*few, *(f"train-{index}" for index in range(5000))])
+    (candidate,) = execution.judge().candidates
+    reason = next(each for each in candidate.reasons if each.code is Code.DATA_TRAINED_ON)
+    assert reason.outcome is Outcome.FAIL
+    assert reason.numbers["examples"] == len(few)
+
+
+def test_of_very_many_training_examples_a_sample_shows_it(execution):
+    known = ids_of(execution)
+    told = trained_on([*known, *(f"train-{index}" for index in range(MOST_HASHES + 60_000))])
+    assert len(told.ids) == MOST_HASHES
+    record = dataclasses.replace(execution.record("fast", 1), trained_on=told)
+    execution.records["fast", 1] = with_digests(record)
+    (candidate,) = execution.judge().candidates
+    assert Code.DATA_TRAINED_ON in {each.code for each in candidate.reasons}
+
+
+def test_row_numbers_are_no_names(execution):
+    for arm in ARMS:
+        for seed in SEEDS:
+            rows = np.arange(len(ids_of(execution))).astype(np.str_)
+            execution.change_examples(arm, seed, ids=rows)
+    train_on(execution, list(range(5000)))
+    assert execution.judge().candidates[0].outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("share", "outcome", "code"),
+    [
+        (0.05, Outcome.PASS, Code.DATA_INPUTS_TRAINED_ON),
+        (0.3, Outcome.FAIL, Code.DATA_TRAINED_ON),
+    ],
+)
+def test_the_same_inputs_under_other_ids_are_found(execution, share, outcome, code):
+    texts = [f"text {index}" for index in range(2000)]
+    give_inputs(execution, texts)
+    train_on(execution, inputs=[*texts[: int(2000 * share)], "another"])
+    (candidate,) = execution.judge().candidates
+    assert candidate.outcome is outcome
+    assert code in {each.code for each in (*candidate.reasons, *candidate.notes)}
+
+
+def test_rows_with_one_input_count_once(execution):
+    give_inputs(execution, [f"text {index // 4}" for index in range(2000)])
+    (candidate,) = execution.judge().candidates
+    note = next(each for each in candidate.notes if each.code is Code.GROUPS_INPUTS)
+    assert note.numbers == {"examples": 2000, "effective": 500}
+
+
+def test_it_is_written_and_read_back(execution, tmp_path):
+    train_on(execution, ["a", "b"], np.array([[1, 2], [3, 4]]))
+    execution.write(tmp_path)
+    read = read_records(tmp_path / "evidence", execution.experiment.replicates)
+    told = read["fast", 1].trained_on
+    assert (len(told.ids), len(told.inputs)) == (2, 2)
+    assert np.isin(hashed([np.array([3, 4], np.int32)]), told.inputs).all()
