@@ -32,6 +32,14 @@ DUE = frozenset({"expected", "expected-later"})
 NEAR = 2
 """A finding may be this many lines away from its label: a call that begins a line above."""
 
+HALVES = {
+    "development": "The development half",
+    "held-out": "The held-out half",
+    "second": "The second held-out set",
+    "third": "The third held-out set",
+}
+"""The first two are halves of one set; the others were found and labelled later."""
+
 START, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 
@@ -199,13 +207,13 @@ def report(scripts: Sequence[Script], sources: Path) -> tuple[list[str], list[st
     lines: list[str] = []
     mistakes: list[str] = []
     absent: list[str] = []
-    for half in ("development", "held-out"):
+    for half, title in HALVES.items():
         chosen = [script for script in scripts if script.half == half]
         if not chosen:
             continue
         counts, wrong, missing = measured(chosen, sources)
         places = len({(each.source, each.version) for each in chosen})
-        lines += ["", f"The {half} half: {len(chosen) - len(missing)} scripts of {places} sources.",
+        lines += ["", f"{title}: {len(chosen) - len(missing)} scripts of {places} sources.",
                   "", *table(counts)]  # fmt: skip
         mistakes += [f"[{half}] {each}" for each in wrong]
         absent += missing
@@ -216,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and write the page where one is named."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("sources", type=Path, nargs="?")
-    parser.add_argument("--half", choices=("development", "held-out"))
+    parser.add_argument("--half", choices=tuple(HALVES))
     parser.add_argument("--write", type=Path, help="the page that gets the table")
     parser.add_argument("--fetch-commands", action="store_true")
     given = parser.parse_args(arguments)

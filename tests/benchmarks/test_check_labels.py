@@ -82,7 +82,7 @@ def test_the_labels_name_rules_that_there_are(program):
     scripts = program.read_labels()
     rules = {label.rule for script in scripts for label in script.labels}
     assert rules - {"*"} <= set(BY_NAME)
-    assert {script.half for script in scripts} == {"development", "held-out"}
+    assert {script.half for script in scripts} == set(program.HALVES)
     assert len(scripts) >= 40
 
 

@@ -24,7 +24,8 @@ def loop_sources(script: Script, node: ast.expr, depth: int = 0) -> list[Origin]
             last = inner.func.attr if isinstance(inner.func, ast.Attribute) else ""
             last = inner.func.id if isinstance(inner.func, ast.Name) else last
             if last in _AROUND and inner.args:
-                index = origin.index if origin.index is not None and last == "prepare" else None
+                gives_back_each = last in {"prepare", "setup_dataloaders"}
+                index = origin.index if origin.index is not None and gives_back_each else None
                 given = inner.args[index] if index is not None and index < len(inner.args) else None
                 for argument in [given] if given is not None else inner.args:
                     found += loop_sources(origin.script, argument, depth + 1)

@@ -106,7 +106,7 @@ class Steps:
             around = _loop_or_function(script, call)
             if isinstance(around, ast.For | ast.AsyncFor | ast.While):
                 loops.setdefault(around, Step(script, around, "loop"))
-            elif around is not None:
+            elif around is not None and not _updates_after_its_loop(script, around, call):
                 callers = self._callers(script, around)
                 if not callers and backward and around.name not in {"backward", "step"}:
                     roots.setdefault(around, Step(script, around, "function"))
@@ -236,6 +236,19 @@ def _loop_or_function(
     return None
 
 
+def _updates_after_its_loop(
+    script: Script, function: ast.FunctionDef | ast.AsyncFunctionDef, call: ast.Call
+) -> bool:
+    """Whether a loop before a call, in the same function, goes backward: then the call updates
+    with what the last batches left, once for each time that the function is called."""
+    return not is_backward(script, call) and any(
+        isinstance(loop, ast.For | ast.AsyncFor | ast.While)
+        and (loop.end_lineno or 0) < call.lineno
+        and any(isinstance(node, ast.Call) and is_backward(script, node) for node in ast.walk(loop))
+        for loop in ast.walk(function)
+    )
+
+
 def _loops_that_clear(script: Script) -> Iterator[ast.For | ast.AsyncFor]:
     """The loops over batches that clear gradients, where a helper goes backward and updates:
     `optimizer.zero_grad()`. A loop that counts epochs may clear them too."""
@@ -251,7 +264,8 @@ def _loops_that_clear(script: Script) -> Iterator[ast.For | ast.AsyncFor]:
                 for each in loop.iter.args
             )
         )
-        if not counts and is_a(script, receiver, Sort.OPTIMIZER):
+        last = ast.unparse(receiver).rsplit(".", 1)[-1].lower()
+        if not counts and ("optim" in last or is_a(script, receiver, Sort.OPTIMIZER)):
             yield loop
 
 

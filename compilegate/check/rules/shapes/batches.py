@@ -52,7 +52,7 @@ def _tensorflow(view: View) -> Iterator[Found]:
             continue
         function = view.script.function_around(call)
         named = f"{function.name if function is not None else ''} {_target(view, call)}".lower()
-        if "train" in named:
+        if "train" in named or call in view.analysis.training_loaders:
             yield Found(call, "the training data keeps a smaller last batch")
 
 
