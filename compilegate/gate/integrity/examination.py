@@ -140,7 +140,8 @@ def _look_at_models(
             records = [scored[arm, seed] for seed in seeds]
             found = list(below_floor(arm, records, experiment.settings, values))
             about = _subject(experiment, arm, seeds[0])
-            found += trained_on_validation(about, records[0])
+            reference = scored.get((experiment.baseline, seeds[0]))
+            found += trained_on_validation(about, records[0], reference)
             problems[arm, seeds[0]].extend(found)
 
 

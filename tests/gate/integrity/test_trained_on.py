@@ -71,7 +71,9 @@ def test_row_numbers_are_no_names(execution):
     ("share", "outcome", "code"),
     [
         (0.05, Outcome.PASS, Code.DATA_INPUTS_TRAINED_ON),
-        (0.3, Outcome.FAIL, Code.DATA_TRAINED_ON),
+        (0.45, Outcome.PASS, Code.DATA_INPUTS_TRAINED_ON),
+        (0.5, Outcome.FAIL, Code.DATA_TRAINED_ON),
+        (1.0, Outcome.FAIL, Code.DATA_TRAINED_ON),
     ],
 )
 def test_the_same_inputs_under_other_ids_are_found(execution, share, outcome, code):
@@ -81,6 +83,31 @@ def test_the_same_inputs_under_other_ids_are_found(execution, share, outcome, co
     (candidate,) = execution.judge().candidates
     assert candidate.outcome is outcome
     assert code in {each.code for each in (*candidate.reasons, *candidate.notes)}
+
+
+@pytest.mark.parametrize("kinds", [30, 1500, 6000, 12_000])
+def test_rows_of_a_small_table_repeat_by_nature(execution, kinds):
+    """Where a table has few different rows, most validation rows are in the training data, too."""
+    random = np.random.default_rng(3)
+    give_inputs(execution, [f"row {each}" for each in random.integers(0, kinds, 2000)])
+    train_on(execution, inputs=[f"row {each}" for each in random.integers(0, kinds, 10_000)])
+    (candidate,) = execution.judge().candidates
+    assert Code.DATA_TRAINED_ON not in {each.code for each in candidate.reasons}
+    assert Code.DATA_INPUTS_TRAINED_ON in {each.code for each in candidate.notes}
+
+
+def test_what_one_arm_alone_trained_on_is_no_fact_of_the_data(execution):
+    texts = [f"text {index}" for index in range(2000)]
+    give_inputs(execution, texts)
+    train_on(execution, inputs=texts[:200])
+    for seed in SEEDS:
+        told = dataclasses.replace(
+            execution.record("fast", seed), trained_on=trained_on(None, texts[:500])
+        )
+        execution.records["fast", seed] = with_digests(told)
+    (candidate,) = execution.judge().candidates
+    reason = next(each for each in candidate.reasons if each.code is Code.DATA_TRAINED_ON)
+    assert reason.numbers == {"seed": 1, "share": 0.25, "baseline_share": 0.1}
 
 
 def test_rows_with_one_input_count_once(execution):
