@@ -16,7 +16,7 @@ from compilegate.local import (
     list_packages,
     set_approval,
 )
-from compilegate.local.errors import StepRequestError
+from compilegate.local.errors import RefusedDefinitionError, StepRequestError
 from compilegate.local.home.registry import (
     ModelPackage,
     PackageOrigin,
@@ -128,10 +128,21 @@ def test_another_model_at_the_same_place_is_a_new_version(bench: Any) -> None:
     assert [package.version for package in list_packages(bench.home, "g")] == [1, 2]
 
 
+def test_a_model_that_no_step_makes_is_refused_before_anything_starts(bench: Any) -> None:
+    register = bench.register("register", "g", "s3://bucket/training/none.tar.gz")
+    with pytest.raises(
+        RefusedDefinitionError, match=r"register: s3://bucket/training/none\.tar\.gz is not"
+    ):
+        bench.run(bench.training("train"), register | {"DependsOn": ["train"]})
+    assert list_groups(bench.home) == []
+
+
 def test_a_model_that_nobody_made_is_not_registered(bench: Any) -> None:
+    """Its place was declared as one that a program fills, and none did."""
     result = bench.run(
         bench.training("train"),
         bench.register("register", "g", "s3://bucket/training/none.tar.gz", DependsOn=["train"]),
+        later=["s3://bucket/training/"],
     )
     assert result.status is ExecutionStatus.FAILED
     assert "none.tar.gz is not in the local store" in result.failure
