@@ -39,6 +39,10 @@ class LazyGroup(click.Group):
             "compilegate.cli.workload.derive_images",
             "Build a program's requirements.txt into images.",
         ),
+        "explain": (
+            "compilegate.cli.pipeline.explain",
+            "Say what each step of a definition would do on this machine.",
+        ),
         "run": ("compilegate.cli.run", "Execute a workload or a definition on this machine."),
         "doctor": (
             "compilegate.cli.doctor",

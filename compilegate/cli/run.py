@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +15,13 @@ from compilegate.cli.options.jobs import LATER, data_pairs, job_options, job_var
 from compilegate.cli.options.parameters import name_value_pairs, parameter_option, parameter_pairs
 from compilegate.cli.options.project import Project, load_workload, project_options
 from compilegate.cli.pipeline.selecting import left_out_lines, selection_of, selection_options
+from compilegate.cli.pipeline.sources import (
+    definition_name,
+    definition_text,
+    function_sources,
+    image_sources,
+    source_options,
+)
 from compilegate.cli.terminal.browser import open_option
 from compilegate.cli.terminal.errors import RefusalError, refusing_os_errors
 from compilegate.cli.terminal.origin import note_origin
@@ -31,7 +37,6 @@ from compilegate.cli.workload.checks import (
 )
 from compilegate.cli.workload.definition import compiled, place_locally
 from compilegate.cli.workload.posture_record import (
-    posture_functions,
     posture_lines,
     settle_failed,
 )
@@ -40,13 +45,10 @@ from compilegate.execution.result import ExecutionResult
 from compilegate.execution.target import Target
 from compilegate.job.names import BASELINE_ARM
 from compilegate.local import (
-    FunctionSources,
-    ImageSources,
     LocalExecutor,
     ObjectStore,
     execution_named,
     latest_unfinished,
-    parse_handler,
     place_data,
 )
 from compilegate.workload import InfeasibleError, Workload
@@ -68,22 +70,7 @@ from compilegate.workload.feasibility import NO_DAY, findings
     help="With --resume: continue this one; the beginning of its ID is enough.",
 )
 @parameter_option
-@click.option(
-    "--image",
-    "images",
-    metavar="PATTERN=WHERE",
-    multiple=True,
-    help="Where to run images whose URI matches PATTERN: `here` (this Python environment), a "
-    "folder with a requirements.txt, or a Python executable. May be given several times.",
-)
-@click.option(
-    "--function",
-    "functions",
-    metavar="PATTERN=FILE",
-    multiple=True,
-    help="The file that stands for Lambda functions whose ARN matches PATTERN: FILE.py, whose "
-    "handler is lambda_handler, or FILE.py:HANDLER. May be given several times.",
-)
+@source_options
 @selection_options
 @job_options
 @click.option(
@@ -168,8 +155,8 @@ def command(  # noqa: PLR0917  one argument for each option
         later = _placed(data_pairs(data), ObjectStore(home.resolve() / "s3"))
     executor = LocalExecutor(
         home=home,
-        images=_images(images, containers),
-        functions=_functions(functions, home),
+        images=image_sources(images, containers),
+        functions=function_sources(functions, home),
         commands=name_value_pairs("--command", commands),
         variables=job_variables(variables),
         later=later,
@@ -198,21 +185,6 @@ def command(  # noqa: PLR0917  one argument for each option
     if output is not None:
         copy_reports(result, output)
     raise SystemExit(status)
-
-
-def _images(patterns: tuple[str, ...], containers: Path) -> ImageSources:
-    """Where images come from: the project's folders, and what was said on the command line."""
-    return ImageSources(
-        root=containers if containers.is_dir() else None,
-        patterns=tuple(name_value_pairs("--image", patterns).items()),
-    )
-
-
-def _functions(patterns: tuple[str, ...], home: Path) -> FunctionSources:
-    """Where Lambda functions come from: the command line first, then the posture's own."""
-    said = name_value_pairs("--function", patterns).items()
-    own = tuple((pattern, parse_handler(file)) for pattern, file in said)
-    return FunctionSources(patterns=(*own, *posture_functions(home).patterns))
 
 
 def _placed(data: Mapping[str, str], store: ObjectStore) -> list[str]:
@@ -279,11 +251,7 @@ def _pipeline(
         return _compiled(workload, project, home, arms)
     if arms is not None:
         raise click.UsageError("--arms: found --definition as well, allowed: with a workload")
-    try:
-        with click.open_file(str(definition), encoding="utf-8") as file:
-            return name, file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.UsageError(f"--definition: {definition} cannot be read: {error}") from error
+    return name, definition_text("--definition", str(definition))
 
 
 def _name(workload: str | None, definition: Path | None, project: Project) -> str:
@@ -291,8 +259,7 @@ def _name(workload: str | None, definition: Path | None, project: Project) -> st
     if workload is not None and definition is None:
         return load_workload(workload, project.workloads)[0].name
     if definition is not None and workload is None:
-        # A file's name may not be valid for a pipeline.
-        return re.sub(r"[^a-zA-Z0-9]+", "-", definition.stem).strip("-") or "definition"
+        return definition_name(definition)
     raise click.UsageError("name either a workload or --definition FILE")
 
 

@@ -31,9 +31,10 @@ from compilegate.local.aws.endpoint import aws_endpoint
 from compilegate.local.aws.variables import JobVariables
 from compilegate.local.engine.execution import Execution
 from compilegate.local.engine.plan import ExecutionPlan
-from compilegate.local.engine.preflight import Image, check_definition
+from compilegate.local.engine.preflight import Image, Preflight, check_definition
 from compilegate.local.engine.scope import ExecutionFacts, preflight_scope
 from compilegate.local.errors import ExecutionError, ImageEnvironmentError, RefusedDefinitionError
+from compilegate.local.explaining.explanation import Explanation, explain, told_image
 from compilegate.local.home.functions import FunctionSources
 from compilegate.local.home.images import Environment, ImageSources, build_environment
 from compilegate.local.home.journal import Journal, journal_of, resumable_steps
@@ -208,6 +209,30 @@ class LocalExecutor:
         whole, _ = read_definition(journal.definition())
         return choose(whole, read_selection(journal.folder))[0].left_out
 
+    def explain(self, pipeline: str, parameters: Mapping[str, Scalar]) -> Explanation:
+        """What each step of the definition would do here; nothing is started or written."""
+        if self.definition is None:
+            raise ExecutionError("there is nothing to explain without a definition")
+        text = self.definition.encode() if isinstance(self.definition, str) else self.definition
+        facts = ExecutionFacts(_new_id(), pipeline, time.time())
+        read = self._read(text, parameters, facts, self.selection)
+        processes = {
+            step: f"a process in {told_image(read.found.images[image], image)}"
+            for step, image in read.found.image_of.items()
+            if image in read.found.images
+        }
+        functions = {
+            step: f"{handler.function} of {handler.file}"
+            for step, handler in read.found.handler_of.items()
+        }
+        return explain(
+            read_definition(text)[0],
+            read.chosen,
+            read.faults,
+            places={**processes, **functions},
+            commands=self.commands,
+        )
+
     def read(self, reference: str) -> ExecutionResult:
         """What became of an execution so far. Raises ExecutionError when there is none."""
         return journal_of(self._home, reference).read()
@@ -257,13 +282,13 @@ class LocalExecutor:
     def _store(self) -> ObjectStore:
         return ObjectStore(self._home / "s3")
 
-    def _check(
+    def _read(
         self,
         text: bytes,
         parameters: Mapping[str, Scalar],
         facts: ExecutionFacts,
         selection: Selection,
-    ) -> _Checked:
+    ) -> _Read:
         chosen, faults = choose(read_definition(text)[0], selection)
         if faults:
             raise RefusedDefinitionError(*faults)
@@ -284,8 +309,19 @@ class LocalExecutor:
         )
         # A parameter without a value makes every expression with it a fault too: tell the cause.
         faults += parameter_faults or list(found.faults)
-        if faults:
-            raise RefusedDefinitionError(*faults)
+        return _Read(chosen, definition, values, gpus, found, tuple(faults))
+
+    def _check(
+        self,
+        text: bytes,
+        parameters: Mapping[str, Scalar],
+        facts: ExecutionFacts,
+        selection: Selection,
+    ) -> _Checked:
+        read = self._read(text, parameters, facts, selection)
+        if read.faults:
+            raise RefusedDefinitionError(*read.faults)
+        definition, gpus = read.definition, read.gpus
         graph = build_graph(definition)
         cores = physical_cores(_usable_cpus(self.cores))
         limits = [
@@ -296,17 +332,31 @@ class LocalExecutor:
         limit = min(limits) if limits else None
         return _Checked(
             definition=definition,
-            chosen=chosen,
+            chosen=read.chosen,
             graph=graph,
-            parameters=values,
-            images=found.images,
+            parameters=read.values,
+            images=read.found.images,
             cores=cores,
             cores_per_job=_cores_per_job(
-                len(cores), self.cores_per_job, _most_training(graph, found.gpus, len(gpus), limit)
+                len(cores),
+                self.cores_per_job,
+                _most_training(graph, read.found.gpus, len(gpus), limit),
             ),
             gpus=gpus,
             max_parallel_steps=limit,
         )
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A definition, what is carried out of it, and what the checks say."""
+
+    chosen: Chosen
+    definition: Definition
+    values: Mapping[str, Scalar]
+    gpus: tuple[str, ...]
+    found: Preflight
+    faults: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,15 +15,20 @@ LATER = "later"
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def job_options(command: Command) -> Command:
-    """Add `--env` and `--data` to a command."""
-    command = click.option(
+def data_option(command: Command) -> Command:
+    """Add `--data` to a command."""
+    return click.option(
         "--data",
         metavar="s3://BUCKET[/KEY]=WHERE",
         multiple=True,
         help="A folder or file of this machine that stands for what lies there, or `later` where a "
         "program puts it there while it runs. May be given several times.",
     )(command)
+
+
+def job_options(command: Command) -> Command:
+    """Add `--env` and `--data` to a command."""
+    command = data_option(command)
     return click.option(
         "--env",
         "variables",

@@ -39,7 +39,7 @@ from compilegate.local.engine.inputs import Needs, input_faults, places_in
 from compilegate.local.engine.making import JOB_REQUESTS, JobRequest
 from compilegate.local.engine.retries import EXCEPTION_TYPES
 from compilegate.local.errors import ImageEnvironmentError, StepError
-from compilegate.local.home.functions import FunctionSources, find_handler
+from compilegate.local.home.functions import FunctionSources, Handler, find_handler
 from compilegate.local.home.images import Environment, ImageSources, UnbuiltEnvironment, find_image
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import PackageRequest, read_package_request
@@ -72,12 +72,16 @@ NO_COMMANDS: Mapping[str, str] = {}
 
 @dataclass(frozen=True)
 class Preflight:
-    """What the checks found: the faults, the environment of each image, the GPUs of each job."""
+    """What the checks found: the faults, and what each step needs."""
 
     faults: tuple[str, ...]
     images: Mapping[str, Image]
     gpus: Mapping[str, int]
     """By step, how many its job computes with, where this machine has any."""
+    image_of: Mapping[str, str]
+    """By step that runs a job, the image's URI."""
+    handler_of: Mapping[str, Handler]
+    """By Lambda step, what stands for its function."""
 
 
 @dataclass(frozen=True)
@@ -135,13 +139,15 @@ def check_definition(
         except StepError as error:
             faults.append(f"{item.step.name}: {error}")
         faults += (f"{item.step.name}: {fault}" for fault in _image_faults(item, sources, images))
-    faults += _function_faults(carried_out, scope, functions)
+    handlers: dict[str, Handler] = {}
+    faults += _function_faults(carried_out, scope, functions, handlers)
     called = [step for step in definition.steps if step.type == LAMBDA or step.name in commands]
     needs = [*map(_needs, checked), *(_needs_of_call(step, scope) for step in called)]
     faults += input_faults(needs, build_graph(definition), store, later)
     wanted = {item.step.name: item.job.gpus for item in checked if item.job is not None}
     faults += _gpu_faults(wanted, gpus)
-    return Preflight(tuple(dict.fromkeys(faults)), images, wanted)
+    image_of = {item.step.name: item.job.image for item in checked if item.job is not None}
+    return Preflight(tuple(dict.fromkeys(faults)), images, wanted, image_of, handlers)
 
 
 def _gpu_faults(wanted: Mapping[str, int], gpus: int) -> Iterator[str]:
@@ -408,7 +414,7 @@ def _library_faults(job: JobRequest, image: Image) -> Iterator[str]:
 
 
 def _function_faults(
-    steps: Iterable[Step], scope: Scope, functions: FunctionSources
+    steps: Iterable[Step], scope: Scope, functions: FunctionSources, handlers: dict[str, Handler]
 ) -> Iterator[str]:
     for step in steps:
         if step.type != LAMBDA:
@@ -418,7 +424,7 @@ def _function_faults(
             if isinstance(arn, Unresolved):
                 yield f"{step.name}: the function {arn} must be known before the execution starts"
             else:
-                find_handler(arn, functions)
+                handlers[step.name] = find_handler(arn, functions)
         except (ExpressionError, StepError) as error:
             yield f"{step.name}: {error}"
 

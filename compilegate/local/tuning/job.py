@@ -47,8 +47,9 @@ class TuningRequest:
     def trial(self, values: Mapping[str, str]) -> TrainingRequest:
         """The training job with these hyperparameters. Raises StepRequestError."""
         static = RequestReader(self.definition).text_map("StaticHyperParameters")
+        # The newer name of the resources, which the SDK writes, beside the older one.
         raw = {
-            name: value
+            "ResourceConfig" if name == "HyperParameterTuningResourceConfig" else name: value
             for name, value in self.definition.items()
             if name not in {"StaticHyperParameters", "DefinitionName", "TuningObjective"}
             and name != "HyperParameterRanges"
