@@ -30,6 +30,7 @@ _STAND_INS = {
     "kms_key": f"arn:aws:kms:us-east-1:{_ACCOUNT}:key/compilegate-standin",
     "training_role_arn": f"{_ROLE}-training",
     "processing_role_arn": f"{_ROLE}-processing",
+    "posture_function": f"arn:aws:lambda:us-east-1:{_ACCOUNT}:function:compilegate-standin",
 }
 
 
@@ -55,6 +56,7 @@ def standin_deployment(
         processing_role_arn=_STAND_INS["processing_role_arn"],
         images={folder: _image(folder) for folder in images},
         kms_key=_STAND_INS["kms_key"] if encrypted else None,
+        posture_function=_STAND_INS["posture_function"],
         network=network,
         name_prefix=name_prefix,
     )

@@ -22,10 +22,10 @@ from pathlib import Path
 
 import numpy as np
 
-from compilegate.posture.events import Outcome, Reset, Seen, Settled, Started
+from compilegate.posture.machine.events import Outcome, Reset, Seen, Settled, Started
+from compilegate.posture.machine.transitions import transition
 from compilegate.posture.policy import Policy
 from compilegate.posture.state import Difference, Posture, State
-from compilegate.posture.transitions import transition
 
 WEEKS = 52
 MONTH = 4

@@ -38,6 +38,10 @@ class Arns:
     def sagemaker(self, resource: str) -> str:
         return self.of_service("sagemaker", resource)
 
+    def function(self, name: str) -> str:
+        """Made from a function's name, so that what calls it does not depend on it."""
+        return self.of_service("lambda", f"function:{name}")
+
     def log_group(self, name: str) -> str:
         return self.of_service("logs", f"log-group:{name}")
 

@@ -72,11 +72,17 @@ def processing_statements(
 
 
 def pipeline_statements(
-    place: Place, *, group: str, training_role_arn: str, processing_role_arn: str
+    place: Place,
+    *,
+    group: str,
+    training_role_arn: str,
+    processing_role_arn: str,
+    posture_function: str | None = None,
 ) -> list[Statement]:
     """A pipeline: starts, follows and stops its jobs, reads the verdict, registers a model.
 
-    `group` is the name of the model package group that it registers in.
+    `group` is the name of the model package group that it registers in, `posture_function` the ARN
+    of what its Lambda steps call.
     """
     sagemaker = place.arns.sagemaker
     return [
@@ -112,7 +118,12 @@ def pipeline_statements(
             because=MANY_OBJECTS,
         ),
         _use_key(place, "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"),
+        *([] if posture_function is None else [_ask(posture_function)]),
     ]
+
+
+def _ask(function: str) -> Statement:
+    return Statement(sid="AskThePosture", actions=["lambda:InvokeFunction"], resources=[function])
 
 
 def _run_jobs(place: Place, kind: str, jobs: str) -> list[Statement]:

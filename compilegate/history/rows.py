@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from compilegate.execution.result import ExecutionResult
 from compilegate.gate.judgements import Interval
 from compilegate.gate.verdict import ArmCost, CandidateVerdict, Verdict
-from compilegate.posture.events import Seen, Settled, Started
-from compilegate.posture.record import Decision, Record
+from compilegate.posture.machine.events import Seen, Settled, Started
+from compilegate.posture.records.record import Decision, Record
 
 
 @dataclass(frozen=True, kw_only=True)

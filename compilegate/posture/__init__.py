@@ -6,7 +6,12 @@
     on          the winning candidate trains alone, but for audits of all arms
     reverted    the baseline trains alone, for a reason that is kept
 
-Pure but for `home`: `transitions` says what an event does to a state, `planning` which arms an
-execution trains, `record` keeps every decision and replays them. The standard library alone, so
-that a Lambda function can carry it.
+    policy.py   the rules that a workload declares
+    state.py    where a workload stands
+    machine/    what can happen to that, what comes of it, and which arms train: pure
+    evidence/   what executions add up to: pure
+    records/    every decision, kept and replayed; in a folder here, in DynamoDB in an account
+    function/   the Lambda function, which also runs on this machine
+
+The standard library alone, but for boto3 in an account, which Lambda has.
 """

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 FUNCTION = "compilegate-posture"
-"""The function that both Lambda steps call."""
+"""The function that both Lambda steps call, on this machine."""
+
+FUNCTION_KIND = "posture"
+"""In an account it is called that, after its workload."""
 
 ACT = "act"
 """What is asked of it: one of the two below."""
@@ -26,3 +29,8 @@ FOLDER_VARIABLE = "COMPILEGATE_POSTURE_FOLDER"
 """Where the records lie on this machine."""
 DAY_VARIABLE = "COMPILEGATE_POSTURE_DAY"
 """An ISO 8601 date that takes the place of now: for rehearsals of a year."""
+
+TABLE_VARIABLE = "COMPILEGATE_POSTURE_TABLE"
+"""The DynamoDB table that holds the records in an account."""
+WORKLOAD_VARIABLE = "WORKLOAD"
+"""Whose executions the function of an account hears of."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from compilegate.access import Arns, Statement
 from compilegate.access.jobs import ANY, JOB_NAMES, MANY_OBJECTS, NO_RESOURCE
 from compilegate.access.layout import PREFIX, data_prefix
-from compilegate.infra.workload.permissions import EXECUTION_NAMES
+from compilegate.infra.functions.permissions import EXECUTION_NAMES
 
 LOOKING = ("lookup",)
 DEPLOYING = ("deploy", "file-publishing", "lookup")

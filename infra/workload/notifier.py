@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
 from constructs import Construct
 
-from compilegate.access import Arns
+from compilegate.access import Arns, Statement
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.functions import DeadLetters, EventFunction, log_name
 from compilegate.infra.project import Project
@@ -25,8 +25,12 @@ def notifier(
     pipeline_arn: str,
     foundation: FoundationStack,
     dead_letters: DeadLetters,
+    also: Sequence[Statement] = (),
 ) -> EventFunction:
-    """Keeps executions from overlapping, and reports failures and refused candidates."""
+    """Keeps executions from overlapping, and reports failures and refused candidates.
+
+    `also` is what it may do beyond that, for what else it is told of.
+    """
     name = project.names.function(workload, "notifier")
     function = EventFunction(
         scope,
@@ -41,16 +45,19 @@ def notifier(
             "BUCKET": foundation.bucket.bucket_name,
             "WORKLOAD": workload,
         },
-        statements=notifier_statements(
-            arns=Arns.of(cdk.Stack.of(scope)),
-            workload=workload,
-            pipeline_arn=pipeline_arn,
-            bucket_arn=foundation.bucket_arn,
-            key_arn=foundation.key.key_arn,
-            topic_arn=foundation.topic.topic_arn,
-            dead_letter_arn=dead_letters.queue.queue_arn,
-            log_group=log_name(name),
-        ),
+        statements=[
+            *also,
+            *notifier_statements(
+                arns=Arns.of(cdk.Stack.of(scope)),
+                workload=workload,
+                pipeline_arn=pipeline_arn,
+                bucket_arn=foundation.bucket_arn,
+                key_arn=foundation.key.key_arn,
+                topic_arn=foundation.topic.topic_arn,
+                dead_letter_arn=dead_letters.queue.queue_arn,
+                log_group=log_name(name),
+            ),
+        ],
         key=foundation.key,
         log_days=project.settings.storage.log_days,
         dead_letters=dead_letters,

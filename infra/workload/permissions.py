@@ -5,8 +5,11 @@ from __future__ import annotations
 from compilegate.access import Arns, Statement
 from compilegate.access.jobs import JOB_NAMES, MANY_OBJECTS
 from compilegate.access.layout import deliveries_prefix, executions_prefix, notices_prefix
-
-EXECUTION_NAMES = "SageMaker names an execution when it starts"
+from compilegate.infra.functions.permissions import (
+    EXECUTION_NAMES,
+    function_statements,
+    schedule_statements,
+)
 
 
 def starter_statements(
@@ -56,36 +59,7 @@ def starter_statements(
         ),
         Statement(sid="TellOfTheSameFiles", actions=["sns:Publish"], resources=[topic_arn]),
         *schedule_statements(pipeline_arn=pipeline_arn, dead_letter_arn=dead_letter_arn),
-        *_function_statements(arns, key_arn, log_group),
-    ]
-
-
-def _function_statements(arns: Arns, key_arn: str, log_group: str) -> list[Statement]:
-    """What every function needs: its encrypted environment, and its log."""
-    return [
-        Statement(
-            sid="UseKey",
-            actions=["kms:Decrypt", "kms:GenerateDataKey"],
-            resources=[key_arn],
-        ),
-        Statement(
-            sid="WriteLogs",
-            actions=["logs:CreateLogStream", "logs:PutLogEvents"],
-            resources=[arns.log_group(f"{log_group}:log-stream:*")],
-            because="Lambda names the stream after the instance of the function",
-        ),
-    ]
-
-
-def schedule_statements(*, pipeline_arn: str, dead_letter_arn: str) -> list[Statement]:
-    """The scheduler: start this pipeline, and put failed starts into the queue."""
-    return [
-        Statement(
-            sid="StartPipeline",
-            actions=["sagemaker:StartPipelineExecution"],
-            resources=[pipeline_arn],
-        ),
-        Statement(sid="KeepWhatFailed", actions=["sqs:SendMessage"], resources=[dead_letter_arn]),
+        *function_statements(arns, key_arn, log_group),
     ]
 
 
@@ -137,5 +111,5 @@ def notifier_statements(
         ),
         Statement(sid="Notify", actions=["sns:Publish"], resources=[topic_arn]),
         Statement(sid="KeepWhatFailed", actions=["sqs:SendMessage"], resources=[dead_letter_arn]),
-        *_function_statements(arns, key_arn, log_group),
+        *function_statements(arns, key_arn, log_group),
     ]

@@ -16,6 +16,7 @@ from compilegate.infra.workload.definition import incomplete_definition
 from compilegate.infra.workload.roles import JobRoles
 from compilegate.infra.workload.substitution import completed_by_cloudformation
 from compilegate.pipelines.standin import BUCKET, stand_ins
+from compilegate.posture.names import FUNCTION_KIND
 
 
 class TrainingPipeline(Construct):
@@ -60,6 +61,9 @@ class TrainingPipeline(Construct):
             "kms_key": foundation.key.key_arn,
             "training_role_arn": roles.training.role_arn,
             "processing_role_arn": roles.processing.role_arn,
+            "posture_function": Arns.of(stack).function(
+                names.function(workload.name, FUNCTION_KIND)
+            ),
             **{f"images.{image}": uri for image, uri in images.image_uris.items()},
         }
         self.pipeline = sagemaker.CfnPipeline(

@@ -23,6 +23,7 @@ from compilegate.infra.project import DeclaredWorkload, Project
 from compilegate.infra.role import scoped_role, service_principal
 from compilegate.infra.workload.aws_images import aws_repositories
 from compilegate.pipelines.requests.images import GATE, image_folders_of
+from compilegate.posture.names import FUNCTION_KIND
 
 
 class JobRoles(Construct):
@@ -87,6 +88,9 @@ class JobRoles(Construct):
                 group=project.names.model_package_group(workload),
                 training_role_arn=self.training.role_arn,
                 processing_role_arn=self.processing.role_arn,
+                posture_function=arns.function(project.names.function(workload.name, FUNCTION_KIND))
+                if workload.posture is not None
+                else None,
             ),
         )
 

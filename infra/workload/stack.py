@@ -8,6 +8,7 @@ from constructs import Construct
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.functions import DeadLetters
 from compilegate.infra.images import ImagesStack
+from compilegate.infra.posture import Posture, PostureRecord, tell_changes
 from compilegate.infra.project import DeclaredWorkload, Project
 from compilegate.infra.workload.alarms import Alarms
 from compilegate.infra.workload.new_data import starter
@@ -44,6 +45,9 @@ class WorkloadStack(cdk.Stack):
             roles=roles,
         )
         dead_letters = DeadLetters(self, "DeadLetters")
+        record = None
+        if declared.workload.posture is not None:
+            record = PostureRecord(self, "Record", project=project, foundation=foundation)
         functions = {
             "notifier": notifier(
                 self,
@@ -53,8 +57,27 @@ class WorkloadStack(cdk.Stack):
                 pipeline_arn=training.arn,
                 foundation=foundation,
                 dead_letters=dead_letters,
+                also=() if record is None else record.change_statements,
             )
         }
+        if record is not None:
+            posture = Posture(
+                self,
+                "Posture",
+                project=project,
+                workload=name,
+                pipeline_arn=training.arn,
+                foundation=foundation,
+                dead_letters=dead_letters,
+                record=record,
+            )
+            functions["posture"] = posture.function
+            tell_changes(
+                self, record=record, notifier=functions["notifier"], dead_letters=dead_letters
+            )
+            # The definition names the function by its ARN, so CloudFormation sees no dependency.
+            training.pipeline.node.add_dependency(posture.function)
+            cdk.CfnOutput(self, "PostureTableName", value=record.table.ref)
         schedule = declared.workload.schedule
         if schedule is not None:
             clock = PipelineSchedule(

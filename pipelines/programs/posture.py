@@ -17,8 +17,8 @@ from compilegate.gate.quality.metrics import MetricUndefinedError, MetricValues
 from compilegate.gate.reasons import Reason
 from compilegate.gate.settings import Experiment
 from compilegate.gate.verdict import CandidateVerdict, Verdict
-from compilegate.posture.coding import encoded
-from compilegate.posture.events import Observed, Seen
+from compilegate.posture.machine.events import Observed, Seen
+from compilegate.posture.records.coding import encoded
 from compilegate.posture.state import Difference
 
 SPEED = "speed"

@@ -16,8 +16,8 @@ import pytest
 from compilegate.gate.observations import Observations, observe
 from compilegate.gate.reasons import Code
 from compilegate.gate.verdict import Verdict
-from compilegate.posture.coding import decoded
-from compilegate.posture.events import Observed
+from compilegate.posture.machine.events import Observed
+from compilegate.posture.records.coding import decoded
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,7 @@ from compilegate.gate.judge import judge
 from compilegate.gate.verdict import Verdict
 from compilegate.history.rows import Row, line_of, rows_of
 from compilegate.history.telling import as_csv, as_json, as_page, line_cells, row_cells
-from compilegate.posture.record import Record
+from compilegate.posture.records.record import Record
 from compilegate.posture.state import Posture
 from tests.gate.conftest import build_execution
 from tests.posture.scenes import HERE, day, put, seen, settled, started

@@ -27,6 +27,7 @@ ARNS = {
     "AWS::SNS::Topic": f"arn:aws:sns:{REGION}:{ACCOUNT}:{{}}",
     "AWS::SQS::Queue": f"arn:aws:sqs:{REGION}:{ACCOUNT}:{{}}",
     "AWS::Events::Rule": f"arn:aws:events:{REGION}:{ACCOUNT}:rule/{{}}",
+    "AWS::DynamoDB::Table": f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{{}}",
     "AWS::Lambda::Function": f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:{{}}",
     "AWS::CodeBuild::Project": f"arn:aws:codebuild:{REGION}:{ACCOUNT}:project/{{}}",
     "AWS::SageMaker::ModelPackageGroup": (
@@ -164,6 +165,8 @@ class Assembly:
 
     def _attribute(self, stack: str, logical_id: str, attribute: str) -> str:
         (target,) = (raw for raw in self._raw(stack) if raw.logical_id == logical_id)
+        if attribute == "StreamArn":
+            return f"{target.arn}/stream/first"
         return target.arn if attribute == "Arn" else target.name
 
     def _exported(self, name: str) -> Any:

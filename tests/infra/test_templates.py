@@ -15,7 +15,7 @@ import pytest
 from tests.infra.assembly import ACCOUNT, REGION, Assembly
 
 GOLDEN = Path(__file__).with_name("golden")
-STACKS = ("foundation", "images", "workload-topics", "ci")
+STACKS = ("foundation", "images", "workload-topics", "workload-watched", "ci")
 FOUNDATION, IMAGES = "compilegate-foundation", "compilegate-images"
 WORKLOAD = "compilegate-workload-topics"
 
@@ -173,6 +173,7 @@ def test_what_is_kept_is_what_the_settings_say(assembly: Assembly) -> None:
         }
 
     assert kept("compilegate") == {
+        "AWS::DynamoDB::Table",
         "AWS::ECR::Repository",
         "AWS::KMS::Key",
         "AWS::S3::Bucket",
@@ -262,6 +263,8 @@ def test_registered_models_never_expire(assembly: Assembly) -> None:
     assert expiring == {
         "compilegate/workloads/topics/checkpoints/": 365,
         "compilegate/workloads/topics/executions/": 365,
+        "compilegate/workloads/watched/checkpoints/": 365,
+        "compilegate/workloads/watched/executions/": 365,
     }
 
 

@@ -5,9 +5,17 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 
-from compilegate.posture.events import Event, Outcome, Reset, Seen, SetByPerson, Settled, Started
+from compilegate.posture.machine.events import (
+    Event,
+    Outcome,
+    Reset,
+    Seen,
+    SetByPerson,
+    Settled,
+    Started,
+)
 from compilegate.posture.policy import Policy
-from compilegate.posture.record import Record
+from compilegate.posture.records.record import Record
 from compilegate.posture.state import Difference, Plan, Posture
 
 FIRST = datetime.datetime(2026, 1, 5, 6, tzinfo=datetime.UTC)

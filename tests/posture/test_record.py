@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compilegate.posture.coding import encoded
 from compilegate.posture.errors import ConflictError, DamagedRecordError, PostureError
-from compilegate.posture.events import Event
-from compilegate.posture.home import FileRecords, current, decide
+from compilegate.posture.machine.events import Event
 from compilegate.posture.policy import Policy
-from compilegate.posture.record import Record, read_record, replayed
+from compilegate.posture.records.coding import encoded
+from compilegate.posture.records.files import FileRecords
+from compilegate.posture.records.keeping import current, decide
+from compilegate.posture.records.record import Record, read_record, replayed
 from compilegate.posture.state import ALL_TRAIN, Posture
 from tests.posture.scenes import (
     HERE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compilegate.posture.policy import Policy
-from compilegate.posture.record import Record
+from compilegate.posture.records.record import Record
 from compilegate.posture.state import Posture
 from tests.posture.scenes import (
     HERE,

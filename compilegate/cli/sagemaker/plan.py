@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from compilegate.access import Arns
 from compilegate.account.deployed import read_outputs
 from compilegate.account.errors import NotDeployedError
 from compilegate.account.plan.planning import Plan, make_plan
@@ -28,6 +29,7 @@ from compilegate.pipelines.staging import (
     image_folders,
     placement_of,
 )
+from compilegate.posture.names import FUNCTION_KIND
 from compilegate.workload.parameters import INSTANCE_TYPE
 
 if TYPE_CHECKING:
@@ -116,6 +118,13 @@ def command(  # noqa: PLR0917  one argument for each option
     click.echo(FORMATS[form](plan))
 
 
+def _posture_function(account: Account, workload: Workload) -> str:
+    session, name = account.session, account.names.function(workload.name, FUNCTION_KIND)
+    return Arns(
+        partition=session.partition, region=session.region, account=session.account
+    ).function(name)
+
+
 def _target(
     account: Account, workload: Workload, path: Path, containers: Path
 ) -> tuple[Deployment, Sources]:
@@ -135,6 +144,9 @@ def _target(
         {name: folder.tag for name, folder in folders.items()},
         account.session.region,
     )
+    if workload.posture is not None:
+        function = _posture_function(account, workload)
+        deployment = dataclasses.replace(deployment, posture_function=function)
     data = raw_data(workload.data, path.parent)
     staged = placement_of(workload, deployment, data, path.parent).sources
     if stack is None:

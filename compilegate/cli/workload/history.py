@@ -27,8 +27,8 @@ from compilegate.history.telling import (
 from compilegate.job.files import write_text
 from compilegate.job.names import VERDICT_FILE
 from compilegate.local import LocalExecutor, list_executions
-from compilegate.posture.handler import now
-from compilegate.posture.home import current
+from compilegate.posture.function.handler import now
+from compilegate.posture.records.keeping import current
 
 
 @click.command("history")

@@ -14,13 +14,13 @@ from compilegate.cli.options.home import home_option
 from compilegate.cli.options.project import load_workload, workloads_option
 from compilegate.cli.terminal.tables import aligned
 from compilegate.cli.workload.posture_record import records_in
-from compilegate.posture.coding import encoded, event_document
-from compilegate.posture.events import Reset, SetByPerson
-from compilegate.posture.handler import now
-from compilegate.posture.home import current, decide
-from compilegate.posture.planning import plan
+from compilegate.posture.function.handler import now
+from compilegate.posture.machine.events import Reset, SetByPerson
+from compilegate.posture.machine.planning import plan
 from compilegate.posture.policy import Policy
-from compilegate.posture.record import Decision, Record
+from compilegate.posture.records.coding import encoded, event_document
+from compilegate.posture.records.keeping import current, decide
+from compilegate.posture.records.record import Decision, Record
 from compilegate.posture.state import Posture
 from compilegate.workload import Workload
 

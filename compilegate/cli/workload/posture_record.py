@@ -9,9 +9,12 @@ from pathlib import Path
 from compilegate.execution.result import ExecutionResult
 from compilegate.execution.status import UNSUCCESSFUL, ExecutionStatus
 from compilegate.local import FunctionSources, Handler
-from compilegate.posture import handler, names
-from compilegate.posture.events import Seen, Settled
-from compilegate.posture.home import FileRecords, current, decide
+from compilegate.posture import names
+from compilegate.posture.function import handler
+from compilegate.posture.function.ended import FailedStep, settle_ended
+from compilegate.posture.machine.events import Settled
+from compilegate.posture.records.files import FileRecords
+from compilegate.posture.records.keeping import current
 from compilegate.posture.state import State
 from compilegate.workload import Workload
 
@@ -52,43 +55,20 @@ def settle_failed(workload: Workload, home: Path, result: ExecutionResult) -> St
 
     A candidate whose job failed is refused. Nothing is learned from any other failure.
     """
-    records, execution = records_in(home), result.execution_id
-    record, _ = current(records, workload.name, when=handler.now(), who=execution)
-    if (
-        workload.posture is None
-        or result.status is not ExecutionStatus.FAILED
-        or execution not in record.state.open
-    ):
+    if workload.posture is None or result.status is not ExecutionStatus.FAILED:
         return None
-    crashed = _crashed(workload, result)
-    after = decide(
-        records,
+    failed = [
+        FailedStep(step.name, "" if step.failure is None else step.failure.sentence)
+        for step in result.steps.values()
+        if step.status in UNSUCCESSFUL
+    ]
+    after = settle_ended(
+        records_in(home),
         workload.name,
-        Settled(
-            execution=execution,
-            when=handler.now(),
-            who="runner",
-            policy=workload.posture.policy,
-            seen=crashed,
-            nothing_learned="" if crashed else str(result.failure),
-        ),
+        result.execution_id,
+        failed=failed,
+        otherwise=str(result.failure),
+        when=handler.now(),
+        who="runner",
     )
-    return after.state
-
-
-def _crashed(workload: Workload, result: ExecutionResult) -> tuple[Seen, ...]:
-    found = []
-    for arm in workload.candidates:
-        own = {f"Train-{arm}-alone", *(f"Train-{arm}-{seed}" for seed in workload.seeds)}
-        failed = [
-            step
-            for step in result.steps.values()
-            if step.name in own and step.status in UNSUCCESSFUL
-        ]
-        if failed:
-            why = failed[0].failure
-            sentence = "its job failed" if why is None else why.sentence
-            found.append(
-                Seen(arm=arm, outcome="fail", crashed=True, reason=f"{failed[0].name}: {sentence}")
-            )
-    return tuple(found)
+    return None if after is None else after.state

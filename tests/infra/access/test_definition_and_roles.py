@@ -12,8 +12,9 @@ import pytest
 from tests.infra.access.policy_engine import Question, ask
 from tests.infra.assembly import ACCOUNT, REGION, Assembly, Resource
 
-WORKLOAD = "compilegate-workload-topics"
+WORKLOADS = ("compilegate-workload-topics", "compilegate-workload-watched")
 STEP = re.compile(r"Steps\.([\w-]+)\.(.+)")
+OUTPUT = re.compile(r"OutputParameters\['(\w+)'\]")
 PART = re.compile(r"(\w+)(?:\['(\w+)'\])?")
 
 Step = dict[str, Any]
@@ -22,8 +23,8 @@ Step = dict[str, Any]
 class Deployed:
     """A definition, with what its variables are in some execution."""
 
-    def __init__(self, assembly: Assembly) -> None:
-        pipeline = assembly.one(WORKLOAD, "AWS::SageMaker::Pipeline")
+    def __init__(self, assembly: Assembly, workload: str) -> None:
+        pipeline = assembly.one(workload, "AWS::SageMaker::Pipeline")
         document = json.loads(pipeline.properties["PipelineDefinition"]["PipelineDefinitionBody"])
         self.parameters = {item["Name"]: item["DefaultValue"] for item in document["Parameters"]}
         self.steps = {step["Name"]: step for step in _all_steps(document["Steps"])}
@@ -50,6 +51,10 @@ class Deployed:
         if path in ("TrainingJobName", "ProcessingJobName"):
             return job
         arguments: Any = self.steps[name]["Arguments"]
+        if (output := OUTPUT.fullmatch(path)) is not None:
+            # What a function answers is what it was given for some arm.
+            given = [key for key in arguments if key.startswith(f"{output[1]}--")]
+            return self.text(arguments[given[0]]) if given else output[1]
         if path == "ModelArtifacts.S3ModelArtifacts":
             output = self.text(arguments["OutputDataConfig"]["S3OutputPath"])
             return f"{output}/{job}/output/model.tar.gz"
@@ -69,12 +74,13 @@ def _all_steps(steps: list[Step]) -> Iterator[Step]:
 
 @pytest.mark.slow
 def test_every_role_may_do_what_the_definition_asks_of_it(assembly: Assembly) -> None:
-    questions = list(_questions(assembly))
+    questions = [question for name in WORKLOADS for question in _questions(assembly, name)]
     assert {question.action for question in questions} == {
         "ecr:BatchGetImage",
         "iam:PassRole",
         "kms:CreateGrant",
         "kms:GenerateDataKey",
+        "lambda:InvokeFunction",
         "s3:DeleteObject",
         "s3:GetObject",
         "s3:PutObject",
@@ -91,9 +97,9 @@ def test_every_role_may_do_what_the_definition_asks_of_it(assembly: Assembly) ->
     assert refused == []
 
 
-def _questions(assembly: Assembly) -> Iterator[Question]:
-    deployed = Deployed(assembly)
-    roles = {role.arn: role for role in assembly.resources(WORKLOAD, "AWS::IAM::Role")}
+def _questions(assembly: Assembly, workload: str) -> Iterator[Question]:
+    deployed = Deployed(assembly, workload)
+    roles = {role.arn: role for role in assembly.resources(workload, "AWS::IAM::Role")}
     pipeline = roles[deployed.role_arn]
     for name, step in deployed.steps.items():
         arguments = step["Arguments"]
@@ -104,12 +110,14 @@ def _questions(assembly: Assembly) -> Iterator[Question]:
                 yield from _of_job(deployed, role, arguments)
             case "RegisterModel":
                 (container,) = arguments["InferenceSpecification"]["Containers"]
-                yield _pull(pipeline, container["Image"])
+                yield _pull(pipeline, deployed.text(container["Image"]))
                 model = _object(deployed.text(container["ModelDataUrl"]))
                 yield Question(pipeline, "s3:GetObject", model)
                 group = f"model-package/{arguments['ModelPackageGroupName']}/1"
                 yield Question(pipeline, "sagemaker:CreateModelPackage", _sagemaker(group))
-            case "Condition":
+            case "Lambda":
+                yield Question(pipeline, "lambda:InvokeFunction", step["FunctionArn"])
+            case "Condition" if "Decide-none" in deployed.steps:
                 verdict = deployed.text(
                     {"Get": "Steps.Gate.ProcessingOutputConfig.Outputs['verdict'].S3Output.S3Uri"}
                 )

@@ -13,6 +13,7 @@ from tests.infra.assembly import ACCOUNT, REGION, Assembly
 
 FOUNDATION, IMAGES = "compilegate-foundation", "compilegate-images"
 WORKLOAD, CI = "compilegate-workload-topics", "compilegate-ci"
+WATCHED = "compilegate-workload-watched"
 
 BUCKET = f"arn:aws:s3:::compilegate-{ACCOUNT}-{REGION}"
 OURS = f"{BUCKET}/compilegate/workloads/topics"
@@ -21,11 +22,13 @@ THEIRS = f"{BUCKET}/compilegate/workloads/topics-of-others"
 ASSETS = f"arn:aws:s3:::cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
 SAGEMAKER = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}"
 PIPELINE = f"{SAGEMAKER}:pipeline/compilegate-topics"
+WATCHED_PIPELINE = f"{SAGEMAKER}:pipeline/compilegate-watched"
 OTHERS_PIPELINE = f"{SAGEMAKER}:pipeline/neighbour-topics"
 ECR = f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository"
 DLC = f"arn:aws:ecr:{REGION}:{AWS_ACCOUNT}:repository/pytorch"
 LOGS = f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group"
 CODEBUILD = f"arn:aws:codebuild:{REGION}:{ACCOUNT}:project"
+LAMBDA = f"arn:aws:lambda:{REGION}:{ACCOUNT}:function"
 IAM = f"arn:aws:iam::{ACCOUNT}:role"
 TOPIC = f"arn:aws:sns:{REGION}:{ACCOUNT}:compilegate-notifications"
 TO_SAGEMAKER = {"iam:PassedToService": "sagemaker.amazonaws.com"}
@@ -34,6 +37,8 @@ INTERFACE = f"arn:aws:ec2:{REGION}:{ACCOUNT}:network-interface/eni-1"
 LENT_TO_CODEBUILD = {"ec2:AuthorizedService": "codebuild.amazonaws.com", "ec2:Subnet": SUBNET}
 OF_OURS = {"aws:ResourceTag/compilegate:workload": "topics"}
 OF_OTHERS = {"aws:ResourceTag/compilegate:workload": "topics-of-others"}
+THROUGH_DYNAMODB = {"kms:ViaService": f"dynamodb.{REGION}.amazonaws.com"}
+STREAM = "/stream/first"
 FOR_A_SERVICE = {"kms:GrantIsForAWSResource": "true"}
 
 
@@ -287,6 +292,46 @@ ROLES = {
             ("sns:Publish", f"arn:aws:sns:{REGION}:{ACCOUNT}:somebody-elses"),
         ],
     ),
+    "the pipeline of a posture": Role(
+        WATCHED,
+        PIPELINE_ROLE,
+        may=[("lambda:InvokeFunction", f"{LAMBDA}:compilegate-watched-posture")],
+        may_not=[
+            ("lambda:InvokeFunction", f"{LAMBDA}:compilegate-watched-notifier"),
+            ("lambda:InvokeFunction", f"{LAMBDA}:neighbour-watched-posture"),
+            ("lambda:UpdateFunctionCode", f"{LAMBDA}:compilegate-watched-posture"),
+            ("dynamodb:PutItem", "THE TABLE"),
+        ],
+    ),
+    "the posture's function": Role(
+        WATCHED,
+        "PostureKeeperRole",
+        may=[
+            ("dynamodb:GetItem", "THE TABLE"),
+            ("dynamodb:PutItem", "THE TABLE"),
+            ("dynamodb:Query", "THE TABLE"),
+            ("kms:Decrypt", KEY),
+            ("kms:Encrypt", KEY, THROUGH_DYNAMODB),
+            ("sagemaker:ListPipelineExecutionSteps", f"{WATCHED_PIPELINE}/execution/x"),
+            ("sagemaker:StartPipelineExecution", WATCHED_PIPELINE),
+        ],
+        may_not=[
+            ("dynamodb:DeleteItem", "THE TABLE"),
+            ("dynamodb:DeleteTable", "THE TABLE"),
+            ("dynamodb:GetItem", f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/another"),
+            ("kms:Encrypt", KEY, {"kms:ViaService": f"s3.{REGION}.amazonaws.com"}),
+            ("sagemaker:StartPipelineExecution", PIPELINE),
+            ("sagemaker:StopPipelineExecution", f"{WATCHED_PIPELINE}/execution/x"),
+            ("sagemaker:CreateModelPackage", f"{SAGEMAKER}:model-package/compilegate-watched/1"),
+            ("s3:GetObject", f"{OURS}/training/job/output/model.tar.gz"),
+        ],
+    ),
+    "the notifier of a posture": Role(
+        WATCHED,
+        "NotifierRole",
+        may=[("dynamodb:GetRecords", "THE STREAM"), ("kms:Decrypt", KEY)],
+        may_not=[("dynamodb:PutItem", "THE TABLE"), ("dynamodb:GetItem", "THE TABLE")],
+    ),
     "a CI job that deploys": Role(
         CI,
         "DeployRole",
@@ -360,6 +405,8 @@ def _question(
     known = {
         KEY: assembly.one(FOUNDATION, "AWS::KMS::Key").arn,
         "THE QUEUE": assembly.one(WORKLOAD, "AWS::SQS::Queue").arn,
+        "THE TABLE": assembly.one(WATCHED, "AWS::DynamoDB::Table").arn,
+        "THE STREAM": assembly.one(WATCHED, "AWS::DynamoDB::Table").arn + STREAM,
         f"{IAM}/TRAINING": assembly.one(WORKLOAD, "AWS::IAM::Role", TRAINING_ROLE).arn,
         f"{IAM}/PROCESSING": assembly.one(WORKLOAD, "AWS::IAM::Role", PROCESSING_ROLE).arn,
         f"{IAM}/PIPELINE": assembly.one(WORKLOAD, "AWS::IAM::Role", PIPELINE_ROLE).arn,
@@ -403,7 +450,7 @@ def test_every_role_is_in_the_table(assembly: Assembly) -> None:
     same_as_of_another_image = {"GateStartRole"}
     there = {
         role.logical_id[: -len("12345678")]
-        for stack in (FOUNDATION, IMAGES, WORKLOAD, CI)
+        for stack in (FOUNDATION, IMAGES, WORKLOAD, CI, WATCHED)
         for role in assembly.resources(stack, "AWS::IAM::Role")
     }
     assert {name[: -len("12345678")] for name in asked_about} == there - same_as_of_another_image

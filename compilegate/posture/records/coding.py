@@ -8,8 +8,8 @@ import typing
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from compilegate.posture import events
 from compilegate.posture.errors import DamagedRecordError
+from compilegate.posture.machine import events
 
 KINDS: Mapping[str, type[Any]] = {
     "started": events.Started,

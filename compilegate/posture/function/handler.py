@@ -6,7 +6,8 @@
      "model--ARM": ..., "image--ARM": ..., ...}
                                      -> arm, model, image, compiler, job, words, reason
 
-All values are texts, as the steps of a definition hand them over. Called again for the same
+All values are texts, as the steps of a definition hand them over. In an account EventBridge also
+says when an execution failed or was stopped; `ended` settles it. Called again for the same
 execution, as a resumed one does, it gives the same answer and decides nothing twice.
 """
 
@@ -20,12 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from compilegate.posture import names
-from compilegate.posture.coding import decoded
 from compilegate.posture.errors import PostureError
-from compilegate.posture.events import Observed, Settled, Started
-from compilegate.posture.home import FileRecords, current, decide
+from compilegate.posture.function.ended import after_execution
+from compilegate.posture.machine.events import Observed, Settled, Started
 from compilegate.posture.policy import Policy
-from compilegate.posture.record import Record
+from compilegate.posture.records.coding import decoded
+from compilegate.posture.records.dynamodb import DynamoRecords
+from compilegate.posture.records.files import FileRecords
+from compilegate.posture.records.keeping import Records, current, decide
+from compilegate.posture.records.record import Record
 from compilegate.posture.state import Plan
 
 _NONE = "none"
@@ -33,12 +37,32 @@ _NONE = "none"
 
 def lambda_handler(event: Mapping[str, Any], _context: object) -> dict[str, str]:
     """Answer one step."""
-    records = FileRecords(Path(os.environ[names.FOLDER_VARIABLE]))
+    records = records_here()
+    if "detail-type" in event:
+        return _ended(event, records)
     acts = {names.START: _start, names.SETTLE: _settle}
     act = acts.get(event[names.ACT])
     if act is None:
         raise PostureError(f"act is {event[names.ACT]!r}, allowed: {', '.join(acts)}")
     return act(event, records)
+
+
+def _ended(event: Mapping[str, Any], records: Records) -> dict[str, str]:
+    import boto3  # noqa: PLC0415  on this machine the function needs nothing but Python
+
+    workload = os.environ[names.WORKLOAD_VARIABLE]
+    client = boto3.client("sagemaker")
+    return after_execution(event, records, client, workload=workload, when=now())
+
+
+def records_here() -> Records:
+    """A table in an account, or a folder on this machine."""
+    table = os.environ.get(names.TABLE_VARIABLE)
+    if table is None:
+        return FileRecords(Path(os.environ[names.FOLDER_VARIABLE]))
+    import boto3  # noqa: PLC0415  on this machine the function needs nothing but Python
+
+    return DynamoRecords(boto3.client("dynamodb"), table)
 
 
 def now() -> str:
@@ -47,7 +71,7 @@ def now() -> str:
     return given or datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-def _start(event: Mapping[str, Any], records: FileRecords) -> dict[str, str]:
+def _start(event: Mapping[str, Any], records: Records) -> dict[str, str]:
     workload, execution = event["workload"], event["execution"]
     policy = Policy.read(json.loads(event["policy"]))
     known, _ = current(records, workload, when=now(), who=execution)
@@ -78,7 +102,7 @@ def _opened(record: Record, execution: str) -> Plan:
     return record.state.open[execution]
 
 
-def _settle(event: Mapping[str, Any], records: FileRecords) -> dict[str, str]:
+def _settle(event: Mapping[str, Any], records: Records) -> dict[str, str]:
     workload, execution = event["workload"], event["execution"]
     observed = decoded(Observed, json.loads(event["observed"]))
     known, _ = current(records, workload, when=now(), who=execution)

@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from compilegate.posture.events import (
+from compilegate.posture.evidence.promotion import drift, is_promoted, keeps, worse_in_audits
+from compilegate.posture.machine.events import (
     Event,
     Lost,
     Reset,
@@ -24,8 +25,7 @@ from compilegate.posture.events import (
     Settled,
     Started,
 )
-from compilegate.posture.evidence.promotion import drift, is_promoted, keeps, worse_in_audits
-from compilegate.posture.planning import BASELINE, has_passed, plan
+from compilegate.posture.machine.planning import BASELINE, has_passed, plan
 from compilegate.posture.state import (
     ALL_TRAIN,
     Difference,

@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from compilegate.posture.coding import decoded, encoded, event_document, read_event
 from compilegate.posture.errors import DamagedRecordError
-from compilegate.posture.events import Event, Lost
+from compilegate.posture.machine.events import Event, Lost
+from compilegate.posture.machine.transitions import transition
+from compilegate.posture.records.coding import decoded, encoded, event_document, read_event
 from compilegate.posture.state import Posture, State
-from compilegate.posture.transitions import transition
 
 VERSION = 1
 
@@ -70,7 +70,7 @@ class Record:
             "revision": self.revision,
             "state": encoded(self.state),
             "decisions": decisions,
-            "digest": _digest(self.workload, decisions),
+            "digest": digest_of(self.workload, decisions),
         }
         return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
@@ -95,7 +95,7 @@ def read_record(text: bytes | str, workload: str) -> Record:
     decisions = document.get("decisions")
     if document.get("workload") != workload or not isinstance(decisions, list):
         raise DamagedRecordError(f"it is not the record of {workload}")
-    if document.get("digest") != _digest(workload, decisions):
+    if document.get("digest") != digest_of(workload, decisions):
         raise DamagedRecordError("its decisions are not those that its digest was made of")
     record = replayed(workload, (_read_decision(item).event for item in decisions))
     kept = decoded(State, document.get("state"))
@@ -138,6 +138,7 @@ def _read_decision(document: Any) -> Decision:
         raise DamagedRecordError(f"a decision cannot be read: {error}") from error
 
 
-def _digest(workload: str, decisions: Any) -> str:
+def digest_of(workload: str, decisions: Any) -> str:
+    """What says that nobody changed these decisions."""
     text = json.dumps([workload, decisions], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""What a posture is, what can happen to it, and what comes of it. Pure."""
