@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 
 class Posture(enum.StrEnum):
@@ -36,6 +37,8 @@ class Plan:
     audit: bool
     watched: bool
     reason: str
+    registers: Literal["gate", "baseline"] = "gate"
+    """Whose choice is registered: the gate's, or the baseline whatever the gate finds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +53,25 @@ class Difference:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What the jobs of one arm took in one execution."""
+
+    arm: str
+    jobs: int
+    seconds: float
+    """All these jobs together took so long, from the start of each process to its end."""
+    usd: float | None
+    """None where the price is not known."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Track:
     """What the executions of this posture have shown of one candidate."""
 
     passes: int = 0
     """In a row, until now."""
+    failures: int = 0
+    """In a row, until now; in an audit the first of them refuses nothing."""
     executions: int = 0
     refused: str = ""
     """Why the candidate is out; empty while it is in."""
@@ -100,6 +117,10 @@ class State:
     audit_due: str = ""
     """Why the next execution must train all arms; empty when it need not."""
     undecided_audits: int = 0
+    trial: Track | None = None
+    """The audits since one failed, without that one: it was chosen for being bad."""
+    trials: int = 0
+    """How many were begun since the promotion; each has less of the error to spend."""
     rescue: str = ""
     """Why the next execution trains the baseline alone, once: the last one left no model."""
     open: Mapping[str, Plan] = field(default_factory=dict)

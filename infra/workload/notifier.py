@@ -69,7 +69,10 @@ def notifier(
 
 GATE_STEP = "Gate"
 EXECUTION_STATES = {"currentPipelineExecutionStatus": ["Executing", "Failed"]}
-GATE_STATES = {"stepName": [GATE_STEP], "currentStepStatus": ["Succeeded"]}
+GATE_STATES = {
+    "stepName": [GATE_STEP, {"prefix": f"{GATE_STEP}-"}],
+    "currentStepStatus": ["Succeeded"],
+}
 
 
 def _changes(of: str, pipeline_arn: str, states: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,14 +14,22 @@ from compilegate.gate.integrity.examination import Records
 from compilegate.gate.judgements import MetricJudgement, SpeedJudgement
 from compilegate.gate.quality.compared_arms import Replicates, metric_by_seed
 from compilegate.gate.quality.metrics import MetricUndefinedError, MetricValues
-from compilegate.gate.reasons import Reason
+from compilegate.gate.reasons import Code, Outcome, Reason
 from compilegate.gate.settings import Experiment
 from compilegate.gate.verdict import CandidateVerdict, Verdict
 from compilegate.posture.machine.events import Observed, Seen
 from compilegate.posture.records.coding import encoded
-from compilegate.posture.state import Difference
+from compilegate.posture.state import Difference, Spent
 
 SPEED = "speed"
+_BY_CHANCE = frozenset(
+    {
+        Code.QUALITY_WORSE,
+        Code.QUALITY_RELEASED_WORSE,
+        Code.SPEED_BELOW_MINIMUM,
+        Code.SPEED_NOT_REPAID,
+    }
+)
 _LONGEST_REASON = 200
 
 
@@ -51,6 +59,7 @@ def observed_together(verdict: Verdict) -> Observed:
         seen=tuple(_seen(candidate, verdict.confidence) for candidate in verdict.candidates),
         registered=verdict.decision.arm,
         nothing_learned=unsound,
+        spent=_spent(verdict),
     )
 
 
@@ -65,11 +74,12 @@ def observed_alone(
     """What one arm showed without the others; a baseline shows nothing of any candidate."""
     arm = verdict.baseline
     if not candidate:
-        return Observed(registered=verdict.decision.arm)
+        return Observed(registered=verdict.decision.arm, spent=_spent(verdict))
     reason = _first_sentence(arm.reasons) or "its evidence is sound"
     seen = Seen(
         arm=arm.arm,
         outcome="pass" if arm.sound else "fail",
+        broken=not arm.sound,
         reason=reason,
         values=_values(experiment, records, values) if arm.sound else {},
         turned=tuple(
@@ -78,7 +88,21 @@ def observed_alone(
             if experiment.settings.metrics[name].direction == "lower"
         ),
     )
-    return Observed(seen=(seen,), registered=verdict.decision.arm)
+    return Observed(seen=(seen,), registered=verdict.decision.arm, spent=_spent(verdict))
+
+
+def _spent(verdict: Verdict) -> tuple[Spent, ...]:
+    """What the jobs of each arm took: measured, and not what a list says."""
+    arms = () if verdict.cost is None else verdict.cost.arms
+    return tuple(
+        Spent(
+            arm=one.arm,
+            jobs=one.jobs,
+            seconds=one.jobs * one.job.seconds,
+            usd=None if one.job.usd is None else one.jobs * one.job.usd,
+        )
+        for one in arms
+    )
 
 
 def _values(experiment: Experiment, records: Records, values: MetricValues) -> dict[str, float]:
@@ -110,12 +134,19 @@ def _seen(candidate: CandidateVerdict, confidence: float) -> Seen:
     return Seen(
         arm=candidate.arm,
         outcome=candidate.outcome.value,
+        broken=_is_broken(candidate),
         reason=_first_sentence(candidate.reasons) or "no reason was given",
         speedup=None if candidate.speed is None else candidate.speed.speedup.lower,
         differences=tuple(differences) if guarded else (),
         values={one.metric: _better(one.direction, one.candidate) for one in guarded},
         turned=tuple(one.metric for one in guarded if one.direction == "lower"),
     )
+
+
+def _is_broken(candidate: CandidateVerdict) -> bool:
+    """Whether it failed by anything but quality and speed as measured, which chance moves."""
+    failed = {reason.code for reason in candidate.reasons if reason.outcome is Outcome.FAIL}
+    return bool(failed - _BY_CHANCE)
 
 
 def _first_sentence(reasons: Sequence[Reason]) -> str:

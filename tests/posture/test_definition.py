@@ -143,7 +143,7 @@ def test_what_trains_is_in_the_fingerprint(change: dict[str, str], told: str) ->
 
 def test_an_account_without_the_function_is_refused() -> None:
     target = dataclasses.replace(HERE, posture_function=None)
-    with pytest.raises(InvalidRequestError, match="no function in this account"):
+    with pytest.raises(InvalidRequestError, match="no function"):
         compiled(topics(), target)
 
 

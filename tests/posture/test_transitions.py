@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from compilegate.posture.policy import Policy
@@ -141,17 +143,63 @@ def test_the_reference_is_renewed_by_an_audit_and_expires_without() -> None:
     assert not planned(record, 112, policy=policy).audit
 
 
-def test_a_value_far_below_the_reference_is_audited_and_an_audit_that_fails_reverts() -> None:
+def test_a_value_far_below_the_reference_is_audited() -> None:
     record = executed(turned_on(), 14, seen("pass", value=0.8))
     assert record.state.posture is Posture.ON
     plan = planned(record, 21)
     assert plan.audit
     assert "accuracy is 0.1 worse than its reference" in plan.reason
-    reverted = executed(record, 21, seen("fail"))
-    assert reverted.state.posture is Posture.REVERTED
     passed = executed(record, 21, seen("pass"))
     assert passed.state.posture is Posture.ON
     assert not planned(passed, 28).audit
+
+
+def test_a_failed_audit_is_repeated_with_the_baseline_registered_meanwhile() -> None:
+    record = executed(turned_on(), 14, seen("pass", value=0.8))
+    record = executed(record, 21, seen("fail"))
+    assert record.state.posture is Posture.ON
+    again = planned(record, 28)
+    assert (again.audit, again.registers) == (True, "baseline")
+    assert "it is repeated" in again.reason
+    passed = executed(record, 28, seen("pass"))
+    assert (passed.state.posture, passed.state.trial) == (Posture.ON, None)
+    assert "after one that failed" in passed.decisions[-1].reason
+    assert (planned(passed, 35).arms, planned(passed, 35).registers) == ("compiled", "gate")
+
+
+def test_audits_that_fail_again_and_again_revert() -> None:
+    record = executed(turned_on(), 14, seen("pass", value=0.8))
+    for week in (3, 4):
+        record = executed(record, 7 * week, seen("fail", difference=-0.05))
+        assert record.state.posture is Posture.ON
+    record = executed(record, 35, seen("fail", difference=-0.05))
+    assert record.state.posture is Posture.REVERTED
+    assert "3 audits in a row failed" in record.state.reason
+
+
+def test_repeated_audits_revert_by_what_they_prove_together() -> None:
+    record = executed(turned_on(), 14, seen("pass", value=0.8))
+    record = executed(record, 21, seen("fail", difference=-0.09))
+    for week in range(4, 12):
+        if record.state.posture is not Posture.ON:
+            break
+        what = seen("inconclusive", difference=-0.09 + 0.0001 * (-1) ** week)
+        record = executed(record, 7 * week, what)
+    assert record.state.posture is Posture.REVERTED
+    assert "worse than the baseline's by" in record.state.reason
+
+
+def test_an_audit_that_fails_by_its_evidence_reverts_at_once() -> None:
+    record = executed(turned_on(), 14, seen("pass", value=0.8))
+    broken = dataclasses.replace(seen("fail"), broken=True)
+    assert executed(record, 21, broken).state.posture is Posture.REVERTED
+    crashed = dataclasses.replace(seen("fail"), crashed=True)
+    assert executed(record, 21, crashed).state.posture is Posture.REVERTED
+
+
+def test_the_benchmark_registers_the_baseline() -> None:
+    assert planned(after(benchmark()), 0).registers == "baseline"
+    assert planned(executed(after(benchmark()), 0, seen("pass")), 7).registers == "gate"
 
 
 def test_a_slow_drift_below_the_reference_is_noticed_without_a_baseline() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TypeVar
@@ -12,6 +13,12 @@ from compilegate.posture.state import Difference, Reference, Track
 
 ALPHA = 0.05
 """The chance of a false promotion, or of a false regression, over all looks together."""
+FALSE_REVERTS = 0.05
+"""The chance that a candidate which is as good is ever reverted by what its audits measure: half of
+it for all audits together, half for those that follow a failed one."""
+CONFIRMATIONS = 2
+"""A failed audit and so many more in a row are a regression, without any statistics of several
+executions: with two, each at the gate's level, chance does not do that."""
 SPENT_ON_LOOKS = 0.04
 """What of it the sequential test may spend; the rest is for passes of the gate in a row."""
 _MOST_KEPT = 60
@@ -64,13 +71,40 @@ def worse_in_audits(track: Track) -> str:
         found = always_valid(
             [one.difference for one in differences],
             [one.standard_error for one in differences],
-            alpha=ALPHA / len(looks),
+            alpha=FALSE_REVERTS / 2 / len(looks),
         )
         margin = differences[-1].margin
         if found.upper < 0 and found.lower <= -margin:
             return (
                 f"{metric} is worse than the baseline's by {-found.upper:.4g} at least over "
                 f"{len(differences)} audits, and not shown to be within {margin:.4g}"
+            )
+    return ""
+
+
+def worse_in_trial(trial: Track, number: int, policy: Policy) -> str:
+    """What the audits since a failed one prove to be worse; empty where they prove nothing yet.
+
+    The failed one is not among them, because it was chosen for being bad. A trial has an end, so
+    its looks are planned ones; the trials of one promotion share their error, the first getting
+    most.
+    """
+    looks = _by_metric(trial.looks)
+    for metric, differences in looks.items():
+        if len(differences) != len(trial.looks):
+            continue
+        found, errors = (
+            [one.difference for one in differences],
+            [one.standard_error for one in differences],
+        )
+        alpha = FALSE_REVERTS / 2 / len(looks) * 6 / (math.pi * number) ** 2
+        upper = -lower_bound([-one for one in found], errors, alpha=alpha, looks=policy.patience)
+        lower = lower_bound(found, errors, alpha=alpha, looks=policy.patience)
+        margin = differences[-1].margin
+        if upper < 0 and lower <= -margin:
+            return (
+                f"{metric} is worse than the baseline's by {-upper:.4g} at least over the "
+                f"{len(differences)} audits after the one that failed"
             )
     return ""
 

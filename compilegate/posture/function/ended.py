@@ -74,6 +74,7 @@ def crashed(candidates: Iterable[str], failed: Iterable[FailedStep]) -> tuple[Se
             arm=arm,
             outcome="fail",
             crashed=True,
+            broken=True,
             reason=f"{first[arm].name}: {first[arm].reason or 'its job failed'}",
         )
         for arm in candidates

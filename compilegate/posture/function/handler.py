@@ -24,6 +24,7 @@ from compilegate.posture import names
 from compilegate.posture.errors import PostureError
 from compilegate.posture.function.ended import after_execution
 from compilegate.posture.machine.events import Observed, Settled, Started
+from compilegate.posture.machine.planning import BASELINE
 from compilegate.posture.policy import Policy
 from compilegate.posture.records.coding import decoded
 from compilegate.posture.records.dynamodb import DynamoRecords
@@ -117,16 +118,35 @@ def _settle(event: Mapping[str, Any], records: Records) -> dict[str, str]:
                 who="gate",
                 policy=Policy.read(json.loads(event["policy"])),
                 seen=observed.seen,
-                registered=observed.registered,
+                registered=_registered(observed, known.state.open[execution]),
                 nothing_learned=observed.nothing_learned,
+                spent=observed.spent,
             ),
         )
         reason = after.decisions[-1].reason
-    if observed.registered == _NONE:
+        arm = _registered(observed, known.state.open[execution])
+    else:
+        arm = _settled_arm(known, execution) or observed.registered
+    if arm == _NONE:
         raise PostureError(f"no model is sound, so none is registered; {reason}")
-    arm = observed.registered
     return {
         names.ARM: arm,
         names.REASON: reason,
         **{name: str(event[f"{name}--{arm}"]) for name in names.OF_ARM},
     }
+
+
+def _registered(observed: Observed, planned: Plan) -> str:
+    """The gate's choice, but where only the baseline is to be shipped. A gate that chooses a
+    candidate has found the baseline sound."""
+    if planned.registers == "baseline" and observed.registered != _NONE:
+        return BASELINE
+    return observed.registered
+
+
+def _settled_arm(record: Record, execution: str) -> str:
+    """What was registered when the execution was settled before."""
+    for decision in reversed(record.decisions):
+        if isinstance(decision.event, Settled) and decision.event.execution == execution:
+            return decision.event.registered
+    return ""

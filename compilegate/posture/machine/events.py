@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from compilegate.posture.policy import Policy
-from compilegate.posture.state import Difference, Posture
+from compilegate.posture.state import Difference, Posture, Spent
 
 Outcome = Literal["pass", "fail", "inconclusive"]
 
@@ -34,6 +34,8 @@ class Seen:
     reason: str
     crashed: bool = False
     """Whether its job failed, so that the execution registered no model."""
+    broken: bool = False
+    """Whether it failed by what is no chance: evidence, compiler, arithmetic."""
     speedup: float | None = None
     """The proven one: the interval's lower bound."""
     differences: tuple[Difference, ...] = ()
@@ -53,6 +55,7 @@ class Observed:
     """The arm whose model is registered."""
     nothing_learned: str = ""
     """Why the execution says nothing of any candidate: its baseline failed."""
+    spent: tuple[Spent, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +71,8 @@ class Settled:
     """The arm whose model was registered."""
     nothing_learned: str = ""
     """Why the execution says nothing of any candidate: it was stopped, or its baseline failed."""
+    spent: tuple[Spent, ...] = ()
+    """By arm, as the gate read it from the jobs' evidence."""
 
 
 @dataclass(frozen=True, kw_only=True)

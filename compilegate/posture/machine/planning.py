@@ -44,7 +44,14 @@ def plan(
         audit=audit,
         watched=watched,
         reason=reason,
+        registers="baseline" if _only_measured(state) and arms == ALL else "gate",
     )
+
+
+def _only_measured(state: State) -> bool:
+    """Whether all arms train to learn something, and no candidate is to be shipped for it: in the
+    benchmark, and while a failed audit is looked into."""
+    return state.posture is Posture.BENCHMARK or state.trial is not None
 
 
 def _arms(state: State, policy: Policy, when: str) -> tuple[str, bool, str]:

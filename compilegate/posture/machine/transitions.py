@@ -15,7 +15,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from compilegate.posture.evidence.promotion import drift, is_promoted, keeps, worse_in_audits
+from compilegate.posture.evidence.promotion import (
+    CONFIRMATIONS,
+    drift,
+    is_promoted,
+    keeps,
+    worse_in_audits,
+    worse_in_trial,
+)
 from compilegate.posture.machine.events import (
     Event,
     Lost,
@@ -80,6 +87,8 @@ def _enter(state: State, posture: Posture, when: str, reason: str) -> Moved:
         since_audit=0,
         audit_due="",
         undecided_audits=0,
+        trial=None,
+        trials=0,
     )
     return Moved(entered, reason)
 
@@ -132,7 +141,12 @@ def _adopt(state: State, event: Started) -> State:
     if state.posture is Posture.ON:
         # The reference goes with what it was measured under: nothing is compared with it again.
         state = replace(
-            state, audit_due=state.audit_due or said, reference=None, alone=(), tracks={}
+            state,
+            audit_due=state.audit_due or said,
+            reference=None,
+            alone=(),
+            tracks={},
+            trial=None,
         )
     return _candidate_is_declared(state, event)
 
@@ -211,6 +225,7 @@ def _tracked(track: Track, seen: Seen) -> Track:
     return replace(
         track,
         passes=track.passes + 1 if passed else 0,
+        failures=track.failures + 1 if seen.outcome == "fail" else 0,
         executions=track.executions + 1,
         refused=track.refused or (seen.reason if seen.outcome == "fail" else ""),
         looks=keeps(track.looks, seen.differences),
@@ -264,21 +279,29 @@ def _on_ended(state: State, event: Settled, planned: Plan) -> Moved:
 
 
 def _audited(state: State, event: Settled, seen: Seen) -> Moved:
-    if seen.outcome == "fail":
+    if seen.outcome == "fail" and (seen.broken or seen.crashed):
         why = f"an audit refused {state.arm}: {seen.reason}"
         return _enter(state, Posture.REVERTED, event.when, why)
     track = _tracked(state.tracks.get(state.arm, Track()), seen)
     state = replace(state, tracks={state.arm: track}, since_audit=0)
+    tried = None if state.trial is None else _tracked(state.trial, seen)
     found = worse_in_audits(track)
+    if tried is not None and not found:
+        found = worse_in_trial(tried, state.trials, event.policy)
+    if tried is not None and not found and tried.failures >= CONFIRMATIONS:
+        found = f"{1 + tried.failures} audits in a row failed: {seen.reason}"
     if found:
         return _enter(state, Posture.REVERTED, event.when, f"{state.arm}: {found}")
+    if seen.outcome == "fail":
+        return _tried(state, tried, seen)
     if seen.outcome == "inconclusive":
         undecided = state.undecided_audits + 1
         if undecided >= event.policy.patience:
             why = f"{undecided} audits in a row decided nothing, so the gate decides again"
             return _enter(replace(state, tracks={}), Posture.SHADOW, event.when, why)
         due = f"the last audit was inconclusive: {seen.reason}"
-        return Moved(replace(state, undecided_audits=undecided, audit_due=due), due)
+        state = replace(state, undecided_audits=undecided, audit_due=due, trial=tried)
+        return Moved(state, due)
     before = state.reference.values if state.reference is not None else ()
     renewed = _reference(state.arm, keeps(before, seen.values), track.looks, event.when)
     state = replace(
@@ -287,5 +310,21 @@ def _audited(state: State, event: Settled, seen: Seen) -> Moved:
         alone=(),
         audit_due="",
         undecided_audits=0,
+        trial=None,
     )
-    return Moved(state, f"on: {state.arm} passed its audit, the reference is renewed")
+    again = "" if tried is None else ", after one that failed"
+    return Moved(state, f"on: {state.arm} passed its audit{again}, the reference is renewed")
+
+
+def _tried(state: State, tried: Track | None, seen: Seen) -> Moved:
+    """One failed audit reverts nothing: data that change between executions fail a candidate that
+    is as good now and then. It is repeated, and the baseline is registered meanwhile."""
+    if tried is None:
+        state = replace(state, trial=Track(), trials=state.trials + 1)
+    else:
+        state = replace(state, trial=tried)
+    due = (
+        f"an audit refused {state.arm} ({seen.reason}); it is repeated, and the baseline is "
+        "registered until one passes"
+    )
+    return Moved(replace(state, audit_due=due), due)

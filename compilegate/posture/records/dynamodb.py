@@ -95,7 +95,7 @@ class DynamoRecords:
                 yield _object(text) or text
 
     def _newest_generation(self, workload: str) -> int:
-        """Of records that were damaged, or whose head was lost."""
+        """The newest that a damaged record, or one that lost its head, has left."""
         parts = [item["part"]["S"] for item in self._items(workload, "0")]
         return max((int(part.partition("/")[0]) for part in parts), default=0)
 

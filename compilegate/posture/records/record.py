@@ -18,7 +18,7 @@ from compilegate.posture.machine.transitions import transition
 from compilegate.posture.records.coding import decoded, encoded, event_document, read_event
 from compilegate.posture.state import Posture, State
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,8 @@
 
 It runs on Python 3.14 with the runtime's own boto3 and imports nothing else. The function's code is
 the folder above this package; its handler is `notifier.handler`. Rules of EventBridge send it the
-status changes of one pipeline's executions and of its gate's step (`events` has the patterns).
+status changes of one pipeline's executions and of its gate's step (`events` has the patterns). For
+a workload with a posture, the stream of its table sends it every decision that moved the posture.
 
 Environment: TOPIC_ARN, PIPELINE_ARN, BUCKET, WORKLOAD, and PREFIX where it is not "compilegate".
 
@@ -14,6 +15,8 @@ Its role must allow exactly this:
 - s3:GetObject below PREFIX/workloads/WORKLOAD/executions/, and s3:PutObject and s3:DeleteObject
   below PREFIX/workloads/WORKLOAD/notices/; kms:Decrypt and kms:GenerateDataKey on the bucket's key
 - sns:Publish on the topic
+- with a posture, dynamodb:DescribeStream, dynamodb:GetRecords and dynamodb:GetShardIterator on the
+  stream of its table, and dynamodb:ListStreams
 """
 
 from notifier.entry import handler

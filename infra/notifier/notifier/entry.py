@@ -14,6 +14,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
+from notifier.decisions import decision_message, read_decisions
 from notifier.events import ExecutionFailed, ExecutionStarted, GateFinished, read_event
 from notifier.messages import Message, failure_message, gate_message, overlap_message
 from notifier.outbox import Occasion, Outbox
@@ -51,6 +52,8 @@ class Notifier:
 
     def handle(self, event: Mapping[str, Any]) -> list[str]:
         """Act on an event; returns the subjects of the messages that were sent."""
+        if "Records" in event:
+            return self._tell_decisions(event)
         match read_event(event, self.pipeline.arn):
             case ExecutionStarted(execution_arn):
                 return self._end_overlap(execution_arn)
@@ -60,6 +63,14 @@ class Notifier:
                 return self._forward_notice(execution_arn, job_arn)
             case None:
                 return []
+
+    def _tell_decisions(self, event: Mapping[str, Any]) -> list[str]:
+        sent = []
+        for decision in read_decisions(event):
+            number = decision.part.replace("/", "-")
+            occasion = Occasion("posture", number, occurrence=decision.when)
+            sent += self._send(occasion, decision_message(decision))
+        return sent
 
     def _end_overlap(self, started_arn: str) -> list[str]:
         overlap = overlap_of(self.pipeline.executions(started_arn))

@@ -13,6 +13,7 @@ from typing import Any
 EXECUTION_CHANGED = "SageMaker Model Building Pipeline Execution Status Change"
 STEP_CHANGED = "SageMaker Model Building Pipeline Execution Step Status Change"
 GATE_STEP = "Gate"
+"""Where an arm trains alone, its name follows: `Gate-compiled-alone`."""
 
 
 class EventError(Exception):
@@ -72,7 +73,9 @@ def _of_execution(detail: Mapping[str, Any]) -> Happening | None:
 
 
 def _of_step(detail: Mapping[str, Any]) -> Happening | None:
-    if (detail.get("stepName"), detail.get("currentStepStatus")) != (GATE_STEP, "Succeeded"):
+    name = str(detail.get("stepName", ""))
+    of_a_gate = name == GATE_STEP or name.startswith(f"{GATE_STEP}-")
+    if not of_a_gate or detail.get("currentStepStatus") != "Succeeded":
         return None
     job = (detail.get("metadata") or {}).get("processingJob") or {}
     return GateFinished(_text(detail, "pipelineExecutionArn"), _text(job, "arn"))
