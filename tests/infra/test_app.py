@@ -60,7 +60,7 @@ def test_bad_input_is_told_in_a_sentence(tmp_path: Path, settings: str, sentence
 
 def test_an_arm_that_its_image_cannot_train_is_told_with_the_workload_s_file() -> None:
     project = read_project(HERE / "project")
-    (declared,) = project.workloads
+    declared = next(one for one in project.workloads if one.workload.name == "topics")
     workload = workload_with(declared.path, arms__baseline={"instance_type": "ml.p3.2xlarge"})
     with pytest.raises(InfeasibleError) as caught:
         incomplete_definition(project, replace(declared, workload=workload), "us-east-1")

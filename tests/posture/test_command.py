@@ -9,6 +9,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from compilegate.cli import main
+from compilegate.posture.records.dynamodb import DynamoRecords
+from tests.account.command import environment
+from tests.account.deployed import create_stack
+from tests.aws_server.client import AwsServer
+from tests.posture.table import TABLE, table_in
 
 TOPICS = Path(__file__).parents[1] / "pipelines" / "topics.toml"
 
@@ -24,8 +29,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def asked(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["posture", *arguments])
+def asked(*arguments: str, env: dict[str, str] | None = None) -> Result:
+    return CliRunner().invoke(main, ["posture", *arguments], env=env)
 
 
 @pytest.mark.usefixtures("folder")
@@ -78,3 +83,26 @@ def test_a_damaged_record_is_said(folder: Path) -> None:
     record.parent.mkdir(parents=True)
     record.write_text("{}")
     assert "the record was damaged" in asked("topics").output
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("folder")
+def test_the_deployed_posture_is_shown_and_set_in_its_table(aws: AwsServer) -> None:
+    def deployed(*arguments: str) -> Result:
+        return asked(*arguments, "--deployed", env=environment(aws))
+
+    absent = deployed("topics")
+    assert absent.exit_code == 2
+    assert "there is no stack compilegate-workload-topics" in absent.output
+    create_stack(aws, "compilegate-workload-topics", {"PostureTableName": TABLE})
+    denied = deployed("topics")
+    assert denied.exit_code == 2
+    assert "read or write the posture of topics" in denied.output
+    records: DynamoRecords = table_in(aws)
+    assert "shadow -> benchmark, reset by" in deployed("reset", "topics", "--reason", "new").output
+    assert "benchmark -> off" in deployed("set", "topics", "off", "--reason", "a freeze").output
+    assert "topics: off" in deployed("topics").output
+    assert "topics: shadow" in asked("topics").output, "this machine's is another one"
+    text, _ = records.read("topics")
+    assert text is not None
+    assert json.loads(text)["decisions"][1]["event"]["who"] != ""

@@ -4,27 +4,81 @@ from __future__ import annotations
 
 import getpass
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
+from compilegate.account.deployed import read_outputs
+from compilegate.account.errors import asking
+from compilegate.cli.options.account import open_account, settings_option
 from compilegate.cli.options.completing import complete_workload
 from compilegate.cli.options.home import home_option
 from compilegate.cli.options.project import load_workload, workloads_option
 from compilegate.cli.terminal.tables import aligned
 from compilegate.cli.workload.posture_record import records_in
 from compilegate.posture.function.handler import now
-from compilegate.posture.machine.events import Reset, SetByPerson
+from compilegate.posture.machine.events import Event, Reset, SetByPerson
 from compilegate.posture.machine.planning import plan
 from compilegate.posture.policy import Policy
 from compilegate.posture.records.coding import encoded, event_document
-from compilegate.posture.records.keeping import current, decide
+from compilegate.posture.records.dynamodb import DynamoRecords
+from compilegate.posture.records.keeping import Records, current, decide
 from compilegate.posture.records.record import Decision, Record
 from compilegate.posture.state import Posture
 from compilegate.workload import Workload
 
 _SHOWN = 10
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the record is kept, and as whom a person changes it there."""
+
+    records: Records
+    who: str
+
+    def read(self, workload: str) -> Record:
+        """The record as it is now."""
+        with self._asking(workload):
+            return current(self.records, workload, when=now(), who=self.who)[0]
+
+    def decide(self, workload: str, event: Event) -> Record:
+        """Add a person's decision."""
+        with self._asking(workload):
+            return decide(self.records, workload, event)
+
+    @contextmanager
+    def _asking(self, workload: str) -> Iterator[None]:
+        if isinstance(self.records, DynamoRecords):
+            with asking(f"read or write the posture of {workload}"):
+                yield
+        else:
+            yield
+
+
+def place_options(command: _Command) -> _Command:
+    """Add `--deployed`, `--settings` and `--home`."""
+    deployed = click.option(
+        "--deployed", is_flag=True, help="The record in the account, not the one in HOME."
+    )
+    return deployed(settings_option(home_option(command)))
+
+
+def place_of(workload: str, *, home: Path, deployed: bool, settings: Path) -> Place:
+    """This machine, or the account."""
+    if not deployed:
+        return Place(records_in(home), getpass.getuser())
+    account = open_account(settings)
+    outputs = read_outputs(account.session, account.names.workload_stack(workload))
+    with asking("find out who you are"):
+        arn = account.session.client("sts").get_caller_identity()["Arn"]
+    table = DynamoRecords(account.session.client("dynamodb"), outputs["PostureTableName"])
+    return Place(table, arn.rpartition(":")[2])
 
 
 class ByName(click.Group):
@@ -55,7 +109,8 @@ def command() -> None:
       compilegate posture set news-topics off --reason "a freeze"   train the baseline alone
 
     A workload has one whose file has the table [posture]. It stands in HOME/posture/NAME.json, with
-    every decision: who, when, and from what evidence.
+    every decision: who, when, and from what evidence. With --deployed it is the record of the
+    deployed workload, in DynamoDB.
     """
 
 
@@ -63,12 +118,21 @@ def command() -> None:
 @click.argument("workload", metavar="NAME", shell_complete=complete_workload)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @click.option("--all", "show_all", is_flag=True, help="Show every decision, not the last ten.")
-@home_option
+@place_options
 @workloads_option
-def show_command(workload: str, as_json: bool, show_all: bool, home: Path, workloads: Path) -> None:
+def show_command(  # noqa: PLR0917  one argument for each option
+    workload: str,
+    as_json: bool,
+    show_all: bool,
+    deployed: bool,
+    settings: Path,
+    home: Path,
+    workloads: Path,
+) -> None:
     """Show where a workload stands, what happens next, and its decisions."""
     declared, policy = _declared(workload, workloads)
-    record, _ = current(records_in(home), declared.name, when=now(), who=_me())
+    place = place_of(declared.name, home=home, deployed=deployed, settings=settings)
+    record = place.read(declared.name)
     following = plan(record.state, policy, tuple(declared.candidates), execution="next", when=now())
     decisions = record.decisions if show_all else record.decisions[-_SHOWN:]
     if as_json:
@@ -96,10 +160,17 @@ def show_command(workload: str, as_json: bool, show_all: bool, home: Path, workl
 @click.argument("posture", type=click.Choice([one.value for one in Posture]))
 @click.option("--arm", help="With `on`: the candidate that is to train alone, after an audit.")
 @reason_option
-@home_option
+@place_options
 @workloads_option
 def set_command(  # noqa: PLR0917  one argument for each option
-    workload: str, posture: str, arm: str | None, reason: str, home: Path, workloads: Path
+    workload: str,
+    posture: str,
+    arm: str | None,
+    reason: str,
+    deployed: bool,
+    settings: Path,
+    home: Path,
+    workloads: Path,
 ) -> None:
     """Choose a posture by hand."""
     declared, _ = _declared(workload, workloads)
@@ -110,20 +181,24 @@ def set_command(  # noqa: PLR0917  one argument for each option
         )
     if wanted is not Posture.ON and arm is not None:
         raise click.UsageError(f"--arm: found it with {posture}, allowed: with on")
-    event = SetByPerson(posture=wanted, when=now(), who=_me(), reason=reason, arm=arm or "")
-    _tell(decide(records_in(home), declared.name, event))
+    place = place_of(declared.name, home=home, deployed=deployed, settings=settings)
+    event = SetByPerson(posture=wanted, when=now(), who=place.who, reason=reason, arm=arm or "")
+    _tell(place.decide(declared.name, event))
 
 
 @command.command("reset")
 @click.argument("workload", metavar="NAME", shell_complete=complete_workload)
 @reason_option
-@home_option
+@place_options
 @workloads_option
-def reset_command(workload: str, reason: str, home: Path, workloads: Path) -> None:
+def reset_command(  # noqa: PLR0917  one argument for each option
+    workload: str, reason: str, deployed: bool, settings: Path, home: Path, workloads: Path
+) -> None:
     """Put all evidence aside and begin with a benchmark."""
     declared, _ = _declared(workload, workloads)
-    event = Reset(when=now(), who=_me(), reason=reason)
-    _tell(decide(records_in(home), declared.name, event))
+    place = place_of(declared.name, home=home, deployed=deployed, settings=settings)
+    event = Reset(when=now(), who=place.who, reason=reason)
+    _tell(place.decide(declared.name, event))
 
 
 def _declared(name: str, workloads: Path) -> tuple[Workload, Policy]:
@@ -160,7 +235,3 @@ def _row(decision: Decision) -> tuple[str, ...]:
         str(decision.after),
         decision.reason,
     )
-
-
-def _me() -> str:
-    return getpass.getuser()
