@@ -37,6 +37,7 @@ HALVES = {
     "held-out": "The held-out half",
     "second": "The second held-out set",
     "third": "The third held-out set",
+    "fourth": "The fourth held-out set, of kinds that were in no other",
 }
 """The first two are halves of one set; the others were found and labelled later."""
 

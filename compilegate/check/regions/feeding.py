@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from compilegate.check.regions.steps import Step
 from compilegate.check.script.project import Project, Script
@@ -49,10 +50,33 @@ def training_loaders(project: Project, steps: list[Step]) -> frozenset[ast.AST]:
         if script.uses("lightning") or script.uses("pytorch_lightning"):
             found |= _lightning_loaders(script)
         for call in script.calls:
-            if isinstance(call.func, ast.Attribute) and call.func.attr == "fit":
-                for argument in (*call.args, *(word.value for word in call.keywords)):
+            if (isinstance(call.func, ast.Attribute) and call.func.attr == "fit") or _trains_there(
+                script, call
+            ):
+                for argument in _to_train_on(call):
                     found |= {origin.node for origin in origins(script, argument)}
     return frozenset(found)
+
+
+def _trains_there(script: Script, call: ast.Call) -> bool:
+    """Whether a call hands its arguments to training that is in no script of the check."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    name = call.func.id if isinstance(call.func, ast.Name) else name
+    return (
+        name.lower().startswith(("train", "fit_"))
+        and bool(script.called(call))
+        and script.definition(call.func) is None
+    )
+
+
+def _to_train_on(call: ast.Call) -> list[ast.expr]:
+    """The arguments of a call without those that are named for another use."""
+    given = [(ast.unparse(each), each) for each in call.args]
+    given += [(f"{word.arg} {ast.unparse(word.value)}", word.value) for word in call.keywords]
+    return [each for text, each in given if not _OTHER_USE.search(text.lower())]
+
+
+_OTHER_USE = re.compile(r"(?:^|[^a-z])(?:val|valid|validation|test|eval|dev)(?![a-z])")
 
 
 def _lightning_loaders(script: Script) -> set[ast.AST]:

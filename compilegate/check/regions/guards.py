@@ -15,6 +15,7 @@ _SELDOM = re.compile(
     r"|checkpoint|report|sample)"
     r"|(?:^|_)(?:debug|verbose|first|last|dry_run|is_last|is_first|end_of_epoch|last_batch)(?:$|_)"
     r"|update_(?:freq|interval)"
+    r"|^(?:is_|do_)?(?:eval(?:uat(?:e|ing|ion))?|val(?:id(?:at(?:e|ing|ion))?)?|testing)(?:_|$)"
 )
 _LEAVES = (ast.Raise, ast.Break, ast.Return)
 

@@ -86,6 +86,9 @@ def rule(
     return made
 
 
+_Ways = dict[Script, set[Script]]
+
+
 @dataclass(frozen=True)
 class Analysis:
     """What is known of all scripts together."""
@@ -127,25 +130,22 @@ class Analysis:
         return {}
 
     def _joined(self, script: Script) -> frozenset[Script]:
-        found, pending = {script}, [script]
-        while pending:
-            for other in self._imports.get(pending.pop(), ()):
-                if other not in found:
-                    found.add(other)
-                    pending.append(other)
-        return frozenset(found)
+        """What a script imports, and what imports it; not what imports the same as it does."""
+        imports, imported_by = self._imports
+        return frozenset({script, *_reached(imports, script), *_reached(imported_by, script)})
 
     @cached_property
-    def _imports(self) -> dict[Script, set[Script]]:
-        """Which scripts import one another, in both directions."""
-        found: dict[Script, set[Script]] = {}
+    def _imports(self) -> tuple[_Ways, _Ways]:
+        """Which scripts import which, and which are imported by which."""
+        imports: _Ways = {}
+        imported_by: _Ways = {}
         for script in self.project.scripts:
             for name in _imported(script):
                 there = self.project.lookup(script, name)
                 if there is not None and there[0] is not script:
-                    found.setdefault(script, set()).add(there[0])
-                    found.setdefault(there[0], set()).add(script)
-        return found
+                    imports.setdefault(script, set()).add(there[0])
+                    imported_by.setdefault(there[0], set()).add(script)
+        return imports, imported_by
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -155,6 +155,17 @@ class Analysis:
             for line in script.source.lines:
                 found.update(_WORD.findall(line.lower()))
         return frozenset(found)
+
+
+def _reached(ways: _Ways, start: Script) -> set[Script]:
+    found: set[Script] = set()
+    pending = [start]
+    while pending:
+        for other in ways.get(pending.pop(), ()):
+            if other not in found:
+                found.add(other)
+                pending.append(other)
+    return found
 
 
 def _imported(script: Script) -> Iterator[str]:
@@ -174,17 +185,23 @@ def _code_words(script: Script) -> Iterator[str]:
             case ast.Name():
                 yield node.id.lower()
             case ast.Attribute():
-                yield node.attr.lower()
-            case ast.keyword(arg=str(name)) | ast.arg(arg=name):
+                yield from (node.attr.lower(), f".{node.attr.lower()}")
+            case ast.keyword(arg=str(name)):
+                yield from (name.lower(), f"{name.lower()}=")
+            case ast.arg(arg=name):
                 yield name.lower()
-            case ast.Constant(value=str(text)) if "\n" not in text and len(text) < MOST_OF_A_TEXT:
+            case ast.Constant(value=str(text)) if _is_option(text):
                 yield from _WORD.findall(text.lower().replace("-", "_"))
             case ast.alias():
                 yield from node.name.lower().split(".")
 
 
+def _is_option(text: str) -> bool:
+    """Whether a text may be an option or a type. Of several words, or longer, it is prose."""
+    return len(text) < MOST_OF_A_TEXT and len(text.split()) == 1
+
+
 MOST_OF_A_TEXT = 60
-"""A longer text is prose and no option or type."""
 
 
 @dataclass(frozen=True)

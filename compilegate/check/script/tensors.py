@@ -128,11 +128,25 @@ def _name(script: Script, node: ast.Name) -> bool:
     bindings = script.bindings(node.id, node)
     if not bindings:
         return False
+    if _goes_backward(script, node) and not any(_reads_out(each) for each in bindings):
+        return True
     known = script.project.known.names
     if id(bindings) not in known:
         known[id(bindings)] = True  # `x = x.view(2, -1)` is a tensor where `x` is one
         known[id(bindings)] = _is_tensor_name(script, node.id, bindings)
     return known[id(bindings)]
+
+
+def _goes_backward(script: Script, name: ast.Name) -> bool:
+    """Whether the function around a name calls `backward` on it."""
+    function = script.function_around(name)
+    return any(
+        isinstance(call.func, ast.Attribute)
+        and isinstance(call.func.value, ast.Name)
+        and call.func.value.id == name.id
+        and script.function_around(call) is function
+        for call in script.calls_by_last.get("backward", ())
+    )
 
 
 def _is_tensor_name(script: Script, name: str, bindings: list[Binding]) -> bool:
@@ -145,11 +159,26 @@ def _is_tensor_name(script: Script, name: str, bindings: list[Binding]) -> bool:
         and not _bound(script, each)
         and (_reads_out(each) or not _mentions(each, name))
     ]
+    if any(_has_plain_default(script, each) for each in bindings):
+        return False
     if not any(_bound(script, each) for each in bindings if not _mentions(each, name)):
         return False
     return all(_harmless(each) for each in plain) or bool(
         _LOSS.match(name) and not any(_reads_out(each) for each in plain)
     )
+
+
+def _has_plain_default(script: Script, binding: Binding) -> bool:
+    """Whether a name is a parameter that is a number, a flag or a text unless it is given."""
+    parameter = binding.node
+    arguments = script.parent(parameter) if isinstance(parameter, ast.arg) else None
+    if not isinstance(parameter, ast.arg) or not isinstance(arguments, ast.arguments):
+        return False
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults = dict(zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True))
+    defaults |= dict(zip(reversed(positional), reversed(arguments.defaults), strict=False))
+    default = defaults.get(parameter)
+    return isinstance(default, ast.Constant) and default.value is not None
 
 
 def _harmless(binding: Binding) -> bool:

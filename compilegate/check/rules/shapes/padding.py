@@ -216,6 +216,26 @@ def group_by_length(view: View) -> Iterator[Found]:
         given = keyword(call, "group_by_length")
         if isinstance(given, ast.Constant) and given.value is True:
             yield Found(given, "`group_by_length` makes lengths that vary from batch to batch")
+    for owner in view.script.tree.classes:
+        if any(base.endswith("TrainingArguments") for base in view.script.bases(owner)):
+            yield from _grouped_by_default(owner)
+
+
+def _grouped_by_default(owner: ast.ClassDef) -> Iterator[Found]:
+    """`group_by_length: bool = field(default=True)` of a class of arguments."""
+    for statement in owner.body:
+        if (
+            not isinstance(statement, ast.AnnAssign)
+            or not isinstance(statement.target, ast.Name)
+            or statement.target.id != "group_by_length"
+        ):
+            continue
+        value = statement.value
+        if isinstance(value, ast.Call):
+            value = keyword(value, "default")
+        if isinstance(value, ast.Constant) and value.value is True:
+            said = "`group_by_length`, on by default, makes lengths that vary from batch to batch"
+            yield Found(statement, said)
 
 
 RULES = (padding_longest, group_by_length)

@@ -116,7 +116,7 @@ def full_precision(view: View) -> Iterator[Found]:
 
 
 _PRECISION = re.compile(
-    r"autocast|bfloat16|float16|bf16|fp16|^half$|mixed_precision|gradscaler|^amp$|^amp_|_amp$|_amp_"
+    r"autocast|bfloat16|float16|bf16|fp16|^\.half$|^half=$|mixed_precision|gradscaler|^amp$|^amp_|_amp$|_amp_"
     r"|tf32|deepspeed|matmul_precision|^accelerate$|fabric|fp8|^precision$"
 )
 

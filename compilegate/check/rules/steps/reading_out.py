@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from compilegate.check.findings import Severity
 from compilegate.check.rules.pages import BEST_PRACTICES
 from compilegate.check.rules.rule import ALL, LAZY, Found, View, rule, written
+from compilegate.check.script.environments import of_an_environment
 from compilegate.check.script.tensors import is_tensor
 
 _NUMBERS = frozenset({"builtins.float", "builtins.int", "builtins.bool"})
@@ -35,23 +36,34 @@ def _read_by(view: View, call: ast.Call) -> ast.expr | None:
     """The tensor whose value a call reads; None where it reads none."""
     if isinstance(call.func, ast.Attribute) and not call.args and not call.keywords:
         receiver = call.func.value
+        copied = _copied(receiver)
         if call.func.attr == "item":
-            return receiver
+            return receiver if copied is None else copied
         if call.func.attr == "numpy" and view.script.uses("tensorflow"):
             return receiver
-        if call.func.attr in {"tolist", "numpy"} and is_tensor(view.script, receiver):
-            inner = receiver  # `.cpu().numpy()` waits as well
-            if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
-                return inner.func.value if inner.func.attr == "cpu" else inner
-            return inner
+        if call.func.attr in {"tolist", "numpy"}:
+            if copied is not None:
+                return copied
+            return receiver if is_tensor(view.script, receiver) else None
     if len(call.args) == 1 and view.script.called(call) in _NUMBERS:
         return call.args[0] if is_tensor(view.script, call.args[0]) else None
     return None
 
 
+def _copied(receiver: ast.expr) -> ast.expr | None:
+    """The tensor that a chain copies to the host: `x` of `x.cpu().detach()`, which waits."""
+    inner = receiver
+    while isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
+        if inner.func.attr == "cpu":
+            return inner.func.value
+        inner = inner.func.value
+    return None
+
+
 def _on_the_host(view: View, node: ast.expr) -> bool:
-    """Whether a value is known to be no tensor of the device: NumPy's, or of `.cpu()`."""
-    return any(
+    """Whether a value is known to be no tensor of the device: NumPy's, of `.cpu()`, or what an
+    environment says of its step."""
+    return of_an_environment(view.script, node) or any(
         (isinstance(part, ast.Attribute) and part.attr in {"numpy", "cpu"})
         or (
             isinstance(part, ast.expr)

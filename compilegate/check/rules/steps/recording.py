@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from compilegate.check.findings import Severity
 from compilegate.check.rules.pages import BEST_PRACTICES
 from compilegate.check.rules.rule import ALL, Found, View, rule, written
+from compilegate.check.script.environments import of_an_environment
 from compilegate.check.script.tensors import is_tensor
 from compilegate.check.script.values import origins
 
@@ -60,7 +61,9 @@ def _holds_value(view: View, node: ast.expr) -> bool:
     """Whether a tensor, or a value read from one, is in an argument."""
     for part in ast.walk(node):
         if isinstance(part, ast.Attribute) and part.attr in {"item", "tolist"}:
-            return True
+            if not of_an_environment(view.script, part.value):
+                return True
+            continue
         if isinstance(part, ast.Name | ast.Attribute) and is_tensor(view.script, part):
             return True
         if isinstance(part, ast.Name) and _was_read(view, part):
@@ -71,7 +74,10 @@ def _holds_value(view: View, node: ast.expr) -> bool:
 def _was_read(view: View, name: ast.Name) -> bool:
     """Whether a variable is reckoned of what the same step reads from the device."""
     return any(
-        isinstance(part, ast.Attribute) and part.attr == "item" and view.each_step(part)
+        isinstance(part, ast.Attribute)
+        and part.attr == "item"
+        and view.each_step(part)
+        and not of_an_environment(origin.script, part.value)
         for origin in origins(view.script, name)
         for part in ast.walk(origin.node)
     )
