@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Any, Literal
 
 from compilegate.advice.ranges import Range
+from compilegate.rules import table
 
 Kind = Literal["compiler", "library", "machine", "money", "precision", "trees", "none"]
 Part = Literal["compute", "launches", "data", "communication", "other"]
@@ -145,7 +146,7 @@ def rules() -> Rules:
         date=raw["date"],
         thresholds=Thresholds(**_typed(raw["thresholds"])),
         considerations=tuple(
-            Consideration(rank=rank, **_typed(each))
+            Consideration(rank=rank, rules=table().bearing_on(each["name"]), **_typed(each))
             for rank, each in enumerate(raw["considerations"], start=1)
         ),
         options=tuple(Option(**_typed(each)) for each in raw["options"]),

@@ -13,10 +13,11 @@ from compilegate.check.findings import Checked, Finding, Severity, Unread
 from compilegate.check.reading.discovery import Read, read_paths
 from compilegate.check.regions.compiled import Regions
 from compilegate.check.regions.steps import Steps
-from compilegate.check.rules.rule import COMPILERS, Analysis, Found, Rule, View
+from compilegate.check.rules.rule import Analysis, Found, Rule, View
 from compilegate.check.rules.table import BY_NAME, RULES
 from compilegate.check.script.project import Project, Script
 from compilegate.check.suppression import Ignore, ignores
+from compilegate.rules import COMPILERS
 
 UNKNOWN_RULE = "unknown-rule"
 UNEXPLAINED = "unexplained-ignore"

@@ -14,10 +14,10 @@ from compilegate.check.output.annotations import annotation_lines
 from compilegate.check.output.documents import json_text
 from compilegate.check.output.sarif import sarif_text
 from compilegate.check.output.text import summary, text_lines
-from compilegate.check.rules.rule import COMPILERS
 from compilegate.cli.terminal.errors import RefusalError, writing
 from compilegate.execution import exit_codes
 from compilegate.job.files import whole_file, write_text
+from compilegate.rules import COMPILERS
 
 _STATUS = {
     Severity.ERROR: exit_codes.CHECK_ERRORS,

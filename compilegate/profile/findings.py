@@ -39,6 +39,7 @@ from compilegate.profile.breakdown import (
     MATRIX,
     Breakdown,
 )
+from compilegate.rules import table
 
 SHAPES, SYNCHRONISATION, BREAKS, BETWEEN, RAGGED, SMALL_UPDATE = (
     "shapes",
@@ -71,14 +72,6 @@ _MANY_CALLS = 100
 
 
 EAGER = "eager"
-_SPARED = (
-    "This is what a compiler spares, as do CUDA graphs and a larger batch: torch.compile is worth "
-    "a benchmark."
-)
-_LEFT = (
-    "This is what the compiler left: a larger batch, CUDA graphs (mode = reduce-overhead on a GPU) "
-    "or a compiled update spare some of it."
-)
 
 
 @dataclass(frozen=True)
@@ -158,8 +151,7 @@ def _loader(parts: Breakdown, profile: Profile) -> Finding:
         share,
         True,
         f"The steps wait for data: {share:.0%} of their time, which no compiler shortens.",
-        "Give the DataLoader workers (num_workers, persistent_workers), prepare the data once, or "
-        "move what is made of each example out of the loader.",
+        table().measured[LOADER].remedy,
         lines,
     )
 
@@ -171,8 +163,7 @@ def _copies(parts: Breakdown) -> Finding:
         share,
         True,
         f"Copies between host and device take {share:.0%} of a step, with nothing beside them.",
-        "Pin the loader's memory (pin_memory=True) and copy with non_blocking=True, or keep the "
-        "data on the device.",
+        table().measured[COPIES].remedy,
     )
 
 
@@ -183,8 +174,7 @@ def _communication(parts: Breakdown) -> Finding:
         share,
         True,
         f"Communication between the processes takes {share:.0%} of a step.",
-        "Accumulate gradients over more batches, send them in bf16, use a larger batch, or an "
-        "instance with a faster network (EFA).",
+        table().measured[COMMUNICATION].remedy,
     )
 
 
@@ -196,7 +186,7 @@ def _between(parts: Breakdown, profile: Profile) -> Finding:
         True,
         f"{share:.0%} of the time is neither data nor training: it is spent between the steps or "
         "before the model is called.",
-        "Log, evaluate and save less often, and prepare batches in the loader.",
+        table().measured[BETWEEN].remedy,
         _lines(profile.lines, "computes", OTHER),
     )
 
@@ -209,7 +199,7 @@ def _idle(parts: Breakdown, profile: Profile) -> Finding:
         True,
         f"Nothing computes in {share:.0%} of the time, and no batch is waited for: the program "
         "sleeps, or waits for a file, a network or a lock.",
-        "Look at the lines named here; write logs and checkpoints from another thread.",
+        table().measured[IDLE].remedy,
         _lines(profile.lines, "computes"),
     )
 
@@ -226,8 +216,7 @@ def _update(parts: Breakdown, profile: Profile) -> Finding:
         True,
         f"Changing the weights takes {parts.share(own):.0%} of a step, most of it many small "
         "operations on one tensor after the other.",
-        "Use the optimizer's fused=True or foreach=True, or compile its step; "
-        "torch.compile(model) alone does not touch it.",
+        table().measured[SMALL_UPDATE].remedy,
     )
 
 
@@ -242,8 +231,7 @@ def _shapes(parts: Breakdown, profile: Profile) -> Finding | None:
         True,
         f"The model was called with {seen.count} different shapes in {seen.steps} steps: a "
         "compiler of static shapes compiles each of them.",
-        "Pad to one length or to a few (see the lengths), resize images to one size, or let the "
-        "compiler know: dynamic = true.",
+        table().measured[SHAPES].remedy,
         rule=RULE_DYNAMIC_UNSET,
     )
 
@@ -292,8 +280,7 @@ def _synchronisation(parts: Breakdown, profile: Profile) -> Finding | None:
         min(score, 1.0),
         True,
         f"Each step asks {times} for the value of a tensor, {what}.{costs}",
-        "Keep losses as tensors and read them every so many steps; replace a branch on a value by "
-        "torch.where.",
+        table().measured[SYNCHRONISATION].remedy,
         tuple(sorted(asked, key=lambda each: -asked[each])[:5]),
         RULE_SYNC_IN_REGION if inside else RULE_ITEM_IN_STEP,
     )
@@ -319,8 +306,7 @@ def _breaks(parts: Breakdown, profile: Profile) -> Finding | None:
         True,
         f"torch.compile would leave its graph at {places} place{'s' if places > 1 else ''}: "
         f"{_told(others[0])}.",
-        "Move what it names out of the forward pass, or replace it by tensor operations; "
-        "torch.compile(..., fullgraph=True) stops at the first one.",
+        table().measured[BREAKS].remedy,
         tuple(dict.fromkeys(each.where for each in others))[:5],
         RULE_BREAK,
     )
@@ -337,7 +323,7 @@ def _ragged(seen: SeenShapes) -> Finding:
         True,
         f"The last batch of an epoch has another shape ({seen.count} shapes in {seen.steps} "
         "steps): one more graph.",
-        "Say drop_last=True in the DataLoader.",
+        table().measured[RAGGED].remedy,
         rule=RULE_RAGGED_BATCH,
     )
 
@@ -355,14 +341,14 @@ def _natures(parts: Breakdown, compiler: str) -> list[Finding]:
             False,
             f"The steps multiply matrices: {matrix:.0%} of their time is in products that a "
             "library computes, whoever asks for them.",
-            "A lower precision (bf16) or a larger machine helps here; a compiler hardly does.",
+            table().measured[MATRIX].remedy,
         ),
         Finding(
             CONVOLUTION,
             convolution,
             False,
             f"The steps convolve: {convolution:.0%} of their time.",
-            "Take memory_format=torch.channels_last and bf16; a compiler fuses what is around it.",
+            table().measured[CONVOLUTION].remedy,
         ),
         Finding(
             ELEMENTWISE,
@@ -370,9 +356,7 @@ def _natures(parts: Breakdown, compiler: str) -> list[Finding]:
             False,
             f"The steps move memory: {elementwise:.0%} of their time is in element-wise "
             "operations, normalisation and reductions.",
-            "This is what a compiler fuses: torch.compile is worth a benchmark."
-            if compiler == EAGER
-            else "This is what the compiler left: look at what is outside of what it compiled.",
+            _left_to_do(ELEMENTWISE, compiler),
         ),
         Finding(
             LAUNCHES,
@@ -380,7 +364,7 @@ def _natures(parts: Breakdown, compiler: str) -> list[Finding]:
             False,
             f"The steps are many small operations: in {launches:.0%} of their time the host gets "
             "the next one going.",
-            _SPARED if compiler == EAGER else _LEFT,
+            _left_to_do(LAUNCHES, compiler),
         ),
     ]
     if compiled:
@@ -390,10 +374,15 @@ def _natures(parts: Breakdown, compiler: str) -> list[Finding]:
                 compiled,
                 False,
                 f"The steps run what a compiler made: {compiled:.0%} of their time.",
-                "What is left for a compiler is outside of that.",
+                table().measured[COMPILED].remedy,
             )
         )
     return found
+
+
+def _left_to_do(kind: str, compiler: str) -> str:
+    known = table().measured[kind]
+    return known.remedy if compiler == EAGER else known.compiled_remedy
 
 
 def _lines(lines: Sequence[Line], what: str, phase: str | None = None) -> tuple[str, ...]:

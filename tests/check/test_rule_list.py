@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 
 from compilegate.check.fixing.plans import PLANS
-from compilegate.check.rules.rule import COMPILERS, Rule
+from compilegate.check.rules.rule import Rule
 from compilegate.check.rules.table import RULES
+from compilegate.rules import COMPILERS
 
 PAGE = Path(__file__).parents[2] / "docs" / "check-rules.md"
 BEGIN, END = "<!-- rules: begin -->", "<!-- rules: end -->"

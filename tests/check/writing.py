@@ -7,7 +7,7 @@ from pathlib import Path
 
 from compilegate.check.checking import check_paths
 from compilegate.check.findings import Checked
-from compilegate.check.rules.rule import COMPILERS
+from compilegate.rules import COMPILERS
 
 SLOW_STEP = """
 import torch

@@ -15,8 +15,9 @@ from compilegate.check.fixing.rewriting import UnparsedByFixError, rewritten
 from compilegate.check.reading.discovery import Read, read_paths
 from compilegate.check.regions.compiled import Regions
 from compilegate.check.regions.steps import Steps
-from compilegate.check.rules.rule import COMPILERS, Analysis, View
+from compilegate.check.rules.rule import Analysis, View
 from compilegate.check.script.project import Project
+from compilegate.rules import COMPILERS
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,9 @@
 """What a rule is, and what it is given to look at.
 
-A rule is one function with its facts above it, listed in `RULES` of its file:
+A rule is one function, listed in `RULES` of its file; what it says of what it finds, and the page
+that says so, is in `compilegate/rules/rules.toml`:
 
-    @rule(
-        "item-in-step",
-        Severity.WARNING,
-        ALL,
-        why="One sentence: what it costs, or breaks.",
-        fix="One sentence: what to write instead.",
-        page="https://docs.pytorch.org/...",
-    )
+    @rule("item-in-step")
     def item_in_step(view: View) -> Iterator[Found]:
         for call in view.script.calls:
             if view.each_step(call) and view.calls_method(call, "item"):
@@ -31,6 +25,7 @@ from compilegate.check.regions.compiled import Compiled, Regions
 from compilegate.check.regions.feeding import training_loaders
 from compilegate.check.regions.steps import Often, Step, Steps
 from compilegate.check.script.project import Project, Script
+from compilegate.rules import table
 
 TORCH_COMPILE = "torch-compile"
 XLA = "xla"
@@ -39,10 +34,6 @@ NEURON = "neuron"
 
 _WORD = re.compile(r"[a-z_][a-z0-9_]*")
 
-COMPILERS = (TORCH_COMPILE, XLA, TRAINING_COMPILER, NEURON)
-"""What can be asked about; each rule concerns one of them or more."""
-
-ALL = COMPILERS
 LAZY = (XLA, TRAINING_COMPILER, NEURON)
 """Those that trace the whole step by PyTorch/XLA."""
 
@@ -75,13 +66,20 @@ class Rule:
     find: Find
 
 
-def rule(
-    name: str, severity: Severity, compilers: tuple[str, ...], *, why: str, fix: str, page: str
-) -> Callable[[Find], Rule]:
-    """Make a rule of the function that finds its places."""
+def rule(name: str) -> Callable[[Find], Rule]:
+    """Make a rule of the function that finds its places. What it says is in the table of rules."""
+    known = table().rules[name]
 
     def made(find: Find) -> Rule:
-        return Rule(name, severity, compilers, why, fix, page, find)
+        return Rule(
+            name,
+            Severity[known.severity.upper()],
+            known.compilers,
+            known.why,
+            known.fix,
+            known.page,
+            find,
+        )
 
     return made
 

@@ -5,21 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from compilegate.check.findings import Severity
-from compilegate.check.rules.pages import MODIFY_SCRIPTS
 from compilegate.check.rules.rule import TRAINING_COMPILER, XLA, Found, View, keyword, rule, written
 
 _GRAPHS = (XLA, TRAINING_COMPILER)
 
 
-@rule(
-    "runs-eagerly",
-    Severity.WARNING,
-    _GRAPHS,
-    why="Without a graph there is nothing to compile; each operation runs by itself.",
-    fix="Leave `run_eagerly` out, except to look for a fault.",
-    page=MODIFY_SCRIPTS,
-)
+@rule("runs-eagerly")
 def runs_eagerly(view: View) -> Iterator[Found]:
     if not (view.script.uses("tensorflow") or view.script.uses("keras")):
         return
@@ -34,14 +25,7 @@ def runs_eagerly(view: View) -> Iterator[Found]:
                 yield Found(call, "every function runs eagerly")
 
 
-@rule(
-    "step-without-function",
-    Severity.WARNING,
-    _GRAPHS,
-    why="A step outside of `tf.function` runs operation by operation, so that XLA gets no graph.",
-    fix="Put `@tf.function(jit_compile=True)` on the function with the step.",
-    page=MODIFY_SCRIPTS,
-)
+@rule("step-without-function")
 def step_without_function(view: View) -> Iterator[Found]:
     if not view.script.uses("tensorflow") or "make_train_function" in view.analysis.words:
         return

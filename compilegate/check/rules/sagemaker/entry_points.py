@@ -7,9 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from compilegate.check.findings import Severity
 from compilegate.check.reading.discovery import is_file_beside
-from compilegate.check.rules.pages import ENABLE_PYTORCH, PYTORCH_MODELS
 from compilegate.check.rules.rule import TRAINING_COMPILER, Found, View, rule
 from compilegate.check.rules.sagemaker.estimators import (
     Estimator,
@@ -47,15 +45,7 @@ def starting(view: View) -> list[Estimator]:
     ]
 
 
-@rule(
-    "missing-mp-fn",
-    Severity.WARNING,
-    _ONLY,
-    why="With `pytorchxla` each process calls `_mp_fn(index)`; without it the workers do not train "
-    "together.",
-    fix="Add `def _mp_fn(index): main()` to the script.",
-    page=PYTORCH_MODELS,
-)
+@rule("missing-mp-fn")
 def missing_mp_fn(view: View) -> Iterator[Found]:
     for estimator in compiled_estimators(view):
         if "pytorchxla" not in keys(estimator.given("distribution")):
@@ -66,15 +56,7 @@ def missing_mp_fn(view: View) -> Iterator[Found]:
             yield Found(estimator.where("entry_point"), said)
 
 
-@rule(
-    "transformers-not-installed",
-    Severity.WARNING,
-    _ONLY,
-    why="PyTorch's images from 1.12 on come without Transformers, so the import fails on "
-    "SageMaker.",
-    fix="Put `transformers` into a requirements.txt beside the script, in `source_dir`.",
-    page=ENABLE_PYTORCH,
-)
+@rule("transformers-not-installed")
 def transformers_not_installed(view: View) -> Iterator[Found]:
     for estimator in compiled_estimators(view):
         if estimator.framework != "PyTorch" or version(estimator.text("framework_version")) < (
@@ -90,16 +72,7 @@ def transformers_not_installed(view: View) -> Iterator[Found]:
             yield Found(estimator.where("entry_point"), said)
 
 
-@rule(
-    "rate-for-one-gpu",
-    Severity.NOTE,
-    _ONLY,
-    why="Several processes make one batch together; at the learning rate of one GPU the model "
-    "learns "
-    "less in each epoch.",
-    fix="Multiply the learning rate by the GPUs of an instance and by the instances.",
-    page=ENABLE_PYTORCH,
-)
+@rule("rate-for-one-gpu")
 def rate_for_one_gpu(view: View) -> Iterator[Found]:
     for estimator in compiled_estimators(view):
         launched = hyperparameter(estimator, "training_script") is not None

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 
 from compilegate.check.findings import Severity
-from compilegate.check.rules.pages import BEST_PRACTICES, ENABLE_PYTORCH, SUPPORT, TROUBLESHOOTING
 from compilegate.check.rules.rule import TRAINING_COMPILER, Found, View, keyword, rule, written
 from compilegate.check.rules.sagemaker.entry_points import started
 from compilegate.check.rules.sagemaker.estimators import (
@@ -34,16 +33,7 @@ _SINGLE_GPU = re.compile(
 )
 
 
-@rule(
-    "compiler-distribution",
-    Severity.ERROR,
-    _ONLY,
-    why="Training Compiler distributes by PyTorch/XLA alone; the SDK refuses other strategies, "
-    "or the "
-    "job trains without the compiler.",
-    fix='`distribution={"pytorchxla": {"enabled": True}}`, from PyTorch 1.11 on.',
-    page=ENABLE_PYTORCH,
-)
+@rule("compiler-distribution")
 def compiler_distribution(view: View) -> Iterator[Found]:
     for estimator in compiled_estimators(view):
         given = estimator.given("distribution")
@@ -78,16 +68,7 @@ def _torch_version(estimator: Estimator) -> tuple[int, ...]:
     return version(estimator.text("pytorch_version"))[:2]
 
 
-@rule(
-    "compiler-launcher",
-    Severity.WARNING,
-    _ONLY,
-    why="Up to PyTorch 1.10.2 nothing starts a process for each GPU; one of them trains alone.",
-    fix="Take a launcher that runs `torch_xla.distributed.sm_dist` as the entry point, and name "
-    "the "
-    'script in `hyperparameters["training_script"]`.',
-    page=ENABLE_PYTORCH,
-)
+@rule("compiler-launcher")
 def compiler_launcher(view: View) -> Iterator[Found]:
     for estimator in compiled_estimators(view):
         if estimator.framework == "TensorFlow" or not (0,) < _torch_version(estimator) < (1, 11):
@@ -101,15 +82,7 @@ def compiler_launcher(view: View) -> Iterator[Found]:
             yield Found(estimator.call, f"no launcher starts the processes of {instance}")
 
 
-@rule(
-    "compiler-instance",
-    Severity.ERROR,
-    _ONLY,
-    why="The SDK refuses Training Compiler on other instances, on groups of them, and in local "
-    "mode.",
-    fix="Take an instance of P3, P3dn, G4dn, P4d or G5.",
-    page=SUPPORT,
-)
+@rule("compiler-instance")
 def compiler_instance(view: View) -> Iterator[Found]:
     for estimator in compiled_estimators(view):
         instance = estimator.text("instance_type")
@@ -123,16 +96,7 @@ def compiler_instance(view: View) -> Iterator[Found]:
             yield Found(estimator.where("instance_groups"), said)
 
 
-@rule(
-    "compiler-nodes",
-    Severity.WARNING,
-    _ONLY,
-    why="Between instances with one GPU each, or without EFA, the exchange of gradients takes "
-    "what the "
-    "compiler saves.",
-    fix="One instance with several GPUs; several only with EFA, such as ml.p4d.24xlarge.",
-    page=BEST_PRACTICES,
-)
+@rule("compiler-nodes")
 def compiler_nodes(view: View) -> Iterator[Found]:
     for estimator in compiled_estimators(view):
         count = estimator.number("instance_count")
@@ -148,18 +112,7 @@ def compiler_nodes(view: View) -> Iterator[Found]:
             yield Found(estimator.where("instance_type"), f"{count} instances without EFA")
 
 
-@rule(
-    "compiler-image",
-    Severity.ERROR,
-    _ONLY,
-    why="Training Compiler lives in its own images; the SDK refuses another image, and versions "
-    "that "
-    "have none.",
-    fix="Leave `image_uri` out, and name a supported version: PyTorch 1.12.0 or 1.13.1; "
-    "Transformers "
-    "4.11 to 4.21; TensorFlow 2.9 to 2.11.",
-    page=SUPPORT,
-)
+@rule("compiler-image")
 def compiler_image(view: View) -> Iterator[Found]:
     for estimator in compiled_estimators(view):
         if estimator.framework != "TensorFlow" and estimator.given("image_uri") is not None:
@@ -182,15 +135,7 @@ _SUPPORTED = {
 }
 
 
-@rule(
-    "compiler-debugging",
-    Severity.WARNING,
-    _ONLY,
-    why="Debugger and Profiler read tensors while the job trains, and debug mode writes what the "
-    "compiler does; each takes back what the compiler saves.",
-    fix="`disable_profiler=True, debugger_hook_config=False`, and no `debug=True`.",
-    page=TROUBLESHOOTING,
-)
+@rule("compiler-debugging")
 def compiler_debugging(view: View) -> Iterator[Found]:
     for estimator in compiled_estimators(view):
         debug = keyword(estimator.compiler, "debug") if estimator.compiler is not None else None
@@ -221,15 +166,7 @@ def compiler_debugging(view: View) -> Iterator[Found]:
 _DEBUGGED = "Training Compiler is in debug mode"
 
 
-@rule(
-    "batch-without-rate",
-    Severity.WARNING,
-    _ONLY,
-    why="A batch larger by k makes k times fewer steps; at the same learning rate the model learns "
-    "less, and a comparison says nothing about the compiler.",
-    fix="Multiply the learning rate by k, or by its square root, and tune the warm-up.",
-    page=BEST_PRACTICES,
-)
+@rule("batch-without-rate")
 def batch_without_rate(view: View) -> Iterator[Found]:
     every = [(each, _hyperparameters(each)) for each in estimators(view)]
     native = [pair for pair in every if pair[0].compiler is None]

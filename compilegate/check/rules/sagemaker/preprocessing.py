@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator
 
 from compilegate.catalog.instances import instance_of
-from compilegate.check.findings import Severity
-from compilegate.check.rules.pages import BEST_PRACTICES
 from compilegate.check.rules.rule import TRAINING_COMPILER, Found, View, keyword, rule
 from compilegate.check.rules.sagemaker.entry_points import started, starting
 from compilegate.check.rules.sagemaker.estimators import (
@@ -37,15 +35,7 @@ _WITH_THE_OPTION = re.compile(
 """Transformers' example scripts that take the option."""
 
 
-@rule(
-    "preprocessing-workers",
-    Severity.NOTE,
-    _ONLY,
-    why="Prepared by one process, the data keeps the GPUs waiting that the compiler made faster.",
-    fix="`preprocessing_num_workers`, or `num_proc` of `map`: at least one for each GPU, at most "
-    "one for each core.",
-    page=BEST_PRACTICES,
-)
+@rule("preprocessing-workers")
 def preprocessing_workers(view: View) -> Iterator[Found]:
     for estimator in compiled_estimators(view):
         yield from _given(view, estimator)

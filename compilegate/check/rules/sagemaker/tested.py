@@ -13,8 +13,6 @@ from compilegate.catalog.tested_models import (
     rows_of,
     tested_models,
 )
-from compilegate.check.findings import Severity
-from compilegate.check.rules.pages import BEST_PRACTICES, FAQ, SUPPORT
 from compilegate.check.rules.rule import TRAINING_COMPILER, Found, View, keyword, rule
 from compilegate.check.rules.sagemaker.entry_points import starting
 from compilegate.check.rules.sagemaker.estimators import (
@@ -45,15 +43,7 @@ _FOLDERS = frozenset(
 )  # fmt: skip
 
 
-@rule(
-    "untested-model",
-    Severity.NOTE,
-    _ONLY,
-    why="With a model that AWS never tested, Training Compiler may gain nothing, or take longer.",
-    fix="Try it for one epoch with and without the compiler first, and tune batch size and "
-    "learning rate.",
-    page=FAQ,
-)
+@rule("untested-model")
 def untested_model(view: View) -> Iterator[Found]:
     for estimator in compiled_estimators(view):
         given = hyperparameter(estimator, *_MODEL_NAMES)
@@ -126,16 +116,7 @@ def _default(script: Script, node: ast.expr | None) -> str:
     return ""
 
 
-@rule(
-    "untested-instance",
-    Severity.NOTE,
-    _ONLY,
-    why="AWS's tests say nothing of this instance: which batch fits, and whether the compiler "
-    "gains, must be measured.",
-    fix="Take an instance of the table of tested models, or measure one epoch with and without "
-    "the compiler first.",
-    page=SUPPORT,
-)
+@rule("untested-instance")
 def untested_instance(view: View) -> Iterator[Found]:
     for estimator in compiled_estimators(view):
         instance = estimator.text("instance_type")
@@ -150,16 +131,7 @@ _PER_GPU = ("per_device_train_batch_size", "per_gpu_train_batch_size")
 _BATCHES = (*_PER_GPU, "train_batch_size", "batch_size")
 
 
-@rule(
-    "batch-not-raised",
-    Severity.NOTE,
-    _ONLY,
-    why="Training Compiler frees memory; at the batch of the uncompiled job that memory, and part "
-    "of the gain, lies idle.",
-    fix="Take the largest batch that fits, and raise the learning rate with it; the same batch is "
-    "right for a control.",
-    page=BEST_PRACTICES,
-)
+@rule("batch-not-raised")
 def batch_not_raised(view: View) -> Iterator[Found]:
     every = [each for each in estimators(view) if _on_pytorch(each)]
     compiled = [each for each in compiled_estimators(view) if _on_pytorch(each)]

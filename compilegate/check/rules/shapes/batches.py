@@ -6,21 +6,12 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from compilegate.check.findings import Severity
-from compilegate.check.rules.pages import PYTORCH_MODELS
-from compilegate.check.rules.rule import LAZY, Found, View, keyword, rule
+from compilegate.check.rules.rule import Found, View, keyword, rule
 from compilegate.check.script.spliced import spliced
 from compilegate.check.script.values import origins
 
 
-@rule(
-    "ragged-last-batch",
-    Severity.WARNING,
-    LAZY,
-    why="The last batch of an epoch is smaller, and a lazy tracer compiles the whole step again "
-    "for its shape.",
-    fix="Give the loader `drop_last=True`; for tf.data, `.batch(n, drop_remainder=True)`.",
-    page=PYTORCH_MODELS,
-)
+@rule("ragged-last-batch")
 def ragged_last_batch(view: View) -> Iterator[Found]:
     grave = None if view.xla else Severity.NOTE
     for call in view.named("torch.utils.data.DataLoader"):
@@ -90,15 +81,7 @@ _FIXED_CROPS = frozenset(
 )  # fmt: skip
 
 
-@rule(
-    "resize-without-crop",
-    Severity.WARNING,
-    LAZY,
-    why="Resized by its shorter side an image keeps its proportions, so that images and batches "
-    "have sizes of their own, and a compiler compiles for each.",
-    fix="Resize, then crop to one size: `Resize(256), CenterCrop(224)`; or `Resize((224, 224))`.",
-    page=PYTORCH_MODELS,
-)
+@rule("resize-without-crop")
 def resize_without_crop(view: View) -> Iterator[Found]:
     for call in view.script.calls:
         if not _is_compose(view, call) or not call.args:

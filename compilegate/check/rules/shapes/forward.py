@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from compilegate.check.findings import Severity
-from compilegate.check.rules.pages import PYTORCH_MODELS
-from compilegate.check.rules.rule import LAZY, Found, View, rule, written
+from compilegate.check.rules.rule import Found, View, rule, written
 from compilegate.check.script.tensors import is_tensor
 
 _DYNAMIC_FUNCTIONS = frozenset(
@@ -19,15 +17,7 @@ _DYNAMIC_METHODS = frozenset(
 )
 
 
-@rule(
-    "dynamic-shape-operation",
-    Severity.WARNING,
-    LAZY,
-    why="How large its result is depends on the values, so the host must wait for them, and a lazy "
-    "tracer compiles anew for each size.",
-    fix="Keep the full size and mask: `torch.where(mask, x, 0)`.",
-    page=PYTORCH_MODELS,
-)
+@rule("dynamic-shape-operation")
 def dynamic_shape_operation(view: View) -> Iterator[Found]:
     for call in view.script.calls:
         if not (view.each_step(call) or view.in_forward(call)) or view.in_told_region(call):
@@ -45,15 +35,7 @@ def dynamic_shape_operation(view: View) -> Iterator[Found]:
             yield Found(call, f"how large `{written(call)}` is depends on the values")
 
 
-@rule(
-    "shape-dependent-forward",
-    Severity.WARNING,
-    LAZY,
-    why="A loop over a length of the input is unrolled into the graph, once for each length that "
-    "comes.",
-    fix="Fix the length, and let one operation do what the loop does.",
-    page=PYTORCH_MODELS,
-)
+@rule("shape-dependent-forward")
 def shape_dependent_forward(view: View) -> Iterator[Found]:
     for loop in view.script.loops:
         if not view.in_forward(loop) or view.in_told_region(loop):

@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator
 
 from compilegate.check.findings import Severity
-from compilegate.check.rules.pages import PADDING
-from compilegate.check.rules.rule import LAZY, Found, View, keyword, rule, written
+from compilegate.check.rules.rule import Found, View, keyword, rule, written
 from compilegate.check.script.values import origins
 
 _COLLATORS = frozenset(
@@ -20,15 +19,7 @@ _COLLATORS = frozenset(
 _TOKENIZER = re.compile(r"(?:^|_)(?:tokenizer|tok|processor|feature_extractor)$")
 
 
-@rule(
-    "padding-longest",
-    Severity.WARNING,
-    LAZY,
-    why="Padded to its longest text each batch has a length of its own, and a compiler compiles "
-    "for each length anew.",
-    fix='Pad all batches alike: `padding="max_length", max_length=N, truncation=True`.',
-    page=PADDING,
-)
+@rule("padding-longest")
 def padding_longest(view: View) -> Iterator[Found]:
     for call in view.script.calls:
         if _in_evaluation(view, call):
@@ -202,15 +193,7 @@ def _padding_words(view: View) -> frozenset[str]:
     )
 
 
-@rule(
-    "group-by-length",
-    Severity.WARNING,
-    LAZY,
-    why="Batches of texts of like length have a length of their own each, and a compiler compiles "
-    "for each.",
-    fix="Leave it off, and pad all batches to one length.",
-    page=PADDING,
-)
+@rule("group-by-length")
 def group_by_length(view: View) -> Iterator[Found]:
     for call in view.script.calls:
         given = keyword(call, "group_by_length")

@@ -6,9 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from compilegate.check.findings import Severity
-from compilegate.check.rules.pages import TROUBLESHOOTING, TUNING
-from compilegate.check.rules.rule import ALL, Found, View, keyword, rule, written
+from compilegate.check.rules.rule import Found, View, keyword, rule, written
 from compilegate.check.script.spliced import spliced
 from compilegate.check.script.values import Sort, is_a
 
@@ -24,15 +22,7 @@ _HOOKS = frozenset(
 )  # fmt: skip
 
 
-@rule(
-    "profiler-on",
-    Severity.WARNING,
-    ALL,
-    why="A profiler or a debug mode records every operation, which takes longer than the compiler "
-    "saves; figures measured under it do not hold.",
-    fix="Switch it on for a short run of its own, behind an option, and off for training.",
-    page=TROUBLESHOOTING,
-)
+@rule("profiler-on")
 def profiler_on(view: View) -> Iterator[Found]:
     for call in view.script.calls:
         name = view.script.called(call)
@@ -61,15 +51,7 @@ def _has_step(view: View) -> bool:
     return bool(view.steps)
 
 
-@rule(
-    "no-loader-workers",
-    Severity.NOTE,
-    ALL,
-    why="Without workers the batches are read between the steps, and a faster step only waits "
-    "longer.",
-    fix="Give `num_workers`: at least one for each GPU, at most one for each core.",
-    page=TUNING,
-)
+@rule("no-loader-workers")
 def no_loader_workers(view: View) -> Iterator[Found]:
     feeding = view.analysis.training_loaders
     for call in view.named("torch.utils.data.DataLoader"):
@@ -82,15 +64,7 @@ def no_loader_workers(view: View) -> Iterator[Found]:
             yield Found(call, "the loader reads its batches in the training process")
 
 
-@rule(
-    "data-parallel",
-    Severity.WARNING,
-    ALL,
-    why="DataParallel copies the model to every GPU in each step and runs it in threads of one "
-    "process; compilers lose their gain to that, and PyTorch/XLA does not work with it.",
-    fix="Start a process for each GPU: DistributedDataParallel, or `xmp.spawn` under PyTorch/XLA.",
-    page="https://docs.pytorch.org/docs/stable/generated/torch.nn.DataParallel.html",
-)
+@rule("data-parallel")
 def data_parallel(view: View) -> Iterator[Found]:
     for call in view.named("torch.nn.parallel.data_parallel"):
         yield Found(call, "the model is run by `data_parallel`")
@@ -99,15 +73,7 @@ def data_parallel(view: View) -> Iterator[Found]:
             yield Found(call, "the model is wrapped in DataParallel")
 
 
-@rule(
-    "full-precision",
-    Severity.NOTE,
-    ALL,
-    why="With 32-bit floats alone a compiler gains a few per cent, or loses; with bf16 or fp16 the "
-    "gains add up.",
-    fix="Train under `torch.autocast(device, dtype=torch.bfloat16)`, or with `bf16=True`.",
-    page=TUNING,
-)
+@rule("full-precision")
 def full_precision(view: View) -> Iterator[Found]:
     steps = [step for step in view.steps if step.framework == "loop"]
     if not steps or _lowers_precision(view):

@@ -5,24 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from compilegate.check.findings import Severity
-from compilegate.check.rules.pages import BEST_PRACTICES
-from compilegate.check.rules.rule import ALL, LAZY, Found, View, rule, written
+from compilegate.check.rules.rule import Found, View, rule, written
 from compilegate.check.script.environments import of_an_environment
 from compilegate.check.script.tensors import is_tensor
 
 _NUMBERS = frozenset({"builtins.float", "builtins.int", "builtins.bool"})
 
 
-@rule(
-    "item-in-step",
-    Severity.WARNING,
-    ALL,
-    why="Reading a tensor's value makes the host wait for the device, each step anew; a lazy "
-    "tracer must run its graph there, and a compiled graph breaks.",
-    fix="Add up the loss as a tensor (`total += loss.detach()`) and read it every so many steps.",
-    page=BEST_PRACTICES,
-)
+@rule("item-in-step")
 def item_in_step(view: View) -> Iterator[Found]:
     for call in view.script.calls:
         read = _read_by(view, call)
@@ -73,14 +63,7 @@ def _on_the_host(view: View, node: ast.expr) -> bool:
     )
 
 
-@rule(
-    "print-in-step",
-    Severity.WARNING,
-    ALL,
-    why="To print or log a tensor the host must wait for its value, each step anew.",
-    fix="Print every so many steps; under PyTorch/XLA inside `xm.add_step_closure`.",
-    page=BEST_PRACTICES,
-)
+@rule("print-in-step")
 def print_in_step(view: View) -> Iterator[Found]:
     for call in view.script.calls:
         if not _prints(view, call) or not view.each_step(call) or view.in_told_region(call):
@@ -131,15 +114,7 @@ def _shown(call: ast.Call) -> Iterator[ast.expr]:
                 yield argument
 
 
-@rule(
-    "branch-in-step",
-    Severity.WARNING,
-    LAZY,
-    why="To decide by a tensor's value the host must wait for it, and a lazy tracer must run what "
-    "it has traced, each step anew.",
-    fix="Decide on the device with `torch.where`, or look every so many steps.",
-    page=BEST_PRACTICES,
-)
+@rule("branch-in-step")
 def branch_in_step(view: View) -> Iterator[Found]:
     for node in view.script.branches:
         if not view.each_step(node) or view.in_told_region(node):

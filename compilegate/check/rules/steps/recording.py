@@ -5,23 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from compilegate.check.findings import Severity
-from compilegate.check.rules.pages import BEST_PRACTICES
-from compilegate.check.rules.rule import ALL, Found, View, rule, written
+from compilegate.check.rules.rule import Found, View, rule, written
 from compilegate.check.script.environments import of_an_environment
 from compilegate.check.script.tensors import is_tensor
 from compilegate.check.script.values import origins
 
 
-@rule(
-    "log-in-step",
-    Severity.WARNING,
-    ALL,
-    why="Each record waits for the device and interrupts what a compiler makes fast; AWS's example "
-    "logs every ten epochs.",
-    fix="Log every so many steps: `if step % 100 == 0:`.",
-    page=BEST_PRACTICES,
-)
+@rule("log-in-step")
 def log_in_step(view: View) -> Iterator[Found]:
     for call in view.script.calls:
         if not _records(view, call) or not view.each_step(call) or view.in_told_region(call):
@@ -90,14 +80,7 @@ _SAVING = frozenset(
 _SAVING_METHODS = frozenset({"save_pretrained", "save_checkpoint", "save_state", "save_weights"})
 
 
-@rule(
-    "save-in-step",
-    Severity.WARNING,
-    ALL,
-    why="A checkpoint copies all weights from the device and stops training meanwhile.",
-    fix="Save at the end of an epoch, or every so many steps.",
-    page=BEST_PRACTICES,
-)
+@rule("save-in-step")
 def save_in_step(view: View) -> Iterator[Found]:
     for call in view.script.calls:
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
@@ -107,15 +90,7 @@ def save_in_step(view: View) -> Iterator[Found]:
             yield Found(call, f"`{written(call.func)}` saves in each step")
 
 
-@rule(
-    "evaluate-in-step",
-    Severity.WARNING,
-    ALL,
-    why="An evaluation in each step costs more than the step, and its shapes and modes make a "
-    "compiler compile again.",
-    fix="Evaluate at the end of an epoch, or every so many steps.",
-    page=BEST_PRACTICES,
-)
+@rule("evaluate-in-step")
 def evaluate_in_step(view: View) -> Iterator[Found]:
     for call in view.script.calls:
         name = call.func.attr if isinstance(call.func, ast.Attribute) else ""

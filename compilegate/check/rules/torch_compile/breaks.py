@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from compilegate.check.findings import Severity
-from compilegate.check.rules.rule import TORCH_COMPILE, Found, View, rule, written
+from compilegate.check.rules.rule import Found, View, rule, written
 from compilegate.check.script.project import Script
 from compilegate.check.script.tensors import is_tensor
 
@@ -17,17 +17,7 @@ _BREAKS = (
 _LOGGING = frozenset({"debug", "info", "warning", "error", "critical", "exception", "log"})
 
 
-@rule(
-    "sync-in-region",
-    Severity.WARNING,
-    (TORCH_COMPILE,),
-    why="The value is needed by Python, so the graph ends there: the host waits for the device, "
-    "and what follows is compiled as a graph of its own. With `fullgraph=True` it is an "
-    "error.",
-    fix="Give the tensor back and read or print it outside of what is compiled, every so many "
-    "steps.",
-    page=_BREAKS,
-)
+@rule("sync-in-region")
 def sync_in_region(view: View) -> Iterator[Found]:
     for call in view.script.calls:
         said = _breaks(view, call)
@@ -148,16 +138,7 @@ def _is_seldom(script: Script, node: ast.AST) -> bool:
     return False
 
 
-@rule(
-    "branch-on-data",
-    Severity.WARNING,
-    (TORCH_COMPILE,),
-    why="Which way to go is known only when the tensor has been computed, so the graph ends at the "
-    "test and each side becomes a graph of its own; a shape that depends on values does the same.",
-    fix="Compute both sides and choose with `torch.where` or `torch.cond`; mask instead of "
-    "selecting.",
-    page=_BREAKS,
-)
+@rule("branch-on-data")
 def branch_on_data(view: View) -> Iterator[Found]:
     for node in _decisions(view):
         test = node.test
@@ -269,16 +250,7 @@ def _gives_data_dependent_shape(view: View, call: ast.Call) -> bool:
     )
 
 
-@rule(
-    "seed-in-region",
-    Severity.WARNING,
-    (TORCH_COMPILE,),
-    why="Seeding is a change of the program's state that no graph can hold: the graph ends "
-    "there. And inductor draws its own numbers, so the seed does not give eager's.",
-    fix="Seed before the compiled region is called, and pass the random tensors in where two runs "
-    "must draw the same.",
-    page=_BREAKS,
-)
+@rule("seed-in-region")
 def seed_in_region(view: View) -> Iterator[Found]:
     seeds = view.named(
         "torch.manual_seed", "torch.cuda.manual_seed", "torch.cuda.manual_seed_all",

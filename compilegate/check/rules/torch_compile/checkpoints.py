@@ -6,24 +6,14 @@ import ast
 import re
 from collections.abc import Iterator
 
-from compilegate.check.findings import Severity
-from compilegate.check.rules.rule import TORCH_COMPILE, Found, View, rule, written
+from compilegate.check.rules.rule import Found, View, rule, written
 from compilegate.check.rules.torch_compile.flow import behind, compiles_module
 from compilegate.check.script.project import Script
 
 _PREFIX = "_orig_mod"
 
 
-@rule(
-    "orig-mod-keys",
-    Severity.WARNING,
-    (TORCH_COMPILE,),
-    why="Every key of a compiled module's state_dict begins with `_orig_mod.`: the checkpoint does "
-    "not load into a model that is not compiled.",
-    fix='Save `getattr(model, "_orig_mod", model).state_dict()`, or compile in place '
-    "(`model.compile()`), which leaves the keys alone.",
-    page="https://github.com/pytorch/torchtitan/issues/961",
-)
+@rule("orig-mod-keys")
 def orig_mod_keys(view: View) -> Iterator[Found]:
     calls = view.script.calls_by_last.get("state_dict", ())
     if not calls or not view.analysis.regions.found or _knows_of_it(view):

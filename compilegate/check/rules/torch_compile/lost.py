@@ -5,25 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from compilegate.check.findings import Severity
 from compilegate.check.regions.compiled import Compiled
-from compilegate.check.rules.rule import TORCH_COMPILE, Found, View, rule, written
+from compilegate.check.rules.rule import Found, View, rule, written
 from compilegate.check.rules.torch_compile.flow import call_of, same_place, shared_loop
 from compilegate.check.script.project import Script
 
 _COMPILE = "https://docs.pytorch.org/docs/stable/generated/torch.compile.html"
 
 
-@rule(
-    "compiled-discarded",
-    Severity.ERROR,
-    (TORCH_COMPILE,),
-    why="`torch.compile` leaves its argument as it was and gives back the compiled one; what "
-    "goes on to run is the original, without a word.",
-    fix="Keep the result (`model = torch.compile(model)`), or compile in place "
-    "(`model.compile()`).",
-    page=_COMPILE,
-)
+@rule("compiled-discarded")
 def compiled_discarded(view: View) -> Iterator[Found]:
     for compiled in view.compiled:
         if compiled.in_place or compiled.decorates:
@@ -213,15 +203,7 @@ def _only_returned(script: Script, compiled: Compiled) -> bool:
     return bool(reads) and all(isinstance(script.parent(node), ast.Return) for node in reads)
 
 
-@rule(
-    "compiled-to-self",
-    Severity.ERROR,
-    (TORCH_COMPILE,),
-    why="Inside a method `self` is a local name: the assignment changes nothing outside, and the "
-    "object that everyone else holds stays uncompiled.",
-    fix="Compile in place (`self.compile()`), or `self.forward = torch.compile(self.forward)`.",
-    page="https://github.com/google-research/timesfm/issues/457",
-)
+@rule("compiled-to-self")
 def compiled_to_self(view: View) -> Iterator[Found]:
     for compiled in view.compiled:
         if compiled.in_place or compiled.decorates:

@@ -6,23 +6,13 @@ import ast
 from collections.abc import Iterator
 from weakref import WeakKeyDictionary
 
-from compilegate.check.findings import Severity
 from compilegate.check.regions.compiled import Regions
-from compilegate.check.rules.rule import TORCH_COMPILE, Found, View, keyword, rule, written
+from compilegate.check.rules.rule import Found, View, keyword, rule, written
 from compilegate.check.script.project import Script
 from compilegate.check.script.values import Sort, is_a, origins, sources
 
 
-@rule(
-    "float-rate",
-    Severity.WARNING,
-    (TORCH_COMPILE,),
-    why="A Python float is part of what the compiled update was made for: when a schedule "
-    "changes it, the update is compiled again, in older releases at each change until "
-    "compiling is given up.",
-    fix="Make the rate a tensor: `lr=torch.tensor(1e-3)`.",
-    page="https://docs.pytorch.org/tutorials/recipes/compiling_optimizer_lr_scheduler.html",
-)
+@rule("float-rate")
 def float_rate(view: View) -> Iterator[Found]:
     script = view.script
     if not view.analysis.regions.found or not _updates(view.analysis.regions):

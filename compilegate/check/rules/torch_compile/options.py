@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from compilegate.check.findings import Severity
-from compilegate.check.rules.rule import TORCH_COMPILE, Found, View, rule, written
+from compilegate.check.rules.rule import Found, View, rule, written
 from compilegate.check.script.project import Script
 
 _COMPILE = "https://docs.pytorch.org/docs/stable/generated/torch.compile.html"
@@ -21,15 +20,7 @@ _OPTIONS = frozenset(
 )  # fmt: skip
 
 
-@rule(
-    "compile-options",
-    Severity.ERROR,
-    (TORCH_COMPILE,),
-    why="torch.compile refuses these options: the call raises, or, inside a `try`, is passed over "
-    "and nothing is compiled.",
-    fix="Name one of its modes, or give `options`, not both; all but the model by keyword.",
-    page=_COMPILE,
-)
+@rule("compile-options")
 def compile_options(view: View) -> Iterator[Found]:
     for compiled in view.compiled:
         call = compiled.node
@@ -58,16 +49,7 @@ def _given(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Dict) or (isinstance(node, ast.Constant) and node.value is not None)
 
 
-@rule(
-    "errors-hidden",
-    Severity.WARNING,
-    (TORCH_COMPILE,),
-    why="What cannot be compiled then runs eager, without an error: the flag is set and nothing "
-    "is faster.",
-    fix="Leave errors on; take out of the compiled region what fails "
-    "(`torch.compiler.disable` on that function).",
-    page="https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html",
-)
+@rule("errors-hidden")
 def errors_hidden(view: View) -> Iterator[Found]:
     script = view.script
     if not any(word in line for line in script.source.lines for word in _HIDING):

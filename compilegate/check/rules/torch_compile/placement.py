@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from compilegate.check.findings import Severity
 from compilegate.check.regions.compiled import Compiled
-from compilegate.check.rules.rule import TORCH_COMPILE, Found, View, rule, written
+from compilegate.check.rules.rule import Found, View, rule, written
 from compilegate.check.rules.torch_compile.flow import (
     DDP,
     FSDP,
@@ -22,16 +21,7 @@ from compilegate.check.script.project import Script
 _COMPILE = "https://docs.pytorch.org/docs/stable/generated/torch.compile.html"
 
 
-@rule(
-    "compile-in-loop",
-    Severity.WARNING,
-    (TORCH_COMPILE,),
-    why="Each turn makes a new wrapper around the same thing: the checks of its guards are paid "
-    "again, a wrapper around a wrapper is compiled again, and a new function or model each "
-    "time too.",
-    fix="Compile once, before the loop or in `__init__`, and call the result inside.",
-    page=_COMPILE,
-)
+@rule("compile-in-loop")
 def compile_in_loop(view: View) -> Iterator[Found]:
     for compiled in view.compiled:
         node = compiled.node
@@ -191,16 +181,7 @@ def _called_by_a_forward(view: View, function: ast.FunctionDef | ast.AsyncFuncti
 _MOVES = frozenset({"to", "cuda", "cpu", "half", "bfloat16", "float", "double"})
 
 
-@rule(
-    "compile-order",
-    Severity.NOTE,
-    (TORCH_COMPILE,),
-    why="torch.compile overlaps communication with computation only where it sees "
-    "DistributedDataParallel, and what is moved or cast afterwards is compiled for what it was.",
-    fix="First move and cast, then wrap in DistributedDataParallel, then compile.",
-    page="https://docs.pytorch.org/docs/stable/generated/"
-    "torch.nn.parallel.DistributedDataParallel.html",
-)
+@rule("compile-order")
 def compile_order(view: View) -> Iterator[Found]:
     if not view.analysis.regions.found:
         return

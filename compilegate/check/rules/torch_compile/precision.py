@@ -6,8 +6,7 @@ import ast
 from collections.abc import Iterator
 from weakref import WeakKeyDictionary
 
-from compilegate.check.findings import Severity
-from compilegate.check.rules.rule import TORCH_COMPILE, Analysis, Found, View, rule, written
+from compilegate.check.rules.rule import Analysis, Found, View, rule, written
 from compilegate.check.rules.torch_compile.flow import How, Once, behind, found_once, uses_of
 from compilegate.check.script.project import Script
 from compilegate.check.script.values import origins
@@ -15,16 +14,7 @@ from compilegate.check.script.values import origins
 _AUTOCAST = frozenset({"torch.autocast", "torch.cuda.amp.autocast", "torch.cpu.amp.autocast"})
 
 
-@rule(
-    "autocast-mismatch",
-    Severity.WARNING,
-    (TORCH_COMPILE,),
-    why="Whether autocast is on is part of what a graph was compiled for: a call outside of it "
-    "compiles a second graph, in full precision, and its numbers are not those of training.",
-    fix="Put every call of the compiled model, that of the evaluation too, under the same "
-    "autocast.",
-    page="https://docs.pytorch.org/docs/stable/amp.html",
-)
+@rule("autocast-mismatch")
 def autocast_mismatch(view: View) -> Iterator[Found]:
     yield from found_once(_MISMATCHES, view, _mismatches)
 
@@ -106,16 +96,7 @@ def _is_autocast(script: Script, context: ast.expr) -> bool | None:
     return None if doubtful else False
 
 
-@rule(
-    "eager-random-numbers",
-    Severity.NOTE,
-    (TORCH_COMPILE,),
-    why="With the same seed inductor draws other random numbers than eager does, so dropout alone "
-    "makes the two differ.",
-    fix="Set `torch._inductor.config.fallback_random = True` while comparing, or compare in "
-    "eval mode.",
-    page="https://docs.pytorch.org/docs/stable/torch.compiler_faq.html",
-)
+@rule("eager-random-numbers")
 def eager_random_numbers(view: View) -> Iterator[Found]:
     script = view.script
     if not view.compiled or _falls_back(view) or not any(view.named("torch.manual_seed")):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from compilegate.check.findings import Severity
 from compilegate.check.regions.compiled import Compiled
 from compilegate.check.regions.steps import Step, Steps
-from compilegate.check.rules.rule import TORCH_COMPILE, Found, View, keyword, rule, written
+from compilegate.check.rules.rule import Found, View, keyword, rule, written
 from compilegate.check.rules.torch_compile.flow import How, uses_of
 from compilegate.check.script.project import Script
 from compilegate.check.script.values import origins, sources
@@ -16,16 +15,7 @@ from compilegate.check.script.values import origins, sources
 _GRAPH_MODES = frozenset({"reduce-overhead", "max-autotune"})
 
 
-@rule(
-    "ragged-batch",
-    Severity.WARNING,
-    (TORCH_COMPILE,),
-    why="A CUDA graph is recorded for one shape: the smaller last batch of each epoch has its own "
-    "recording, with its own memory, or runs without.",
-    fix="Give the training loader `drop_last=True`, or compile without CUDA graphs "
-    '(`mode="default"` or `"max-autotune-no-cudagraphs"`).',
-    page="https://docs.pytorch.org/docs/stable/torch.compiler_cudagraph_trees.html",
-)
+@rule("ragged-batch")
 def ragged_batch(view: View) -> Iterator[Found]:
     with_graphs = [each for each in view.analysis.regions.found if _records(each)]
     for step in view.analysis.steps.found if with_graphs else ():
@@ -144,17 +134,7 @@ def _is_ragged(script: Script, loader: ast.Call) -> bool:
     return drops is None or _is_false(drops)
 
 
-@rule(
-    "dynamic-unset",
-    Severity.WARNING,
-    (TORCH_COMPILE,),
-    why="The batches differ in length. Without `dynamic=True` the first change compiles again; "
-    "with `dynamic=False` each length does, and after eight of them torch.compile gives up "
-    "and runs eager.",
-    fix="Pad to one length or to a few buckets, or say `dynamic=True` "
-    "(`torch._dynamo.mark_dynamic` for one dimension).",
-    page="https://docs.pytorch.org/docs/stable/torch.compiler_dynamic_shapes.html",
-)
+@rule("dynamic-unset")
 def dynamic_unset(view: View) -> Iterator[Found]:
     script = view.script
     trainers = [

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from compilegate.check.findings import Severity
 from compilegate.check.regions.compiled import Compiled
-from compilegate.check.rules.rule import TORCH_COMPILE, Analysis, Found, View, rule, written
+from compilegate.check.rules.rule import Analysis, Found, View, rule, written
 from compilegate.check.rules.torch_compile.flow import (
     How,
     Once,
@@ -44,16 +44,7 @@ _HOUSEKEEPING_PREFIXES = (
 )  # fmt: skip
 
 
-@rule(
-    "past-the-wrapper",
-    Severity.WARNING,
-    (TORCH_COMPILE,),
-    why="Only the call of the module itself runs compiled. `.forward()` skips what stands "
-    "around it, and any other method of a wrapper runs the original module, uncompiled.",
-    fix="Call the module itself, or compile the method that is called "
-    "(`model.generate = torch.compile(model.generate)`).",
-    page="https://github.com/pytorch/pytorch/issues/141616",
-)
+@rule("past-the-wrapper")
 def past_the_wrapper(view: View) -> Iterator[Found]:
     yield from found_once(_PAST, view, _past)
 
@@ -103,16 +94,7 @@ _HOOKS = frozenset(
 )  # fmt: skip
 
 
-@rule(
-    "hooks-on-compiled",
-    Severity.WARNING,
-    (TORCH_COMPILE,),
-    why="Hooks that are there before the first call are traced into the graph and often break it; "
-    "those that come later are not called at all.",
-    fix="Register no hooks on a model that is compiled: log gradients from the loop every so many "
-    "steps, or hook a copy that stays eager.",
-    page="https://docs.pytorch.org/docs/stable/torch.compiler_nn_module.html",
-)
+@rule("hooks-on-compiled")
 def hooks_on_compiled(view: View) -> Iterator[Found]:
     if not any(view.script.calls_by_last.get(name) for name in ("watch", *_HOOKS)):
         return

@@ -6,16 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from compilegate.check.findings import Severity
-from compilegate.check.rules.pages import (
-    BEST_PRACTICES,
-    PYTORCH_MODELS,
-    TRAINER_MEMORY,
-    TROUBLESHOOTING,
-    TUNING,
-)
 from compilegate.check.rules.rule import (
-    ALL,
-    LAZY,
     TRAINING_COMPILER,
     Found,
     View,
@@ -68,15 +59,7 @@ def _number(node: ast.expr | None) -> float | None:
     return None
 
 
-@rule(
-    "trainer-too-often",
-    Severity.WARNING,
-    ALL,
-    why="Each log, save or evaluation waits for the device and interrupts what a compiler makes "
-    "fast.",
-    fix="Log every hundred steps or so, save and evaluate every epoch.",
-    page=BEST_PRACTICES,
-)
+@rule("trainer-too-often")
 def trainer_too_often(view: View) -> Iterator[Found]:
     for name, least in _MOST_OFTEN.items():
         for given in _given(view, name):
@@ -88,14 +71,7 @@ def trainer_too_often(view: View) -> Iterator[Found]:
             yield Found(given, f"`{name}={steps:g}`: the Trainer stops {each}", grave)
 
 
-@rule(
-    "trainer-debugging",
-    Severity.WARNING,
-    ALL,
-    why="A debug mode looks at every tensor, which takes longer than a compiler saves.",
-    fix="Leave `debug` out, except to look for an overflow.",
-    page=TROUBLESHOOTING,
-)
+@rule("trainer-debugging")
 def trainer_debugging(view: View) -> Iterator[Found]:
     for call in _arguments(view):
         given = keyword(call, "debug")
@@ -103,14 +79,7 @@ def trainer_debugging(view: View) -> Iterator[Found]:
             yield Found(given, f"the Trainer runs with `debug={given.value!r}`")
 
 
-@rule(
-    "trainer-drop-last",
-    Severity.NOTE,
-    LAZY,
-    why="The last batch of an epoch is smaller, and a lazy tracer compiles the step again for it.",
-    fix="`dataloader_drop_last=True`.",
-    page=PYTORCH_MODELS,
-)
+@rule("trainer-drop-last")
 def trainer_drop_last(view: View) -> Iterator[Found]:
     for call in _arguments(view):
         words = spliced(view.script, call)
@@ -121,15 +90,7 @@ def trainer_drop_last(view: View) -> Iterator[Found]:
             yield Found(call, "the Trainer keeps a smaller last batch")
 
 
-@rule(
-    "trainer-workers",
-    Severity.NOTE,
-    ALL,
-    why="Without workers the batches are read between the steps, and a faster step only waits "
-    "longer.",
-    fix="`dataloader_num_workers`: at least one for each GPU, at most one for each core.",
-    page=PYTORCH_MODELS,
-)
+@rule("trainer-workers")
 def trainer_workers(view: View) -> Iterator[Found]:
     for call in _arguments(view):
         words = spliced(view.script, call)
@@ -140,15 +101,7 @@ def trainer_workers(view: View) -> Iterator[Found]:
             yield Found(call, "the Trainer reads its batches in the training process")
 
 
-@rule(
-    "trainer-precision",
-    Severity.NOTE,
-    ALL,
-    why="With 32-bit floats alone a compiler gains a few per cent, or loses; with bf16 or fp16 the "
-    "gains add up.",
-    fix="`bf16=True`, or `fp16=True` where the GPU has no bf16.",
-    page=TUNING,
-)
+@rule("trainer-precision")
 def trainer_precision(view: View) -> Iterator[Found]:
     for call in _arguments(view):
         words = spliced(view.script, call)
@@ -169,15 +122,7 @@ def trainer_precision(view: View) -> Iterator[Found]:
                 yield Found(place, "the job trains with 32-bit floats alone")
 
 
-@rule(
-    "trainer-optimizer",
-    Severity.NOTE,
-    (TRAINING_COMPILER,),
-    why="Up to PyTorch 1.13.1 Training Compiler is tested with the Trainer's XLA optimizer, "
-    "which does not wait for the gradients' scale.",
-    fix='`optim="adamw_torch_xla"`.',
-    page=TRAINER_MEMORY,
-)
+@rule("trainer-optimizer")
 def trainer_optimizer(view: View) -> Iterator[Found]:
     if view.compilers != (TRAINING_COMPILER,) and not view.xla_anywhere:
         return

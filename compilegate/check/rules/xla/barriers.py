@@ -5,11 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from compilegate.check.findings import Severity
 from compilegate.check.regions.feeding import loop_sources
 from compilegate.check.regions.steps import Step, called_functions
-from compilegate.check.rules.pages import PYTORCH_MODELS, TROUBLESHOOTING
-from compilegate.check.rules.rule import LAZY, Found, View, keyword, rule
+from compilegate.check.rules.rule import Found, View, keyword, rule
 from compilegate.check.script.project import Script
 from compilegate.check.script.values import Sort, is_a, origins
 
@@ -20,17 +18,7 @@ _ENDS = frozenset(
 _LOADERS = ("MpDeviceLoader", "ParallelLoader", "per_device_loader")
 
 
-@rule(
-    "missing-mark-step",
-    Severity.ERROR,
-    LAZY,
-    why="PyTorch/XLA only traces until a barrier; without one the graph grows with each step, "
-    "and the "
-    "job stalls.",
-    fix="Go over `pl.MpDeviceLoader(loader, device)`, or call `xm.mark_step()` at the end of the "
-    "step (`torch_xla.sync()` in newer releases).",
-    page=TROUBLESHOOTING,
-)
+@rule("missing-mark-step")
 def missing_mark_step(view: View) -> Iterator[Found]:
     if not view.xla_device:
         return
@@ -122,16 +110,7 @@ def _plain_loader(step: Step) -> bool:
     return known
 
 
-@rule(
-    "gradients-not-reduced",
-    Severity.ERROR,
-    LAZY,
-    why="Each process then updates its model by its own gradients alone; the copies drift apart "
-    "and "
-    "the model does not converge.",
-    fix="Call `xm.optimizer_step(optimizer)`; with a scaler, `xm.all_reduce` the gradients first.",
-    page=TROUBLESHOOTING,
-)
+@rule("gradients-not-reduced")
 def gradients_not_reduced(view: View) -> Iterator[Found]:
     script = view.script
     if not is_distributed(script) or _reduces(view):
@@ -171,15 +150,7 @@ def _reduces(view: View) -> bool:
     return bool(_REDUCING & view.analysis.words)
 
 
-@rule(
-    "gradients-not-averaged",
-    Severity.WARNING,
-    LAZY,
-    why="A sum of the gradients of all processes is an update as many times larger as there are "
-    "processes; training may not converge.",
-    fix='`xm.all_reduce("sum", gradients, scale=1.0 / xm.xrt_world_size())`.',
-    page=PYTORCH_MODELS,
-)
+@rule("gradients-not-averaged")
 def gradients_not_averaged(view: View) -> Iterator[Found]:
     for call in view.named("torch_xla.core.xla_model.all_reduce"):
         if len(call.args) != 2 or any(word.arg in {None, "scale"} for word in call.keywords):
@@ -214,15 +185,7 @@ def _divides(view: View) -> bool:
     )
 
 
-@rule(
-    "reduce-after-unscale",
-    Severity.WARNING,
-    LAZY,
-    why="Gradients are gathered while they are scaled; unscaled or clipped before, each process "
-    "clips by a norm of its own.",
-    fix="Gather first: `xm.all_reduce`, then `scaler.unscale_`, clip, and `scaler.step`.",
-    page=PYTORCH_MODELS,
-)
+@rule("reduce-after-unscale")
 def reduce_after_unscale(view: View) -> Iterator[Found]:
     for step in view.steps:
         reductions: list[ast.Call] = []

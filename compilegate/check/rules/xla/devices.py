@@ -6,19 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from compilegate.check.findings import Severity
-from compilegate.check.rules.pages import PYTORCH_MODELS, TROUBLESHOOTING
-from compilegate.check.rules.rule import LAZY, Found, View, keyword, rule, written
+from compilegate.check.rules.rule import Found, View, keyword, rule, written
 
 
-@rule(
-    "cuda-with-xla",
-    Severity.ERROR,
-    LAZY,
-    why="Tensors of a CUDA device and of an XLA device do not mix: the job ends with an error, or "
-    "trains outside of the compiler.",
-    fix="Put everything on `xm.xla_device()`, also on a machine with GPUs.",
-    page=TROUBLESHOOTING,
-)
+@rule("cuda-with-xla")
 def cuda_with_xla(view: View) -> Iterator[Found]:
     if not view.xla_device:
         return
@@ -67,16 +58,7 @@ def _is_choice(view: View, node: ast.AST) -> bool:
     return False
 
 
-@rule(
-    "cuda-amp-with-xla",
-    Severity.WARNING,
-    LAZY,
-    why="CUDA's autocast and scaler look at CUDA tensors alone, so the step stays in 32 bits or "
-    "its "
-    "gradients are not scaled.",
-    fix="Take `autocast` and `GradScaler` from `torch_xla.amp`.",
-    page=PYTORCH_MODELS,
-)
+@rule("cuda-amp-with-xla")
 def cuda_amp_with_xla(view: View) -> Iterator[Found]:
     if not view.xla_device:
         return
@@ -88,16 +70,7 @@ def cuda_amp_with_xla(view: View) -> Iterator[Found]:
             yield Found(call, f"`{written(call)}` works on CUDA tensors alone")
 
 
-@rule(
-    "no-xla-device",
-    Severity.WARNING,
-    LAZY,
-    why="A hand-written loop is compiled only where its model and its batches are on an XLA "
-    "device; "
-    "this one trains without the compiler.",
-    fix="`import torch_xla.core.xla_model as xm`, and put model and batches on `xm.xla_device()`.",
-    page=PYTORCH_MODELS,
-)
+@rule("no-xla-device")
 def no_xla_device(view: View) -> Iterator[Found]:
     # Only where such a compiler was asked for by name: other scripts are right to be on CUDA.
     if not view.asked_lazy or view.xla_anywhere or not view.script.uses("torch"):
@@ -116,16 +89,7 @@ def _by_framework(view: View) -> bool:
     return bool({"tensorflow", "accelerator", "fabric"} & view.analysis.words)
 
 
-@rule(
-    "plain-optimizer",
-    Severity.NOTE,
-    LAZY,
-    why="With a scaler an ordinary optimizer asks after each step whether gradients overflowed, "
-    "and "
-    "the host waits for the answer.",
-    fix="Take `SGD`, `Adam` or `AdamW` from `torch_xla.amp.syncfree`.",
-    page=PYTORCH_MODELS,
-)
+@rule("plain-optimizer")
 def plain_optimizer(view: View) -> Iterator[Found]:
     if not view.xla_device:
         return

@@ -5,22 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from compilegate.check.findings import Severity
-from compilegate.check.rules.pages import PYTORCH_MODELS, TROUBLESHOOTING
-from compilegate.check.rules.rule import LAZY, Found, View, keyword, rule
+from compilegate.check.rules.rule import Found, View, keyword, rule
 from compilegate.check.rules.xla.barriers import is_distributed
 from compilegate.check.script.values import Sort, is_a
 
 
-@rule(
-    "no-distributed-sampler",
-    Severity.WARNING,
-    LAZY,
-    why="Without a sampler each process reads the same data, and more processes gain nothing.",
-    fix="Give the loader `DistributedSampler(data, num_replicas=xm.xrt_world_size(), "
-    "rank=xm.get_ordinal(), shuffle=True)`.",
-    page=TROUBLESHOOTING,
-)
+@rule("no-distributed-sampler")
 def no_distributed_sampler(view: View) -> Iterator[Found]:
     if not is_distributed(view.script) or "trainer" in view.analysis.words:
         return
@@ -53,15 +43,7 @@ def _shuffles(call: ast.Call) -> bool:
     )
 
 
-@rule(
-    "no-common-seed",
-    Severity.WARNING,
-    LAZY,
-    why="Processes that start from different weights average gradients of different models, and do "
-    "not converge.",
-    fix="Call `torch.manual_seed(seed)` with one seed in every process before the model is made.",
-    page=TROUBLESHOOTING,
-)
+@rule("no-common-seed")
 def no_common_seed(view: View) -> Iterator[Found]:
     if not is_distributed(view.script) or not view.steps:
         return
@@ -76,15 +58,7 @@ def no_common_seed(view: View) -> Iterator[Found]:
     yield Found(spawned, "no seed makes the processes start from the same weights")
 
 
-@rule(
-    "torch-save-with-xla",
-    Severity.WARNING,
-    LAZY,
-    why="`torch.save` writes tensors of the XLA device from every process, which a machine without "
-    "one cannot read.",
-    fix="`xm.save(model.state_dict(), path)`: it moves them to the CPU, and one process writes.",
-    page=PYTORCH_MODELS,
-)
+@rule("torch-save-with-xla")
 def torch_save_with_xla(view: View) -> Iterator[Found]:
     if not _always_xla(view):
         return
