@@ -40,6 +40,7 @@ def test_with_its_stand_ins_replaced_a_definition_is_that_of_the_account() -> No
         processing_role_arn="arn:aws:iam::123456789012:role/processing",
         images={folder: f"registry/{folder}:1" for folder in IMAGES},
         kms_key="arn:aws:kms:eu-west-3:123456789012:key/1",
+        posture_function="arn:aws:lambda:eu-west-3:123456789012:function:posture",
         name_prefix="ours-",
     )
     values = {
@@ -49,6 +50,7 @@ def test_with_its_stand_ins_replaced_a_definition_is_that_of_the_account() -> No
         "kms_key": str(real.kms_key),
         "training_role_arn": real.training_role_arn,
         "processing_role_arn": real.processing_role_arn,
+        "posture_function": str(real.posture_function),
         **{f"images.{folder}": uri for folder, uri in real.images.items()},
     }
     workload = read_workload(WORKLOAD)
