@@ -24,6 +24,8 @@ from compilegate.profile.breakdown import (
 MATRIX_MARGIN, CONVOLUTION_MARGIN = 0.1, 0.4
 """What a compiler may save of these after all, in the upper bound: a product's epilogue that is
 computed along with it, a layout of images that convolutions take better."""
+_TICK = 1e-9
+"""Seconds. No clock here tells less apart, and nothing is grown in proportion to it."""
 _GAUGE = 0.1
 """How far the division of a phase into work and launches may be off, in the upper bound: the
 profiler that it comes from slows small operators more than large ones."""
@@ -114,7 +116,7 @@ def _ceiling(
     # A step that scatters may have phases of another size than the typical one.
     widest = sum(parts.computing[phase].high for phase in phases)
     narrowest = max(fixed - (parts.step.seconds - parts.step.low), 0.5 * fixed)
-    grown = (spared + margin) * (widest / computing if computing else 1.0)
+    grown = (spared + margin) * (widest / computing if computing > _TICK else 1.0)
     rest = max(widest - grown, 0.0) + narrowest
     high = grown / (grown + rest) if grown else 0.0
     saved = parts.share(spared)

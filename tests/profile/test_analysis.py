@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from compilegate.job.files import write_json
@@ -144,6 +144,12 @@ def test_a_gpu_is_offered_graphs_of_its_own() -> None:
     ),
     st.lists(st.tuples(st.sampled_from(PHASES), st.floats(0, 100), st.floats(0, 1e6)), max_size=8),
     st.integers(1, 4),
+)
+# A typical step that computes for less than any clock can tell, beside one of a second.
+@example(
+    rows=[(0.0,) * 10, (0.0,) * 10, (0.0, 0.0, 1.0, *(0.0,) * 7), (0.0, 0.0, 2e-313, *(0.0,) * 7)],
+    calls=[("backward", 1.0, 0.0)],
+    threads=2,
 )
 def test_parts_add_up_and_ceilings_are_finite_whatever_was_measured(
     rows: list[tuple[float, ...]], calls: list[tuple[str, float, float]], threads: int
