@@ -9,9 +9,10 @@ FUNCTION_KIND = "posture"
 """In an account it is called that, after its workload."""
 
 ACT = "act"
-"""What is asked of it: one of the two below."""
+"""What is asked of it: one of the three below; the last by a schedule, on the first of a month."""
 START = "start"
 SETTLE = "settle"
+MONTH = "month"
 
 ARMS = "arms"
 """Output of the start: `all`, `baseline`, or the candidate that trains alone."""

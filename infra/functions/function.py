@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,28 @@ class EventFunction(Construct):
                 }
             ],
         )
+        self._allow(id, rule)
+
+    def call_on(self, id: str, expression: str, event: Mapping[str, str]) -> None:
+        """Call the function with this event on a schedule of EventBridge, in UTC."""
+        rule = events.CfnRule(
+            self,
+            id,
+            description=f"Calls {self.node.id.lower()} at {expression}",
+            schedule_expression=expression,
+            state="ENABLED",
+            targets=[
+                {
+                    "id": "Function",
+                    "arn": self.function.attr_arn,
+                    "input": json.dumps(dict(event)),
+                    "deadLetterConfig": {"arn": self._dead_letters.queue.queue_arn},
+                }
+            ],
+        )
+        self._allow(id, rule)
+
+    def _allow(self, id: str, rule: events.CfnRule) -> None:
         self._dead_letters.accept_from(rule.attr_arn)
         lambda_.CfnPermission(
             self,

@@ -28,6 +28,8 @@ PROGRAM = (
     "posture",
 )
 """What of the package the function runs: nothing else is imported there but boto3."""
+SUMMARY = "cron(0 7 1 * ? *)"
+"""When the month before is summed up."""
 ENDED = {"currentPipelineExecutionStatus": ["Failed", "Stopped"]}
 
 
@@ -118,12 +120,16 @@ class Posture(Construct):
                 "detail": {"pipelineArn": [pipeline_arn], **ENDED},
             },
         )
+        self.function.call_on(
+            "Month", SUMMARY, {names.ACT: names.MONTH, names.WORKLOAD_VARIABLE.lower(): workload}
+        )
 
 
 def tell_changes(
     scope: Construct, *, record: PostureRecord, notifier: EventFunction, dead_letters: DeadLetters
 ) -> None:
-    """The notifier hears of every decision that moves the posture, whoever made it."""
+    """The notifier hears of every decision that moves the posture, whoever made it, and of what
+    each month came to."""
     lambda_.CfnEventSourceMapping(
         scope,
         "Changes",
@@ -137,7 +143,7 @@ def tell_changes(
             "filters": [
                 {
                     "pattern": '{"eventName":["INSERT"],'
-                    '"dynamodb":{"NewImage":{"moved":{"S":["yes"]}}}}'
+                    '"dynamodb":{"NewImage":{"moved":{"S":["yes","month"]}}}}'
                 }
             ]
         },

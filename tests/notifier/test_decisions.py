@@ -67,3 +67,20 @@ def test_a_notice_of_an_arm_that_trained_alone_is_forwarded(account: Account) ->
     job = gate_job(account, NOTICE)
     assert account.gate_succeeds(arn, job, step="Gate-compiled-alone") == [NOTICE["subject"]]
     assert account.gate_succeeds(arn, job, step="Gather-1") == []
+
+
+def test_a_month_is_told_once_with_how_to_see_its_page(account: Account) -> None:
+    records = table_in(account.aws)
+    for _ in range(2):
+        records.tell(
+            "topics",
+            month="2026-01",
+            when="2026-02-01T07:00:00+00:00",
+            subject="topics: 2026-01, posture on",
+            text="Saved: 2.00 hours, 4.00 USD",
+        )
+        told(account)
+    (message,) = account.messages()
+    assert message["Subject"] == "topics: 2026-01, posture on"
+    assert "Saved: 2.00 hours, 4.00 USD" in message["Message"]
+    assert "posture month topics --month 2026-01 --deployed --html" in message["Message"]

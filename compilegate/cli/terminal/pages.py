@@ -55,6 +55,23 @@ def complete_page(result: ExecutionResult) -> bool:
     return True
 
 
+def advice_beside(result: ExecutionResult) -> tuple[tuple[str, str], ...]:
+    """What advice expected of each candidate, beside what was measured; nothing where the
+    execution's folder has no verdict."""
+    from compilegate.gate.observations import (  # noqa: PLC0415  scipy takes time
+        Observations,
+        ObservationsError,
+    )
+    from compilegate.gate.verdict import Verdict, VerdictError  # noqa: PLC0415
+
+    try:
+        verdict = Verdict.from_json((result.folder / VERDICT_FILE).read_bytes())
+        observations = Observations.from_json((result.folder / OBSERVATIONS_FILE).read_bytes())
+    except (OSError, VerdictError, ObservationsError):
+        return ()
+    return _expected(result, verdict, observations)
+
+
 def _expected(
     result: ExecutionResult, verdict: Verdict, observations: Observations
 ) -> tuple[tuple[str, str], ...]:

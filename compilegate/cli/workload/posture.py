@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import getpass
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,11 +20,16 @@ from compilegate.cli.options.account import open_account, settings_option
 from compilegate.cli.options.completing import complete_workload
 from compilegate.cli.options.home import home_option
 from compilegate.cli.options.project import load_workload, workloads_option
+from compilegate.cli.terminal.errors import writing
+from compilegate.cli.terminal.pages import advice_beside
 from compilegate.cli.terminal.tables import aligned
 from compilegate.cli.workload.posture_record import records_in
+from compilegate.job.files import write_text
+from compilegate.local import LocalExecutor, list_executions
 from compilegate.posture.function.handler import now
 from compilegate.posture.machine.events import Event, Reset, SetByPerson
 from compilegate.posture.machine.planning import plan
+from compilegate.posture.month import month_of, month_page, month_subject, month_text
 from compilegate.posture.policy import Policy
 from compilegate.posture.records.coding import encoded, event_document
 from compilegate.posture.records.dynamodb import DynamoRecords
@@ -107,6 +114,7 @@ def command() -> None:
       compilegate posture news-topics                           where it stands, and what is next
       compilegate posture reset news-topics --reason "torch 2.14"   begin with a benchmark
       compilegate posture set news-topics off --reason "a freeze"   train the baseline alone
+      compilegate posture month news-topics                     what this month came to
 
     A workload has one whose file has the table [posture]. It stands in HOME/posture/NAME.json, with
     every decision: who, when, and from what evidence. With --deployed it is the record of the
@@ -199,6 +207,64 @@ def reset_command(  # noqa: PLR0917  one argument for each option
     place = place_of(declared.name, home=home, deployed=deployed, settings=settings)
     event = Reset(when=now(), who=place.who, reason=reason)
     _tell(place.decide(declared.name, event))
+
+
+@command.command("month")
+@click.argument("workload", metavar="NAME", shell_complete=complete_workload)
+@click.option("--month", metavar="YYYY-MM", help="Which; the present one until now by default.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+@click.option(
+    "--html",
+    "page",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write it as a page.",
+)
+@place_options
+@workloads_option
+def month_command(  # noqa: PLR0917  one argument for each option
+    workload: str,
+    month: str | None,
+    as_json: bool,
+    page: Path | None,
+    deployed: bool,
+    settings: Path,
+    home: Path,
+    workloads: Path,
+) -> None:
+    """Sum up a month: runs, hours and dollars saved and spent, audits, the champion's age."""
+    declared, _ = _declared(workload, workloads)
+    chosen = month or now()[:7]
+    if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", chosen):
+        raise click.UsageError(f"--month: found {chosen!r}, allowed: a month such as 2026-10")
+    place = place_of(declared.name, home=home, deployed=deployed, settings=settings)
+    found = month_of(place.read(declared.name), chosen, now=now())
+    more = [] if deployed else list(_advice(declared.name, chosen, home))
+    if page is not None:
+        with writing(str(page), page.parent):
+            write_text(page, month_page(found, more))
+        click.echo(f"{page}: {month_subject(found)}", err=True)
+    if as_json:
+        click.echo(json.dumps({**asdict(found), "advice": dict(more)}, indent=2))
+    elif page is None:
+        click.echo(f"{month_subject(found)}\n\n{month_text(found, more)}")
+
+
+def _advice(name: str, month: str, home: Path) -> Iterator[tuple[str, str]]:
+    """What advice expected beside what was measured, in the newest execution of the month that
+    trained a candidate beside the baseline."""
+    executor = LocalExecutor(home=home)
+    here = [
+        one
+        for one in list_executions(home)
+        if one.pipeline_name == name
+        and datetime.fromtimestamp(one.started, UTC).strftime("%Y-%m") == month
+    ]
+    for one in sorted(here, key=lambda each: each.started, reverse=True):
+        found = advice_beside(one) if executor.fetch_verdict(one) else ()
+        if found:
+            yield from ((f"Advice on {arm}", sentence) for arm, sentence in found)
+            return
 
 
 def _declared(name: str, workloads: Path) -> tuple[Workload, Policy]:

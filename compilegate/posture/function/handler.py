@@ -7,8 +7,13 @@
                                      -> arm, model, image, compiler, job, words, reason
 
 All values are texts, as the steps of a definition hand them over. In an account EventBridge also
-says when an execution failed or was stopped; `ended` settles it. Called again for the same
-execution, as a resumed one does, it gives the same answer and decides nothing twice.
+says when an execution failed or was stopped; `ended` settles it. On the first of a month it asks
+what the month before came to:
+
+    {"act": "month", "workload": ...}                -> month, told, text
+
+Called again for the same execution, as a resumed one does, it gives the same answer and decides
+nothing twice.
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ from compilegate.posture.errors import PostureError
 from compilegate.posture.function.ended import after_execution
 from compilegate.posture.machine.events import Observed, Settled, Started
 from compilegate.posture.machine.planning import BASELINE
+from compilegate.posture.month import month_before, month_of, month_subject, month_text
 from compilegate.posture.policy import Policy
 from compilegate.posture.records.coding import decoded
 from compilegate.posture.records.dynamodb import DynamoRecords
@@ -41,7 +47,7 @@ def lambda_handler(event: Mapping[str, Any], _context: object) -> dict[str, str]
     records = records_here()
     if "detail-type" in event:
         return _ended(event, records)
-    acts = {names.START: _start, names.SETTLE: _settle}
+    acts = {names.START: _start, names.SETTLE: _settle, names.MONTH: _month}
     act = acts.get(event[names.ACT])
     if act is None:
         raise PostureError(f"act is {event[names.ACT]!r}, allowed: {', '.join(acts)}")
@@ -134,6 +140,18 @@ def _settle(event: Mapping[str, Any], records: Records) -> dict[str, str]:
         names.REASON: reason,
         **{name: str(event[f"{name}--{arm}"]) for name in names.OF_ARM},
     }
+
+
+def _month(event: Mapping[str, Any], records: Records) -> dict[str, str]:
+    """Sum up the month before this one; told once, by the table's stream."""
+    workload, when = event["workload"], now()
+    record, _ = current(records, workload, when=when, who="month")
+    found = month_of(record, month_before(when), now=when)
+    text = month_text(found)
+    told = isinstance(records, DynamoRecords) and records.tell(
+        workload, month=found.month, when=when, subject=month_subject(found), text=text
+    )
+    return {"month": found.month, "told": "yes" if told else "no", "text": text}
 
 
 def _registered(observed: Observed, planned: Plan) -> str:

@@ -14,7 +14,12 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from notifier.decisions import decision_message, read_decisions
+from notifier.decisions import (
+    decision_message,
+    read_decisions,
+    read_summaries,
+    summary_message,
+)
 from notifier.events import ExecutionFailed, ExecutionStarted, GateFinished, read_event
 from notifier.messages import Message, failure_message, gate_message, overlap_message
 from notifier.outbox import Occasion, Outbox
@@ -70,6 +75,10 @@ class Notifier:
             number = decision.part.replace("/", "-")
             occasion = Occasion("posture", number, occurrence=decision.when)
             sent += self._send(occasion, decision_message(decision))
+        for summary in read_summaries(event):
+            month = summary.part.replace("/", "-")
+            occasion = Occasion("posture", month, occurrence=summary.part)
+            sent += self._send(occasion, summary_message(summary))
         return sent
 
     def _end_overlap(self, started_arn: str) -> list[str]:
