@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from compilegate.cli.options.account import open_account, settings_option
+from compilegate.cli.options.elsewhere import written_job_options
 from compilegate.cli.options.home import home_option
 from compilegate.cli.options.parameters import name_value_pairs
 from compilegate.cli.options.project import Project, load_workload, project_options
@@ -26,25 +27,7 @@ from compilegate.job.files import write_text
     is_flag=True,
     help="Have each compiler that lacks nothing compile a small model, in a minute or so.",
 )
-@click.option(
-    "--output",
-    "-o",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="With a workload: write the definition of its doctor's jobs to this file, for SageMaker, "
-    "and run nothing.",
-)
-@click.option(
-    "--deployed",
-    is_flag=True,
-    help="With --output: take images, roles and code as they are deployed to your account.",
-)
-@click.option(
-    "--image",
-    "images",
-    metavar="PATTERN=WHERE",
-    multiple=True,
-    help="With a workload: where to run images, as `compilegate run --image` says.",
-)
+@written_job_options("With a workload", "its doctor's jobs")
 @home_option
 @settings_option
 @project_options

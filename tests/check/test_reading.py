@@ -41,7 +41,7 @@ def test_a_finding_in_a_notebook_has_the_cell_and_its_line(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     "cell",
-    ["%%bash\nls *.py | head\n", "%%writefile x.py\nthis is (no Python\n",
+    ["%%bash\nls *.py | head\n", "%%writefile x.sh\nthis is (no Python\n",
      "files = !ls\nprint(files)\n", "model?\n", "%matplotlib inline\nx = 7 \\\n% 3\n",
      "await train()\n", "!pip install a \\\n  b \\\n  c\nx = 1\n"],
 )  # fmt: skip
@@ -52,6 +52,28 @@ def test_what_only_a_notebook_knows_is_no_fault(cell: str, tmp_path: Path) -> No
 def test_a_cell_that_does_not_parse_is_one_sentence(tmp_path: Path) -> None:
     path = notebook(tmp_path / "a.ipynb", "for x in\n", SLOW_STEP)
     assert sentences(path) == [f"{path}: cell 1 was not read: line 1: invalid syntax"]
+    assert places(check_paths([path]), "item-in-step") == [("a.ipynb", 11)]
+
+
+def test_a_script_that_a_notebook_writes_is_checked_where_it_stands(tmp_path: Path) -> None:
+    path = notebook(tmp_path / "a.ipynb", f"%%writefile -a 'code/train.py'\n{SLOW_STEP}")
+    assert places(check_paths([path]), "item-in-step") == [("a.ipynb", 12)]
+
+
+def test_a_notebook_of_another_language_is_one_sentence(tmp_path: Path) -> None:
+    path = notebook(tmp_path / "a.ipynb", "x <- 1\n")
+    document = json.loads(path.read_text(encoding="utf-8"))
+    document["metadata"] = {"kernelspec": {"name": "ir", "language": "R"}}
+    path.write_text(json.dumps(document), encoding="utf-8")
+    assert sentences(path) == [
+        f"{path}: not checked: not a notebook of Python: its language is 'R'"
+    ]
+
+
+def test_old_notebooks_keep_their_cells_in_worksheets(tmp_path: Path) -> None:
+    path = tmp_path / "a.ipynb"
+    sheet = {"cells": [{"cell_type": "code", "input": SLOW_STEP.splitlines(True)}]}
+    path.write_text(json.dumps({"worksheets": [{"cells": 3}, sheet]}), encoding="utf-8")
     assert places(check_paths([path]), "item-in-step") == [("a.ipynb", 11)]
 
 

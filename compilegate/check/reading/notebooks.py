@@ -12,6 +12,8 @@ from compilegate.check.reading.source import Place, Source, UnparsedError, lines
 
 # `%%time` and the like run the rest of their cell as Python; other cell magics do not.
 _PYTHON_MAGICS = frozenset({"time", "timeit", "capture", "prun", "memit"})
+# A cell under one of these is a script, as notebooks for SageMaker write theirs.
+_FILE_MAGICS = frozenset({"writefile", "file"})
 _SHELL_LINE = re.compile(r"^(\s*)(?:%|!|\?)")
 _ASSIGNED_SHELL = re.compile(r"^(\s*)([\w, ]+?)\s*=\s*[!%](?![=])")
 _HELP = re.compile(r"^(\s*)[\w.]+\?{1,2}\s*$")
@@ -32,6 +34,9 @@ def read_notebook(path: Path, text: str) -> Notebook:
     except (ValueError, RecursionError) as error:
         raise UnparsedError("not a notebook: it is not JSON") from error
     cells = _cells(document)
+    language = _language(document)
+    if "python" not in language.lower():
+        raise UnparsedError(f"not a notebook of Python: its language is {language[:40]!r}")
     lines: list[str] = []
     places: list[Place] = []
     unread: list[str] = []
@@ -59,10 +64,22 @@ def _cells(document: Any) -> list[Any]:
     if cells is None and isinstance(document, dict):  # the third format keeps them in worksheets
         sheets = document.get("worksheets")
         if isinstance(sheets, list) and all(isinstance(sheet, dict) for sheet in sheets):
-            cells = [cell for sheet in sheets for cell in sheet.get("cells") or []]
+            lists = [sheet.get("cells") for sheet in sheets]
+            cells = [cell for each in lists if isinstance(each, list) for cell in each]
     if not isinstance(cells, list):
         raise UnparsedError("not a notebook: it has no list of cells")
     return cells
+
+
+def _language(document: dict[str, Any]) -> str:
+    """The language that a notebook names; Python where it names none."""
+    metadata = document.get("metadata")
+    for part, key in (("language_info", "name"), ("kernelspec", "language")):
+        there = metadata.get(part) if isinstance(metadata, dict) else None
+        named = there.get(key) if isinstance(there, dict) else None
+        if isinstance(named, str) and named:
+            return named
+    return "python"
 
 
 def _written(cell: dict[str, Any]) -> str | None:
@@ -77,8 +94,9 @@ def without_magics(lines: tuple[str, ...]) -> list[str]:
     """The lines with each line of a shell or a magic made harmless, so that line numbers hold."""
     first = next((line.strip() for line in lines if line.strip()), "")
     if first.startswith("%%"):
-        magic = first[2:].split(maxsplit=1)[0] if first[2:].strip() else ""
-        if magic not in _PYTHON_MAGICS:
+        magic, *rest = first[2:].split() or [""]
+        writes = magic in _FILE_MAGICS and bool(rest) and rest[-1].strip("\"'").endswith(".py")
+        if magic not in _PYTHON_MAGICS and not writes:
             return ["" for _ in lines]
     kept: list[str] = []
     continued = False

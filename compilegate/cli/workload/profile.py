@@ -16,6 +16,7 @@ import click
 
 from compilegate.cli.options.account import open_account, settings_option
 from compilegate.cli.options.completing import complete_workload
+from compilegate.cli.options.elsewhere import written_job_options
 from compilegate.cli.options.home import home_option
 from compilegate.cli.options.parameters import name_value_pairs
 from compilegate.cli.options.project import Project, load_workload, project_options
@@ -65,25 +66,7 @@ _IMMEDIATE = ("eager", "inductor", "torch-compile")
     type=click.Path(file_okay=False, path_type=Path),
     help="Where the profile and its trace are put, by default HOME/profiles/NAME.",
 )
-@click.option(
-    "--output",
-    "-o",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Of a workload: write the definition of the profiling job to this file, for SageMaker, "
-    "and run nothing.",
-)
-@click.option(
-    "--deployed",
-    is_flag=True,
-    help="With --output: take images, roles and code as they are deployed to your account.",
-)
-@click.option(
-    "--image",
-    "images",
-    metavar="PATTERN=WHERE",
-    multiple=True,
-    help="Of a workload: where to run images, as `compilegate run --image` says.",
-)
+@written_job_options("Of a workload", "the profiling job")
 @home_option
 @settings_option
 @project_options

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from compilegate.catalog.instances import instance_of
 from compilegate.check.findings import Severity
 from compilegate.check.rules.rule import TRAINING_COMPILER, Found, View, keyword, rule, written
 from compilegate.check.rules.sagemaker.entry_points import started
@@ -28,9 +29,11 @@ _ONLY = (TRAINING_COMPILER,)
 _EFA = frozenset(
     {"ml.g4dn.8xlarge", "ml.g4dn.12xlarge", "ml.g5.48xlarge", "ml.p3dn.24xlarge", "ml.p4d.24xlarge"}
 )
-_SINGLE_GPU = re.compile(
-    r"^ml\.(?:p3\.2xlarge|g4dn\.(?:x|2x|4x|8x|16x)large|g5\.(?:x|2x|4x|8x|16x)large)$"
-)
+
+
+def _has_one_gpu(instance: str) -> bool:
+    known = instance_of(instance)
+    return known is not None and known.accelerators == 1
 
 
 @rule("compiler-distribution")
@@ -74,7 +77,7 @@ def compiler_launcher(view: View) -> Iterator[Found]:
         if estimator.framework == "TensorFlow" or not (0,) < _torch_version(estimator) < (1, 11):
             continue
         instance = estimator.text("instance_type")
-        if not instance or _SINGLE_GPU.match(instance):
+        if not instance or _has_one_gpu(instance):
             continue
         given, whole = estimator.hyperparameters
         told = estimator.given("hyperparameters") is not None
@@ -105,7 +108,7 @@ def compiler_nodes(view: View) -> Iterator[Found]:
             continue
         if instance.split(".")[1] not in SUPPORTED_CLASSES:
             continue  # which another rule says
-        if _SINGLE_GPU.match(instance):
+        if _has_one_gpu(instance):
             said = f"{count} instances of one GPU each"
             yield Found(estimator.where("instance_count"), said)
         elif instance not in _EFA:
