@@ -38,6 +38,7 @@ HALVES = {
     "second": "The second held-out set",
     "third": "The third held-out set",
     "fourth": "The fourth held-out set, of kinds that were in no other",
+    "fifth": "The fifth held-out set",
 }
 """The first two are halves of one set; the others were found and labelled later."""
 

@@ -139,3 +139,60 @@ def test_a_class_of_arguments_may_group_by_length_by_default(tmp_path: Path) -> 
     off = text.replace("True", "False")
     assert found(written(tmp_path / "on", train=text), "group-by-length") == [("train.py", 9)]
     assert found(written(tmp_path / "off", train=off), "group-by-length") == []
+
+
+def test_a_step_that_an_engine_runs_is_a_step_whatever_its_name(tmp_path: Path) -> None:
+    text = """
+    from ignite.engine import Engine
+    from torch.utils.data import DataLoader
+
+
+    def main(model, optimizer, data, held_back):
+        loader = DataLoader(data, batch_size=8)
+        other = DataLoader(held_back, batch_size=8)
+
+        def step(engine, batch):
+            loss = model(batch)
+            loss.backward()
+            optimizer.step()
+            return loss.item()
+
+        trainer = Engine(step)
+        trainer.run(loader, max_epochs=3)
+        evaluator = Engine(measure)
+        evaluator.run(other)
+    """
+    folder = written(tmp_path, train=text)
+    assert found(folder, "item-in-step") == [("train.py", 14)]
+    assert found(folder, "ragged-last-batch") == [("train.py", 7)]
+    assert found(folder, "full-precision") == [("train.py", 10)]
+
+
+def test_an_update_at_the_end_of_an_episode_is_a_step(tmp_path: Path) -> None:
+    text = """
+    def finish(policy, optimizer):
+        total = 0.0
+        for value, gained in policy.saved:
+            total += gained - value.item()
+        loss = policy.loss(total)
+        loss.backward()
+        optimizer.step()
+
+
+    def main(policy, optimizer, trainer):
+        @trainer.on("episode")
+        def update():
+            finish(policy, optimizer)
+    """
+    assert found(written(tmp_path, train=text), "item-in-step") == [("train.py", 5)]
+
+
+def test_the_step_of_an_optimizer_is_none_of_training(tmp_path: Path) -> None:
+    text = """
+    class Search:
+        def step(self, closure):
+            loss = closure()
+            loss.backward()
+            return loss.item()
+    """
+    assert found(written(tmp_path, train=text), "item-in-step") == []

@@ -50,12 +50,20 @@ def training_loaders(project: Project, steps: list[Step]) -> frozenset[ast.AST]:
         if script.uses("lightning") or script.uses("pytorch_lightning"):
             found |= _lightning_loaders(script)
         for call in script.calls:
-            if (isinstance(call.func, ast.Attribute) and call.func.attr == "fit") or _trains_there(
-                script, call
-            ):
+            if _trains(script, call) or _trains_there(script, call):
                 for argument in _to_train_on(call):
                     found |= {origin.node for origin in origins(script, argument)}
     return frozenset(found)
+
+
+def _trains(script: Script, call: ast.Call) -> bool:
+    """Whether a call runs a framework's loop: `trainer.fit(model, loader)`, and Ignite's
+    `trainer.run(loader)`, where an evaluator has a `run` too."""
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    if call.func.attr == "run" and script.uses("ignite"):
+        return "train" in ast.unparse(call.func.value).lower()
+    return call.func.attr == "fit"
 
 
 def _trains_there(script: Script, call: ast.Call) -> bool:

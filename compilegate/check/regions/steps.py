@@ -100,7 +100,7 @@ class Steps:
             for script in self._project.scripts
             for call in markers(script)
         ]
-        reached: set[ast.AST] = set()
+        reached: set[tuple[ast.AST, bool]] = set()
         while pending:
             script, call, backward = pending.pop()
             around = _loop_or_function(script, call)
@@ -108,10 +108,11 @@ class Steps:
                 loops.setdefault(around, Step(script, around, "loop"))
             elif around is not None and not _updates_after_its_loop(script, around, call):
                 callers = self._callers(script, around)
-                if not callers and backward and around.name not in {"backward", "step"}:
-                    roots.setdefault(around, Step(script, around, "function"))
-                if around not in reached:
-                    reached.add(around)
+                if not callers and backward and not _is_part_of_an_update(script, around):
+                    known = "loop" if _is_run_by_an_engine(script, around) else "function"
+                    roots.setdefault(around, Step(script, around, known))
+                if (around, backward) not in reached:
+                    reached.add((around, backward))
                     pending += [(*caller, backward) for caller in callers]
         for script in self._project.scripts:
             for loop in _loops_that_clear(script):
@@ -234,6 +235,25 @@ def _loop_or_function(
         if isinstance(outer, ast.Lambda | ast.ClassDef):
             return None
     return None
+
+
+def _is_part_of_an_update(script: Script, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether it is a method of an optimizer or of an operation: their `step` and `backward`."""
+    return function.name == "backward" or (
+        function.name == "step" and isinstance(script.parent(function), ast.ClassDef)
+    )
+
+
+def _is_run_by_an_engine(script: Script, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether it is handed to Ignite's `Engine(step)`, whose loop is known."""
+    given = [call.args[0] for call in script.calls_of(*_ENGINES) if call.args]
+    return any(
+        defined is not None and defined.node is function
+        for defined in (script.definition(each) for each in given)
+    )
+
+
+_ENGINES = ("ignite.engine.Engine", "ignite.engine.engine.Engine")
 
 
 def _updates_after_its_loop(
