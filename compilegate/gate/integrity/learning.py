@@ -11,6 +11,7 @@ ids and inputs (`compilegate.job.evidence.trained_on`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -39,6 +40,9 @@ MOST_INPUTS_SEEN = 0.5
 """The share of validation examples from which inputs that are in the training data, too, are the
 rule: less than half of them leave a metric that speaks of new inputs for the most part. Texts and
 rows of a table do repeat: 5 to 25% are usual."""
+DIGEST_OF_CONTENT = re.compile(r"[0-9a-f]{16,128}(-\d+)?")
+"""What `training.prepare` makes of a text and its label where the data have no ids, and others
+of whole rows; equal ones are told apart by a number."""
 MOST_MORE_SEEN = 0.1
 """By how much a candidate's share may exceed the baseline's: a fact of the data is one of both."""
 FEW_SEEN = 0.001
@@ -54,9 +58,7 @@ def trained_on_validation(
     if seen is None or examples is None:
         return
     rows = len(examples.ids)
-    # Numbers name rows, not examples: those of the two parts of the data meet by chance.
-    names = examples.ids[~np.char.isdecimal(examples.ids)]
-    same = _seen(hashed(names.tolist()), seen.ids)
+    same = _seen(hashed([each for each in examples.ids.tolist() if _is_name(each)]), seen.ids)
     if same:
         yield about.fails(
             Code.DATA_TRAINED_ON,
@@ -86,6 +88,12 @@ def trained_on_validation(
         )
 
 
+def _is_name(identifier: str) -> bool:
+    """Whether it names one example. Numbers name rows, and those of the two parts of the data meet
+    by chance; digests name a content, which may be that of several examples."""
+    return not identifier.isdecimal() and DIGEST_OF_CONTENT.fullmatch(identifier) is None
+
+
 def about_inputs_seen(records: Iterable[EvidenceRecord]) -> list[Note]:
     """What is to be said where some validation inputs are in the training data too, once."""
     shares = [(_inputs_seen(each), each) for each in records]
@@ -102,11 +110,15 @@ def about_inputs_seen(records: Iterable[EvidenceRecord]) -> list[Note]:
 
 
 def _inputs_seen(record: EvidenceRecord) -> float:
-    """The share of validation examples whose inputs the job trained on, as far as it is known."""
+    """The share of validation examples whose inputs the job trained on, as far as it is known: by
+    the inputs, else by ids that are digests of them."""
     seen, examples = record.trained_on, record.examples
-    if seen is None or examples is None or examples.inputs is None or not len(examples.inputs):
+    if seen is None or examples is None or not len(examples.ids):
         return 0.0
-    return _seen(examples.inputs, seen.inputs) / len(examples.inputs)
+    if examples.inputs is not None:
+        return _seen(examples.inputs, seen.inputs) / len(examples.ids)
+    digests = [each for each in examples.ids.tolist() if DIGEST_OF_CONTENT.fullmatch(each)]
+    return _seen(hashed(digests), seen.ids) / len(examples.ids)
 
 
 def _repeat_by_nature(record: EvidenceRecord) -> float:

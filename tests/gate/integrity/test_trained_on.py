@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 
 import numpy as np
 import pytest
@@ -94,6 +95,20 @@ def test_rows_of_a_small_table_repeat_by_nature(execution, kinds):
     (candidate,) = execution.judge().candidates
     assert Code.DATA_TRAINED_ON not in {each.code for each in candidate.reasons}
     assert Code.DATA_INPUTS_TRAINED_ON in {each.code for each in candidate.notes}
+
+
+@pytest.mark.parametrize(("share", "passes"), [(0.002, True), (0.3, True), (0.6, False)])
+def test_ids_that_are_digests_of_the_content_are_inputs(execution, share, passes):
+    """Of data without ids, equal texts have equal ids in both parts."""
+    digests = [hashlib.sha256(f"{index}".encode()).hexdigest()[:16] for index in range(2000)]
+    for arm in ARMS:
+        for seed in SEEDS:
+            execution.change_examples(arm, seed, ids=np.array(digests))
+    train_on(execution, [*digests[: int(2000 * share)], "0123456789abcdef-2"])
+    (candidate,) = execution.judge().candidates
+    found = {each.code for each in (*candidate.reasons, *candidate.notes)}
+    assert (Code.DATA_INPUTS_TRAINED_ON in found) is True
+    assert (Code.DATA_TRAINED_ON in found) is not passes
 
 
 def test_what_one_arm_alone_trained_on_is_no_fact_of_the_data(execution):
