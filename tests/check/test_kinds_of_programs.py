@@ -196,3 +196,15 @@ def test_the_step_of_an_optimizer_is_none_of_training(tmp_path: Path) -> None:
             return loss.item()
     """
     assert found(written(tmp_path, train=text), "item-in-step") == []
+
+
+def test_arguments_of_trl_are_in_bf16_by_themselves(tmp_path: Path) -> None:
+    text = """
+    from trl import SFTConfig
+
+    arguments = SFTConfig(output_dir="out"{more})
+    """
+    alone = written(tmp_path / "alone", train=text.format(more=""))
+    off = written(tmp_path / "off", train=text.format(more=", bf16=False"))
+    assert found(alone, "trainer-precision") == []
+    assert found(off, "trainer-precision") == [("train.py", 4)]

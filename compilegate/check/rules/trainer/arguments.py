@@ -108,6 +108,9 @@ def trainer_precision(view: View) -> Iterator[Found]:
         if words is None:
             continue
         given = [words.get(name) for name in ("bf16", "fp16", "deepspeed", "tf32")]
+        names = (view.script.called(call), *_bases(view, call))
+        if given[0] is None and any(name.startswith("trl.") for name in names):
+            continue  # its arguments turn bf16 on by themselves
         if all(
             each is None or (isinstance(each, ast.Constant) and each.value is False)
             for each in given
