@@ -22,7 +22,7 @@ STACK = "trial-workload-tiny"
 _PROGRAM = """
 import importlib, json, sys
 module, _, name = sys.argv[1].rpartition(".")
-getattr(importlib.import_module(module), name)(json.loads(sys.argv[2]), None)
+print(json.dumps(getattr(importlib.import_module(module), name)(json.loads(sys.argv[2]), None)))
 """
 
 
@@ -33,14 +33,18 @@ def deliver(deployment: Deployment, event: dict[str, Any], folder: Path) -> None
     called = [item for item in functions if item["FunctionArn"] in arns]
     assert called
     for function in called:
-        _call(deployment, function, event, folder / function["FunctionName"])
+        call(deployment, function["FunctionName"], event, folder)
 
 
-def _call(
-    deployment: Deployment, function: dict[str, Any], event: dict[str, Any], folder: Path
-) -> None:
-    folder.mkdir()
-    _unpack(deployment, function["FunctionName"], folder)
+def call(
+    deployment: Deployment, name: str, event: dict[str, Any], folder: Path, **more: str
+) -> dict[str, Any]:
+    """Call one function; `more` is added to its environment."""
+    function = deployment.aws.client("lambda").get_function_configuration(FunctionName=name)
+    folder /= name
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        _unpack(deployment, name, folder)
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, function["Handler"], json.dumps(event)],
         cwd=folder,
@@ -48,12 +52,15 @@ def _call(
             **deployment.aws.environment,
             "AWS_DEFAULT_REGION": REGION,
             **function["Environment"]["Variables"],
+            **more,
         },
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
 
 
 def _targets(aws: AwsServer, event: dict[str, Any]) -> set[str]:
@@ -63,6 +70,7 @@ def _targets(aws: AwsServer, event: dict[str, Any]) -> set[str]:
         target["Arn"]
         for rule in client.list_rules()["Rules"]
         if rule["State"] == "ENABLED"
+        and rule.get("EventPattern")
         and EventPattern.load(rule["EventPattern"]).matches_event(event)
         for target in client.list_targets_by_rule(Rule=rule["Name"])["Targets"]
     }
