@@ -8,7 +8,11 @@ from compilegate.document.model import Definition, Step
 from compilegate.document.writing import write_definition
 from compilegate.pipelines.deployment import Deployment, Sources
 from compilegate.pipelines.requests.checks import InvalidRequestError, check_requests
-from compilegate.pipelines.requests.images import image_faults, processing_faults
+from compilegate.pipelines.requests.images import (
+    image_faults,
+    processing_faults,
+)
+from compilegate.pipelines.requests.serving_images import serving_faults
 from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.champion import succession_steps
 from compilegate.pipelines.steps.comparison import comparison_steps
@@ -61,6 +65,7 @@ def _check_images(workload: Workload, deployment: Deployment) -> None:
     faults = [
         *image_faults(deployment, workload.arms),
         *processing_faults(deployment, workload.kind),
+        *serving_faults(deployment, workload.serving),
         *isolation_faults(deployment, workload.arms),
     ]
     if faults:

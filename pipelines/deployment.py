@@ -86,6 +86,9 @@ class Sources:
     """What the gate gets to know about this workload: `.../DIGEST.json`."""
     data: str
     """The raw data: the prefix of one `train.*` and one `validation.*`."""
+    serving_code: str | None = None
+    """What goes into `code/` of a registered model's archive, as a gzipped tar; None where the
+    workload does not say how it is served, or its image needs no code."""
 
 
 def object_name(uri: str) -> str:

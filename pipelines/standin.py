@@ -73,6 +73,7 @@ def standin_sources(sources: Sources) -> Sources:
         gate_code=_asset(sources.gate_code),
         experiment=_asset(sources.experiment),
         data=sources.data,
+        serving_code=None if sources.serving_code is None else _asset(sources.serving_code),
     )
 
 

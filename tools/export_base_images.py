@@ -15,12 +15,12 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-TABLE = Path(__file__).parents[1] / "pipelines" / "catalog" / "images.json"
+TABLE = Path(__file__).parents[1] / "compilegate" / "catalog" / "facts" / "images.json"
 REGISTRIES = {"763104351884": "deep-learning-containers", "683313688378": "algorithms"}
 """The registries, by their account in us-east-1."""
 
@@ -40,6 +40,8 @@ class Lookup:
     """Which of the SDK's tables has the image."""
     sdk: dict[str, Any] = field(default_factory=dict)
     """Arguments of `image_uris.retrieve`."""
+    scope: str = "training"
+    """What the image is for: `training`, or `inference`."""
 
 
 def lookups() -> Iterator[Lookup]:
@@ -91,6 +93,15 @@ def lookups() -> Iterator[Lookup]:
         table="xgboost",
         sdk={"framework": "xgboost", "version": "3.2-0", "instance_type": "ml.m5.xlarge"},
     )
+    for processor, instance in instances.items():
+        for number, python in (("2.5.1", "py311"), ("2.6.0", "py312")):
+            yield replace(
+                _plain("pytorch", number, python, processor, instance),
+                framework="pytorch-inference",
+                scope="inference",
+            )
+        for transformers in ("4.51.3", "5.5.3"):
+            yield _hugging_face_inference(transformers, processor, instance)
 
 
 def _plain(framework: str, number: str, python: str, processor: str, instance: str) -> Lookup:
@@ -127,6 +138,25 @@ def _hugging_face_compiler(base: str, number: str, transformers: str, python: st
     )
 
 
+def _hugging_face_inference(transformers: str, processor: str, instance: str) -> Lookup:
+    return Lookup(
+        framework="huggingface-pytorch-inference",
+        version="2.6.0",
+        transformers=transformers,
+        python="3.12",
+        processor=processor,
+        table="huggingface",
+        sdk={
+            "framework": "huggingface",
+            "version": transformers,
+            "base_framework_version": "pytorch2.6.0",
+            "py_version": "py312",
+            "instance_type": instance,
+        },
+        scope="inference",
+    )
+
+
 def _dotted(python: str) -> str:
     return f"{python[2]}.{python[3:]}"
 
@@ -139,7 +169,7 @@ def retrieve(lookup: Lookup, region: str) -> str:
 
     compiler = TrainingCompilerConfig() if lookup.table == "huggingface-training-compiler" else None
     uri: str = image_uris.retrieve(
-        region=region, image_scope="training", training_compiler_config=compiler, **lookup.sdk
+        region=region, image_scope=lookup.scope, training_compiler_config=compiler, **lookup.sdk
     )
     return uri
 
@@ -150,7 +180,7 @@ def regions_of(lookup: Lookup) -> list[str]:
     from sagemaker.core import image_uris  # noqa: PLC0415
 
     table = image_uris.config_for_framework(lookup.table)
-    entry = table.get("training", table)["versions"][lookup.sdk["version"]]
+    entry = table.get(lookup.scope, table)["versions"][lookup.sdk["version"]]
     entry = entry.get(lookup.sdk.get("base_framework_version"), entry)
     return sorted(entry["registries"])
 

@@ -14,8 +14,10 @@ from compilegate.access.layout import (
     checkpoints_prefix,
     data_prefix,
     executions_prefix,
+    models_prefix,
     registered_prefix,
     training_prefix,
+    verdicts_prefix,
     workload_prefix,
 )
 
@@ -58,7 +60,8 @@ def training_statements(place: Place) -> list[Statement]:
 def processing_statements(
     place: Place, *, deliveries: Sequence[str], champion: bool
 ) -> list[Statement]:
-    """A prepare, gather or gate job: reads code, raw data and evidence, writes to its execution.
+    """A prepare, gather, gate or package job: reads code, raw data, evidence and trained models,
+    writes to its execution and what stays.
 
     `deliveries` are the prefixes of keys that raw data is delivered under; `champion` says whether
     the registered model is kept.
@@ -66,7 +69,15 @@ def processing_statements(
     name = place.workload
     return [
         *_read(place, [workload_prefix(name), data_prefix(name), *deliveries]),
-        _write(place, [executions_prefix(name), *([registered_prefix(name)] if champion else [])]),
+        _write(
+            place,
+            [
+                executions_prefix(name),
+                models_prefix(name),
+                verdicts_prefix(name),
+                *([registered_prefix(name)] if champion else []),
+            ],
+        ),
         *_job_statements(place, "ProcessingJobs"),
     ]
 

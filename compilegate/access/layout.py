@@ -18,13 +18,23 @@ def checkpoints_prefix(workload: str) -> str:
 
 
 def executions_prefix(workload: str) -> str:
-    """What processing jobs write: prepared data, gathered evidence, verdicts."""
+    """What processing jobs write for their execution: prepared data, gathered evidence."""
     return f"{PREFIX}/workloads/{workload}/executions/"
 
 
 def registered_prefix(workload: str) -> str:
     """What processing jobs of a workload with a champion keep: the model that was registered."""
     return f"{PREFIX}/workloads/{workload}/registered/"
+
+
+def models_prefix(workload: str) -> str:
+    """The models that were registered. They never expire."""
+    return f"{PREFIX}/workloads/{workload}/models/"
+
+
+def verdicts_prefix(workload: str) -> str:
+    """What the gate decided in each execution, and its reports. They never expire."""
+    return f"{PREFIX}/workloads/{workload}/verdicts/"
 
 
 def workload_prefix(workload: str) -> str:

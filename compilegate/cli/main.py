@@ -82,6 +82,7 @@ class LazyGroup(click.Group):
             "compilegate.cli.sagemaker.images",
             "List the container images; build the missing ones.",
         ),
+        "serve": ("compilegate.cli.workload.serve", "Serve a registered model on this machine."),
         "models": ("compilegate.cli.models", "List registered models; approve or reject one."),
         "completion": (
             "compilegate.cli.options.completion",

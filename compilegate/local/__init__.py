@@ -32,7 +32,7 @@ from compilegate.local.explaining.explanation import Explanation
 from compilegate.local.explaining.text import text_lines as explanation_lines
 from compilegate.local.home.data import place_data
 from compilegate.local.home.functions import FunctionSources, Handler, parse_handler
-from compilegate.local.home.images import ImageSources
+from compilegate.local.home.images import ImageSources, unmet_requirement
 from compilegate.local.home.journal import (
     execution_named,
     latest_unfinished,
@@ -76,4 +76,5 @@ __all__ = [
     "place_data",
     "read_stub",
     "set_approval",
+    "unmet_requirement",
 ]

@@ -28,6 +28,7 @@ from compilegate.workload.kinds import (
     TextClassification,
 )
 from compilegate.workload.reading import find_workload, read_data_table, read_workload
+from compilegate.workload.serving import Served
 from compilegate.workload.settled import Workload
 from compilegate.workload.settling import settle
 
@@ -47,6 +48,7 @@ __all__ = [
     "OwnProgram",
     "ReutersData",
     "Schedule",
+    "Served",
     "Setup",
     "Stack",
     "Succession",

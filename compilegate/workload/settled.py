@@ -16,6 +16,7 @@ from compilegate.workload.declared.known.advice import Advice
 from compilegate.workload.declared.starts import NewData, Posture, Schedule
 from compilegate.workload.errors import WorkloadError
 from compilegate.workload.kinds import OwnProgram, Succession, TextClassification
+from compilegate.workload.serving import Served
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +44,8 @@ class Workload:
     """What only people know of it."""
     posture: Posture | None = None
     """None where every execution trains all arms."""
+    serving: Served | None = None
+    """None where the file does not say how its models are served."""
 
     @property
     def trained(self) -> Mapping[str, Setup]:

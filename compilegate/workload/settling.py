@@ -18,6 +18,7 @@ from compilegate.workload.declared.gate import Gate
 from compilegate.workload.errors import WorkloadError
 from compilegate.workload.kinds import Kind, kind_of
 from compilegate.workload.parameters import LONGEST_JOB_SECONDS, MAX_RUNTIME
+from compilegate.workload.serving import served, serving_problems
 from compilegate.workload.settled import Workload
 
 STEP_GRAPHS = "step_graphs"
@@ -52,6 +53,7 @@ def settle(file: WorkloadFile) -> Workload:
         new_data=file.new_data,
         advice=file.advice,
         posture=file.posture,
+        serving=served(file),
     )
 
 
@@ -72,6 +74,7 @@ def _problems(file: WorkloadFile, kind: Kind) -> Iterator[str]:
     if file.posture is not None:
         yield from _without_posture(file)
     yield from _unknown_slices(file, kind)
+    yield from serving_problems(file)
     trained = len(file.arms) or 1
     jobs = trained * len(file.seeds)
     if jobs > LARGEST_EXPERIMENT:

@@ -10,7 +10,11 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from compilegate.access.layout import checkpoints_prefix, executions_prefix
+from compilegate.access.layout import (
+    checkpoints_prefix,
+    executions_prefix,
+    training_prefix,
+)
 from compilegate.account.settings.declaration import Storage
 
 
@@ -59,13 +63,18 @@ class ArtifactBucket(Construct):
         )
 
 
-TEMPORARY = {"checkpoints": checkpoints_prefix, "executions": executions_prefix}
+TEMPORARY = {
+    "checkpoints": checkpoints_prefix,
+    "executions": executions_prefix,
+    "training": training_prefix,
+}
 """What nobody needs for longer than the settings say, by the name of its lifecycle rule."""
 
 
 def _lifecycle(storage: Storage, workloads: Sequence[str]) -> list[s3.LifecycleRule]:
-    """Outputs of executions expire, by workload. What training jobs wrote does not expire: a
-    registered model is one of these files."""
+    """What jobs wrote expires, by workload. Registered models and verdicts have places of their
+    own, which no rule names: they stay for as long as the bucket does."""
+    days = {"training": storage.training_days}
     return [
         s3.LifecycleRule(
             id="overwritten-and-unfinished",
@@ -76,7 +85,7 @@ def _lifecycle(storage: Storage, workloads: Sequence[str]) -> list[s3.LifecycleR
             s3.LifecycleRule(
                 id=f"{kind}-of-{workload}",
                 prefix=prefix(workload),
-                expiration=cdk.Duration.days(storage.execution_days),
+                expiration=cdk.Duration.days(days.get(kind, storage.execution_days)),
             )
             for workload in workloads
             for kind, prefix in TEMPORARY.items()

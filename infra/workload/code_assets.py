@@ -22,6 +22,7 @@ class CodeAssets:
     training_code: str
     gate_code: str
     experiment: str
+    serving_code: str | None
 
 
 def add_code_assets(stack: cdk.Stack, placement: Placement) -> CodeAssets:
@@ -32,6 +33,9 @@ def add_code_assets(stack: cdk.Stack, placement: Placement) -> CodeAssets:
         training_code=_add(stack, sources.training_code, placement.training.module_zip),
         gate_code=_add(stack, sources.gate_code, placement.gate.module_zip),
         experiment=_add(stack, sources.experiment, lambda: placement.experiment),
+        serving_code=None
+        if placement.serving is None or sources.serving_code is None
+        else _add(stack, sources.serving_code, placement.serving.archive),
     )
 
 

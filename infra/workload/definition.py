@@ -81,7 +81,11 @@ def incomplete_definition(
 
 def _runs_in_images_of_aws(declared: DeclaredWorkload) -> bool:
     """Whether the text depends on the region; otherwise it is the same in all of them."""
-    return any(arm.image_folder == AWS_IMAGE for arm in declared.workload.arms.values())
+    workload = declared.workload
+    serving = workload.serving
+    return any(arm.image_folder == AWS_IMAGE for arm in workload.arms.values()) or (
+        serving is not None and serving.in_image_of_aws
+    )
 
 
 def _check_arms(project: Project, declared: DeclaredWorkload, region: str | None) -> None:

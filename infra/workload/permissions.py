@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compilegate.access import Arns, Statement
 from compilegate.access.jobs import JOB_NAMES, MANY_OBJECTS
-from compilegate.access.layout import deliveries_prefix, executions_prefix, notices_prefix
+from compilegate.access.layout import deliveries_prefix, notices_prefix, verdicts_prefix
 from compilegate.infra.functions.permissions import (
     EXECUTION_NAMES,
     function_statements,
@@ -100,7 +100,7 @@ def notifier_statements(
         Statement(
             sid="ReadTheGatesNotice",
             actions=["s3:GetObject"],
-            resources=[f"{bucket_arn}/{executions_prefix(workload)}*"],
+            resources=[f"{bucket_arn}/{verdicts_prefix(workload)}*"],
             because=MANY_OBJECTS,
         ),
         Statement(

@@ -42,6 +42,8 @@ def image_folders_of(workload: Workload) -> dict[str, str]:
     step, image = workload.kind.processing_image
     used.setdefault(image, f"step {step}")
     used.setdefault(GATE, "step Gate")
+    if workload.serving is not None and not workload.serving.in_image_of_aws:
+        used.setdefault(workload.serving.declared.image, "serving.image")
     return used
 
 

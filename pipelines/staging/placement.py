@@ -17,6 +17,7 @@ from compilegate.datasets.raw_data import Announce
 from compilegate.pipelines.deployment import PREFIX, Deployment, Sources
 from compilegate.pipelines.staging.experiment import experiment_file
 from compilegate.pipelines.staging.own_code import own_code, training_code
+from compilegate.pipelines.staging.serving_code import serving_code
 from compilegate.pipelines.staging.source_tree import SourceTree, gate_tree
 from compilegate.workload import Workload
 
@@ -45,6 +46,8 @@ class Placement:
     experiment: bytes
     """What the gate needs to know about the workload, as JSON."""
     data: RawData
+    serving: SourceTree | None = None
+    """What goes into the archive of a registered model."""
 
     def put_training_code(self, store: ObjectStore) -> None:
         """Put the archive of the training code alone, if it is not there yet."""
@@ -65,6 +68,8 @@ class Placement:
             placing.content(self.sources.training_code, self.training.module_zip)
             placing.content(self.sources.gate_code, self.gate.module_zip)
             placing.content(self.sources.experiment, partial(bytes, self.experiment))
+            if self.sources.serving_code is not None and self.serving is not None:
+                placing.content(self.sources.serving_code, self.serving.archive)
             for name, path in fetched.items():
                 placing.file(f"{self.sources.data}/{name}", path)
 
@@ -79,6 +84,7 @@ def placement_of(
     """
     training, experiment = training_code(workload.kind, folder), experiment_file(workload)
     gate = gate_tree(own_code(workload.gate.code, folder))
+    serving = serving_code(workload, folder)
     digests = {
         "training": training.digest[:DIGEST_LENGTH],
         "gate": gate.digest[:DIGEST_LENGTH],
@@ -93,11 +99,15 @@ def placement_of(
             gate_code=deployment.uri("source", f"{digests['gate']}.zip"),
             experiment=deployment.uri("source", f"{digests['experiment']}.json"),
             data=raw_data_uri(workload, data, deployment.bucket, deployment.prefix),
+            serving_code=None
+            if serving is None
+            else deployment.uri("source", f"{serving.digest[:DIGEST_LENGTH]}-serving.tgz"),
         ),
         training=training,
         gate=gate,
         experiment=experiment,
         data=data,
+        serving=serving,
     )
 
 

@@ -10,7 +10,7 @@ SageMaker.
     Prepare, Train-challenger-SEED  as in a comparison of arms
     Evaluate-champion               the registered model, scored on today's validation data
     Gate                            both models' examples in, verdict out
-    Decide-challenger               Register-challenger, then Keep-challenger
+    Decide-challenger               Package-challenger, Register-challenger, then Keep-challenger
     Decide-none                     Fail, unless one of the two models was decided on
 """
 
@@ -29,7 +29,7 @@ from compilegate.pipelines.steps.registration import (
     decide_arm,
     decide_none,
     fail_step,
-    register_step,
+    register_steps,
 )
 from compilegate.pipelines.steps.training import model_uri, training_step
 from compilegate.workload.kinds.own_program import module_name
@@ -103,7 +103,9 @@ def _decide_steps(blueprint: Blueprint, gate: Step, trained: Mapping[int, Step])
     """Side by side, since the service takes no condition on the branch of another. Where the
     champion was decided on, nothing is done: the registered model stands."""
     seed = blueprint.workload.seeds[0]
-    register = register_step(blueprint, gate, trained[seed], arm_name=CHALLENGER_ARM, seed=seed)
+    package, register = register_steps(
+        blueprint, gate, trained[seed], arm_name=CHALLENGER_ARM, seed=seed
+    )
     keep = replace(_keep_step(blueprint, trained[seed]), depends_on=(Dependency(register.name),))
     nothing = fail_step(
         "Fail-no-sound-model",
@@ -112,7 +114,7 @@ def _decide_steps(blueprint: Blueprint, gate: Step, trained: Mapping[int, Step])
         verdict_uri(gate),
     )
     return [
-        *decide_arm(CHALLENGER_ARM, [register, keep]),
+        *decide_arm(CHALLENGER_ARM, [package, register, keep]),
         *decide_none([CHALLENGER_ARM, CHAMPION_ARM], nothing),
     ]
 

@@ -15,6 +15,7 @@ from compilegate.document.model import PropertyFile, Step
 from compilegate.job.names import VERDICT_FILE
 from compilegate.pipelines.deployment import object_name
 from compilegate.pipelines.steps.blueprint import Blueprint
+from compilegate.pipelines.steps.packaging import verdicts_uri
 from compilegate.pipelines.steps.processing import (
     INPUT,
     MOST_INPUTS,
@@ -64,6 +65,7 @@ def gate_steps(
         arguments=_arguments(blueprint, trained),
         inputs={"experiment": blueprint.sources.experiment, **evidence},
         output=VERDICT.output_name,
+        kept_at=verdicts_uri(blueprint),
         property_files=(VERDICT,),
     )
     return [*gathering, gate]

@@ -25,6 +25,7 @@ from typing import Any
 from compilegate.document.expressions import (
     Expression,
     execution_variable,
+    join,
     json_get,
     step_property,
 )
@@ -34,6 +35,11 @@ from compilegate.job.names import BASELINE_ARM, POSTURE_FILE
 from compilegate.pipelines.requests.images import image_of
 from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.gate import VERDICT, Replicate, gate_steps
+from compilegate.pipelines.steps.packaging import (
+    inference_specification,
+    package_step,
+    serving_in_words,
+)
 from compilegate.pipelines.steps.preparation import prepared_data
 from compilegate.pipelines.steps.processing import Uri
 from compilegate.pipelines.steps.registration import register_step
@@ -127,8 +133,8 @@ def _together(blueprint: Blueprint, data: Uri) -> list[Step]:
     *gathering, gate = gate_steps(blueprint, trained)
     gate = _observing(gate)
     settle = _settle(blueprint, "Settle", gate, trained)
-    register = _register(blueprint, "Register", gate, settle, trained)
-    return _branch("All-arms", names.ALL, [*trained.values(), *gathering, gate, settle, register])
+    register = _register(blueprint, "", gate, settle, trained)
+    return _branch("All-arms", names.ALL, [*trained.values(), *gathering, gate, settle, *register])
 
 
 def _alone(blueprint: Blueprint, data: Uri, arm: str) -> list[Step]:
@@ -138,8 +144,8 @@ def _alone(blueprint: Blueprint, data: Uri, arm: str) -> list[Step]:
     (gate,) = gate_steps(blueprint, trained)
     gate = replace(_observing(gate, "--alone", arm), name=f"Gate-{arm}-alone")
     settle = _settle(blueprint, f"Settle-{arm}", gate, trained)
-    register = _register(blueprint, f"Register-{arm}", gate, settle, trained)
-    return _branch(f"Alone-{arm}", arm, [*trained.values(), gate, settle, register])
+    register = _register(blueprint, f"-{arm}", gate, settle, trained)
+    return _branch(f"Alone-{arm}", arm, [*trained.values(), gate, settle, *register])
 
 
 def _branch(name: str, arms: str, steps: Sequence[Step]) -> list[Step]:
@@ -202,25 +208,26 @@ def _settle(blueprint: Blueprint, name: str, gate: Step, trained: Mapping[Replic
 
 def _register(
     blueprint: Blueprint,
-    name: str,
+    ending: str,
     gate: Step,
     settle: Step,
     trained: Mapping[Replicate, Step],
-) -> Step:
-    """Registers the model that settling names."""
+) -> list[Step]:
+    """Registers the model that settling names, once it lies where it stays."""
 
     def settled(what: str) -> Expression:
         return step_property(settle.name, f"OutputParameters['{what}']")
 
     (arm, seed), step = next(iter(trained.items()))
-    plain = register_step(blueprint, gate, step, arm_name=arm, seed=seed)
+    package = package_step(
+        blueprint, f"Package{ending}", model=settled("model"), job=settled("job")
+    )
+    plain = register_step(blueprint, gate, step, package, arm_name=arm, seed=seed)
     request = dict(plain.arguments)
-    container = {"Image": settled("image"), "ModelDataUrl": settled("model")}
-    request["ModelPackageDescription"] = settled("words")
-    request["InferenceSpecification"] = {
-        **request["InferenceSpecification"],
-        "Containers": [container],
-    }
+    request["ModelPackageDescription"] = join(" ", [settled("words"), serving_in_words(blueprint)])
+    request["InferenceSpecification"] = inference_specification(
+        blueprint, package, settled("image")
+    )
     request["CustomerMetadataProperties"] = {
         **request["CustomerMetadataProperties"],
         "arm": settled(names.ARM),
@@ -229,4 +236,4 @@ def _register(
         "posture": _said(names.POSTURE),
         "watched": _said(names.WATCHED),
     }
-    return replace(plain, name=name, arguments=request)
+    return [package, replace(plain, name=f"Register{ending}", arguments=request)]

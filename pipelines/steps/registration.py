@@ -21,6 +21,11 @@ from compilegate.pipelines.requests.images import image_of
 from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.gate import STEP as GATE_STEP
 from compilegate.pipelines.steps.gate import VERDICT, Replicate, verdict_uri
+from compilegate.pipelines.steps.packaging import (
+    inference_specification,
+    package_step,
+    serving_in_words,
+)
 from compilegate.pipelines.steps.training import model_uri
 from compilegate.workload.parameters import APPROVAL
 
@@ -46,7 +51,7 @@ def decide_steps(blueprint: Blueprint, gate: Step, trained: Mapping[Replicate, S
         step
         for arm in arms
         for step in decide_arm(
-            arm, [register_step(blueprint, gate, trained[arm, seed], arm_name=arm, seed=seed)]
+            arm, register_steps(blueprint, gate, trained[arm, seed], arm_name=arm, seed=seed)
         )
     ]
     return [*deciding, *decide_none(arms, nothing)]
@@ -77,10 +82,23 @@ def _decided_arm() -> Expression:
     return json_get(GATE_STEP, VERDICT.name, DECIDED_ARM)
 
 
-def register_step(
+def register_steps(
     blueprint: Blueprint, gate: Step, step: Step, *, arm_name: str, seed: int
+) -> list[Step]:
+    """Puts the model that a training step left to where it stays, and registers it there."""
+    package = package_step(
+        blueprint,
+        f"Package-{arm_name}",
+        model=model_uri(step),
+        job=step_property(step.name, "TrainingJobName"),
+    )
+    return [package, register_step(blueprint, gate, step, package, arm_name=arm_name, seed=seed)]
+
+
+def register_step(
+    blueprint: Blueprint, gate: Step, step: Step, package: Step, *, arm_name: str, seed: int
 ) -> Step:
-    """Registers the model that a training step left."""
+    """Registers the model of a training step, from where a packaging step put it."""
     workload = blueprint.workload
     declared = workload.trained[arm_name]
     in_words = workload.kind.model_in_words(workload, arm_name, seed)
@@ -89,18 +107,13 @@ def register_step(
         REGISTER_MODEL,
         {
             "ModelPackageGroupName": blueprint.deployment.model_package_group(workload),
-            "ModelPackageDescription": (f"{workload.description.rstrip('.')}. {in_words}"),
+            "ModelPackageDescription": (
+                f"{workload.description.rstrip('.')}. {in_words} {serving_in_words(blueprint)}"
+            ),
             "ModelApprovalStatus": parameter(APPROVAL),
-            "InferenceSpecification": {
-                "Containers": [
-                    {
-                        "Image": image_of(blueprint.deployment, declared),
-                        "ModelDataUrl": model_uri(step),
-                    }
-                ],
-                "SupportedContentTypes": ["application/json"],
-                "SupportedResponseMIMETypes": ["application/json"],
-            },
+            "InferenceSpecification": inference_specification(
+                blueprint, package, image_of(blueprint.deployment, declared)
+            ),
             "ModelMetrics": {
                 "ModelQuality": {
                     "Statistics": {

@@ -61,7 +61,7 @@ def _step(name: str, start: float, end: float | None, metadata: Step, **more: An
 
 def gate_has_run(deployed: Deployed, verdict: Verdict) -> None:
     """Leave behind what the gate's job does: its files in the bucket, and itself in the list."""
-    prefix = "compilegate/workloads/topics/executions/execution001/verdict"
+    prefix = "compilegate/workloads/topics/verdicts/execution001"
     deployed.put_object(f"{prefix}/verdict.json", verdict.to_json())
     deployed.put_object(f"{prefix}/report.html", "<p>the gate's page</p>")
     deployed.put_object(f"{prefix}/report.md", "the gate's text")

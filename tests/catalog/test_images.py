@@ -89,7 +89,12 @@ def test_the_names_of_images_are_all_different() -> None:
 
 def test_each_framework_image_says_until_when_it_is_patched() -> None:
     unknown = {image.framework for image in base_images() if patches_of(image) is None}
-    assert unknown == {"pytorch-neuronx", "xgboost"}
+    assert unknown == {
+        "huggingface-pytorch-inference",
+        "pytorch-inference",
+        "pytorch-neuronx",
+        "xgboost",
+    }
 
 
 def test_training_compiler_images_are_patched_no_more_and_current_pytorch_is() -> None:
@@ -130,12 +135,14 @@ def test_the_table_is_what_the_sdk_says() -> None:
     """Accounts of all regions from the SDK's tables; the whole URI in two regions of each image,
     because one answer of the SDK takes 50 ms."""
     exporter = _exporter()
-    exported = {(image.framework, image.version, image.processor): image for image in base_images()}
+    exported = {
+        (image.framework, image.version, image.transformers, image.processor): image
+        for image in base_images()
+    }
     lookups = list(exporter.lookups())
     assert len(lookups) > 20
     for lookup in lookups:
-        image = exported[lookup.framework, lookup.version, lookup.processor]
-        assert image.transformers == lookup.transformers
+        image = exported[lookup.framework, lookup.version, lookup.transformers, lookup.processor]
         assert sorted(image.hosts) == exporter.regions_of(lookup)
         for region in (min(image.hosts), "us-east-1"):
             assert image.uri(region) == exporter.retrieve(lookup, region)

@@ -19,6 +19,7 @@ ALONE = {
     "compilegate.local.algorithms.programs.xgboost_training.JobError",
     "compilegate.local.transform.records.FilterError",
     "compilegate.local.transform.serving.ServingError",
+    "compilegate.serving.container.UnsupportedTypeError",
 }
 """Of programs that run in an image's environment, where this package is not installed."""
 

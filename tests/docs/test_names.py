@@ -25,6 +25,7 @@ CODE = re.compile(r"```.*?```|`[^`]+`", re.DOTALL)
 MADE = {
     "workloads/reviews.toml",
     "workloads/marks",
+    "workloads/marks.toml",
     "workloads/marks-data",
     "workloads/NAME.toml",
     "workloads/NAME",

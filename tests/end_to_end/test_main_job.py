@@ -202,7 +202,8 @@ def test_nothing_is_trained_again_when_nothing_changed_or_the_margin_alone(
     finished: Finished,
 ) -> None:
     folder = finished.folder
-    steps = ["Prepare", *(f"Train-{arm}-{n}" for arm in ("baseline", "candidate") for n in (1, 2))]
+    trained = (f"Train-{arm}-{n}" for arm in ("baseline", "candidate") for n in (1, 2))
+    steps = ["Package-baseline", "Prepare", *trained]
     again = folder.run()
     assert again.returncode == 0, again.stdout + again.stderr
     assert sorted(steps_that(again.stdout, "taken from the cache")) == steps

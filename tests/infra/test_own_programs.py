@@ -37,6 +37,6 @@ def test_a_registered_model_is_kept_by_the_workloads_that_have_a_champion_and_no
         ]
         for champion in (False, True)
     }
-    executions = "arn:aws:s3:::bucket/compilegate/workloads/trees/executions/*"
-    registered = "arn:aws:s3:::bucket/compilegate/workloads/trees/registered/*"
-    assert written == {False: [executions], True: [executions, registered]}
+    place = "arn:aws:s3:::bucket/compilegate/workloads/trees"
+    always = [f"{place}/executions/*", f"{place}/models/*", f"{place}/verdicts/*"]
+    assert written == {False: always, True: [*always, f"{place}/registered/*"]}

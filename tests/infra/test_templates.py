@@ -263,8 +263,10 @@ def test_registered_models_never_expire(assembly: Assembly) -> None:
     assert expiring == {
         "compilegate/workloads/topics/checkpoints/": 365,
         "compilegate/workloads/topics/executions/": 365,
+        "compilegate/workloads/topics/training/": 365,
         "compilegate/workloads/watched/checkpoints/": 365,
         "compilegate/workloads/watched/executions/": 365,
+        "compilegate/workloads/watched/training/": 365,
     }
 
 

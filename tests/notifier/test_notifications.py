@@ -38,7 +38,7 @@ NOTICE = {
 
 def gate_job(account: Account, notice: object) -> str:
     """A gate's job that has ended, with what it wrote in the bucket; returns its ARN."""
-    key = "compilegate/workloads/topics/executions/abc/verdict"
+    key = "compilegate/workloads/topics/verdicts/abc"
     account.aws.client("s3").put_object(
         Bucket=BUCKET, Key=f"{key}/notice.json", Body=json.dumps(notice).encode()
     )
@@ -130,7 +130,7 @@ def test_the_gates_notice_is_forwarded_once_with_where_the_report_is(account):
     (said,) = account.messages()
     assert said["Subject"] == "topics: baseline released, fast refused"
     assert said["Message"].startswith("Release baseline, seed 1.\n\nfast was refused.\n")
-    report = f"s3://{BUCKET}/compilegate/workloads/topics/executions/abc/verdict/report.html"
+    report = f"s3://{BUCKET}/compilegate/workloads/topics/verdicts/abc/report.html"
     assert f"aws s3 cp {report} ." in said["Message"]
 
 
@@ -152,7 +152,7 @@ def test_what_was_said_is_kept_under_the_workloads_notices(account):
 @pytest.mark.parametrize("broken", [{}, [], {**NOTICE, "send": "yes"}])
 def test_a_notice_that_cannot_be_read_is_an_error_that_names_it(account, broken):
     job = gate_job(account, broken)
-    with pytest.raises(Exception, match=r"s3://models/.*/verdict/notice\.json is not a notice"):
+    with pytest.raises(Exception, match=r"s3://models/.*/abc/notice\.json is not a notice"):
         account.gate_succeeds(account.start(), job)
 
 

@@ -176,6 +176,8 @@ def test_the_bill_of_every_job_can_be_split() -> None:
         "Train-baseline-8": "false",
         "Train-compiled-8": "true",
         "Gate": "false",
+        "Package-compiled": "false",
+        "Package-baseline": "false",
     }
     compiled_tags = tags(jobs["Train-compiled-8"])
     assert compiled_tags["compilegate:arm"] == "compiled"

@@ -152,7 +152,8 @@ def test_each_arm_is_asked_for_and_where_none_is_named_the_execution_fails() -> 
     }
     *_, compiled_arm, baseline, none = definition_of(workload())["Steps"]
     for step, arm in ((compiled_arm, "compiled"), (baseline, "baseline")):
-        (registration,) = step["Arguments"]["IfSteps"]
+        package, registration = step["Arguments"]["IfSteps"]
+        assert (package["Name"], package["Type"]) == (f"Package-{arm}", "Processing")
         assert step["Name"] == f"Decide-{arm}"
         assert step["Arguments"]["Conditions"] == [
             {"Type": "Equals", "LeftValue": decided, "RightValue": arm}
@@ -181,11 +182,13 @@ def test_a_condition_on_the_branch_of_another_is_refused() -> None:
 
 
 def test_the_model_of_the_first_declared_seed_is_the_one_that_is_registered() -> None:
-    step = steps_of(definition_of(workload(seeds=(8, 7))))["Register-compiled"]
-    (container,) = step["Arguments"]["InferenceSpecification"]["Containers"]
-    assert container["ModelDataUrl"] == {
-        "Get": "Steps.Train-compiled-8.ModelArtifacts.S3ModelArtifacts"
-    }
+    steps = steps_of(definition_of(workload(seeds=(8, 7))))
+    inputs = steps["Package-compiled"]["Arguments"]["ProcessingInputs"]
+    assert [each["S3Input"]["S3Uri"] for each in inputs if each["InputName"] == "model"] == [
+        {"Get": "Steps.Train-compiled-8.ModelArtifacts.S3ModelArtifacts"}
+    ]
+    specification = steps["Register-compiled"]["Arguments"]["InferenceSpecification"]
+    assert "Steps.Package-compiled." in json.dumps(specification["Containers"])
 
 
 def test_a_candidate_records_its_failure_and_the_baseline_stops() -> None:

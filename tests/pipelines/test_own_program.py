@@ -230,12 +230,19 @@ def test_the_registered_model_is_read_where_the_next_one_is_kept() -> None:
 def test_the_registered_model_is_scored_anew_in_every_execution() -> None:
     found = steps(compiled("trees"))
     cached = {name for name, step in found.items() if "CacheConfig" in step}
-    assert cached == {"Open-champion", "Prepare", "Train-challenger-7", "Train-challenger-8"}
+    assert cached == {
+        "Open-champion",
+        "Package-challenger",
+        "Prepare",
+        "Train-challenger-7",
+        "Train-challenger-8",
+    }
 
 
 def test_a_new_model_that_is_not_as_good_ends_the_execution_without_a_registration() -> None:
     *_, challenger, none = json.loads(compiled("trees"))["Steps"]
     assert [step["Name"] for step in challenger["Arguments"]["IfSteps"]] == [
+        "Package-challenger",
         "Register-challenger",
         "Keep-challenger",
     ]

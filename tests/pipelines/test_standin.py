@@ -62,6 +62,7 @@ def test_with_its_stand_ins_replaced_a_definition_is_that_of_the_account() -> No
             **{
                 name: re.sub(r"^.*/", "s3://assets/", uri)
                 for name, uri in vars(sources(real)).items()
+                if uri is not None
             },
             "data": sources(real).data,
         }

@@ -58,6 +58,9 @@ def target_sources(staged: Sources, stack: StackOutputs) -> Sources:
         gate_code=_beside(stack["GateCodeUri"], staged.gate_code),
         experiment=_beside(stack["ExperimentUri"], staged.experiment),
         data=staged.data,
+        serving_code=None
+        if staged.serving_code is None
+        else _beside(stack["GateCodeUri"], staged.serving_code),
     )
 
 

@@ -134,7 +134,10 @@ class Storage(_Table):
     noncurrent_days: Days = 30
     """How long an overwritten or deleted object can still be brought back."""
     execution_days: Days = 365
-    """How long prepared data, verdicts and checkpoints are kept; models and evidence always are."""
+    """How long prepared data, gathered evidence and checkpoints are kept."""
+    training_days: Days = 365
+    """How long all that training jobs wrote is kept: models that were not registered, and evidence.
+    Registered models and verdicts are kept for good."""
     log_days: LogDays = 90
 
 

@@ -225,3 +225,9 @@ def _build(unbuilt: UnbuiltEnvironment, folder: Path, log: Path) -> None:
                     f"the environment for {unbuilt.requirements} could not be built (here, "
                     f"{unbuilt.unmet!r} does not hold): see {log}"
                 )
+
+
+def unmet_requirement(requirements: Path, python: Path) -> str | None:
+    """The first line of a requirements.txt that does not hold for this interpreter."""
+    here = python == Path(sys.executable)
+    return first_unmet(requirements, None if here else _package_folders(python))

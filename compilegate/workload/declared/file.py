@@ -15,6 +15,7 @@ from compilegate.workload.declared.gate import Gate
 from compilegate.workload.declared.known.advice import Advice
 from compilegate.workload.declared.model import Model, Recipe
 from compilegate.workload.declared.program import Champion, Program
+from compilegate.workload.declared.release.serving import Serving
 from compilegate.workload.declared.starts import NewData, Posture, Schedule
 from compilegate.workload.declared.table import Table, Text
 from compilegate.workload.parameters import Approval
@@ -84,3 +85,4 @@ class WorkloadFile(Table):
     new_data: NewData | None = None
     advice: Advice = Advice()
     posture: Posture | None = None
+    serving: Serving | None = None

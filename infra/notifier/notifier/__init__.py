@@ -12,7 +12,7 @@ Its role must allow exactly this:
 - sagemaker:ListPipelineExecutions on the pipeline; sagemaker:DescribePipelineExecution,
   sagemaker:ListPipelineExecutionSteps and sagemaker:StopPipelineExecution on its executions
 - sagemaker:DescribeProcessingJob on the pipeline's processing jobs
-- s3:GetObject below PREFIX/workloads/WORKLOAD/executions/, and s3:PutObject and s3:DeleteObject
+- s3:GetObject below PREFIX/workloads/WORKLOAD/verdicts/, and s3:PutObject and s3:DeleteObject
   below PREFIX/workloads/WORKLOAD/notices/; kms:Decrypt and kms:GenerateDataKey on the bucket's key
 - sns:Publish on the topic
 - with a posture, dynamodb:DescribeStream, dynamodb:GetRecords and dynamodb:GetShardIterator on the

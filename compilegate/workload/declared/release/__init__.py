@@ -1,0 +1,1 @@
+"""What becomes of a model once it is trained."""
