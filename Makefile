@@ -27,7 +27,7 @@ FLAGS ?=
 SIDE_BY_SIDE := --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: pictures help setup setup-deploy setup-dev run test test-all test-quick check check-quietly format docs reference constraints image-locks xla-env browser clean synth diff deploy adopt destroy
+.PHONY: pictures help setup setup-deploy setup-dev run test test-all test-quick check check-quietly format docs reference constraints image-locks xla-env browser clean synth diff bootstrap deploy adopt destroy
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -106,9 +106,14 @@ synth: $(DEPLOYING) $(NODE_TOOLS) ## Make the CloudFormation templates (in cdk.o
 diff: $(DEPLOYING) $(NODE_TOOLS) ## Show what a deployment would change
 	@CDK_VALIDATION=false $(CDK) diff --method=template $(FLAGS)
 
+# Not with AdministratorAccess, the CDK's default: with policies that reach nothing but the project.
+bootstrap: $(DEPLOYING) $(NODE_TOOLS) ## Make what the CDK needs in the account, limited to this project
+	@arguments=$$($(BIN)/python -m compilegate.infra.bootstrapped make) || exit 2; \
+	  $(CDK) bootstrap $$arguments
+
 deploy: $(DEPLOYING) $(NODE_TOOLS) ## Deploy to the credentials' account (FLAGS="--require-approval never")
 	@$(BIN)/python -m compilegate.infra.bootstrapped; \
-	  case $$? in 0) ;; 1) $(CDK) bootstrap ;; *) exit 2 ;; esac
+	  case $$? in 0) ;; 1) $(MAKE) --no-print-directory bootstrap ;; *) exit 2 ;; esac
 	@$(CDK) deploy --all $(FLAGS)
 
 # CloudFormation adopts what has a name; `compilegate.infra.kept` writes files for what has only an ARN.

@@ -16,6 +16,8 @@ from compilegate.infra.images import ImagesStack
 from compilegate.infra.project import Project, read_project
 from compilegate.infra.workload import WorkloadStack
 
+BOOTSTRAP = "@aws-cdk/core:bootstrapQualifier"
+"""Where the CDK looks for the bootstrap whose roles and bucket it uses."""
 BAD_INPUT = 2
 """The exit code that the command line uses for it, too."""
 
@@ -70,12 +72,20 @@ def _tags(project: Project) -> dict[str, str]:
 def main() -> None:
     try:
         project = read_project()
-        app = cdk.App()
+        app = cdk.App(context=context_of(project))
         build(app, project, environment_of(project))
     except CompilegateError as error:
         print(*error.problems, sep="\n", file=sys.stderr)
         sys.exit(BAD_INPUT)
     app.synth()
+
+
+def context_of(project: Project) -> dict[str, str]:
+    """The bootstrap that the app's stacks are deployed by.
+
+    Not as a synthesizer of each stack: through jsii, one that a stack has bound is not found again.
+    """
+    return {BOOTSTRAP: project.names.qualifier}
 
 
 def environment_of(project: Project) -> cdk.Environment:

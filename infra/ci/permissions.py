@@ -9,15 +9,15 @@ from compilegate.access.jobs import ANY, JOB_NAMES, MANY_OBJECTS, NO_RESOURCE
 from compilegate.access.layout import PREFIX, data_prefix
 from compilegate.infra.functions.permissions import EXECUTION_NAMES
 
-LOOKING = ("lookup",)
-DEPLOYING = ("deploy", "file-publishing", "lookup")
-"""The roles that `cdk bootstrap` made, by their purpose."""
+DEPLOYING = ("deploy", "file-publishing")
+"""The roles that `cdk bootstrap` made, by their purpose. Not the one that looks things up, which
+reads the whole account: the app looks nothing up, and `cdk diff` goes on with the role's own."""
 OF_THE_PROJECT = "These belong to the project: workloads come and go, and share its prefix"
 
 
-def plan_statements(*, arns: Arns, project: str, qualifier: str) -> list[Statement]:
-    """Read, and change nothing: `cdk diff` and `compilegate plan`."""
-    return [_assume_cdk_roles(arns, qualifier, LOOKING), *_looking(arns, project)]
+def plan_statements(*, arns: Arns, project: str) -> list[Statement]:
+    """Read what belongs to the project, and change nothing: `cdk diff` and `compilegate plan`."""
+    return _looking(arns, project)
 
 
 def deploy_statements(
@@ -31,7 +31,7 @@ def deploy_statements(
 ) -> list[Statement]:
     """Plan, and also deploy through the CDK's roles, build, stage data and submit."""
     return [
-        _assume_cdk_roles(arns, qualifier, DEPLOYING),
+        _assume_cdk_roles(arns, qualifier),
         Statement(
             sid="SeeWhetherBootstrapped",
             actions=["ssm:GetParameter"],
@@ -163,12 +163,12 @@ def _building(arns: Arns, project: str, repository_arns: Sequence[str]) -> list[
     ]
 
 
-def _assume_cdk_roles(arns: Arns, qualifier: str, purposes: Sequence[str]) -> Statement:
+def _assume_cdk_roles(arns: Arns, qualifier: str) -> Statement:
     return Statement(
         sid="AssumeCdkRoles",
         actions=["sts:AssumeRole"],
         resources=[
             arns.role(f"cdk-{qualifier}-{purpose}-role-{arns.account}-{arns.region}")
-            for purpose in purposes
+            for purpose in DEPLOYING
         ],
     )

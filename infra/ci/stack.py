@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
@@ -14,6 +15,7 @@ from compilegate.infra.ci.permissions import deploy_statements, plan_statements
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.project import Project
 from compilegate.infra.role import scoped_role
+from compilegate.infra.stack_options import stack_options
 
 HOST = "token.actions.githubusercontent.com"
 AUDIENCE = "sts.amazonaws.com"
@@ -32,7 +34,9 @@ class CiStack(cdk.Stack):
         foundation: FoundationStack,
         env: cdk.Environment,
     ) -> None:
-        super().__init__(scope, id, env=env, description="Compilegate: what its CI may do")
+        super().__init__(
+            scope, id, **stack_options(project, env, "Compilegate: what its CI may do")
+        )
         self._provider_arn = github.provider_arn or self._provider()
         arns, name = Arns.of(self), project.settings.project
         qualifier = str(self.synthesizer.bootstrap_qualifier)
@@ -40,6 +44,7 @@ class CiStack(cdk.Stack):
             "DeployRole",
             subject=f"repo:{github.repository}:environment:{github.environment}",
             description=f"Jobs of the environment {github.environment}: deploy and submit",
+            claims=_deploying_claims(github),
             hours=github.session_hours,
             statements=deploy_statements(
                 arns=arns,
@@ -54,7 +59,7 @@ class CiStack(cdk.Stack):
             "PlanRole",
             subject=f"repo:{github.repository}:pull_request",
             description="Jobs of pull requests: see what would change",
-            statements=plan_statements(arns=arns, project=name, qualifier=qualifier),
+            statements=plan_statements(arns=arns, project=name),
         )
         cdk.CfnOutput(self, "DeployRoleArn", value=deploy.role_arn)
         cdk.CfnOutput(self, "PlanRoleArn", value=plan.role_arn)
@@ -72,12 +77,15 @@ class CiStack(cdk.Stack):
         subject: str,
         description: str,
         statements: Sequence[Statement],
+        claims: Mapping[str, str] = MappingProxyType({}),
         hours: int = 1,
     ) -> iam.IRole:
-        """A role for tokens issued for AWS (`aud`) to exactly these jobs (`sub`)."""
+        """A role for tokens issued for AWS (`aud`) to exactly these jobs (`sub`, and what else a
+        token must claim)."""
+        must = {"aud": AUDIENCE, "sub": subject, **claims}
         trusted = iam.FederatedPrincipal(
             self._provider_arn,
-            {"StringEquals": {f"{HOST}:aud": AUDIENCE, f"{HOST}:sub": subject}},
+            {"StringEquals": {f"{HOST}:{claim}": value for claim, value in must.items()}},
             "sts:AssumeRoleWithWebIdentity",
         )
         return scoped_role(
@@ -89,3 +97,15 @@ class CiStack(cdk.Stack):
             statements=statements,
             hours=hours,
         )
+
+
+def _deploying_claims(github: GitHub) -> dict[str, str]:
+    """The branch and the workflow that a deploying job must be of.
+
+    Its subject names the environment alone, and a job of any branch can ask for an environment: a
+    writer's own branch with a workflow of its own would do.
+    """
+    ref = f"refs/heads/{github.branch}"
+    # GitHub signs the numbers of owner and repository in the subject only.
+    repository = "/".join(part.partition("@")[0] for part in github.repository.split("/"))
+    return {"ref": ref, "job_workflow_ref": f"{repository}/{github.workflow}@{ref}"}

@@ -16,6 +16,7 @@ from compilegate.infra.foundation.notifications import Notifications
 from compilegate.infra.foundation.registry import ImageRegistry
 from compilegate.infra.project import Project
 from compilegate.infra.removal import removal_policy
+from compilegate.infra.stack_options import stack_options
 
 
 class FoundationStack(cdk.Stack):
@@ -24,7 +25,9 @@ class FoundationStack(cdk.Stack):
     def __init__(
         self, scope: Construct, id: str, *, project: Project, env: cdk.Environment
     ) -> None:
-        super().__init__(scope, id, env=env, description="Compilegate: what all workloads share")
+        super().__init__(
+            scope, id, **stack_options(project, env, "Compilegate: what all workloads share")
+        )
         settings, names = project.settings, project.names
         removal = removal_policy(settings.storage)
         self._names = names

@@ -11,6 +11,7 @@ from compilegate.account.settings.names import output_suffix
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.images.image_build import ImageBuild, registry_of
 from compilegate.infra.project import Project
+from compilegate.infra.stack_options import stack_options
 
 
 class ImagesStack(cdk.Stack):
@@ -25,7 +26,9 @@ class ImagesStack(cdk.Stack):
         foundation: FoundationStack,
         env: cdk.Environment,
     ) -> None:
-        super().__init__(scope, id, env=env, description="Compilegate: the builds of its images")
+        super().__init__(
+            scope, id, **stack_options(project, env, "Compilegate: the builds of its images")
+        )
         self.image_uris: Mapping[str, str] = {
             name: f"{registry_of(self)}/{project.names.repository(name)}:{image.tag}"
             for name, image in project.images.items()

@@ -10,6 +10,7 @@ from compilegate.infra.functions import DeadLetters
 from compilegate.infra.images import ImagesStack
 from compilegate.infra.posture import Posture, PostureRecord, tell_changes
 from compilegate.infra.project import DeclaredWorkload, Project
+from compilegate.infra.stack_options import stack_options
 from compilegate.infra.workload.alarms import Alarms
 from compilegate.infra.workload.new_data import starter
 from compilegate.infra.workload.notifier import notifier
@@ -33,7 +34,9 @@ class WorkloadStack(cdk.Stack):
         env: cdk.Environment,
     ) -> None:
         name = declared.workload.name
-        super().__init__(scope, id, env=env, description=f"Compilegate: the workload {name}")
+        super().__init__(
+            scope, id, **stack_options(project, env, f"Compilegate: the workload {name}")
+        )
         roles = JobRoles(self, "Jobs", project=project, declared=declared, foundation=foundation)
         training = TrainingPipeline(
             self,

@@ -46,6 +46,7 @@ NAMES = (
     "Name",
 )
 """Properties that give a resource its physical name, where it has one."""
+NAMED_AFTER_THE_STACK = ("AWS::DynamoDB::Table", "AWS::IAM::Role", "AWS::SQS::Queue")
 REFERENCE_IS_THE_ARN = ("AWS::SNS::Topic", "AWS::SageMaker::ModelPackageGroup")
 
 
@@ -66,7 +67,9 @@ class Resource:
 
     @property
     def arn(self) -> str:
-        return ARNS[self.type].format(self.name)
+        # CloudFormation begins the names that it makes with the stack's.
+        made = self.name == self.logical_id and self.type in NAMED_AFTER_THE_STACK
+        return ARNS[self.type].format(f"{self.stack}-{self.name}" if made else self.name)
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class Assembly:
     def templates(self) -> Mapping[str, Mapping[str, Any]]:
         return {
             path.name.removesuffix(".template.json"): json.loads(path.read_text())
-            for path in sorted(self.folder.glob("*.template.json"))
+            for path in sorted(self.folder.glob("*/*.template.json"))
         }
 
     def resources(self, stack: str, type: str | None = None) -> list[Resource]:
@@ -112,7 +115,8 @@ class Assembly:
 
     def acknowledgements(self, stack: str) -> list[tuple[str, str]]:
         """Findings that are accepted in one stack, each with its reason."""
-        metadata = json.loads((self.folder / f"{stack}.metadata.json").read_text())
+        (file,) = self.folder.glob(f"*/{stack}.metadata.json")
+        metadata = json.loads(file.read_text())
         return [
             acknowledged
             for entries in metadata.values()

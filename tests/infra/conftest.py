@@ -48,7 +48,7 @@ def _synthesize(folder: Path) -> None:
     from aws_cdk import App, Validations  # noqa: PLC0415
     from cdk_nag import AwsSolutionsChecks  # noqa: PLC0415
 
-    from compilegate.infra.app import build, environment_of  # noqa: PLC0415
+    from compilegate.infra.app import build, context_of, environment_of  # noqa: PLC0415
     from compilegate.infra.project import read_project  # noqa: PLC0415
 
     neighbour = folder / "neighbour"
@@ -60,8 +60,12 @@ def _synthesize(folder: Path) -> None:
 
     # `App()` does not read cdk.json; without its context the flags would be off.
     context = json.loads((PROJECT / "cdk.json").read_text())["context"]
-    app = App(outdir=str(folder / "cdk.out"), context=context, analytics_reporting=False)
     for project in (read_project(HERE / "project"), read_project(neighbour)):
+        app = App(
+            outdir=str(folder / "cdk.out" / project.settings.project),
+            context={**context, **context_of(project)},
+            analytics_reporting=False,
+        )
         build(app, project, environment_of(project))
-    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
-    app.synth()
+        Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+        app.synth()

@@ -43,9 +43,21 @@ def a_web_identity_is_of_certain_jobs(resource: Resource) -> Iterator[str]:
     for statement in resource.properties["AssumeRolePolicyDocument"]["Statement"]:
         if statement["Action"] == WEB_IDENTITY:
             equal = statement.get("Condition", {}).get("StringEquals", {})
+            claims = {key.rpartition(":")[2]: value for key, value in equal.items()}
             for claim in ("aud", "sub"):
-                if not any(key.endswith(f":{claim}") for key in equal):
+                if claim not in claims:
                     yield f"its trust does not compare {claim}"
+            # A job of any branch, and of any workflow, can ask for an environment.
+            if ":environment:" in claims.get("sub", ""):
+                missing = [name for name in ("ref", "job_workflow_ref") if name not in claims]
+                if missing:
+                    yield f"its trust names an environment and does not compare {missing}"
+
+
+def a_role_is_bounded(resource: Resource) -> Iterator[str]:
+    """Whoever may deploy could make himself a role that may do anything."""
+    if resource.type == "AWS::IAM::Role" and "PermissionsBoundary" not in resource.properties:
+        yield "it has no permissions boundary"
 
 
 def a_role_has_no_policy_of_anybody_elses(resource: Resource) -> Iterator[str]:
@@ -135,6 +147,7 @@ RULES: tuple[Callable[[Resource], Iterator[str]], ...] = (
     a_role_is_passed_to_one_service,
     a_service_acts_for_this_account_only,
     a_web_identity_is_of_certain_jobs,
+    a_role_is_bounded,
     nothing_is_made_by_a_custom_resource,
     nothing_with_a_given_name_is_replaced_by_an_edit,
 )

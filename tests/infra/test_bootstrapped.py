@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.aws_server.client import AwsServer
+from compilegate.account.settings import Names, Settings
+from tests.aws_server.client import ACCOUNT, AwsServer
 
 REPOSITORY = Path(__file__).parents[2]
-VERSION = "/cdk-bootstrap/hnb659fds/version"
+NAMES = Names(Settings())
+VERSION = f"/cdk-bootstrap/{NAMES.qualifier}/version"
 
 
-def asked(aws: AwsServer, **environment: str) -> subprocess.CompletedProcess[str]:
+def asked(aws: AwsServer, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "compilegate.infra.bootstrapped"],
+        [sys.executable, "-m", "compilegate.infra.bootstrapped", *arguments],
         cwd=REPOSITORY,
         env={**aws.environment, **environment},
         capture_output=True,
@@ -51,3 +54,29 @@ def test_a_missing_region_is_said_with_what_to_do(aws: AwsServer) -> None:
 def test_a_role_that_may_not_look_deploys_without_bootstrapping(aws: AwsServer) -> None:
     aws.fail("GetParameter", "AccessDeniedException")
     assert asked(aws).returncode == 0
+
+
+@pytest.mark.slow
+def test_its_policies_are_made_once_and_changed_when_they_say_something_else(
+    aws: AwsServer,
+) -> None:
+    first, again = asked(aws, "make"), asked(aws, "make")
+    assert first.returncode == 0, first.stderr
+    assert first.stdout == again.stdout
+    arguments = first.stdout.split()
+    arn = f"arn:aws:iam::{ACCOUNT}:policy/compilegate-deployment"
+    assert arguments[0].startswith(f"aws://{ACCOUNT}/")
+    assert arguments[arguments.index("--cloudformation-execution-policies") + 1] == arn
+    assert arguments[arguments.index("--custom-permissions-boundary") + 1] == arn.split("/")[1]
+    iam = aws.client("iam")
+    assert len(iam.list_policy_versions(PolicyArn=arn)["Versions"]) == 1
+
+    nothing = {"Effect": "Deny", "Action": "*", "Resource": "*"}
+    other = json.dumps({"Version": "2012-10-17", "Statement": nothing})
+    for _ in range(4):
+        iam.create_policy_version(PolicyArn=arn, PolicyDocument=other, SetAsDefault=True)
+    assert asked(aws, "make").returncode == 0
+    versions = iam.list_policy_versions(PolicyArn=arn)["Versions"]
+    (default,) = [version for version in versions if version["IsDefaultVersion"]]
+    said = iam.get_policy_version(PolicyArn=arn, VersionId=default["VersionId"])
+    assert said["PolicyVersion"]["Document"]["Statement"] != nothing

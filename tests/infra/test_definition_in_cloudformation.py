@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from compilegate.account.settings import Names, Settings
 from tests.infra.assembly import ACCOUNT, REGION, Assembly
 
 FOUNDATION, WORKLOAD = "compilegate-foundation", "compilegate-workload-topics"
-ASSETS = f"s3://cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
+QUALIFIER = Names(Settings(project="compilegate")).qualifier
+ASSETS = f"s3://cdk-{QUALIFIER}-assets-{ACCOUNT}-{REGION}"
 
 
 def definition(assembly: Assembly) -> str:
@@ -49,9 +51,10 @@ def test_it_names_what_the_other_stacks_made(assembly: Assembly) -> None:
 @pytest.mark.slow
 def test_its_code_is_uploaded_under_the_names_it_uses(assembly: Assembly) -> None:
     text, outputs = definition(assembly), assembly.outputs(WORKLOAD)
-    manifest = json.loads((assembly.folder / f"{WORKLOAD}.assets.json").read_text())["files"]
+    (assets,) = assembly.folder.glob(f"*/{WORKLOAD}.assets.json")
+    manifest = json.loads(assets.read_text())["files"]
     uploaded = {
-        f"s3://{destination['bucketName']}/{destination['objectKey']}": assembly.folder
+        f"s3://{destination['bucketName']}/{destination['objectKey']}": assets.parent
         / file["source"]["path"]
         for file in manifest.values()
         for destination in file["destinations"].values()

@@ -97,6 +97,18 @@ class Notifications(_Table):
     """Subscribed to the topic; AWS asks that address to confirm."""
 
 
+class Bootstrap(_Table):
+    """What the CDK itself needs in the account; by default one of the project's own."""
+
+    qualifier: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]{1,10}$")] | None = None
+    """That of an existing `cdk bootstrap`, whose execution policies are then not this project's
+    concern. Without it the project has its own, which can deploy nothing but the project."""
+    boundary: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+=,.@_/-]{1,128}$")] | None = (
+        None
+    )
+    """The permissions boundary of every role, where `qualifier` is given."""
+
+
 class GitHub(_Table):
     """The repository whose workflows may deploy and submit, by OpenID Connect and without keys."""
 
@@ -105,6 +117,12 @@ class GitHub(_Table):
     `owner@123456/name@456789`, for repositories made or renamed since July 2026."""
     environment: Environment = "production"
     """The deployment environment whose jobs may assume the deploying role."""
+    branch: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]{1,200}$")] = "main"
+    """The only branch whose jobs may."""
+    workflow: Annotated[
+        str, StringConstraints(pattern=r"^\.github/workflows/[A-Za-z0-9._-]+\.ya?ml$")
+    ] = ".github/workflows/delivery.yml"
+    """The only workflow whose jobs may."""
     provider_arn: ProviderArn | None = None
     """GitHub's identity provider, where the account has it already: an account can have one."""
     session_hours: int = Field(default=1, ge=1, le=12)
@@ -180,6 +198,7 @@ class Settings(_Table):
     """Names of the workloads to deploy; without any, all in the folder `workloads/`."""
     network: Network = Network()
     notifications: Notifications = Notifications()
+    bootstrap: Bootstrap = Bootstrap()
     github: GitHub | None = None
     images: Images = Images()
     storage: Storage = Storage()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 from compilegate.account.settings.declaration import Settings
@@ -54,6 +55,30 @@ class Names:
     def function(self, workload: str, kind: str) -> str:
         """A Lambda function of a workload: its `notifier` or `starter`."""
         return f"{self.pipeline(workload)}-{kind}"
+
+    @property
+    def qualifier(self) -> str:
+        """What `cdk bootstrap` puts into its names: at most ten letters and digits."""
+        own = hashlib.sha256(self.settings.project.encode()).hexdigest()[:8]
+        return self.settings.bootstrap.qualifier or f"cg{own}"
+
+    @property
+    def toolkit_stack(self) -> str:
+        """The stack that `cdk bootstrap` makes."""
+        return f"CDKToolkit-{self.settings.project}"
+
+    @property
+    def deployment_policy(self) -> str:
+        """What CloudFormation may do for the project."""
+        return f"{self.settings.project}-deployment"
+
+    @property
+    def boundary(self) -> str | None:
+        """The permissions boundary of every role; None where somebody else bootstrapped without."""
+        bootstrap = self.settings.bootstrap
+        if bootstrap.qualifier is not None:
+            return bootstrap.boundary
+        return bootstrap.boundary or f"{self.settings.project}-boundary"
 
     @property
     def schedule_group(self) -> str:

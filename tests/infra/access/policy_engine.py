@@ -9,9 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.infra.assembly import ACCOUNT, Assembly, Resource
+from compilegate.access import Arns
+from compilegate.access.bootstrap import ProjectNames, boundary_policy
+from compilegate.account.settings import Names, Settings
+from tests.infra.assembly import ACCOUNT, REGION, Assembly, Resource
 
 PROGRAM = Path(__file__).with_name("simulate_policies.mjs")
+ARNS_HERE = Arns(partition="aws", region=REGION, account=ACCOUNT)
 AWS_ACCOUNT = "763104351884"
 """Where AWS keeps its own images."""
 
@@ -52,8 +56,33 @@ def _request(assembly: Assembly, question: Question) -> dict[str, Any]:
         "resource": question.resource,
         "account": AWS_ACCOUNT if AWS_ACCOUNT in question.resource else ACCOUNT,
         "context": dict(question.context),
+        "boundary": boundary_of(role),
         **_policy_of_the_resource(assembly, question.resource),
     }
+
+
+def names_of(project: str) -> ProjectNames:
+    """The names of a project with nothing but its name in its settings."""
+    names = Names(Settings(project=project))
+    boundary = names.boundary
+    assert boundary is not None
+    return ProjectNames(
+        project=project,
+        bucket=names.bucket(ACCOUNT, REGION),
+        repository_prefix=project,
+        key_alias=names.key_alias,
+        topic=names.topic,
+        schedule_group=names.schedule_group,
+        qualifier=names.qualifier,
+        boundary=boundary,
+    )
+
+
+def boundary_of(role: Resource) -> dict[str, Any]:
+    """The policy that bounds a role of a template."""
+    names = names_of(role.stack.partition("-")[0])
+    assert role.properties["PermissionsBoundary"].endswith(f":policy/{names.boundary}")
+    return boundary_policy(ARNS_HERE, names)
 
 
 def _policy_of_the_resource(assembly: Assembly, resource: str) -> dict[str, Any]:

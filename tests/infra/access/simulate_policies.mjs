@@ -1,7 +1,7 @@
 // Asks an IAM policy engine what some policies allow: JSON from standard input, JSON to standard output.
 //
 //   in:  [{principal, policies: [document, ...], action, resource, account, context,
-//         resourcePolicy: document | undefined}, ...]
+//         resourcePolicy: document | undefined, boundary: document | undefined}, ...]
 //   out: ["Allowed" | "ImplicitlyDenied" | "ExplicitlyDenied", ...]
 import { readFileSync } from 'node:fs'
 import { runSimulation } from '@cloud-copilot/iam-simulate'
@@ -9,7 +9,7 @@ import { runSimulation } from '@cloud-copilot/iam-simulate'
 const answers = []
 const errors = []
 for (const question of JSON.parse(readFileSync(0, 'utf8'))) {
-  const { principal, policies, action, resource, account, context, resourcePolicy } = question
+  const { principal, policies, action, resource, account, context, resourcePolicy, boundary } = question
   const answer = await runSimulation(
     {
       request: {
@@ -21,6 +21,7 @@ for (const question of JSON.parse(readFileSync(0, 'utf8'))) {
       identityPolicies: policies.map((policy, index) => ({ name: `policy-${index}`, policy })),
       serviceControlPolicies: [],
       resourceControlPolicies: [],
+      permissionBoundaryPolicies: boundary ? [{ name: 'boundary', policy: boundary }] : undefined,
       resourcePolicy,
     },
     {},

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from compilegate.account.settings import Names, Settings
 from tests.infra.access.policy_engine import AWS_ACCOUNT, Question, ask
 from tests.infra.assembly import ACCOUNT, REGION, Assembly
 
@@ -19,7 +20,8 @@ BUCKET = f"arn:aws:s3:::compilegate-{ACCOUNT}-{REGION}"
 OURS = f"{BUCKET}/compilegate/workloads/topics"
 THEIRS = f"{BUCKET}/compilegate/workloads/topics-of-others"
 """Of another workload, whose name begins like ours."""
-ASSETS = f"arn:aws:s3:::cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
+QUALIFIER = Names(Settings(project="compilegate")).qualifier
+ASSETS = f"arn:aws:s3:::cdk-{QUALIFIER}-assets-{ACCOUNT}-{REGION}"
 SAGEMAKER = f"arn:aws:sagemaker:{REGION}:{ACCOUNT}"
 PIPELINE = f"{SAGEMAKER}:pipeline/compilegate-topics"
 WATCHED_PIPELINE = f"{SAGEMAKER}:pipeline/compilegate-watched"
@@ -336,8 +338,8 @@ ROLES = {
         CI,
         "DeployRole",
         may=[
-            ("sts:AssumeRole", f"{IAM}/cdk-hnb659fds-deploy-role-{ACCOUNT}-{REGION}"),
-            ("sts:AssumeRole", f"{IAM}/cdk-hnb659fds-file-publishing-role-{ACCOUNT}-{REGION}"),
+            ("sts:AssumeRole", f"{IAM}/cdk-{QUALIFIER}-deploy-role-{ACCOUNT}-{REGION}"),
+            ("sts:AssumeRole", f"{IAM}/cdk-{QUALIFIER}-file-publishing-role-{ACCOUNT}-{REGION}"),
             (
                 "cloudformation:DescribeStacks",
                 f"arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack/compilegate-ci/1",
@@ -354,7 +356,7 @@ ROLES = {
         ],
         may_not=[
             ("logs:GetLogEvents", f"{LOGS}:/aws/sagemaker/TrainingJobs:log-stream:somebodys"),
-            ("sts:AssumeRole", f"{IAM}/cdk-hnb659fds-cfn-exec-role-{ACCOUNT}-{REGION}"),
+            ("sts:AssumeRole", f"{IAM}/cdk-{QUALIFIER}-cfn-exec-role-{ACCOUNT}-{REGION}"),
             ("sts:AssumeRole", f"{IAM}/Admin"),
             ("sagemaker:StartPipelineExecution", OTHERS_PIPELINE),
             ("sagemaker:CreateTrainingJob", f"{SAGEMAKER}:training-job/pipelines-x"),
@@ -368,12 +370,12 @@ ROLES = {
         CI,
         "PlanRole",
         may=[
-            ("sts:AssumeRole", f"{IAM}/cdk-hnb659fds-lookup-role-{ACCOUNT}-{REGION}"),
             ("sagemaker:DescribePipeline", PIPELINE),
             ("servicequotas:ListServiceQuotas", "*"),
         ],
         may_not=[
-            ("sts:AssumeRole", f"{IAM}/cdk-hnb659fds-deploy-role-{ACCOUNT}-{REGION}"),
+            ("sts:AssumeRole", f"{IAM}/cdk-{QUALIFIER}-lookup-role-{ACCOUNT}-{REGION}"),
+            ("sts:AssumeRole", f"{IAM}/cdk-{QUALIFIER}-deploy-role-{ACCOUNT}-{REGION}"),
             ("sagemaker:StartPipelineExecution", PIPELINE),
             ("s3:GetObject", f"{OURS}/training/job/output/model.tar.gz"),
             ("s3:PutObject", f"{BUCKET}/compilegate/data/topics/0123/train.csv"),

@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.aws_server.client import ACCOUNT, REGION, AwsServer
+from tests.aws_server.client import REGION, AwsServer
 
 REPOSITORY = Path(__file__).parents[3]
 CLI = REPOSITORY / "node_modules" / ".bin" / "cdk"
@@ -29,7 +29,16 @@ class Cdk:
 
     def bootstrap(self) -> None:
         """Make what the CDK itself needs in the account."""
-        self._run("bootstrap", f"aws://{ACCOUNT}/{REGION}")
+        made = subprocess.run(
+            [sys.executable, "-m", "compilegate.infra.bootstrapped", "make"],
+            cwd=self.project,
+            env=self._environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert made.returncode == 0, made.stderr
+        self._run("bootstrap", *made.stdout.split())
 
     def synth(self) -> None:
         """Make the assembly that the other commands deploy: once, because it takes seconds."""

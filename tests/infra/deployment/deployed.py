@@ -29,7 +29,7 @@ class Deployment:
         return {
             stack["StackName"]: stack["StackStatus"]
             for stack in found
-            if stack["StackName"] != "CDKToolkit"
+            if not stack["StackName"].startswith("CDKToolkit")
         }
 
     def pipeline(self) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def _unpack(deployment: Deployment, function: str, folder: Path) -> None:
         if resource["Type"] == "AWS::Lambda::Function"
         and resource["Properties"]["FunctionName"] == function
     ]
-    bucket = deployment.outputs("CDKToolkit")["BucketName"]
+    bucket = deployment.outputs("CDKToolkit-trial")["BucketName"]
     archive = client("s3").get_object(Bucket=bucket, Key=code["S3Key"])["Body"].read()
     with ZipFile(BytesIO(archive)) as files:
         files.extractall(folder)
