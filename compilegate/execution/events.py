@@ -43,6 +43,15 @@ class EnvironmentBuilding(_Event):
 
 
 @dataclass(frozen=True)
+class PathsChosen(_Event):
+    """How jobs find the folders of a container on this machine."""
+
+    own_root: bool
+    """Whether each job has a root of its own."""
+    sentence: str
+
+
+@dataclass(frozen=True)
 class StepStarted(_Event):
     """An attempt at a step has started; from 2 on it is a retry."""
 
@@ -107,6 +116,7 @@ class ExecutionEnded(_Event):
 Event = (
     ExecutionStarted
     | EnvironmentBuilding
+    | PathsChosen
     | StepStarted
     | StepOutput
     | StepRetried

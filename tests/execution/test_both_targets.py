@@ -91,6 +91,7 @@ def here(folder: Path, *, fails: bool) -> Scene:
         home=folder / "home",
         images=ImageSources(patterns=(("*", "here"),)),
         definition=json.dumps({"Version": "2020-12-01", "Steps": steps}),
+        shared=[folder],
     )
     return Scene(executor, "topics", [])
 

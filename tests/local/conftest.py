@@ -199,6 +199,7 @@ class Workbench:
             definition=self.definition(*steps, parameters=parameters),
             home=self.home,
             images=options.pop("images", HERE),
+            shared=options.pop("shared", (self.home.parent,)),
             **options,
         )
         reference = (

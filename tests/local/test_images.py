@@ -97,12 +97,12 @@ def test_an_environment_is_built_once_and_its_interpreter_runs_the_jobs(
     metadata = "Metadata-Version: 2.1\nName: tiny-package-for-a-test\nVersion: 1.0\n"
     wheel = wheel_of(package, metadata, tmp_path)
     images = image(tmp_path / "images", f"{wheel}\n", name="processing")
-    code = "import sys, tiny_package_for_a_test as t; print(t.VALUE, sys.executable)"
+    code = "import tiny_package_for_a_test as t; print(t.VALUE, t.__file__)"
     results = [bench.run(bench.processing("job", code), images=images) for _ in range(2)]
     for result in results:
-        value, _, python = result.steps["job"].log.read_text().strip().partition(" ")
+        value, _, file = result.steps["job"].log.read_text().strip().partition(" ")
         assert value == "42"
-        assert python.startswith(str(bench.home / "environments"))
+        assert file.startswith(str(bench.home / "environments"))
     building = [event for event in bench.events if isinstance(event, EnvironmentBuilding)]
     assert [event.image for event in building] == ["registry.example/processing:1"]
 

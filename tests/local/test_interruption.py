@@ -30,7 +30,8 @@ from compilegate.local import ImageSources, LocalExecutor
 definition, home, grace = sys.argv[1:]
 executor = LocalExecutor(
     definition=Path(definition).read_bytes(), home=Path(home),
-    images=ImageSources(patterns=(("*", "here"),)), grace_seconds=float(grace),
+    images=ImageSources(patterns=(("*", "here"),)), shared=[Path(home).parent],
+    grace_seconds=float(grace),
 )
 result = executor.follow(executor.start("tests", {}))
 print(result.status, result.failure)
@@ -208,7 +209,8 @@ def test_a_failed_execution_goes_on_with_its_own_definition_when_none_is_given(b
     failed = bench.run(bench.processing("kept"), bench.processing("work", code, DependsOn=["kept"]))
     assert latest_unfinished(bench.home, "tests") == failed
     ready.touch()
-    executor = LocalExecutor(home=bench.home, images=ImageSources(patterns=(("*", "here"),)))
+    images = ImageSources(patterns=(("*", "here"),))
+    executor = LocalExecutor(home=bench.home, images=images, shared=[bench.home.parent])
     result = executor.follow(executor.resume(failed.execution_id, {}))
     assert result.status is ExecutionStatus.SUCCEEDED
     assert {name: step.attempts for name, step in result.steps.items()} == {"kept": 1, "work": 2}

@@ -133,6 +133,7 @@ class Year:
             home=self.home,
             images=ImageSources(patterns=(("*", "here"),)),
             functions=posture_functions(self.home),
+            shared=[self.planted],
             definition=self.definition(),
             use_cache=False,
         )

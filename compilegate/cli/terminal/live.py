@@ -19,6 +19,7 @@ from compilegate.execution.events import (
     Event,
     ExecutionEnded,
     ExecutionStarted,
+    PathsChosen,
     StepEnded,
     StepRetried,
     StepStarted,
@@ -83,6 +84,9 @@ class LiveTable:
                     markup=False,
                     highlight=False,
                 )
+            case PathsChosen():
+                if not event.own_root:  # what works as in a container needs no word
+                    self._console.print(event.sentence, markup=False, highlight=False)
             case StepRetried():
                 said = self._board.rows[event.step].said
                 self._console.print(f"{event.step}: {said}", markup=False, highlight=False)

@@ -15,6 +15,7 @@ from compilegate.execution.events import (
     Event,
     ExecutionEnded,
     ExecutionStarted,
+    PathsChosen,
     StepEnded,
     StepOutput,
     StepRetried,
@@ -74,6 +75,8 @@ class ProgressLines:
                 self._line(
                     event, "", f"building the environment of {event.image}; log: {event.log}"
                 )
+            case PathsChosen():
+                self._paths(event)
             case StepStarted():
                 self._started(event)
             case StepOutput():
@@ -93,6 +96,10 @@ class ProgressLines:
                 self._line(event, "", f"execution {event.status.lower()}")
             case _:
                 assert_never(event)
+
+    def _paths(self, event: PathsChosen) -> None:
+        if not event.own_root:  # what works as in a container needs no word
+            self._line(event, "", event.sentence)
 
     def _started(self, event: StepStarted) -> None:
         if event.job_name is None:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from compilegate.execution.events import StepOutput
 from compilegate.local.aws.variables import JobVariables
@@ -103,8 +104,11 @@ class RunningCalls:
 class RunningAttempts:
     """By step; each holds its cores and GPUs until it is collected."""
 
-    def __init__(self, inbox: Inbox, grace_seconds: float, variables: JobVariables) -> None:
+    def __init__(
+        self, inbox: Inbox, grace_seconds: float, home: Path, variables: JobVariables
+    ) -> None:
         self._inbox = inbox
+        self._home = home
         self._grace_seconds = grace_seconds
         self._variables = variables
         self._attempts: dict[str, _Attempt] = {}
@@ -118,7 +122,13 @@ class RunningAttempts:
         """Run the job on these."""
         process = RunningJob()
         slot = JobSlot(
-            prepared.environment, cores, gpus, process, self._grace_seconds, self._variables
+            environment=prepared.environment,
+            cores=cores,
+            gpus=gpus,
+            running=process,
+            grace_seconds=self._grace_seconds,
+            home=self._home,
+            variables=self._variables,
         )
         thread = threading.Thread(target=self._work, args=(step, prepared, slot))
         self._attempts[step] = _Attempt(prepared, cores, gpus, process, thread)

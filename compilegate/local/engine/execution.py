@@ -78,7 +78,7 @@ class Execution:
         self._inbox: Inbox = queue.SimpleQueue()
         self._prepared: dict[str, PreparedStep] = {}
         self._active: dict[str, _ActiveStep] = {}
-        self._running = RunningAttempts(self._inbox, plan.grace_seconds, plan.variables)
+        self._running = RunningAttempts(self._inbox, plan.grace_seconds, plan.home, plan.variables)
         self._calls = RunningCalls(self._inbox)
         self._stopped_by: str | None = None
         self._lacks_cores = self._lacks_gpus = False

@@ -7,7 +7,6 @@ import secrets
 import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from compilegate.document.model import Step
@@ -15,6 +14,7 @@ from compilegate.document.step_types import PROCESSING, STEP_TYPES, TRAINING, TR
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.jobs.job import Job
 from compilegate.local.jobs.processing import ProcessingRequest, read_processing_request
+from compilegate.local.jobs.sandbox import Sandboxes
 from compilegate.local.jobs.training import TrainingRequest, read_training_request
 from compilegate.local.transform.job import TransformRequest, read_transform_request
 from compilegate.local.tuning.job import TuningJob, TuningRequest, read_tuning_request
@@ -63,8 +63,8 @@ def new_job_name(execution_id: str, step: Step) -> str:
 
 
 def make_job(
-    step: Step, name: str, request: Mapping[str, Any], jobs: Path, store: ObjectStore
+    step: Step, name: str, request: Mapping[str, Any], sandboxes: Sandboxes, store: ObjectStore
 ) -> JobStep:
     """The job for a step's resolved request. Raises StepRequestError."""
     asked = JOB_REQUESTS[step.type](request)
-    return JobStep(asked.job(name, jobs / name, store), asked.image, request)
+    return JobStep(asked.job(name, sandboxes, store), asked.image, request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from compilegate.local.home.journal import Journal
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.jobs.leases.cores import CorePool
 from compilegate.local.jobs.leases.gpus import GpuPool
+from compilegate.local.jobs.sandbox import Sandboxes
 from compilegate.local.selection.choosing import Chosen
 
 
@@ -62,6 +63,10 @@ class ExecutionPlan:
     """Physical cores; a Processing job gets at most as many."""
     gpus: GpuPool
     max_parallel_steps: int | None
+    own_root: bool
+    """Whether jobs get a root of their own."""
+    shared: Sequence[Path]
+    """Folders of this machine that they may write to even so."""
     use_cache: bool
     grace_seconds: float
     variables: JobVariables
@@ -77,6 +82,11 @@ class ExecutionPlan:
         by_cores = max(1, len(self.cores.cores) // self.cores_per_job)
         limit = self.max_parallel_steps
         return by_cores if limit is None else min(limit, by_cores)
+
+    @property
+    def sandboxes(self) -> Sandboxes:
+        """Where its jobs run."""
+        return Sandboxes(self.journal.jobs, self.own_root, self.shared)
 
     def scope(self, results: Mapping[str, StepResult], job_variables: Mapping[str, str]) -> Scope:
         """What the expressions of a step see, whose upstream steps have these results."""
@@ -96,7 +106,7 @@ class ExecutionPlan:
         scope = self.scope(results, {job_name_member(step): job_name})
         request = resolve(dict(step.arguments), scope)
         request = with_model(step, request, self.graph, results)
-        job_step = make_job(step, job_name, request, self.journal.jobs, self.store)
+        job_step = make_job(step, job_name, request, self.sandboxes, self.store)
         environment = self.environments[job_step.image]
         slot = cache_slot(
             self.home,

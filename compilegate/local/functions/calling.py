@@ -21,7 +21,7 @@ from compilegate.local.aws.variables import NO_VARIABLES, JobVariables
 from compilegate.local.errors import StepRequestError
 from compilegate.local.home.functions import Handler
 from compilegate.local.jobs.attempt import AttemptResult
-from compilegate.local.jobs.launcher import JobCommand, JobEnd, RunningJob
+from compilegate.local.jobs.launcher import JobCommand, JobEnd, RunningJob, short_name
 
 MOST_SECONDS = 600
 """What SageMaker Pipelines gives a function."""
@@ -78,21 +78,23 @@ class FunctionCall:
         event, result = self.folder / "event.json", self.folder / "result.json"
         event.write_text(json.dumps(dict(self.event), allow_nan=False), encoding="utf-8")
         file = str(self.handler.file.resolve())
+        alias = short_name(temporary)
         own = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         return JobCommand(
             argv=[
                 *(sys.executable, str(_PROGRAM), file, self.handler.function, self.arn),
                 *(str(event), str(result), str(MOST_SECONDS)),
             ],
-            working_directory=self.folder,
+            working_directory=str(self.folder),
             environment={
                 **self.variables.merged({**own, "PYTHONUNBUFFERED": "1"}, {}),
+                "TMPDIR": str(alias.name),
                 **self.handler.environment,
             },
             cpus=(),
             max_seconds=MOST_SECONDS,
             grace_seconds=self.grace_seconds,
-            temporary_folder=temporary,
+            alias=alias,
         )
 
     def _returned(self) -> Any:

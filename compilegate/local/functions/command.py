@@ -19,7 +19,7 @@ from compilegate.execution.failure import StepFailure
 from compilegate.local.errors import StepRequestError
 from compilegate.local.functions.calling import checked
 from compilegate.local.jobs.attempt import AttemptResult
-from compilegate.local.jobs.launcher import JobCommand, JobEnd, RunningJob
+from compilegate.local.jobs.launcher import JobCommand, JobEnd, RunningJob, short_name
 
 _MOST_SECONDS = 432_000
 """Five days, the service's own limit of a processing job."""
@@ -74,13 +74,15 @@ class CommandCall:
         temporary.mkdir(parents=True)
         request = self.folder / "request.json"
         request.write_text(json.dumps(dict(self.request), allow_nan=False), encoding="utf-8")
+        alias = short_name(temporary)
         own = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         return JobCommand(
             argv=["/bin/sh", "-c", self.command],
-            working_directory=Path.cwd(),
+            working_directory=str(Path.cwd()),
             environment={
                 **own,
                 "PYTHONUNBUFFERED": "1",
+                "TMPDIR": str(alias.name),
                 "COMPILEGATE_STEP": self.step,
                 "COMPILEGATE_REQUEST": str(request),
                 "COMPILEGATE_RESULT": str(self.folder / "result.json"),
@@ -89,7 +91,7 @@ class CommandCall:
             cpus=(),
             max_seconds=_MOST_SECONDS,
             grace_seconds=self.grace_seconds,
-            temporary_folder=temporary,
+            alias=alias,
         )
 
     def _given(self) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,9 +16,18 @@ from compilegate.execution.failure import StepFailure
 from compilegate.local.aws.variables import NO_VARIABLES, JobVariables
 from compilegate.local.errors import CapacityError, StepError
 from compilegate.local.home.images import Environment
-from compilegate.local.jobs.environment import base_environment, temporary_folder
+from compilegate.local.jobs.container.host import HostFolder
+from compilegate.local.jobs.container.installing import (
+    Wanted,
+    is_whole,
+    mark_whole,
+    one_at_a_time,
+    wanted_by,
+)
+from compilegate.local.jobs.container.layers import image_python, keep_layer, make_layer
+from compilegate.local.jobs.environment import base_environment, hugging_face_cache
 from compilegate.local.jobs.job import Job, JobOutcome
-from compilegate.local.jobs.launcher import JobCommand, JobEnd, RunningJob
+from compilegate.local.jobs.launcher import Alias, JobCommand, JobEnd, RunningJob
 from compilegate.local.jobs.leases.cores import CoreLease
 from compilegate.local.jobs.leases.gpus import GpuLease
 from compilegate.local.jobs.metrics import MetricCatcher
@@ -66,6 +77,8 @@ class JobSlot:
     gpus: GpuLease
     running: RunningJob
     grace_seconds: float
+    home: Path
+    """Whose kept layers the job's environment may lie over."""
     variables: JobVariables = NO_VARIABLES
     """What the execution adds to the job's environment."""
 
@@ -107,8 +120,15 @@ def _run(
     try:
         job.sandbox.clear()
         inputs = _InputGuard(job.stage(slot.environment))
-        end = slot.running.run(_command(job, slot), job.sandbox.log, read_line)
+        layer = _Layer(job, slot, read_line)
+        end = layer.install()
+        if end is not None:
+            return end, layer.failure(end)
+        host = None if job.sandbox.own_root else HostFolder()
+        end = slot.running.run(layer.command(), job.sandbox.log, read_line)
         inputs.check()
+        if host is not None:
+            host.check()
         if end.reason != "stopped":
             job.collect(end)
         return end, _failure(end, job)
@@ -122,22 +142,83 @@ def _run(
         return end, _Failure(SERVICE_FAULT, f"the job could not be run: {error}")
 
 
-def _command(job: Job, slot: JobSlot) -> JobCommand:
-    cores, gpus = len(slot.cores.cores), slot.gpus
-    variables = base_environment(job.sandbox, slot.environment, cores, os.environ)
-    return JobCommand(
-        argv=job.argv(slot.environment),
-        working_directory=job.working_directory(),
-        environment={
-            **slot.variables.merged(variables, job.variables(cores, len(gpus.names))),
-            **gpus.variables,
-        },
-        cpus=slot.cores.cpus,
-        max_seconds=job.max_seconds,
-        grace_seconds=slot.grace_seconds,
-        temporary_folder=temporary_folder(job.sandbox),
-        locks=(*slot.cores.descriptors, *gpus.descriptors),
-    )
+class _Layer:
+    """The environment that this attempt may change, and the commands that run in it."""
+
+    def __init__(self, job: Job, slot: JobSlot, read_line: Callable[[str], None]) -> None:
+        self._job, self._slot, self._read_line = job, slot, read_line
+        self._image = image_python(slot.environment)
+        self._folder = job.sandbox.scratch / "python"
+        self._wanted = wanted_by(job.source_folder(), slot.environment)
+        self._layers = slot.home / "environments" / "layers"
+        self._environment = slot.environment
+
+    def install(self) -> JobEnd | None:
+        """Make the layer; returns the end of an installation that did not succeed."""
+        if self._wanted is None:
+            self._make()
+            return None
+        kept = self._layers / self._wanted.digest
+        lock = self._slot.home / "locks" / f"layer-{self._wanted.digest}.lock"
+        with one_at_a_time(lock, lambda: self._slot.running.stopping) as is_mine:
+            if not is_mine:
+                return JobEnd("stopped", 0, "", ())
+            if not is_whole(kept):
+                end = self._pip(self._wanted)
+                if not end.succeeded:
+                    return end
+                keep_layer(self._folder, self._image, kept)
+                mark_whole(kept)
+                shutil.rmtree(self._folder)
+        self._make(kept)
+        return None
+
+    def _make(self, *below: Path) -> None:
+        seen_at = self._job.sandbox.inside(self._folder)
+        self._environment = make_layer(self._folder, seen_at, self._image, below)
+
+    def _pip(self, wanted: Wanted) -> JobEnd:
+        self._make()
+        self._read_line(f"installing what {wanted.files} of the source asks for")
+        pip = [str(self._environment.python), "-m", "pip", *wanted.arguments, "--no-input"]
+        command = replace(self.command(), argv=pip)
+        return self._slot.running.run(command, self._job.sandbox.log, self._read_line)
+
+    def failure(self, end: JobEnd) -> _Failure:
+        """Why an installation did not succeed."""
+        if end.reason == "stopped":
+            return _Failure(ALGORITHM_ERROR, "the job was stopped", end.last_lines)
+        files = "its source" if self._wanted is None else f"{self._wanted.files} of its source"
+        told = [line for line in end.last_lines if line.startswith("ERROR:")]
+        why = told[-1].removeprefix("ERROR:").strip() if told else end.error or f"code {end.code}"
+        sentence = f"what {files} asks for could not be installed: {why}"
+        return _Failure(ALGORITHM_ERROR, sentence, end.last_lines)
+
+    def command(self) -> JobCommand:
+        """The job's own command in this environment."""
+        job, slot = self._job, self._slot
+        sandbox, cores, gpus = job.sandbox, len(slot.cores.cores), slot.gpus
+        models = hugging_face_cache(os.environ)
+        with contextlib.suppress(OSError):
+            models.mkdir(parents=True, exist_ok=True)
+        variables = base_environment(sandbox, self._environment, cores, os.environ)
+        shown = (*self._image.folders, slot.environment.python.parent.parent, self._layers)
+        with contextlib.suppress(OSError):
+            shown = (*shown, Path.cwd())  # a project below /tmp is there as one elsewhere is
+        return JobCommand(
+            argv=job.argv(self._environment),
+            working_directory=job.working_directory(),
+            environment={
+                **slot.variables.merged(variables, job.variables(cores, len(gpus.names))),
+                **gpus.variables,
+            },
+            cpus=slot.cores.cpus,
+            max_seconds=job.max_seconds,
+            grace_seconds=slot.grace_seconds,
+            alias=None if sandbox.own_root else Alias(sandbox.alias, sandbox.folder),
+            view=sandbox.view(shown, [models]),
+            locks=(*slot.cores.descriptors, *gpus.descriptors),
+        )
 
 
 def _failure(end: JobEnd, job: Job) -> _Failure | None:

@@ -7,7 +7,6 @@ credentials, tokens and whatever else is set in the runner's shell stay out.
 from __future__ import annotations
 
 import os
-import site
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -45,9 +44,6 @@ _INHERITED = (
     "SSL_CERT_DIR",
     "REQUESTS_CA_BUNDLE",
     "CURL_CA_BUNDLE",
-    "PIP_INDEX_URL",
-    "PIP_EXTRA_INDEX_URL",
-    "PIP_CERT",
     "HF_ENDPOINT",
     "HF_HUB_OFFLINE",
     "TRANSFORMERS_OFFLINE",
@@ -61,38 +57,66 @@ _INHERITED = (
 )
 
 
+# How pip finds packages; what else it may be told would lead it past the job's environment.
+_PIP = (
+    "PIP_INDEX_URL",
+    "PIP_EXTRA_INDEX_URL",
+    "PIP_FIND_LINKS",
+    "PIP_NO_INDEX",
+    "PIP_CONSTRAINT",
+    "PIP_CERT",
+    "PIP_CLIENT_CERT",
+    "PIP_PROXY",
+    "PIP_TRUSTED_HOST",
+    "PIP_CONFIG_FILE",
+)
+
+
 def base_environment(
     sandbox: Sandbox, environment: Environment, cores: int, machine: Mapping[str, str]
 ) -> dict[str, str]:
     """The variables of a job on `cores` cores; `machine` is the runner's own environment.
 
     The folders they name are created: the job starts with no home, no temporary files and no
-    compile caches, as a fresh container does.
+    compile caches, as a fresh container does. `environment` is the job's own layer.
     """
     home = sandbox.scratch / "home"
     caches = sandbox.scratch / "cache"
-    for folder in (home, caches, temporary_folder(sandbox)):
+    for folder in (home, caches, sandbox.temporary):
         folder.mkdir(parents=True, exist_ok=True)
     path = machine.get("PATH", os.defpath)
+    cache = sandbox.inside(caches)
     variables = {
         "PATH": f"{environment.python.parent}{os.pathsep}{path}",
-        "HOME": str(home),
+        "VIRTUAL_ENV": str(environment.python.parent.parent),
+        "HOME": sandbox.inside(home),
+        "TMPDIR": sandbox.inside(sandbox.temporary),
         "LANG": machine.get("LANG", "C.UTF-8"),
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
-        "XDG_CACHE_HOME": str(caches),
-        INDUCTOR_CACHE_VARIABLE: str(caches / "torchinductor"),
-        TRITON_CACHE_VARIABLE: str(caches / "triton"),
-        "HF_HOME": machine.get("HF_HOME", str(Path.home() / ".cache" / "huggingface")),
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_ROOT_USER_ACTION": "ignore",
+        "XDG_CACHE_HOME": cache,
+        INDUCTOR_CACHE_VARIABLE: f"{cache}/torchinductor",
+        TRITON_CACHE_VARIABLE: f"{cache}/triton",
+        "HF_HOME": str(hugging_face_cache(machine)),
         "TOKENIZERS_PARALLELISM": "false",
     }
     variables.update({name: str(cores) for name in _THREAD_COUNTS})
-    variables.update({name: machine[name] for name in _INHERITED if name in machine})
-    if environment.here and site.ENABLE_USER_SITE:
-        variables["PYTHONUSERBASE"] = site.getuserbase()
+    variables.update({n: machine[n] for n in (*_INHERITED, *_PIP) if n in machine})
+    own_settings = _pip_settings()
+    if own_settings is not None:
+        variables.setdefault("PIP_CONFIG_FILE", str(own_settings))
     return variables
 
 
-def temporary_folder(sandbox: Sandbox) -> Path:
-    """Where the job's temporary files go."""
-    return sandbox.scratch / "tmp"
+def hugging_face_cache(machine: Mapping[str, str]) -> Path:
+    """What jobs share with this machine on purpose: models and data sets are large."""
+    return Path(machine.get("HF_HOME", str(Path.home() / ".cache" / "huggingface")))
+
+
+def _pip_settings() -> Path | None:
+    """The person's own settings of pip, which may name the only index that can be reached."""
+    home = Path.home()
+    found = (home / ".config/pip/pip.conf", home / ".pip/pip.conf")
+    return next((path for path in found if path.is_file()), None)

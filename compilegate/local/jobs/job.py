@@ -48,8 +48,12 @@ class Job(Protocol):
     def variables(self, cores: int, gpus: int) -> dict[str, str]:
         """The environment variables beyond those that every job has."""
 
-    def working_directory(self) -> Path:
-        """Where the program starts."""
+    def working_directory(self) -> str:
+        """Where the program starts, as the job sees it."""
+
+    def source_folder(self) -> Path | None:
+        """Where its source lies, if what a requirements.txt or a setup.py there asks for is to be
+        installed before it starts."""
 
     def collect(self, end: JobEnd) -> None:
         """Store the results. Raises StepError."""

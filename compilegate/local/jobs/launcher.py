@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal, cast
 
+from compilegate.local.jobs.view import View
+
 _PROGRAM = Path(__file__).with_name("process.py")
 _TAIL_LINES = 15
 _LINE_CHARACTERS = 2000
@@ -29,17 +31,33 @@ _REPORT = re.compile(
 
 
 @dataclass(frozen=True)
+class Alias:
+    """A short name without spaces for a folder, for as long as the job runs."""
+
+    name: Path
+    folder: Path
+
+
+def short_name(folder: Path) -> Alias:
+    """A name that nobody else has."""
+    return Alias(Path(tempfile.gettempdir()) / f"job-{secrets.token_hex(6)}", folder)
+
+
+@dataclass(frozen=True)
 class JobCommand:
     """What to start, where, with which environment and on which CPUs."""
 
     argv: Sequence[str]
-    working_directory: Path
+    working_directory: str
+    """As the job sees it."""
     environment: Mapping[str, str]
     cpus: Sequence[int]
     max_seconds: float
     grace_seconds: float
     """Between SIGTERM and SIGKILL when the job is stopped."""
-    temporary_folder: Path
+    alias: Alias | None = None
+    view: View | None = None
+    """The job's own root; it has this machine's if there is none."""
     locks: Sequence[int] = ()
     """Open files whose locks last until nothing is left of the job, even if this process dies."""
 
@@ -76,15 +94,10 @@ class RunningJob:
                 self._lifeline.close()
 
     def run(self, command: JobCommand, log: Path, on_line: Callable[[str], None]) -> JobEnd:
-        """Run the job to its end; its output goes to `log` as it comes, and by line to `on_line`.
-
-        The job's temporary folder gets a short name, which TMPDIR holds.
-        """
-        alias = Path(tempfile.gettempdir()) / f"job-{secrets.token_hex(6)}"
+        """Run the job to its end; its output is added to `log`, and goes by line to `on_line`."""
         process = subprocess.Popen(
-            _launcher_argv(command, alias),
-            cwd=command.working_directory,
-            env={**command.environment, "TMPDIR": str(alias)},
+            _launcher_argv(command),
+            env=dict(command.environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -93,7 +106,7 @@ class RunningJob:
             bufsize=0,
         )
         lifeline, output, report = _pipes(process)
-        with process, log.open("wb", buffering=0) as log_file:
+        with process, log.open("ab", buffering=0) as log_file:
             with self._lock:
                 self._lifeline = lifeline
                 if self.stopping:
@@ -109,15 +122,17 @@ class RunningJob:
         return _job_end(end, tuple(lines.last))
 
 
-def _launcher_argv(command: JobCommand, alias: Path) -> list[str]:
+def _launcher_argv(command: JobCommand) -> list[str]:
+    alias, view, folder = command.alias, command.view, command.working_directory
     return [
         *(sys.executable, "-I", "-S", str(_PROGRAM)),
         ",".join(map(str, command.cpus)),
         str(command.max_seconds),
         str(command.grace_seconds),
         ",".join(map(str, command.locks)),
-        str(alias),
-        str(command.temporary_folder),
+        *(("", "") if alias is None else (str(alias.name), str(alias.folder))),
+        "" if view is None else view.told(),
+        folder,
         *command.argv,
     ]
 

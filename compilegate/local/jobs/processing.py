@@ -19,7 +19,7 @@ from compilegate.local.jobs.job import JobOutcome, interpreter_for, read_message
 from compilegate.local.jobs.launcher import JobEnd
 from compilegate.local.jobs.leases.gpus import gpus_wanted
 from compilegate.local.jobs.metrics import MetricDefinition
-from compilegate.local.jobs.sandbox import ML, Sandbox, container_path
+from compilegate.local.jobs.sandbox import ML, Sandboxes, container_path
 from compilegate.local.requests import ACCOUNT, RequestReader, iso_time
 
 
@@ -67,9 +67,9 @@ class ProcessingRequest:
         """Below which the job's results will lie."""
         return tuple(path.uri for path in self.outputs)
 
-    def job(self, name: str, folder: Path, store: ObjectStore) -> ProcessingJob:
+    def job(self, name: str, sandboxes: Sandboxes, store: ObjectStore) -> ProcessingJob:
         """The job that is asked for, in a sandbox of its own."""
-        return ProcessingJob(name, self, folder, store)
+        return ProcessingJob(name, self, sandboxes, store)
 
 
 def read_processing_request(raw: Mapping[str, Any]) -> ProcessingRequest:
@@ -134,10 +134,10 @@ class ProcessingJob:
     """Implements `compilegate.local.jobs.job.Job`."""
 
     def __init__(
-        self, name: str, request: ProcessingRequest, folder: Path, store: ObjectStore
+        self, name: str, request: ProcessingRequest, sandboxes: Sandboxes, store: ObjectStore
     ) -> None:
         self.name = name
-        self.sandbox = Sandbox(folder, request.local_paths)
+        self.sandbox = sandboxes.make(name, request.local_paths)
         self.metrics: Sequence[MetricDefinition] = ()
         self.max_seconds = request.max_seconds
         self.gpus = request.gpus
@@ -176,8 +176,11 @@ class ProcessingJob:
         own = {k: self.sandbox.rewrite(v) for k, v in self._request.environment.items()}
         return {"PROCESSING_JOB_NAME": self.name, "PROCESSING_JOB_ARN": self.arn, **own}
 
-    def working_directory(self) -> Path:
-        return self.sandbox.path(ML / "processing")
+    def working_directory(self) -> str:
+        return self.sandbox.inside(self.sandbox.path(ML / "processing"))
+
+    def source_folder(self) -> Path | None:
+        return None  # a processor that wants something installed does so in its command
 
     def collect(self, end: JobEnd) -> None:
         """Store every output of a job that succeeded; what a failed one left may be half done."""

@@ -5,14 +5,20 @@ The two kinds of tar archives around a job: its source, unpacked; its results, p
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
 import re
+import secrets
 import shutil
 import tarfile
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from compilegate.local.errors import CapacityError, SourceArchiveError, StepRequestError
+from compilegate.local.jobs.view import PRIVATE_FOLDERS, SCRATCH, Bind, View, hidden
 
 # Results are mostly weights, which hardly compress: the fastest level is as good as the best.
 _COMPRESSION_LEVEL = 1
@@ -50,17 +56,45 @@ def pack_folder(folder: Path, archive: Path) -> None:
 ML = PurePosixPath("/opt/ml")
 
 
+@dataclass(frozen=True)
+class Sandboxes:
+    """Makes the sandboxes of an execution's jobs."""
+
+    folder: Path
+    own_root: bool
+    """Whether a job gets a root of its own (a mount namespace); if not, paths are rewritten."""
+    shared: Sequence[Path] = ()
+    """Folders of this machine that a job with its own root may write to, too."""
+
+    def make(self, name: str, local_paths: Iterable[str] = ()) -> Sandbox:
+        """The sandbox of the job of that name, which uses these folders beside /opt/ml."""
+        return Sandbox(self.folder / name, local_paths, own_root=self.own_root, shared=self.shared)
+
+
 class Sandbox:
     """Maps container paths into a folder: `/opt/ml/model` is `FOLDER/opt/ml/model`.
 
     Only paths at or below /opt/ml and the declared LocalPaths are mapped. Everything else, such
     as /bin/sh, is this machine's.
+
+    A job with a root of its own finds its folders where the container has them. Without one, the
+    paths in its request are rewritten to `alias`, a short name of FOLDER.
     """
 
-    def __init__(self, folder: Path, local_paths: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        local_paths: Iterable[str] = (),
+        *,
+        own_root: bool = False,
+        shared: Sequence[Path] = (),
+    ) -> None:
         self.folder = folder
-        roots = {str(ML), *(str(container_path(path)) for path in local_paths)}
-        longest_first = sorted(roots, key=len, reverse=True)
+        self.own_root = own_root
+        self.alias = Path(tempfile.gettempdir()) / f"job-{secrets.token_hex(6)}"
+        self._shared = shared
+        self._roots = _outermost({str(ML), *(str(container_path(path)) for path in local_paths)})
+        longest_first = sorted(self._roots, key=len, reverse=True)
         # A path starts where no path character stands before it, so `s3://bucket/opt/ml` and
         # `/data/opt/ml` are left alone, while `--in=/opt/ml/x` and `/opt/ml/a:/opt/ml/b` are not.
         self._mapped = re.compile(
@@ -77,6 +111,16 @@ class Sandbox:
         """Home, temporary files and compile caches: gone when the job ends."""
         return self.folder / "scratch"
 
+    @property
+    def temporary(self) -> Path:
+        """The job's temporary files."""
+        return self.scratch / "tmp"
+
+    @property
+    def strays(self) -> Path:
+        """What a job with its own root wrote outside /opt/ml and the declared paths."""
+        return self.folder / "root"
+
     def path(self, where: str | PurePosixPath) -> Path:
         """The folder or file here that a container path stands for.
 
@@ -90,9 +134,40 @@ class Sandbox:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
+    def inside(self, path: Path) -> str:
+        """The path by which the job finds a file or folder of its sandbox."""
+        if not self.own_root:
+            return str(self.alias / path.relative_to(self.folder))
+        if path.is_relative_to(self.temporary):
+            return str(Path(PRIVATE_FOLDERS[0]) / path.relative_to(self.temporary))
+        if path.is_relative_to(self.scratch):
+            return str(Path(SCRATCH) / path.relative_to(self.scratch))
+        return f"/{path.relative_to(self.folder)}"
+
     def rewrite(self, text: str) -> str:
-        """`text` with every mapped container path in it replaced by the path here."""
-        return self._mapped.sub(lambda match: f"{self.folder}{match[0]}", text)
+        """`text` with every mapped container path in it as the job finds it."""
+        if self.own_root:
+            return text
+        return self._mapped.sub(lambda match: f"{self.alias}{match[0]}", text)
+
+    def view(self, shown: Iterable[Path] = (), shared: Iterable[Path] = ()) -> View | None:
+        """The job's own root, if it has one.
+
+        `shown` are folders of this machine that it must find even where all around is hidden;
+        `shared` are those that it may also write to.
+        """
+        if not self.own_root:
+            return None
+        private = [self.temporary, *(self.scratch / "more" / p[1:] for p in PRIVATE_FOLDERS[1:])]
+        own = [Bind(self.make(root), root) for root in self._roots]
+        own += [Bind(self.scratch, SCRATCH), *map(Bind, private, PRIVATE_FOLDERS)]
+        for bind in own:
+            bind.source.mkdir(parents=True, exist_ok=True)
+        self.strays.mkdir(parents=True, exist_ok=True)
+        own += [Bind(path, str(path)) for path in (*shared, *self._shared) if path.is_dir()]
+        own += [Bind(p, str(p), may_write=False) for p in shown if hidden(p) and p.is_dir()]
+        first = {bind.target: bind for bind in reversed(own)}  # a declared path before all others
+        return View(self.strays, tuple(first.values()))
 
     def clear(self) -> None:
         """Remove what an earlier, interrupted start of this very job left."""
@@ -100,8 +175,29 @@ class Sandbox:
             shutil.rmtree(self.folder)
 
     def drop_scratch(self) -> None:
-        """Remove what ends with a container."""
+        """Remove what ends with a container; keep what the job wrote beside its folders."""
         shutil.rmtree(self.scratch, ignore_errors=True)
+        _drop_mount_points(self.strays)
+
+
+def _outermost(paths: Iterable[str]) -> list[str]:
+    found: list[str] = []
+    for path in sorted(paths):
+        if not any(path.startswith(f"{other}/") for other in found):
+            found.append(path)
+    return found
+
+
+def _drop_mount_points(folder: Path) -> None:
+    """Remove the empty folders, empty files and links in which this machine's own were shown."""
+    for parent, folders, files in os.walk(folder, topdown=False):
+        for name in (*files, *folders):
+            path = Path(parent) / name
+            is_empty = path.is_symlink() or (path.is_file() and path.stat().st_size == 0)
+            with contextlib.suppress(OSError):
+                path.unlink() if is_empty else path.rmdir()
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def container_path(text: str | PurePosixPath) -> PurePosixPath:

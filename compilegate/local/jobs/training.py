@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +32,7 @@ from compilegate.local.jobs.job import JobOutcome, interpreter_for, read_message
 from compilegate.local.jobs.launcher import JobEnd
 from compilegate.local.jobs.leases.gpus import gpus_wanted
 from compilegate.local.jobs.metrics import MetricDefinition
-from compilegate.local.jobs.sandbox import ML, Sandbox, pack_folder, unpack_source
+from compilegate.local.jobs.sandbox import ML, Sandboxes, pack_folder, unpack_source
 from compilegate.local.jobs.toolkit import TrainingContainer, command_line, toolkit_environment
 from compilegate.local.requests import ACCOUNT, RequestReader, iso_time
 
@@ -114,9 +115,9 @@ class TrainingRequest:
         """Below which the job's results will lie."""
         return (self.output_uri,)
 
-    def job(self, name: str, folder: Path, store: ObjectStore) -> TrainingJob:
+    def job(self, name: str, sandboxes: Sandboxes, store: ObjectStore) -> TrainingJob:
         """The job that is asked for, in a sandbox of its own."""
-        return TrainingJob(name, self, folder, store)
+        return TrainingJob(name, self, sandboxes, store)
 
 
 def in_container(source: str) -> bool:
@@ -232,11 +233,11 @@ class TrainingJob:
     """Implements `compilegate.local.jobs.job.Job`."""
 
     def __init__(
-        self, name: str, request: TrainingRequest, folder: Path, store: ObjectStore
+        self, name: str, request: TrainingRequest, sandboxes: Sandboxes, store: ObjectStore
     ) -> None:
         local_paths = [] if request.checkpoints is None else [request.checkpoints.local_path]
         self.name = name
-        self.sandbox = Sandbox(folder, local_paths)
+        self.sandbox = sandboxes.make(name, local_paths)
         self.metrics: Sequence[MetricDefinition] = request.metrics
         self.max_seconds = request.max_seconds
         self.gpus = request.gpus
@@ -266,7 +267,7 @@ class TrainingJob:
             if self._store.exists(checkpoints.uri):
                 self._restored = self._store.download(checkpoints.uri, folder)
         if self._request.source_uri is not None and not self._request.entrypoint:
-            self._unpack(self._request.source_uri, environment)
+            self._unpack(self._request.source_uri)
         algorithm = self._request.algorithm
         if algorithm is not None and algorithm.program is not None:
             shutil.copyfile(algorithm.program, self.sandbox.path(ML / "code" / _ALGORITHM))
@@ -275,7 +276,7 @@ class TrainingJob:
         self._write_config("resourceconfig", self._resource_config())
         return files
 
-    def _unpack(self, uri: str, environment: Environment) -> None:
+    def _unpack(self, uri: str) -> None:
         code = self.sandbox.path(ML / "code")
         archive = self.sandbox.path(uri) if in_container(uri) else self._store.path(uri)
         if not archive.is_file():
@@ -283,17 +284,9 @@ class TrainingJob:
             raise StepError(f"source archive {uri} is absent: {remedy}")
         unpack_source(archive, code)
         program = str(self._request.program)
-        if not (code / program).is_file():
+        is_package = (code / "setup.py").is_file()
+        if not is_package and not (code / program).is_file():
             raise StepError(f"sagemaker_program {program!r} is not in the source archive {uri}")
-        if (code / "setup.py").exists():
-            raise StepError(f"{uri} holds a setup.py: a packaged source is not installed here")
-        requirements = code / "requirements.txt"
-        unmet = environment.first_unmet(requirements) if requirements.is_file() else None
-        if unmet is not None:
-            raise StepError(
-                f"the requirements.txt of {uri} asks for {unmet!r}, which is not in the image's "
-                f"environment here: put it into the image's requirements.txt"
-            )
 
     def _write_config(self, name: str, content: Mapping[str, Any]) -> None:
         path = self.sandbox.make(ML / "input/config") / f"{name}.json"
@@ -337,11 +330,14 @@ class TrainingJob:
             return [str(environment.python), code, *request.algorithm.arguments]
         arguments = command_line(self._hyperparameters())
         program = str(request.program)
+        if (self.sandbox.path(ML / "code") / "setup.py").is_file():
+            module = program.removesuffix(".py").replace("/", ".")
+            return [str(environment.python), "-m", module, *arguments]
         if program.endswith(".py"):
             return [str(environment.python), program, *arguments]
-        script = self.sandbox.path(ML / "code") / program
-        script.chmod(0o755)
-        return [str(script), *arguments]
+        (self.sandbox.path(ML / "code") / program).chmod(0o777)
+        # A file that begins with no `#!` is a shell's, as the toolkit has it.
+        return ["/bin/sh", "-c", f"./{program} {shlex.join(arguments)}"]
 
     def variables(self, cores: int, gpus: int) -> dict[str, str]:
         own = {k: self.sandbox.rewrite(v) for k, v in self._request.environment.items()}
@@ -351,18 +347,23 @@ class TrainingJob:
             return {**job, **own}
         container = TrainingContainer(
             job_name=self.name,
-            base=str(self.sandbox.path(ML)),
+            base=self.sandbox.inside(self.sandbox.path(ML)),
             hyperparameters=self._hyperparameters(),
             input_data_config=self._input_data_config(),
             resource_config=self._resource_config(),
             cpus=cores,
             gpus=gpus,
         )
-        path = {"PYTHONPATH": str(self.sandbox.path(ML / "code"))}
+        path = {"PYTHONPATH": self.working_directory()}
         return {**toolkit_environment(container), **path, **job, **own}
 
-    def working_directory(self) -> Path:
-        return self.sandbox.path(ML / "code")
+    def working_directory(self) -> str:
+        return self.sandbox.inside(self.sandbox.path(ML / "code"))
+
+    def source_folder(self) -> Path | None:
+        request = self._request
+        toolkit_runs = request.source_uri is not None and not request.entrypoint
+        return self.sandbox.path(ML / "code") if toolkit_runs else None
 
     def collect(self, end: JobEnd) -> None:
         """Store output.tar.gz always, the checkpoints too; model.tar.gz unless the job failed."""

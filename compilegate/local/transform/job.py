@@ -20,7 +20,7 @@ from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.jobs.job import JobOutcome
 from compilegate.local.jobs.launcher import JobEnd
 from compilegate.local.jobs.metrics import MetricDefinition
-from compilegate.local.jobs.sandbox import ML, Sandbox, unpack_source
+from compilegate.local.jobs.sandbox import ML, Sandboxes, unpack_source
 from compilegate.local.requests import ACCOUNT, RequestReader, iso_time
 from compilegate.local.transform.models import ModelContainer, read_containers
 from compilegate.local.transform.records import FilterError, parse_filter
@@ -73,9 +73,9 @@ class TransformRequest:
         """Below which the job's results will lie."""
         return (self.output_uri,)
 
-    def job(self, name: str, folder: Path, store: ObjectStore) -> TransformJob:
+    def job(self, name: str, sandboxes: Sandboxes, store: ObjectStore) -> TransformJob:
         """The job that is asked for, in a sandbox of its own."""
-        return TransformJob(name, self, folder, store)
+        return TransformJob(name, self, sandboxes, store)
 
 
 def read_transform_request(raw: Mapping[str, Any]) -> TransformRequest:
@@ -156,10 +156,10 @@ class TransformJob:
     """Implements `compilegate.local.jobs.job.Job`."""
 
     def __init__(
-        self, name: str, request: TransformRequest, folder: Path, store: ObjectStore
+        self, name: str, request: TransformRequest, sandboxes: Sandboxes, store: ObjectStore
     ) -> None:
         self.name = name
-        self.sandbox = Sandbox(folder)
+        self.sandbox = sandboxes.make(name)
         self.metrics: Sequence[MetricDefinition] = ()
         self.max_seconds = request.max_seconds
         self.gpus = request.gpus
@@ -256,8 +256,8 @@ class TransformJob:
             **own,
         }
 
-    def working_directory(self) -> Path:
-        return self.sandbox.path(ML / "model")
+    def working_directory(self) -> str:
+        return self.sandbox.rewrite("/opt/ml/model")
 
     def collect(self, end: JobEnd) -> None:
         """Store the answers of a job that succeeded; those of a failed one may be half done."""

@@ -9,14 +9,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from compilegate.execution.failure import StepFailure
 from compilegate.local.errors import StepRequestError
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.jobs.attempt import ALGORITHM_ERROR, AttemptResult, JobSlot, run_attempt
-from compilegate.local.jobs.sandbox import Sandbox
+from compilegate.local.jobs.sandbox import Sandboxes
 from compilegate.local.jobs.training import TrainingRequest, read_training_request
 from compilegate.local.requests import ACCOUNT, RequestReader, iso_time
 from compilegate.local.tuning.search import Search, read_search, searcher_for
@@ -77,9 +76,9 @@ class TuningRequest:
         """Below which the results will lie."""
         return self.example.output_prefixes
 
-    def job(self, name: str, folder: Path, store: ObjectStore) -> TuningJob:
+    def job(self, name: str, sandboxes: Sandboxes, store: ObjectStore) -> TuningJob:
         """The job that is asked for."""
-        return TuningJob(name, self, folder, store)
+        return TuningJob(name, self, sandboxes, store)
 
 
 def read_tuning_request(raw: Mapping[str, Any]) -> TuningRequest:
@@ -145,9 +144,12 @@ class _Trial:
 class TuningJob:
     """Runs its trials; what the engine asks of any job, it answers as one."""
 
-    def __init__(self, name: str, request: TuningRequest, folder: Path, store: ObjectStore) -> None:
+    def __init__(
+        self, name: str, request: TuningRequest, sandboxes: Sandboxes, store: ObjectStore
+    ) -> None:
         self.name = name
-        self.sandbox = Sandbox(folder)
+        self.sandbox = sandboxes.make(name)
+        self._sandboxes = sandboxes
         self.gpus = request.gpus
         self._request = request
         self._store = store
@@ -197,9 +199,7 @@ class TuningJob:
         tell: Callable[[str], None],
     ) -> _Trial:
         name = f"{self.name[:_BASE_CHARACTERS]}-{number:03d}"
-        # Beside this job's own folder, as any training job's.
-        folder = self.sandbox.folder.with_name(name)
-        job = self._request.trial(values).job(name, folder, self._store)
+        job = self._request.trial(values).job(name, self._sandboxes, self._store)
         result = run_attempt(job, slot, lambda line: tell(f"[{number}] {line}"))
         return _Trial(name, values, result, self._score(result))
 

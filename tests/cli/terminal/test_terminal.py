@@ -165,7 +165,7 @@ def test_a_step_that_fails_stands_in_the_table_and_can_be_resumed(bench: Workben
     folder = write(bench, bench.training("Train-a-1", "raise SystemExit('no such column: price')"))
     with on_terminal("run", "--definition", "small.json", *HERE, cwd=folder, columns=150) as at:
         assert at.end() == 3
-        assert shows("Train-a-1", "failed", "exit code 1")(at.lines[:4])
+        assert shows("Train-a-1", "failed", "exit code 1")(at.lines[:5])
         assert any("no such column: price" in line for line in at.lines)
         assert at.lines[-1].startswith("resume:  compilegate run --resume --execution ")
 

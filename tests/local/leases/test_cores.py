@@ -21,7 +21,8 @@ from pathlib import Path
 from compilegate.local import ImageSources, LocalExecutor
 executor = LocalExecutor(
     definition=Path(sys.argv[1]).read_bytes(), home=Path(sys.argv[2]),
-    images=ImageSources(patterns=(("*", "here"),)), cores_per_job=1,
+    images=ImageSources(patterns=(("*", "here"),)), shared=[Path(sys.argv[2]).parent],
+    cores_per_job=1,
 )
 result = executor.follow(executor.start(sys.argv[3], {}))
 print(result.status)

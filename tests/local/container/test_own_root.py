@@ -1,0 +1,151 @@
+"""`/opt/ml` is where the program says, and nothing that it writes lands outside its sandbox."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compilegate.execution.events import PathsChosen
+from compilegate.execution.status import ExecutionStatus
+from compilegate.local.errors import StepError
+from compilegate.local.jobs.container.choice import OWN_ROOT_VARIABLE, choose_paths
+from compilegate.local.jobs.container.host import HostFolder
+from tests.local.conftest import Workbench
+
+HARDCODED = """
+    import os
+    base = "/opt" + "/ml/processing/out"
+    os.makedirs(base, exist_ok=True)
+    open(base + "/f", "w").write("x")
+"""
+
+
+@pytest.fixture
+def own_root(tmp_path: Path) -> None:
+    """Jobs have a root of their own; without it these programs would write to this machine."""
+    chosen = choose_paths(tmp_path / "home")
+    if not chosen.own_root:
+        pytest.skip(chosen.sentence)
+
+
+@pytest.mark.usefixtures("own_root")
+def test_a_program_that_names_opt_ml_itself_is_stored_and_writes_nowhere_else(bench: Any) -> None:
+    before = Path("/opt/ml").exists()
+    result = bench.run(bench.processing("job", HARDCODED, outputs=["out"]), shared=())
+    assert Path("/opt/ml").exists() is before
+    assert result.status is ExecutionStatus.SUCCEEDED, result.failure
+    assert bench.store.exists("s3://bucket/job/out/f")
+
+
+def test_an_execution_says_first_how_its_jobs_find_opt_ml(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.run(bench.processing("job"))
+    monkeypatch.setenv(OWN_ROOT_VARIABLE, "0")
+    bench.run(bench.processing("job"))
+    told = [event for event in bench.events if isinstance(event, PathsChosen)]
+    assert not told[1].own_root
+    assert f"jobs share this machine's root, as {OWN_ROOT_VARIABLE}=0 asks: " in told[1].sentence
+
+
+def test_without_a_root_of_its_own_a_program_that_wrote_to_the_machines_opt_ml_fails(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "kept").write_text("there before")
+    folder = HostFolder(tmp_path)
+    folder.check()
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "weights").write_text("lost")
+    with pytest.raises(StepError, match=f"wrote to {tmp_path}.* outside its sandbox"):
+        folder.check()
+
+
+@pytest.mark.parametrize("rewriting", [False, True])
+def test_a_home_with_spaces_is_as_good_as_any(tmp_path: Path, rewriting: bool) -> None:
+    bench = Workbench(tmp_path / "my project" / "a home")
+    step = bench.processing("job", outputs=["out"])
+    script = 'echo hi > /opt/ml/processing/out/f; python3 -c "print(1)" >> /opt/ml/processing/out/f'
+    step["Arguments"]["AppSpecification"]["ContainerEntrypoint"] = ["/bin/sh", "-c", script]
+    result = bench.run(step, own_root=False if rewriting else None)
+    assert result.status is ExecutionStatus.SUCCEEDED, result.failure
+    assert bench.store.read("s3://bucket/job/out/f") == b"hi\n1\n"
+    assert not list(tmp_path.glob("my"))
+
+
+@pytest.mark.usefixtures("own_root")
+def test_what_a_job_writes_beside_its_folders_stays_in_its_sandbox(bench: Any) -> None:
+    code = """
+        import os
+        for path in ("/opt/ml/mine/x", "/of_its_own/y", "/tmp/z"):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            open(path, "w").write("here")
+    """
+    result = bench.run(bench.processing("job", code), shared=())
+    assert result.status is ExecutionStatus.SUCCEEDED, result.failure
+    sandbox = result.steps["job"].log.parent
+    assert (sandbox / "opt/ml/mine/x").read_text() == "here"
+    assert (sandbox / "root/of_its_own/y").read_text() == "here"
+    assert sorted(path.name for path in (sandbox / "root").iterdir()) == ["of_its_own"]
+    assert not Path("/of_its_own").exists()
+    assert not Path("/tmp/z").exists()
+
+
+@pytest.mark.usefixtures("own_root")
+def test_the_rest_of_the_machine_is_read_only_to_a_job(bench: Any) -> None:
+    outside = Path(__file__).with_name("written_by_a_job")
+    code = f"open({str(outside)!r}, 'w')"
+    result = bench.run(bench.processing("job", code), shared=())
+    assert result.status is ExecutionStatus.FAILED
+    assert any("Read-only file system" in line for line in result.steps["job"].failure.last_lines)
+    assert not outside.exists()
+
+
+def test_a_declared_path_may_be_anywhere(bench: Any) -> None:
+    folders = ["/usr/local/data/x", "/tmp/data", "/data", "/data/in"]
+    step = bench.processing("job", "import sys; [open(f + '/f', 'w') for f in sys.argv[1:]]")
+    step["Arguments"]["AppSpecification"]["ContainerArguments"] = folders
+    step["Arguments"]["ProcessingOutputConfig"]["Outputs"] = [
+        {"OutputName": f"o{i}", "S3Output": {"S3Uri": f"s3://bucket/{i}", "LocalPath": folder}}
+        for i, folder in enumerate(folders)
+    ]
+    result = bench.run(step)
+    assert result.status is ExecutionStatus.SUCCEEDED, result.failure
+    assert all(bench.store.exists(f"s3://bucket/{i}/f") for i in range(len(folders)))
+
+
+def test_a_job_keeps_its_user(bench: Any) -> None:
+    result = bench.run(bench.processing("job", "import os; print(os.getuid(), os.getgid())"))
+    assert result.steps["job"].log.read_text().split() == [str(os.getuid()), str(os.getgid())]
+
+
+def test_what_a_job_leaves_running_ends_with_it(bench: Any) -> None:
+    code = """
+        import os, subprocess, sys, time
+        left = subprocess.Popen(["/bin/sleep", "600"], start_new_session=True)
+        print(left.pid)
+    """
+    result = bench.run(bench.processing("job", code))
+    pid = int(result.steps["job"].log.read_text())
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_training_script_without_a_first_line_is_run_by_a_shell(bench: Any) -> None:
+    script = '\n\nprintf "%s|" "$@" > "$SM_MODEL_DIR/said"\n'
+    step = bench.training(
+        "train", script, program="launcher.sh", hyperparameters={"text": '"it\'s a; b"'}
+    )
+    result = bench.run(step)
+    assert result.status is ExecutionStatus.SUCCEEDED, result.failure
+    model = result.steps["train"].log.parent / "opt/ml/model/said"
+    assert model.read_text() == "--text|it's a; b|"
+
+
+def test_this_interpreter_is_what_a_jobs_python_stands_on(bench: Any) -> None:
+    result = bench.run(bench.processing("job", "import sys; print(sys.base_prefix, sys.prefix)"))
+    base, prefix = result.steps["job"].log.read_text().split()
+    assert base == sys.base_prefix
+    assert prefix != sys.prefix
