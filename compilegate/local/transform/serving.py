@@ -231,13 +231,12 @@ def _boosted(path: Path, kind: str) -> Predictor:
 
 
 def _booster(path: Path, xgboost: Any) -> Any:
-    booster: Any | None = None
-    try:
-        booster = xgboost.Booster()
+    with path.open("rb") as file:  # the job's own model: scripts, and images before 1.3, pickle it
+        pickled = file.read(1) == pickle.PROTO
+        file.seek(0)
+        booster = pickle.load(file) if pickled else xgboost.Booster()  # noqa: S301
+    if not pickled:
         booster.load_model(str(path))
-    except xgboost.core.XGBoostError:
-        with path.open("rb") as file:  # the job's own model: scripts pickle it
-            booster = pickle.load(file)  # noqa: S301
     return booster.get_booster() if hasattr(booster, "get_booster") else booster
 
 
@@ -249,7 +248,7 @@ def _libsvm(text: str, width: int) -> Any:
         row = numpy.full(width, numpy.nan, dtype=numpy.float32)
         for cell in line.split():
             index, colon, value = cell.partition(":")
-            if colon:
+            if colon and int(index) < width:  # no tree knows a later one
                 row[int(index)] = float(value)
         rows.append(row)
     return numpy.array(rows)

@@ -16,6 +16,7 @@ from compilegate.local.algorithms.images import built_in_algorithm
 
 REGISTRY = "246618743249.dkr.ecr.us-west-2.amazonaws.com"
 IMAGE = f"{REGISTRY}/sagemaker-xgboost:1.7-1"
+MODEL = {"Get": "Steps.train.ModelArtifacts.S3ModelArtifacts"}
 FIRST = {"objective": "reg:squarederror", "num_round": "3"}
 
 
@@ -123,6 +124,47 @@ def test_an_image_before_1_3_leaves_a_pickle_and_takes_the_hyperparameters_of_it
         *("mine", "train:mae", "train:mse", "validation:mae", "validation:mse"),
     }
     assert found["mine"] == found["validation:mse"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["1.0-1-cpu-py3", "1.7-1"])
+@pytest.mark.parametrize("content", ["text/csv", "text/libsvm"])
+def test_the_model_of_either_kind_of_image_answers_a_batch(
+    bench: Any, version: str, content: str
+) -> None:
+    """One pickles it, the other saves it."""
+    pytest.importorskip("xgboost")
+    put_csv(bench)
+    image = f"{REGISTRY}/sagemaker-xgboost:{version}"
+    rows = table(4, 3)
+    lines = as_csv(rows[:, 1:])
+    if content == "text/libsvm":
+        lines = as_libsvm(rows)
+    bench.put("s3://batch/rows", lines)
+    container = {"Image": image, "ModelDataUrl": MODEL}
+    steps = [
+        xgboost_step(bench, image=image),
+        {"Name": "make", "Type": "Model", "Arguments": {"PrimaryContainer": container}},
+        {
+            "Name": "answer",
+            "Type": "Transform",
+            "Arguments": {
+                "ModelName": {"Get": "Steps.make.ModelName"},
+                "TransformInput": {
+                    "DataSource": {"S3DataSource": {"S3Uri": "s3://batch/rows"}},
+                    "ContentType": content,
+                    "SplitType": "Line",
+                },
+                "TransformOutput": {"S3OutputPath": "s3://batch/out", "AssembleWith": "Line"},
+                "TransformResources": {"InstanceType": "ml.m5.large", "InstanceCount": 1},
+            },
+        },
+    ]
+    result = bench.run(*steps)
+    assert result.status == "Succeeded", result.failure
+    answers = [float(line) for line in bench.store.read("s3://batch/out/rows.out").split()]
+    assert len(answers) == 4
+    assert np.corrcoef(answers, rows[:, 0])[0, 1] > 0.5
 
 
 @pytest.mark.slow
