@@ -208,7 +208,12 @@ class LocalExecutor:
                 resumed=resumed,
                 variables=JobVariables(given=self.variables),
             )
-            with aws_endpoint(self._store, journal.folder / "uploads", os.environ) as aws:
+            # A bucket that a definition names exists on AWS, though nothing lies in it here.
+            named = " ".join(
+                [text.decode("utf-8", "replace"), *map(str, result.parameters.values())]
+            )
+            uploads = journal.folder / "uploads"
+            with aws_endpoint(self._store, uploads, os.environ, named) as aws:
                 plan = replace(plan, variables=JobVariables(aws, self.variables))
                 return Execution(plan, steps, listener).run()
 

@@ -25,19 +25,20 @@ _DEFAULT_REGION = "us-east-1"
 
 @contextmanager
 def aws_endpoint(
-    store: ObjectStore, scratch: Path, machine: Mapping[str, str]
+    store: ObjectStore, scratch: Path, machine: Mapping[str, str], named: str = ""
 ) -> Iterator[Mapping[str, str]]:
     """Answer S3 from `store` as long as the block lasts; gives the variables that lead a job there.
 
     `scratch` is the folder of uploads in flight, on the store's disk. `machine` is the runner's own
-    environment, of which the region alone is passed on.
+    environment, of which the region alone is passed on. A bucket whose name stands in the text
+    `named` is made when a job first writes to it.
     """
     key = f"LOCAL{secrets.token_hex(8).upper()}"
     region = machine.get("AWS_REGION") or machine.get("AWS_DEFAULT_REGION") or _DEFAULT_REGION
     reader, writer = os.pipe()
     with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
         port = listener.getsockname()[1]
-        options = {"store": store, "scratch": scratch, "key": key}
+        options = {"store": store, "scratch": scratch, "key": key, "named": named}
         thread = threading.Thread(target=_serve, args=(listener, reader, options), daemon=True)
         thread.start()
         try:

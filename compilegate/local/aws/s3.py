@@ -46,8 +46,10 @@ class Asked:
 class LocalS3:
     """S3 over the store."""
 
-    def __init__(self, store: ObjectStore, scratch: Path) -> None:
+    def __init__(self, store: ObjectStore, scratch: Path, named: str = "") -> None:
+        """A bucket whose name stands in the text `named` counts as made."""
         self._store = store
+        self._named = named
         self._uploads = Uploads(scratch, store)
 
     def answer(self, asked: Asked) -> Answer:  # noqa: PLR0911  one for each request
@@ -89,10 +91,8 @@ class LocalS3:
         if asked.method == "PUT" and not asked.query:
             folder.mkdir(parents=True, exist_ok=True)
             return Answer(200, {"Location": f"/{asked.bucket}"})
-        if not folder.is_dir():
-            return failure(
-                404, "NoSuchBucket", f"there is no bucket {asked.bucket}; make the folder {folder}"
-            )
+        if not self._has(asked.bucket):
+            return _no_bucket(asked.bucket, folder)
         if asked.method == "HEAD":
             return Answer(200)
         if asked.method == "DELETE" and not asked.query:
@@ -165,6 +165,15 @@ class LocalS3:
         fields += [("CommonPrefixes", [("Prefix", written(each))]) for each in found.prefixes]
         return document("ListBucketResult", fields)
 
+    def _has(self, bucket: str) -> bool:
+        """Whether there is such a bucket, which is made where the definition names it."""
+        folder = self._store.path(f"s3://{bucket}")
+        if not folder.is_dir() and re.search(
+            rf"(?<![\w.\-]){re.escape(bucket)}(?![\w.\-])", self._named
+        ):
+            folder.mkdir(parents=True, exist_ok=True)
+        return folder.is_dir()
+
     # Objects
 
     def _read(self, asked: Asked) -> Answer:
@@ -199,10 +208,8 @@ class LocalS3:
     def _write(self, asked: Asked) -> Answer:  # noqa: PLR0911  one for each request
         uri, query = _uri(asked), asked.query
         folder = self._store.path(f"s3://{asked.bucket}")
-        if not folder.is_dir():
-            return failure(
-                404, "NoSuchBucket", f"there is no bucket {asked.bucket}; make the folder {folder}"
-            )
+        if not self._has(asked.bucket):
+            return _no_bucket(asked.bucket, folder)
         if asked.method == "DELETE" and "uploadId" in query:
             self._uploads.drop(query["uploadId"] if self._is_upload(asked) else "")
             return Answer(204)
@@ -304,6 +311,10 @@ class LocalS3:
                 self._store.remove(uri)
         elif path.is_dir() and not any(path.iterdir()):
             path.rmdir()
+
+
+def _no_bucket(bucket: str, folder: Path) -> Answer:
+    return failure(404, "NoSuchBucket", f"there is no bucket {bucket}; make the folder {folder}")
 
 
 def _is_listing(query: Mapping[str, str]) -> bool:

@@ -27,10 +27,16 @@ _READS = frozenset({"GET", "HEAD"})
 
 
 def serve(
-    listener: socket.socket, stop: int, *, store: ObjectStore, scratch: Path, key: str
+    listener: socket.socket,
+    stop: int,
+    *,
+    store: ObjectStore,
+    scratch: Path,
+    key: str,
+    named: str,
 ) -> None:
     """Answer requests until the pipe `stop` is closed at its other end."""
-    server = _Server(listener, LocalS3(store, scratch), key)
+    server = _Server(listener, LocalS3(store, scratch, named), key)
     try:
         while True:
             readable, _, _ = select.select([listener, stop], [], [])
@@ -105,8 +111,8 @@ class _Handler(BaseHTTPRequestHandler):
                     403,
                     "InvalidAccessKeyId",
                     "this is the local S3, and the key is not the one that the job was given in "
-                    "AWS_ACCESS_KEY_ID; to reach an account on purpose, pass its AWS_ENDPOINT_URL "
-                    "and keys with --env",
+                    "AWS_ACCESS_KEY_ID; to reach an account on purpose: "
+                    "--env AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=true and its keys with --env",
                 )
             )
             return
@@ -140,7 +146,8 @@ class _Handler(BaseHTTPRequestHandler):
         sentence = (
             f"{service} {operation} is not answered on this machine: of AWS, jobs find S3 alone "
             "here, in the local store; leave the step out with --skip, give its result with "
-            "--stub, or reach an account on purpose: its AWS_ENDPOINT_URL and keys with --env"
+            "--stub, or reach an account on purpose: its keys with --env, and "
+            "--env AWS_IGNORE_CONFIGURED_ENDPOINT_URLS=true"
         )
         return _refusal(headers.get("content-type", ""), sentence)
 

@@ -13,21 +13,26 @@ from compilegate.local import ExecutionError, RefusedDefinitionError, place_data
 from compilegate.local.aws.variables import JobVariables
 
 PUT = """
-import boto3
+import boto3, sys
 s3 = boto3.client("s3")
-s3.put_object(Bucket="made", Key="by/boto3.txt", Body=b"from a job")
+assert s3.list_objects_v2(Bucket="made")["KeyCount"] == 0
+s3.put_object(Bucket=sys.argv[2], Key="by/boto3.txt", Body=b"from a job")
+try:
+    s3.put_object(Bucket="nobody-" + "named-it", Key="x", Body=b"")
+except s3.exceptions.NoSuchBucket as error:
+    print(error)
 """
 READ = "print(open('/opt/ml/processing/x/boto3.txt').read())"
 
 
 @pytest.mark.slow
 def test_what_a_job_puts_by_boto3_is_a_later_steps_input(bench: Any) -> None:
-    bench.put("s3://made/other", "")
     writer = bench.processing("write", PUT, arguments=["--bucket", "made"])
     reader = bench.processing("read", READ, inputs={"x": "s3://made/by"}, DependsOn=["write"])
     result = bench.run(writer, reader)
     assert result.status == "Succeeded", result.failure
     assert bench.store.read("s3://made/by/boto3.txt") == b"from a job"
+    assert "there is no bucket nobody-named-it" in result.steps["write"].log.read_text()
 
 
 SHOW = """
