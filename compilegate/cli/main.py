@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import click
 from click.shell_completion import CompletionItem
 
-from compilegate.cli.terminal.errors import shown
+from compilegate.cli.terminal.errors import disk_error, shown
 from compilegate.cli.terminal.origin import ARGUMENTS
 from compilegate.errors import CompilegateError
 from compilegate.execution import exit_codes
@@ -101,6 +101,10 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except CompilegateError as error:
             raise shown(error) from error
+        except OSError as error:
+            if (full := disk_error(error)) is None:
+                raise
+            raise full from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.modules)

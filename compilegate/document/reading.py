@@ -8,6 +8,7 @@ out in silence, it would be a request that nobody carries out. Pure.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NoReturn
 
@@ -42,6 +43,9 @@ DEFINITION_MEMBERS = (
 """Metadata and the two that say where the service records an execution change nothing in it."""
 
 
+_UNSPEAKABLE = re.compile("[\ud800-\udfff]")
+
+
 def read_definition(
     text: bytes | str, unread: Collection[str] = ()
 ) -> tuple[Definition, list[str]]:
@@ -54,6 +58,9 @@ def read_definition(
         raw = json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         return Definition((), ()), [f"the definition is not JSON: {error}"]
+    if (where := _unspeakable(raw)) is not None:
+        told = "half a character (a lone surrogate), which no file or process can be given"
+        return Definition((), ()), [f"the definition holds {told}: {where}"]
     if not isinstance(raw, dict):
         return Definition((), ()), [f"the definition is a JSON {_kind(raw)}, expected an object"]
     faults += _unknown("the definition", raw, DEFINITION_MEMBERS)
@@ -75,6 +82,25 @@ def _unknown(owner: str, raw: Mapping[str, Any], known: Collection[str]) -> Iter
     for member in raw:
         if member not in known:
             yield f"{owner}: unknown member {member}, allowed are {', '.join(known)}"
+
+
+def _unspeakable(raw: Any) -> str | None:
+    """Where JSON holds a lone surrogate, which is no text."""
+    pending: list[tuple[str, Any]] = [("", raw)]
+    while pending:
+        where, value = pending.pop()
+        if isinstance(value, str):
+            if _UNSPEAKABLE.search(value):
+                return f"{where} is {value!a:.60}"
+        elif isinstance(value, dict):
+            for name, member in value.items():
+                inner = f"{where}.{name}" if where else name
+                if _UNSPEAKABLE.search(name):
+                    return f"a member named {inner!a:.80}"
+                pending.append((inner, member))
+        elif isinstance(value, list):
+            pending.extend((f"{where}[{index}]", item) for index, item in enumerate(value))
+    return None
 
 
 def refuse_constant(constant: str) -> NoReturn:

@@ -14,7 +14,7 @@ STEP_FAILED = 3
 """A step of the execution failed; the message has its last log lines. It can be resumed."""
 
 GATE_FAILED = 4
-"""The execution reached a Fail step: no arm has sound evidence."""
+"""The gate had the execution fail: no arm has sound evidence."""
 
 LOST = 5
 """Lost contact with an execution on SageMaker; it continues, and can be watched again."""
@@ -27,6 +27,9 @@ CHECK_WARNINGS = 7
 
 CHECK_NOTES = 8
 """`check --fail-on note` found notes alone."""
+
+FAIL_STEP = 9
+"""The execution reached a Fail step of its own definition, and no gate has judged it."""
 
 INTERRUPTED = 130
 """Stopped by Ctrl-C or a termination signal. An execution here can be resumed; one on SageMaker
@@ -45,6 +48,7 @@ TABLE = (
     (CHECK_ERRORS, "`compilegate check` found an error in a script"),
     (CHECK_WARNINGS, "`compilegate check --fail-on warning` found warnings, and no error"),
     (CHECK_NOTES, "`compilegate check --fail-on note` found notes alone"),
+    (FAIL_STEP, "the execution reached a Fail step, and its definition has no gate"),
     (INTERRUPTED, "interrupted; `compilegate run --resume` or `compilegate watch` continues"),
 )
 """The table in `--help` and docs/commands.md."""

@@ -13,7 +13,10 @@ NO_REASON = "it failed without a reason"
 
 @dataclass(frozen=True)
 class Outcome:
-    """The exit status, and a text for each problem."""
+    """The exit status, and a text for each problem.
+
+    Where a gate has judged the execution, FAIL_STEP means GATE_FAILED.
+    """
 
     exit_status: int
     problems: tuple[str, ...] = ()
@@ -27,7 +30,7 @@ def outcome_of(result: ExecutionResult, when_stopped: str) -> Outcome:
         case ExecutionStatus.STOPPED:
             return Outcome(exit_codes.INTERRUPTED, (when_stopped,))
         case _ if result.failed_by == "fail-step":
-            return Outcome(exit_codes.GATE_FAILED, (result.failure or NO_REASON,))
+            return Outcome(exit_codes.FAIL_STEP, (result.failure or NO_REASON,))
         case _:
             failed = [
                 f"{step.name}: {NO_REASON if step.failure is None else step.failure.text}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +12,10 @@ from compilegate.local.errors import StepRequestError
 
 ACCOUNT = "arn:aws:sagemaker:local:000000000000"
 """How every ARN here begins."""
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MOST_SECONDS = 2_419_200
+"""The service's own limit of a training job, 28 days."""
 
 
 def iso_time(timestamp: float) -> str:
@@ -58,7 +63,14 @@ class RequestReader:
 
     def max_seconds(self) -> int:
         """How long the job may run: a day, where its StoppingCondition does not say."""
-        return self.section_or_empty("StoppingCondition").integer_or("MaxRuntimeInSeconds", 86_400)
+        condition = self.section_or_empty("StoppingCondition")
+        seconds = condition.integer_or("MaxRuntimeInSeconds", 86_400)
+        if not 1 <= seconds <= _MOST_SECONDS:
+            raise StepRequestError(
+                f"{self._path('StoppingCondition')}.MaxRuntimeInSeconds is {seconds:.3g}, allowed: "
+                f"1 to {_MOST_SECONDS}"
+            )
+        return seconds
 
     def flag(self, key: str) -> bool:
         """True or false; an absent member is false."""
@@ -101,7 +113,20 @@ class RequestReader:
         for name, value in section.items():
             if not isinstance(value, str):
                 raise self._wrong(f"{key}.{name}", value, "a string")
+            if "\0" in value:
+                raise self._wrong(f"{key}.{name}", value, "a string without NUL")
         return dict(section)
+
+    def variables(self, key: str) -> dict[str, str]:
+        """Environment variables; an absent member has none."""
+        found = self.text_map(key)
+        for name in found:
+            if not _VARIABLE.fullmatch(name):
+                raise StepRequestError(
+                    f"{self._path(key)} names the variable {name!r:.60}, allowed: letters, digits "
+                    "and '_', a digit not first"
+                )
+        return found
 
     def _items(self, key: str, kind: type, expected: str) -> list[Any]:
         if not self.has(key):
@@ -109,6 +134,8 @@ class RequestReader:
         value = self._value(key)
         if not isinstance(value, list) or not all(isinstance(item, kind) for item in value):
             raise self._wrong(key, value, f"a list of {expected}")
+        if any(isinstance(item, str) and "\0" in item for item in value):
+            raise self._wrong(key, value, "strings without NUL")
         return value
 
     def _value(self, key: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -73,6 +74,22 @@ class ShownLoss(Shown):
     """That an execution was lost sight of."""
 
     exit_code = exit_codes.LOST
+
+
+class ShownFullDisk(Shown):
+    """That a disk is full, in the midst of what may go on later."""
+
+    exit_code = exit_codes.STEP_FAILED
+
+
+def disk_error(error: OSError) -> Shown | None:
+    """A disk that is full or cannot be written, as click shows it; None for any other error."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        said = f"{error.strerror}: {error.filename or 'a disk'}; what has ended is kept: free some"
+        return ShownFullDisk(RefusalError(f"{said} space, then continue with --resume"))
+    if error.errno == errno.EROFS:
+        return Shown(RefusalError(f"{error.filename} cannot be written: {error.strerror}"))
+    return None
 
 
 def shown(error: CompilegateError) -> Shown:

@@ -38,23 +38,25 @@ def show_outcome(
     for problem in outcome.problems:
         click.echo(err=True)
         show_error(f"execution {result.execution_id}: {problem}")
+    status = outcome.exit_status
     models = executor.models(result)
     judged = executor.fetch_verdict(result)
     if judged:
         _show_verdict(result.folder / VERDICT_FILE, models)
+        status = exit_codes.GATE_FAILED if status == exit_codes.FAIL_STEP else status
     else:
         click.echo()
         registered = f"; registered: {'; '.join(models)}" if models else ""
         _show("decided", f"nothing, for the execution has no verdict{registered}")
     page = result.folder / REPORT_FILE
     if not (judged and (complete_page(result) or has_page(result.folder))):
-        write_page(result, resume if outcome.exit_status in RESUMABLE else None)
+        write_page(result, resume if status in RESUMABLE else None)
     _show("report", str(page))
-    if resume is not None and outcome.exit_status in RESUMABLE:
+    if resume is not None and status in RESUMABLE:
         _show("resume", resume)
     if open_page:
         show_page(page)
-    return outcome.exit_status
+    return status
 
 
 def _show_verdict(path: Path, models: Sequence[str]) -> None:

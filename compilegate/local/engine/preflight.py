@@ -139,6 +139,7 @@ def check_definition(
         except StepError as error:
             faults.append(f"{item.step.name}: {error}")
         faults += (f"{item.step.name}: {fault}" for fault in _image_faults(item, sources, images))
+        faults += (f"{item.step.name}: {fault}" for fault in _output_faults(item, store))
     handlers: dict[str, Handler] = {}
     faults += _function_faults(carried_out, scope, functions, handlers)
     called = [step for step in definition.steps if step.type == LAMBDA or step.name in commands]
@@ -398,6 +399,16 @@ def _image_faults(
         yield from _library_faults(checked.job, images[image])
     except ImageEnvironmentError as error:
         yield str(error)
+
+
+def _output_faults(checked: _Checked, store: ObjectStore) -> Iterator[str]:
+    """Places that cannot be written, which would be known only after the job has computed."""
+    for uri in () if checked.job is None else checked.job.output_prefixes:
+        if not isinstance(uri, Unresolved):
+            try:
+                store.path(uri)
+            except StepError as error:
+                yield f"its output: {error}"
 
 
 def _library_faults(job: JobRequest, image: Image) -> Iterator[str]:

@@ -90,7 +90,7 @@ def read_processing_request(raw: Mapping[str, Any]) -> ProcessingRequest:
         image=application.text("ImageUri"),
         entrypoint=entrypoint,
         arguments=tuple(application.texts("ContainerArguments")),
-        environment=reader.text_map("Environment"),
+        environment=reader.variables("Environment"),
         inputs=tuple(_input(item) for item in reader.sections("ProcessingInputs")),
         outputs=tuple(_output(item) for item in outputs),
         max_seconds=reader.max_seconds(),

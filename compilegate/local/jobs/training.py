@@ -138,7 +138,7 @@ def read_training_request(raw: Mapping[str, Any]) -> TrainingRequest:
         arguments=tuple(algorithm.texts("ContainerArguments")),
         metrics=tuple(_metric(item) for item in algorithm.sections("MetricDefinitions")),
         hyperparameters=reader.text_map("HyperParameters"),
-        environment=reader.text_map("Environment"),
+        environment=reader.variables("Environment"),
         channels=tuple(_channel(item) for item in reader.sections("InputDataConfig")),
         output_uri=reader.section("OutputDataConfig").text("S3OutputPath"),
         checkpoints=_checkpoints(reader),

@@ -112,7 +112,7 @@ def read_transform_request(raw: Mapping[str, Any]) -> TransformRequest:
         input_filter=_filter(processing, "InputFilter"),
         output_filter=_filter(processing, "OutputFilter"),
         join=join == "Input",
-        environment=reader.text_map("Environment"),
+        environment=reader.variables("Environment"),
         raw={name: value for name, value in raw.items() if name != "Model"},
     )
 

@@ -39,7 +39,7 @@ def _container(reader: RequestReader) -> ModelContainer:
             "a container with ModelPackageName alone is not supported here: name its Image and "
             "ModelDataUrl"
         )
-    return ModelContainer(reader.text("Image"), _data_uri(reader), reader.text_map("Environment"))
+    return ModelContainer(reader.text("Image"), _data_uri(reader), reader.variables("Environment"))
 
 
 def _data_uri(reader: RequestReader) -> str | None:
