@@ -23,6 +23,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ["PATH"] = os.pathsep.join(
     [str(Path(__file__).parent / "compilers"), os.environ.get("PATH", os.defpath)]
 )
+COMPILED = Path(__file__).parents[1] / ".cache" / "tests" / "compiled"
+COMPILED.mkdir(parents=True, exist_ok=True)
+os.environ["COMPILEGATE_SHARE"] = str(COMPILED)
 
 # Keras computes with TensorFlow unless it is told otherwise, and torch is what is here.
 os.environ.setdefault("KERAS_BACKEND", "torch")

@@ -21,7 +21,7 @@ from compilegate.document.model import Definition, Scalar
 from compilegate.document.parameters import parameter_values
 from compilegate.document.reading import read_definition
 from compilegate.document.step_types import REGISTER_MODEL, TRAINING
-from compilegate.execution.events import EnvironmentBuilding, Event, PathsChosen
+from compilegate.execution.events import EnvironmentBuilding, Event
 from compilegate.execution.executor import GATE_FILES
 from compilegate.execution.result import ExecutionResult, StepResult
 from compilegate.execution.status import ExecutionStatus, StepStatus
@@ -40,7 +40,7 @@ from compilegate.local.home.images import Environment, ImageSources, build_envir
 from compilegate.local.home.journal import Journal, journal_of, resumable_steps
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import list_groups, list_packages
-from compilegate.local.jobs.container.choice import choose_paths
+from compilegate.local.jobs.container.choice import choose_paths, shared_folders
 from compilegate.local.jobs.leases.cores import CorePool, available_cpus, physical_cores
 from compilegate.local.jobs.leases.gpus import GpuPool, gpus_here
 from compilegate.local.selection.choosing import ALL_STEPS, Chosen, Selection, choose
@@ -185,7 +185,6 @@ class LocalExecutor:
                 for name, step in resumable_steps(result).items()
             }
             paths = choose_paths(self._home, self.own_root)
-            listener(PathsChosen(paths.own_root, paths.sentence))
             plan = ExecutionPlan(
                 facts=facts,
                 graph=checked.graph,
@@ -200,8 +199,8 @@ class LocalExecutor:
                 cores_per_job=checked.cores_per_job,
                 gpus=GpuPool(checked.gpus, self._home / "locks" / "gpus"),
                 max_parallel_steps=checked.max_parallel_steps,
-                own_root=paths.own_root,
-                shared=tuple(folder.resolve() for folder in self.shared),
+                paths=paths,
+                shared=shared_folders(self.shared),
                 use_cache=self.use_cache,
                 grace_seconds=self.grace_seconds,
                 chosen=checked.chosen,

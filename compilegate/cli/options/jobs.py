@@ -1,10 +1,11 @@
-"""`--env` and `--data`: what jobs here get from outside the definition."""
+"""`--env`, `--share` and `--data`: what jobs here get from outside the definition."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -27,8 +28,17 @@ def data_option(command: Command) -> Command:
 
 
 def job_options(command: Command) -> Command:
-    """Add `--env` and `--data` to a command."""
+    """Add `--env`, `--share` and `--data` to a command."""
     command = data_option(command)
+    command = click.option(
+        "--share",
+        "shared",
+        metavar="FOLDER",
+        multiple=True,
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        help="A folder of this machine that jobs may write to, such as a cache of downloads; all "
+        "else outside their own folders is read-only to them. May be given several times.",
+    )(command)
     return click.option(
         "--env",
         "variables",

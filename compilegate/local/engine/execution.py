@@ -18,6 +18,7 @@ from compilegate.execution.events import (
     Event,
     ExecutionEnded,
     ExecutionStarted,
+    PathsChosen,
     StepEnded,
     StepOutput,
     StepRetried,
@@ -108,6 +109,7 @@ class Execution:
                 plan.most_at_once,
             )
         )
+        self._listener(PathsChosen(plan.paths.own_root, plan.paths.sentence))
 
     # Deciding what happens next
 

@@ -27,6 +27,7 @@ from compilegate.local.home.functions import FunctionSources, find_handler
 from compilegate.local.home.images import Environment
 from compilegate.local.home.journal import Journal
 from compilegate.local.home.object_store import ObjectStore
+from compilegate.local.jobs.container.choice import Paths
 from compilegate.local.jobs.leases.cores import CorePool
 from compilegate.local.jobs.leases.gpus import GpuPool
 from compilegate.local.jobs.sandbox import Sandboxes
@@ -63,7 +64,7 @@ class ExecutionPlan:
     """Physical cores; a Processing job gets at most as many."""
     gpus: GpuPool
     max_parallel_steps: int | None
-    own_root: bool
+    paths: Paths
     """Whether jobs get a root of their own."""
     shared: Sequence[Path]
     """Folders of this machine that they may write to even so."""
@@ -86,7 +87,7 @@ class ExecutionPlan:
     @property
     def sandboxes(self) -> Sandboxes:
         """Where its jobs run."""
-        return Sandboxes(self.journal.jobs, self.own_root, self.shared)
+        return Sandboxes(self.journal.jobs, self.paths.own_root, self.shared)
 
     def scope(self, results: Mapping[str, StepResult], job_variables: Mapping[str, str]) -> Scope:
         """What the expressions of a step see, whose upstream steps have these results."""

@@ -41,7 +41,7 @@ def test_a_program_that_names_opt_ml_itself_is_stored_and_writes_nowhere_else(be
     assert bench.store.exists("s3://bucket/job/out/f")
 
 
-def test_an_execution_says_first_how_its_jobs_find_opt_ml(
+def test_an_execution_says_how_its_jobs_find_opt_ml(
     bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.run(bench.processing("job"))

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from compilegate.local.jobs.sandbox import ML, Sandbox
 
 OWN_ROOT_VARIABLE = "COMPILEGATE_OWN_ROOT"
 """`0` in the runner's environment lets jobs share this machine's root even where they need not."""
+SHARED_VARIABLE = "COMPILEGATE_SHARE"
+"""Folders of this machine that jobs may write to, separated as in PATH."""
 _SECONDS = 20.0
 
 
@@ -31,6 +34,12 @@ OWN_ROOT = Paths(
     sentence="each job has a root of its own, with /opt/ml in it; the rest of this machine is "
     "read-only to it",
 )
+
+
+def shared_folders(asked: Iterable[Path]) -> tuple[Path, ...]:
+    """The folders that are asked for, and those that the variable names."""
+    named = os.environ.get(SHARED_VARIABLE, "").split(os.pathsep)
+    return tuple(folder.resolve() for folder in (*asked, *(Path(name) for name in named if name)))
 
 
 def choose_paths(home: Path, own_root: bool | None = None) -> Paths:
