@@ -189,8 +189,10 @@ def _dollars(facts: Facts, option: Option, outcome: Outcome | None) -> Said:
     if option.kind == "none":
         return NOT_HERE
     missing = _missing_money(facts)
-    if missing is not None:
-        return Stance.OPEN, missing.source, missing.standing
+    if missing:
+        standings = [each.standing for each in missing]
+        standing = Standing.UNKNOWN if Standing.UNKNOWN in standings else Standing.ASSUMED
+        return Stance.OPEN, "; ".join(each.source for each in missing), standing
     first = None if outcome is None else _first_year(facts, outcome)
     if first is None:
         return Stance.OPEN, "what it saves cannot be told in dollars", Standing.UNKNOWN
@@ -217,8 +219,13 @@ def _first_year(facts: Facts, outcome: Outcome) -> Range | None:
     return yearly.times(price) - (benchmark.usd.times(price) + benchmark.engineer_usd)
 
 
-def _missing_money(facts: Facts) -> Fact[float] | None:
-    """What is not known of runs and price; a price of another region will do."""
+def _missing_money(facts: Facts) -> list[Fact[float] | Fact[Range]]:
+    """What is not known of runs, their length and price; a price of another region will do."""
+    missing: list[Fact[float] | Fact[Range]] = []
     if not facts.runs_per_week.known:
-        return facts.runs_per_week
-    return facts.usd_per_hour if facts.usd_per_hour.value is None else None
+        missing.append(facts.runs_per_week)
+    if facts.hours.value is None:
+        missing.append(facts.hours)
+    if facts.usd_per_hour.value is None:
+        missing.append(facts.usd_per_hour)
+    return missing

@@ -30,7 +30,7 @@ def _of_trees(facts: Facts, option: Option) -> Said | None:
     if option.trees is None:
         return None
     framework = facts.framework
-    if framework.value is None:
+    if not framework.known:
         return Stance.OPEN, framework.source, framework.standing
     if framework.value != option.trees:
         return Stance.STOPS, f"the workload is {framework.value}", framework.standing
@@ -41,6 +41,9 @@ def _of_graphs(facts: Facts, option: Option) -> Said | None:
     framework = facts.framework
     if framework.value not in WITHOUT_A_GRAPH:
         return None
+    if option.kind != "compiler":
+        why_not = f"it serves neural networks, and the workload is {framework.value}"
+        return Stance.STOPS, why_not, framework.standing
     why = graphless(framework.value)
     because = why.why if why is not None else f"{framework.value} has no graph"
     return Stance.STOPS, because, framework.standing

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 
 from compilegate.advice.considering import consider
 from compilegate.advice.effects import (
@@ -22,11 +23,11 @@ from compilegate.advice.effects import (
     predictions,
 )
 from compilegate.advice.known.experience import Experience, latest
-from compilegate.advice.known.facts import Facts, Obstacle, known
+from compilegate.advice.known.facts import Fact, Facts, Obstacle, known
 from compilegate.advice.outcome import Outcome, outcome_of
 from compilegate.advice.ranges import NOTHING, Range
 from compilegate.advice.rules import STATUS_QUO, Option, rules
-from compilegate.advice.stances import Considered, Stance
+from compilegate.advice.stances import Considered, Stance, considered
 
 
 class Verdict(StrEnum):
@@ -35,9 +36,12 @@ class Verdict(StrEnum):
     ENABLE = "enable"
     BENCHMARK = "benchmark first"
     OFF = "stay off"
+    REFERENCE = "reference"
+    """No change alone is that: all others are held against it."""
 
 
 ORDER = {Verdict.ENABLE: 0, Verdict.BENCHMARK: 1, Verdict.OFF: 2}
+"""The verdicts on what would be a change."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +85,7 @@ class Advice:
     facts: Facts
     options: tuple[OptionAdvice, ...]
 
-    @property
+    @cached_property
     def best(self) -> OptionAdvice | None:
         """The option that is worth the next step; None where all stay off."""
         to_do = [
@@ -100,6 +104,7 @@ class Advice:
             if option.verdict is not Verdict.OFF
             for each in option.missing
         }
+        found |= {each.name: each for each in _details(self)}
         return tuple(sorted(found.values(), key=lambda each: each.rank))
 
     def option(self, name: str) -> OptionAdvice:
@@ -119,6 +124,23 @@ def advise(facts: Facts, experiences: Sequence[Experience] = ()) -> Advice:
     return Advice(facts=facts, options=tuple(sorted([*others, *quo], key=scale)))
 
 
+def _details(advice: Advice) -> list[Considered]:
+    """What is not known and decides nothing alone, where an option would be told better by it."""
+    facts = advice.facts
+    asked = [each for each in advice.options if each.verdict in (Verdict.ENABLE, Verdict.BENCHMARK)]
+    measured = [each.outcome.benchmark for each in asked if each.outcome is not None]
+    fact_of: dict[str, tuple[Fact[int] | Fact[bool], bool]] = {
+        "epochs": (facts.epochs, any(each.trainings for each in measured)),
+        "resumes": (facts.resumes, any(each.name == "spot" for each in asked)),
+    }
+    return [
+        considered(detail, Stance.OPEN, fact.source, fact.standing)
+        for detail in rules().details
+        for fact, wanted in [fact_of[detail.name]]
+        if wanted and fact.value is None
+    ]
+
+
 def scale(option: OptionAdvice) -> tuple[float, float, float, float]:
     """The one scale: dollars a year, else dollars a run, else the share of a run; by the low end of
     the range first, since a wide range is no merit, then by the high end.
@@ -135,13 +157,14 @@ def scale(option: OptionAdvice) -> tuple[float, float, float, float]:
 
 
 def _next_step(option: OptionAdvice) -> tuple[float, ...]:
-    """Compilers of which something was published or measured, then the scale; of two that promise
-    as little at worst, the one that is tried faster."""
+    """Compilers of which something was published or measured, those with the least against them,
+    then the scale; of two that promise as little at worst, the one that is tried faster."""
     group, unit, low, high = scale(option)
     compiles = rules().option(option.name).kind == "compiler"
     guessed = not compiles or option.basis in (None, Basis.ASSUMED)
     hours = 0.0 if option.outcome is None else option.outcome.benchmark.engineer_hours.low
-    return ORDER[option.verdict], guessed, group, unit, low, hours, high
+    against = sum(each.stance is Stance.AGAINST for each in option.considerations)
+    return ORDER[option.verdict], guessed, group, against, unit, low, hours, high
 
 
 def _with_measured_hours(facts: Facts, experiences: Sequence[Experience]) -> Facts:
@@ -274,14 +297,14 @@ def _by_priors(
 
 
 def _status_quo(quo: OptionAdvice, others: Sequence[OptionAdvice]) -> OptionAdvice:
-    """No change is right where nothing else is worth a look."""
+    """No change needs no benchmark: it is the zero that all others are held against, and what stays
+    where none of them is worth a look."""
     to_do = [each for each in others if each.verdict is not Verdict.OFF and not each.in_use]
+    reason = "all other options are held against it"
     if not to_do:
-        return replace(quo, verdict=Verdict.ENABLE, reason="nothing else is worth a benchmark")
-    if any(each.verdict is Verdict.ENABLE for each in to_do):
-        return replace(quo, verdict=Verdict.OFF, reason="another option is worth more")
+        reason = f"{reason}, and none is worth a benchmark"
     return replace(
-        quo, verdict=Verdict.BENCHMARK, reason="it is what the others are measured against"
+        quo, verdict=Verdict.REFERENCE, reason=reason, basis=None, basis_sentence="", source=""
     )
 
 

@@ -129,6 +129,8 @@ class Rules:
     thresholds: Thresholds
     considerations: tuple[Consideration, ...]
     """The weightiest first."""
+    details: tuple[Consideration, ...]
+    """Questions that decide nothing alone, but narrow a range; ranked after the considerations."""
     options: tuple[Option, ...]
     peaks: Mapping[str, Peak]
 
@@ -142,13 +144,16 @@ def rules() -> Rules:
     """The table, read once."""
     text = files("compilegate.advice").joinpath("rules.toml").read_text(encoding="utf-8")
     raw = tomllib.loads(text)
+    questions = [
+        Consideration(rank=rank, rules=table().bearing_on(each["name"]), **_typed(each))
+        for rank, each in enumerate([*raw["considerations"], *raw["details"]], start=1)
+    ]
+    decisive = len(raw["considerations"])
     return Rules(
         date=raw["date"],
         thresholds=Thresholds(**_typed(raw["thresholds"])),
-        considerations=tuple(
-            Consideration(rank=rank, rules=table().bearing_on(each["name"]), **_typed(each))
-            for rank, each in enumerate(raw["considerations"], start=1)
-        ),
+        considerations=tuple(questions[:decisive]),
+        details=tuple(questions[decisive:]),
         options=tuple(Option(**_typed(each)) for each in raw["options"]),
         peaks={name: Peak(**each) for name, each in raw["peaks"].items()},
     )

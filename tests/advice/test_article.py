@@ -126,3 +126,61 @@ def test_the_price_of_another_region_will_do_where_it_decides_nothing(tmp_path):
     found = advise(there).option("training-compiler")
     assert found.verdict is Verdict.ENABLE
     assert "of another region" in found.considerations[-1].sentence
+
+
+def test_no_change_is_what_the_others_are_held_against(tmp_path):
+    for path, libraries in (
+        (bert(tmp_path, KNOWN), frozenset[str]()),
+        (trees(tmp_path, "runs_per_week = 7\nhours = 1.5"), frozenset({"xgboost"})),
+    ):
+        advice = advise(facts(path, libraries))
+        quo = advice.option("status-quo")
+        assert quo.verdict is Verdict.REFERENCE
+        assert quo.basis is None
+        assert quo.reason.startswith("all other options are held against it")
+        assert [each.name for each in advice.options if each.verdict is Verdict.REFERENCE] == [
+            "status-quo"
+        ]
+
+
+def test_trees_are_asked_for_the_length_of_a_run_too(tmp_path):
+    advice = advise(facts(trees(tmp_path, "runs_per_week = 7"), frozenset({"xgboost"})))
+    dollars = next(each for each in advice.missing if each.name == "dollars")
+    assert "how long a run takes" in dollars.sentence
+    assert "hours" in dollars.find_out
+
+
+def test_facts_that_decide_nothing_alone_are_asked_for_last(tmp_path):
+    path = trees(tmp_path, "runs_per_week = 7\nhours = 1.5\nusd_per_hour = 2.8")
+    asked = [each.name for each in advise(facts(path, frozenset({"xgboost"}))).missing]
+    assert asked == ["epochs", "resumes"]
+    with path.open("a", encoding="utf-8") as file:
+        file.write("epochs = 2\nresumes = true\n")
+    assert advise(facts(path, frozenset({"xgboost"}))).missing == ()
+
+
+def test_what_is_no_compiler_has_a_reason_of_its_own_at_trees(tmp_path):
+    path = trees(tmp_path, "runs_per_week = 7\nhours = 1.5\nusd_per_hour = 2.8")
+    advice = advise(facts(path, frozenset({"xgboost"})))
+    assert "serves neural networks" in advice.option("data-loading").reason
+
+
+def test_what_people_say_against_their_programs_imports_decides_nothing(tmp_path):
+    told = 'runs_per_week = 7\nhours = 1.5\nusd_per_hour = 2.8\nframework = "pytorch"'
+    found = facts(trees(tmp_path, told), frozenset({"xgboost"})).framework
+    assert not found.known
+    assert "but the program imports xgboost" in found.source
+    built_in = facts(bert(tmp_path, f'{KNOWN}\nframework = "xgboost"')).framework
+    assert built_in.value == "pytorch"
+    assert "although" in built_in.source
+
+
+def test_a_tensorflow_program_is_not_offered_what_takes_torch(tmp_path):
+    path = diffusion(tmp_path, "runs_per_week = 1\nhours = 18")
+    arm = '[arms.compiled]\ncompiler = "training-compiler"\nbatch_size = 4\nlearning_rate = 1e-5\n'
+    same = 'precision = "fp16"\ninstance_type = "ml.p3.2xlarge"\n\n'
+    text = path.read_text(encoding="utf-8").replace("[gate.metrics", f"{arm}{same}[gate.metrics", 1)
+    path.write_text(text, encoding="utf-8")
+    found = facts(path, frozenset({"tensorflow"}))
+    assert found.framework.value == "tensorflow"
+    assert advise(found).option("torch-compile").verdict is Verdict.OFF

@@ -146,3 +146,12 @@ def test_files_of_the_home_that_are_no_verdict_are_passed_over(portfolio):
     folder.mkdir(parents=True)
     (folder / "verdict.json").write_text("{}", encoding="utf-8")
     assert asked(portfolio, "bert").exit_code == 0
+
+
+def test_titles_stand_in_sentences_as_words_do(tmp_path):
+    bert(tmp_path, 'runs_per_week = 1\nhours = 6\nbottleneck = "data"')
+    printed = asked(tmp_path, "bert").output
+    assert printed.startswith("bert: benchmark a faster data loader")
+    assert "1 run a week" in printed
+    (row,) = (line for line in printed.splitlines() if line.startswith("  No change"))
+    assert row.split()[2:] == ["reference", "$0", "$0"]

@@ -119,16 +119,31 @@ def facts_of(
 
 
 def _framework(workload: Workload, libraries: frozenset[str]) -> Fact[str]:
-    if workload.advice.framework is not None:
-        return known(workload.advice.framework, "[advice] framework says so")
+    """What the built-in program is, else what people say, else what the program imports."""
+    told = workload.advice.framework
+    imported = {each: name for name, each in reversed(_MODULES.items()) if name in libraries}
     if isinstance(workload.kind, TextClassification):
-        return known("pytorch", "the built-in program trains with PyTorch")
+        against = told not in (None, "pytorch")
+        but = f", although [advice] framework says {told}" if against else ""
+        return known("pytorch", f"the built-in program trains with PyTorch{but}")
+    if told is None:
+        return _untold_framework(workload, imported, libraries)
+    if imported and told not in imported:
+        modules = " and ".join(sorted(imported.values()))
+        return assumed(told, f"[advice] framework says {told}, but the program imports {modules}")
+    return known(told, "[advice] framework says so")
+
+
+def _untold_framework(
+    workload: Workload, imported: Mapping[str, str], libraries: frozenset[str]
+) -> Fact[str]:
+    """An arm may take an image of another framework than the program's own: the imports decide."""
     for arm in workload.arms.values():
-        if arm.stack is not None:
+        if arm.stack is not None and (not imported or arm.stack.framework in imported):
             return known(arm.stack.framework, f"an arm takes {arm.stack.framework}'s image")
-    for module, framework in _MODULES.items():
-        if module in libraries:
-            return known(framework, f"the program imports {module}")
+    for framework in dict.fromkeys(_MODULES.values()):
+        if framework in imported:
+            return known(framework, f"the program imports {imported[framework]}")
     if "transformers" in libraries:
         return assumed("pytorch", "the program imports transformers, which mostly is PyTorch")
     return unknown("neither [advice] nor what the program imports says which framework it is")
@@ -241,10 +256,9 @@ def _runs(told: Advice, schedule: Schedule | None, now: datetime | None) -> Fact
     if schedule is None or now is None:
         return unknown("there is no schedule, and nobody has said how often it runs")
     runs = runs_per_week(schedule, now)
-    sentence = f"the schedule {schedule.expression} starts it"
     if schedule.enabled:
-        return known(runs, sentence)
-    return assumed(runs, f"{sentence}, and is switched off")
+        return known(runs, f"the schedule {schedule.expression} starts it")
+    return assumed(runs, f"the schedule {schedule.expression} would start it, but is switched off")
 
 
 def runs_per_week(schedule: Schedule, now: datetime) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from compilegate.advice.judging import Advice, OptionAdvice, Verdict
+from compilegate.advice.judging import ORDER, Advice, OptionAdvice, Verdict
 from compilegate.advice.portfolio import Portfolio
 from compilegate.advice.ranges import Range
 from compilegate.advice.rules import rules
@@ -53,7 +53,7 @@ def _environment() -> Environment:
     own: dict[str, Any] = {
         "words": words,
         "badges": BADGES,
-        "verdicts": tuple(Verdict),
+        "verdicts": tuple(ORDER),
         "headline_of": headline,
         "sort_key": sort_key,
         "shown": shown,

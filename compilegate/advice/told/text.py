@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from compilegate.advice.judging import Advice, OptionAdvice, Verdict
 from compilegate.advice.outcome import Outcome
 from compilegate.advice.portfolio import Portfolio
-from compilegate.advice.rules import STATUS_QUO
+from compilegate.advice.ranges import NOTHING
+from compilegate.advice.rules import STATUS_QUO, rules
 from compilegate.advice.stances import NOT_HERE, Stance
 from compilegate.advice.told import words
 
@@ -47,15 +48,15 @@ def headline(advice: Advice) -> str:
     best = advice.best
     if best is None:
         return "stay as it is; nothing else is worth a benchmark."
-    outcome = best.outcome
+    outcome, title = best.outcome, words.within(best.title)
     verb = {"enable": "enable", "benchmark first": "benchmark"}[str(best.verdict)]
     if outcome is None:
-        return f"{verb} {best.title}: {best.reason}."
+        return f"{verb} {title}: {best.reason}."
     if outcome.saved_usd_per_year is not None:
         saved = f"{words.usd(outcome.saved_usd_per_year)} a year"
     else:
         saved = f"{words.share(outcome.saved_share)} of a run's time"
-    return f"{verb} {best.title}, expected to save {saved}: {best.reason}."
+    return f"{verb} {title}, expected to save {saved}: {best.reason}."
 
 
 def gravest(advice: Advice) -> str:
@@ -73,7 +74,9 @@ def gravest(advice: Advice) -> str:
     best = advice.best
     if best is None:
         return f"advice: no compiler and no alternative is worth a benchmark; {more}"
-    open_questions = [each.title.lower() for each in advice.missing[:UNSETTLED]]
+    open_questions = [
+        each.title.lower() for each in advice.missing if each.rank <= len(rules().considerations)
+    ][:UNSETTLED]
     if open_questions:
         return f"advice: not known: {', '.join(open_questions)}; {more}"
     return f"advice: {headline(advice).rstrip('.')}; {more}"
@@ -93,7 +96,7 @@ def _known_line(advice: Advice) -> str:
     runs = facts.runs_per_week.value
     hours = facts.hours.value
     parts = [
-        "runs a week not known" if runs is None else f"{runs:.3g} runs a week",
+        "runs a week not known" if runs is None else words.runs_a_week(runs),
         "hours a run not known" if hours is None else f"{words.hours(hours)} a run",
     ]
     price = facts.usd_per_run_hour
@@ -125,6 +128,8 @@ def _row(option: OptionAdvice) -> tuple[str, ...]:
     year = words.usd(outcome.saved_usd_per_year)
     if outcome.saved_usd_per_year is None and outcome.saved_hours_per_year is not None:
         year = words.hours(outcome.saved_hours_per_year)
+    if option.verdict is Verdict.REFERENCE:
+        year = words.usd(NOTHING)
     return title, verdict, run, year, "" if option.basis is None else str(option.basis)
 
 
@@ -216,13 +221,13 @@ def portfolio_headline(portfolio: Portfolio) -> str:
     if untold == len(portfolio.entries):
         return (
             f"{_workloads(portfolio)}: nobody has said enough to tell their savings in dollars. "
-            f"Start with {start.name}: {start.best.title}."
+            f"Start with {start.name}: {words.within(start.best.title)}."
         )
     but = f"; {untold} more cannot be told in dollars yet" if untold else ""
     return (
         f"{_workloads(portfolio)}: {words.usd(portfolio.usd_per_year)} a year may be "
         f"saved by one option each, if what does not gain stays off{but}. "
-        f"Start with {start.name}: {start.best.title}."
+        f"Start with {start.name}: {words.within(start.best.title)}."
     )
 
 

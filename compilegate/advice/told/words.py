@@ -48,6 +48,17 @@ def seconds(amount: Range | None) -> str:
     return f"{_between(_figures(amount.low), _figures(amount.high))} s"
 
 
+def within(title: str) -> str:
+    """A title within a sentence; names keep their capital."""
+    first, _, rest = title.partition(" ")
+    return f"{first.lower()} {rest}" if first in ("A", "Managed", "No") else title
+
+
+def runs_a_week(runs: float) -> str:
+    """How often a workload runs."""
+    return f"{_figures(runs)} run{'' if runs == 1 else 's'} a week"
+
+
 def repaid(repayment: Repayment | None) -> str:
     """When a benchmark has paid for itself."""
     if repayment is None:
