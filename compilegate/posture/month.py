@@ -11,6 +11,7 @@ import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from compilegate.posture.expected import Expected, beside_decisions
 from compilegate.posture.machine.events import Settled
 from compilegate.posture.machine.planning import BASELINE, days_between
 from compilegate.posture.names import ALL
@@ -61,6 +62,8 @@ class Month:
     speedup: float | None
     """The newest proven one, the lower end of its interval."""
     moves: tuple[str, ...]
+    advice: tuple[tuple[str, str], ...] = ()
+    """What advice expected of arms, beside what was measured: a row's name, and a sentence."""
 
 
 def month_before(when: str) -> str:
@@ -69,8 +72,9 @@ def month_before(when: str) -> str:
     return (first - datetime.timedelta(days=1)).strftime("%Y-%m")
 
 
-def month_of(record: Record, month: str, *, now: str) -> Month:
-    """What the month came to, as its decisions say; one that is not over, until now."""
+def month_of(record: Record, month: str, *, now: str, expected: Sequence[Expected] = ()) -> Month:
+    """What the month came to, as its decisions say; one that is not over, until now. `expected` is
+    what advice said of the arms."""
     last = max((one.number for one in record.decisions if _month(one) <= month), default=0)
     until = record.decisions[:last]
     within = [one for one in until if _month(one) == month]
@@ -113,6 +117,7 @@ def month_of(record: Record, month: str, *, now: str) -> Month:
             for one in within
             if one.before is not one.after
         ),
+        advice=tuple(beside_decisions(expected, within)),
     )
 
 
@@ -215,6 +220,7 @@ def month_rows(month: Month) -> list[tuple[str, str]]:
         ("Cost of audits", _money(month.audit_cost) if month.audits else "none"),
         ("Champion", champion),
         ("Proven speed-up", "not measured" if month.speedup is None else f"{month.speedup:.2f}"),
+        *month.advice,
     ]
 
 
@@ -223,18 +229,18 @@ def month_subject(month: Month) -> str:
     return f"{month.workload}: {month.month}, posture {month.posture}"
 
 
-def month_text(month: Month, more: Sequence[tuple[str, str]] = ()) -> str:
+def month_text(month: Month) -> str:
     """For the mail and the terminal."""
-    lines = [f"{name}: {value}" for name, value in (*month_rows(month), *more)]
+    lines = [f"{name}: {value}" for name, value in month_rows(month)]
     lines += ["", *(f"{move}" for move in month.moves or ("The posture did not change.",))]
     return "\n".join(lines)
 
 
-def month_page(month: Month, more: Sequence[tuple[str, str]] = ()) -> str:
+def month_page(month: Month) -> str:
     """One file of HTML, without anything from elsewhere."""
     rows = "".join(
         f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>\n"
-        for name, value in (*month_rows(month), *more)
+        for name, value in month_rows(month)
     )
     moves = "".join(f"<li>{html.escape(move)}</li>\n" for move in month.moves)
     return _PAGE.format(

@@ -33,5 +33,7 @@ DAY_VARIABLE = "COMPILEGATE_POSTURE_DAY"
 
 TABLE_VARIABLE = "COMPILEGATE_POSTURE_TABLE"
 """The DynamoDB table that holds the records in an account."""
+EXPECTED_VARIABLE = "COMPILEGATE_POSTURE_EXPECTED"
+"""What advice expected of each arm when the workload was deployed."""
 WORKLOAD_VARIABLE = "WORKLOAD"
 """Whose executions the function of an account hears of."""

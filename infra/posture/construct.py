@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -18,6 +19,7 @@ from compilegate.infra.posture.permissions import change_statements, posture_sta
 from compilegate.infra.project import Project
 from compilegate.infra.removal import removal_policy
 from compilegate.posture import names
+from compilegate.posture.expected import Expected, noted
 
 PROGRAM = (
     "__init__.py",
@@ -81,6 +83,7 @@ class Posture(Construct):
         *,
         project: Project,
         workload: str,
+        expected: Sequence[Expected],
         pipeline_arn: str,
         foundation: FoundationStack,
         dead_letters: DeadLetters,
@@ -99,6 +102,7 @@ class Posture(Construct):
             variables={
                 names.TABLE_VARIABLE: record.table.ref,
                 names.WORKLOAD_VARIABLE: workload,
+                names.EXPECTED_VARIABLE: noted(expected),
             },
             statements=posture_statements(
                 arns=Arns.of(cdk.Stack.of(self)),

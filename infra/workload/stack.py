@@ -8,7 +8,7 @@ from constructs import Construct
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.functions import DeadLetters
 from compilegate.infra.images import ImagesStack
-from compilegate.infra.posture import Posture, PostureRecord, tell_changes
+from compilegate.infra.posture import Posture, PostureRecord, expected_of, tell_changes
 from compilegate.infra.project import DeclaredWorkload, Project
 from compilegate.infra.stack_options import stack_options
 from compilegate.infra.workload.alarms import Alarms
@@ -69,6 +69,7 @@ class WorkloadStack(cdk.Stack):
                 "Posture",
                 project=project,
                 workload=name,
+                expected=expected_of(declared),
                 pipeline_arn=training.arn,
                 foundation=foundation,
                 dead_letters=dead_letters,

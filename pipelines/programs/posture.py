@@ -137,6 +137,7 @@ def _seen(candidate: CandidateVerdict, confidence: float) -> Seen:
         broken=_is_broken(candidate),
         reason=_first_sentence(candidate.reasons) or "no reason was given",
         speedup=None if candidate.speed is None else candidate.speed.speedup.lower,
+        speedup_upper=None if candidate.speed is None else candidate.speed.speedup.upper,
         differences=tuple(differences) if guarded else (),
         values={one.metric: _better(one.direction, one.candidate) for one in guarded},
         turned=tuple(one.metric for one in guarded if one.direction == "lower"),

@@ -13,7 +13,11 @@ from compilegate.pipelines.staging.image_tags import (
     image_folders,
     image_tags,
 )
-from compilegate.pipelines.staging.imports import imported_modules
+from compilegate.pipelines.staging.imports import (
+    imported_libraries,
+    imported_modules,
+    source_folder_of,
+)
 from compilegate.pipelines.staging.metric_functions import (
     MetricFunctionsError,
     check_metric_functions,
@@ -42,11 +46,13 @@ __all__ = [
     "gate_tree",
     "image_folders",
     "image_tags",
+    "imported_libraries",
     "imported_modules",
     "may_be_written",
     "own_code",
     "placement_of",
     "raw_data_uri",
+    "source_folder_of",
     "training_code",
     "unbuilt_requirements",
 ]

@@ -4,7 +4,36 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
+
+from compilegate.workload import Workload
+
+MOST_FILES = 500
+MOST_BYTES = 1 << 20
+"""A larger file is no training script."""
+
+
+def imported_libraries(workload: Workload, path: Path) -> frozenset[str]:
+    """The top-level names that the training script and the files beside it import; none where the
+    program cannot be read, which `validate` tells of."""
+    root = source_folder_of(workload, path)
+    if root is None:
+        return frozenset()
+    files: dict[str, bytes] = {}
+    try:
+        for each in sorted(root.rglob("*.py"))[:MOST_FILES]:
+            if each.is_file() and each.stat().st_size <= MOST_BYTES:
+                files[each.relative_to(root).as_posix()] = each.read_bytes()
+    except OSError:
+        return frozenset()
+    entry = workload.kind.scripts["program.entry"]
+    return imported_modules(files, entry) if entry in files else frozenset()
+
+
+def source_folder_of(workload: Workload, path: Path) -> Path | None:
+    """Where the program of the workload in the file `path` lies; None for Compilegate's own."""
+    folder = workload.kind.source_folder
+    return None if folder is None else path.parent / PurePosixPath(folder)
 
 
 def imported_modules(files: Mapping[str, bytes], script: str) -> frozenset[str]:

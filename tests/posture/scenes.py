@@ -53,12 +53,14 @@ def seen(
     difference: float = 0.0,
     value: float = 0.9,
     speedup: float = 1.4,
+    upper: float | None = None,
 ) -> Seen:
     return Seen(
         arm=arm,
         outcome=outcome,
         reason=f"{outcome} by the gate",
         speedup=speedup,
+        speedup_upper=upper,
         differences=(
             Difference(metric="accuracy", difference=difference, standard_error=0.01, margin=0.02),
         ),

@@ -10,15 +10,19 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from compilegate.advice import Range
+from compilegate.advice.told.foretold import Foretold, beside_outcome
 from compilegate.cli import main
 from compilegate.posture import names
+from compilegate.posture.expected import MOST_CHARACTERS, Expected, noted, read_noted
 from compilegate.posture.function.handler import lambda_handler
-from compilegate.posture.machine.events import Event
+from compilegate.posture.machine.events import Event, Seen
 from compilegate.posture.month import Money, month_before, month_of, month_page, month_text
 from compilegate.posture.records.files import FileRecords
 from compilegate.posture.records.keeping import decide
-from compilegate.posture.records.record import Record
+from compilegate.posture.records.record import Record, read_record
 from compilegate.posture.state import Spent
+from tests.advice.declared import experience
 from tests.aws_server.client import AwsServer
 from tests.posture.scenes import after, benchmark, day, seen, settled, started
 from tests.posture.table import TABLE, streamed, table_in
@@ -112,10 +116,66 @@ def test_what_is_not_known_is_not_claimed() -> None:
 
 def test_the_page_says_the_same_and_escapes_what_people_wrote() -> None:
     record = after(dataclasses.replace(benchmark(), reason="<b>new</b>"))
-    page = month_page(month_of(record, "2026-01", now=day(5)), [("Advice on x", "1.2 & more")])
+    month = month_of(record, "2026-01", now=day(5))
+    page = month_page(dataclasses.replace(month, advice=(("Advice on x", "1.2 & more"),)))
     assert "&lt;b&gt;new&lt;/b&gt;" in page
     assert "1.2 &amp; more" in page
     assert "<b>new" not in page
+
+
+EXPECTED = Expected(
+    arm="compiled",
+    low=1.0,
+    high=1.6,
+    rests_on="published",
+    machine="ml.g5.xlarge",
+    trains_on="ml.g5.xlarge",
+)
+
+
+def test_advice_stands_beside_what_was_measured_in_the_words_of_a_report() -> None:
+    events = [
+        *executed_with(0, seen("pass", speedup=1.7, upper=1.8)),
+        *executed_with(7, seen("pass", upper=1.5)),
+        *executed_with(14, seen("pass")),
+    ]
+    month = month_of(after(*events), "2026-01", now=day(300), expected=[EXPECTED])
+    told_before = Foretold(
+        option="torch-compile",
+        speedup=Range(1.0, 1.6),
+        rests_on="published",
+        machine="ml.g5.xlarge",
+    )
+    measured = experience(speedup=Range(1.4, 1.5), instance_type="ml.g5.xlarge")
+    ((_, sentence),) = beside_outcome([told_before], [measured])
+    assert month.advice == (("Advice on compiled", sentence),)
+    assert f"Advice on compiled: {sentence}" in month_text(month)
+    assert f"<td>{sentence}</td>" in month_page(month)
+    assert month_of(after(*events), "2026-02", now=day(300), expected=[EXPECTED]).advice == ()
+    other = dataclasses.replace(EXPECTED, arm="another")
+    assert month_of(after(*events), "2026-01", now=day(300), expected=[other]).advice == ()
+
+
+def executed_with(number: float, what: Seen) -> list[Event]:
+    return [started(f"e{number:g}", number), settled(f"e{number:g}", number + 0.1, what)]
+
+
+def test_a_record_from_before_the_upper_end_reads_as_it_was_written() -> None:
+    record = after(*january())
+    assert "speedup_upper" not in record.to_json()
+    assert read_record(record.to_json(), "news") == record
+    newer = after(*january(), *executed_with(28, seen("pass", upper=1.5)))
+    assert read_record(newer.to_json(), "news") == newer
+
+
+def test_what_is_noted_fits_into_a_function_s_variables() -> None:
+    assert read_noted(noted([EXPECTED])) == (EXPECTED,)
+    many = [dataclasses.replace(EXPECTED, arm=f"arm-{number}") for number in range(50)]
+    text = noted(many)
+    assert len(text) <= MOST_CHARACTERS
+    kept = read_noted(text)
+    assert list(kept) == many[: len(kept)]
+    assert len(kept) > 10
 
 
 def test_the_month_before_goes_by_utc() -> None:
@@ -147,13 +207,14 @@ def test_the_function_puts_a_month_into_the_table_once(
     aws: AwsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records = table_in(aws)
-    for event in january():
+    for event in (*january(), *executed_with(24, seen("pass", upper=1.5))):
         decide(records, "topics", event)
     for name, value in {
         **aws.environment,
         "AWS_DEFAULT_REGION": aws.environment["AWS_REGION"],
         names.TABLE_VARIABLE: TABLE,
         names.DAY_VARIABLE: day(27),
+        names.EXPECTED_VARIABLE: noted([EXPECTED]),
     }.items():
         monkeypatch.setenv(name, value)
     asked = {names.ACT: names.MONTH, "workload": "topics"}
@@ -164,4 +225,6 @@ def test_the_function_puts_a_month_into_the_table_once(
     assert newest["part"] == {"S": "month/2026-01"}
     assert newest["moved"] == {"S": "month"}
     assert "Saved: 2.00 hours, 4.00 USD" in newest["text"]["S"]
+    said = "Advice on compiled: 1.00 to 1.60 times as fast was expected for ml.g5.xlarge"
+    assert said in newest["text"]["S"]
     decide(records, "topics", started("later", 28))

@@ -146,13 +146,24 @@ def _experiences(
 
 
 def _option(arm: ArmObservation, baseline: ArmObservation | None) -> str | None:
-    """Which option a candidate is; None for one that the rules do not have, as a larger batch."""
-    if arm.compiler == "torch-compile":
-        return _OPTION_OF_BACKEND.get(_text(arm.proof.get("backend")) or "inductor")
-    if arm.compiler == "eager":
-        halved = arm.precision in ("bf16", "fp16") and baseline is not None
-        return "bf16" if halved and baseline.precision == "fp32" else None
-    return _OPTION_OF.get(arm.compiler or "")
+    return option_of(
+        arm.compiler,
+        backend=arm.proof.get("backend"),
+        precision=arm.precision,
+        before=None if baseline is None else baseline.precision,
+    )
+
+
+def option_of(
+    compiler: str | None, *, backend: object, precision: str | None, before: str | None
+) -> str | None:
+    """Which option an arm is; `before` is the baseline's precision. None for one that the rules do
+    not have."""
+    if compiler == "torch-compile":
+        return _OPTION_OF_BACKEND.get(_text(backend) or "inductor")
+    if compiler == "eager":
+        return "bf16" if precision in {"bf16", "fp16"} and before == "fp32" else None
+    return _OPTION_OF.get(compiler or "")
 
 
 def _regression(candidate: CandidateVerdict) -> str | None:

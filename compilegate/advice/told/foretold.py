@@ -7,9 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from compilegate.advice.judging import Advice
-from compilegate.advice.known.experience import Experience
+from compilegate.advice.known.experience import Experience, option_of
 from compilegate.advice.ranges import Range
-from compilegate.advice.told import words
+from compilegate.job.names import BASELINE_ARM
+from compilegate.posture.expected import Expected, beside
+from compilegate.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,10 +63,40 @@ def beside_outcome(
         told = of_option.get(each.option)
         if told is None:
             continue
-        meets = told.speedup.low <= each.speedup.high and each.speedup.low <= told.speedup.high
         yield (
             each.arm,
-            f"{words.times(told.speedup)} times as fast was expected for {told.machine} "
-            f"({told.rests_on}); {words.times(each.speedup)} was measured on {each.machine}, "
-            f"{'as expected' if meets else 'not as expected'}",
+            beside(
+                (told.speedup.low, told.speedup.high),
+                (each.speedup.low, each.speedup.high),
+                machine=told.machine,
+                rests_on=told.rests_on,
+                measured_on=each.machine,
+            ),
         )
+
+
+def foretold_of_arms(advice: Advice, workload: Workload) -> tuple[Expected, ...]:
+    """What is expected of each candidate that the workload declares and the rules know."""
+    of_option = {each.option: each for each in foretold(advice)}
+    baseline = workload.arms.get(BASELINE_ARM)
+    found = []
+    for name, arm in workload.candidates.items():
+        option = option_of(
+            arm.compiler,
+            backend=arm.compiler_options.get("backend"),
+            precision=arm.precision,
+            before=None if baseline is None else baseline.precision,
+        )
+        told = of_option.get(option or "")
+        if told is not None:
+            found.append(
+                Expected(
+                    arm=name,
+                    low=told.speedup.low,
+                    high=told.speedup.high,
+                    rests_on=told.rests_on,
+                    machine=told.machine,
+                    trains_on=arm.instance_type or workload.compute.instance_type or "this machine",
+                )
+            )
+    return tuple(found)

@@ -27,11 +27,12 @@ from compilegate.cli.options.completing import complete_workload
 from compilegate.cli.options.home import home_option
 from compilegate.cli.options.project import settings_here, workloads_option
 from compilegate.cli.terminal.errors import writing
-from compilegate.cli.workload.own_program import imported_libraries, obstacles
+from compilegate.cli.workload.own_program import obstacles
 from compilegate.cli.workload.profiled import profiled
 from compilegate.errors import CompilegateError
 from compilegate.job.files import write_text
 from compilegate.job.names import OBSERVATIONS_FILE, VERDICT_FILE
+from compilegate.pipelines.staging import imported_libraries
 from compilegate.workload import (
     Workload,
     WorkloadError,

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +26,8 @@ from compilegate.cli.terminal.tables import aligned
 from compilegate.cli.workload.posture_record import records_in
 from compilegate.job.files import write_text
 from compilegate.local import LocalExecutor, list_executions
+from compilegate.posture import names
+from compilegate.posture.expected import Expected, read_noted
 from compilegate.posture.function.handler import now
 from compilegate.posture.machine.events import Event, Reset, SetByPerson
 from compilegate.posture.machine.planning import plan
@@ -86,6 +88,17 @@ def place_of(workload: str, *, home: Path, deployed: bool, settings: Path) -> Pl
         arn = account.session.client("sts").get_caller_identity()["Arn"]
     table = DynamoRecords(account.session.client("dynamodb"), outputs["PostureTableName"])
     return Place(table, arn.rpartition(":")[2])
+
+
+def _expected(workload: str, settings: Path) -> tuple[Expected, ...]:
+    """What advice expected of the arms when the workload was deployed, from the function that
+    sends the month."""
+    account = open_account(settings)
+    name = account.names.function(workload, names.FUNCTION_KIND)
+    with asking(f"read the settings of the function {name}"):
+        answer = account.session.client("lambda").get_function_configuration(FunctionName=name)
+    variables = answer.get("Environment", {}).get("Variables", {})
+    return read_noted(variables.get(names.EXPECTED_VARIABLE, "[]"))
 
 
 class ByName(click.Group):
@@ -238,16 +251,18 @@ def month_command(  # noqa: PLR0917  one argument for each option
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", chosen):
         raise click.UsageError(f"--month: found {chosen!r}, allowed: a month such as 2026-10")
     place = place_of(declared.name, home=home, deployed=deployed, settings=settings)
-    found = month_of(place.read(declared.name), chosen, now=now())
-    more = [] if deployed else list(_advice(declared.name, chosen, home))
+    expected = _expected(declared.name, settings) if deployed else ()
+    found = month_of(place.read(declared.name), chosen, now=now(), expected=expected)
+    if not deployed:
+        found = replace(found, advice=tuple(_advice(declared.name, chosen, home)))
     if page is not None:
         with writing(str(page), page.parent):
-            write_text(page, month_page(found, more))
+            write_text(page, month_page(found))
         click.echo(f"{page}: {month_subject(found)}", err=True)
     if as_json:
-        click.echo(json.dumps({**asdict(found), "advice": dict(more)}, indent=2))
+        click.echo(json.dumps({**asdict(found), "advice": dict(found.advice)}, indent=2))
     elif page is None:
-        click.echo(f"{month_subject(found)}\n\n{month_text(found, more)}")
+        click.echo(f"{month_subject(found)}\n\n{month_text(found)}")
 
 
 def _advice(name: str, month: str, home: Path) -> Iterator[tuple[str, str]]:

@@ -27,6 +27,7 @@ from typing import Any
 
 from compilegate.posture import names
 from compilegate.posture.errors import PostureError
+from compilegate.posture.expected import read_noted
 from compilegate.posture.function.ended import after_execution
 from compilegate.posture.machine.events import Observed, Settled, Started
 from compilegate.posture.machine.planning import BASELINE
@@ -146,7 +147,8 @@ def _month(event: Mapping[str, Any], records: Records) -> dict[str, str]:
     """Sum up the month before this one; told once, by the table's stream."""
     workload, when = event["workload"], now()
     record, _ = current(records, workload, when=when, who="month")
-    found = month_of(record, month_before(when), now=when)
+    expected = read_noted(os.environ.get(names.EXPECTED_VARIABLE, "[]"))
+    found = month_of(record, month_before(when), now=when, expected=expected)
     text = month_text(found)
     told = isinstance(records, DynamoRecords) and records.tell(
         workload, month=found.month, when=when, subject=month_subject(found), text=text

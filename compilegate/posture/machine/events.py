@@ -9,6 +9,8 @@ from typing import Literal
 from compilegate.posture.policy import Policy
 from compilegate.posture.state import Difference, Posture, Spent
 
+LATER = {"later": True}
+"""A member that records of before lack: it is left out where it is None."""
 Outcome = Literal["pass", "fail", "inconclusive"]
 
 
@@ -38,6 +40,8 @@ class Seen:
     """Whether it failed by what is no chance: evidence, compiler, arithmetic."""
     speedup: float | None = None
     """The proven one: the interval's lower bound."""
+    speedup_upper: float | None = field(default=None, metadata=LATER)
+    """The interval's upper bound."""
     differences: tuple[Difference, ...] = ()
     """Empty where no baseline trained, or the two could not be compared."""
     values: Mapping[str, float] = field(default_factory=dict)

@@ -26,7 +26,9 @@ def encoded(value: Any) -> Any:
     """Frozen dataclasses as objects, tuples as arrays."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
-            field.name: encoded(getattr(value, field.name)) for field in dataclasses.fields(value)
+            field.name: encoded(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if not (_is_later(field) and getattr(value, field.name) is None)
         }
     if isinstance(value, Mapping):
         return {str(key): encoded(item) for key, item in value.items()}
@@ -89,10 +91,15 @@ def _dataclass(kind: type[Any], value: Any, where: str) -> Any:
     _expect(isinstance(value, dict), value, where, "an object")
     hints = typing.get_type_hints(kind)
     names = {field.name for field in dataclasses.fields(kind)}
-    if set(value) != names:
-        odd = ", ".join(sorted(set(value) ^ names))
+    needed = {field.name for field in dataclasses.fields(kind) if not _is_later(field)}
+    if not needed <= set(value) <= names:
+        odd = ", ".join(sorted((needed - set(value)) | (set(value) - names)))
         raise DamagedRecordError(f"{where} has too much or too little: {odd}")
     return kind(**{name: _decoded(hints[name], value[name], f"{where}.{name}") for name in value})
+
+
+def _is_later(field: dataclasses.Field[Any]) -> bool:
+    return bool(field.metadata.get("later"))
 
 
 def _expect(fits: bool, value: Any, where: str, allowed: str) -> Any:

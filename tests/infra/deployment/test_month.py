@@ -24,6 +24,7 @@ from compilegate.posture.records.coding import encoded
 from compilegate.posture.records.dynamodb import DynamoRecords
 from compilegate.posture.records.record import read_record
 from compilegate.posture.state import Posture, Spent, State
+from tests.account.command import compilegate
 from tests.aws_server.client import running_server
 from tests.infra.deployment.cdk_cli import Cdk
 from tests.infra.deployment.deployed import Deployment
@@ -124,6 +125,9 @@ def month(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Month]:
 def _deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Month]:
     with running_server() as aws:
         project = Project.make(tmp_path_factory.mktemp("project"))
+        project.change(
+            '[arms.candidate]\ncompiler = "eager"', '[arms.candidate]\ncompiler = "inductor"'
+        )
         project.change("[new_data]", "[posture]\npasses = 2\n\n[new_data]")
         cdk = Cdk(project.path, aws)
         cdk.bootstrap()
@@ -136,7 +140,7 @@ def _deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Month]:
 
 def observed(*, alone: bool) -> str:
     """What the gate hands to the settling: the candidate passes."""
-    what = seen("pass", arm=CANDIDATE)
+    what = seen("pass", arm=CANDIDATE, upper=None if alone else 1.5)
     arms = {CANDIDATE: 2.0} if alone else {"baseline": 3.0, CANDIDATE: 2.0}
     spent = tuple(
         Spent(arm=arm, jobs=1, seconds=3600 * each, usd=each) for arm, each in arms.items()
@@ -174,6 +178,16 @@ def test_a_month_of_weekly_executions(month: Month, tmp_path: Path) -> None:
     told = month.call(json.loads(summary["Input"]), 27)
     assert "Executions: 4, 2 of the candidate alone, 0 audits" in told["text"]
     assert "Saved: 2.00 hours, 2.00 USD, by 2 executions" in told["text"]
+    (advice,) = [line for line in told["text"].splitlines() if line.startswith("Advice on ")]
+    assert advice.startswith(f"Advice on {CANDIDATE}: ")
+    assert "times as fast was expected for" in advice
+    assert "; 1.40 to 1.50 was measured on" in advice
+    shown = compilegate(
+        aws,
+        month.deployment.project.path,
+        *("posture", "month", "tiny", "--month", "2026-01", "--deployed"),
+    )
+    assert advice in shown.stdout.splitlines(), shown.stderr
     assert month.subjects[1:] == ["tiny: 2026-01, posture on"]
     # A candidate that crashes is refused, and the baseline is trained at once.
     arn = month.deployment.pipeline()["PipelineArn"]
