@@ -33,6 +33,7 @@ from tests.posture.scenes import benchmark, day, seen
 
 TOPICS = Path(__file__).parents[1] / "pipelines" / "topics.toml"
 CANDIDATE = "compiled"
+OUTPUT = "/opt/ml/processing/output"
 
 
 def workload() -> Workload:
@@ -68,11 +69,11 @@ def trivial(definition: str, planted: Path) -> str:
             elif step["Type"] == "Processing":
                 _, _, arm = step["Name"].partition("-")
                 source = f"alone-{arm.removesuffix('-alone')}" if arm else "together"
-                script = (
-                    f"cp {planted}/{source}.json /opt/ml/processing/output/verdict/posture.json"
-                    if step["Name"].startswith("Gate")
-                    else "true"
-                )
+                script = "true"
+                if step["Name"].startswith("Gate"):
+                    script = f"cp {planted}/{source}.json {OUTPUT}/verdict/posture.json"
+                elif step["Name"].startswith("Package"):
+                    script = f"echo 1 > {OUTPUT}/model/model.tar.gz"
                 request["AppSpecification"]["ContainerEntrypoint"] = ["/bin/sh", "-c", script]
                 request["AppSpecification"]["ContainerArguments"] = []
                 request["ProcessingInputs"] = [
