@@ -6,7 +6,6 @@ import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from compilegate.execution.result import ExecutionResult
 from compilegate.gate.judgements import Interval
 from compilegate.gate.verdict import ArmCost, CandidateVerdict, Verdict
 from compilegate.posture.machine.events import Seen, Settled, Started
@@ -52,31 +51,37 @@ class Row:
     """What is different from the row before: the change points."""
 
 
-def rows_of(
-    executions: Iterable[tuple[ExecutionResult, Verdict | None]], record: Record | None
-) -> list[Row]:
+@dataclass(frozen=True, kw_only=True)
+class Past:
+    """What is known of one execution, wherever it ran."""
+
+    execution: str
+    started: float
+    """Seconds since the epoch."""
+    status: str
+    verdict: Verdict | None
+
+
+def rows_of(executions: Iterable[Past], record: Record | None) -> list[Row]:
     """The rows, with their change points."""
     decisions = () if record is None else record.decisions
-    plain = [
-        _row(result, verdict, decisions)
-        for result, verdict in sorted(executions, key=lambda pair: pair[0].started)
-    ]
-    befores: list[Row | None] = [None, *plain[:-1]]
+    plain = [_row(past, decisions) for past in sorted(executions, key=lambda one: one.started)]
+    befores: list[Row | None] = [None, *plain]
     return [
         replace(row, changes=tuple(_changes(before, row, decisions)))
-        for before, row in zip(befores, plain, strict=True)
+        for before, row in zip(befores, plain, strict=False)
     ]
 
 
-def _row(result: ExecutionResult, verdict: Verdict | None, decisions: Sequence[Decision]) -> Row:
-    started = _started(result.execution_id, decisions)
-    settled = _settled(result.execution_id, decisions)
+def _row(past: Past, decisions: Sequence[Decision]) -> Row:
+    started = _started(past.execution, decisions)
+    settled = _settled(past.execution, decisions)
     row = Row(
-        execution=result.execution_id,
-        started=datetime.datetime.fromtimestamp(result.started, datetime.UTC).isoformat(
+        execution=past.execution,
+        started=datetime.datetime.fromtimestamp(past.started, datetime.UTC).isoformat(
             timespec="seconds"
         ),
-        status=str(result.status),
+        status=past.status,
     )
     if started is not None:
         row = replace(
@@ -85,8 +90,8 @@ def _row(result: ExecutionResult, verdict: Verdict | None, decisions: Sequence[D
             versions=started.event.fingerprint if isinstance(started.event, Started) else None,
             started=started.event.when,
         )
-    if verdict is not None:
-        row = _with_verdict(row, verdict)
+    if past.verdict is not None:
+        row = _with_verdict(row, past.verdict)
     if settled is not None:
         row = _with_settled(row, settled)
     return row

@@ -87,12 +87,15 @@ class Deployed:
         return [entry["Key"] for entry in listed.get("Contents", [])]
 
 
-def deploy(server: AwsServer, definition: str = DEFINITION) -> Deployed:
-    """What `cdk deploy` leaves behind, as far as the client looks at it."""
+def deploy(
+    server: AwsServer, definition: str = DEFINITION, more: Mapping[str, str] | None = None
+) -> Deployed:
+    """What `cdk deploy` leaves behind, as far as the client looks at it; `more` are further outputs
+    of the workload's stack."""
     server.client("s3").create_bucket(Bucket=BUCKET)
     create_stack(server, "compilegate-foundation", FOUNDATION)
     create_stack(server, "compilegate-images", IMAGES)
-    create_stack(server, "compilegate-workload-topics", WORKLOAD)
+    create_stack(server, "compilegate-workload-topics", {**WORKLOAD, **(more or {})})
     sagemaker = server.client("sagemaker")
     sagemaker.create_pipeline(
         PipelineName=PIPELINE, PipelineDefinition=definition, RoleArn=f"{ROLE}-pipeline"

@@ -13,11 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from compilegate.cli import main
-from compilegate.execution.result import ExecutionResult
 from compilegate.execution.status import ExecutionStatus
 from compilegate.gate.judge import judge
 from compilegate.gate.verdict import Verdict
-from compilegate.history.rows import Row, line_of, rows_of
+from compilegate.history.rows import Past, Row, line_of, rows_of
 from compilegate.history.telling import as_csv, as_json, as_page, line_cells, row_cells
 from compilegate.posture.records.record import Record
 from compilegate.posture.state import Posture
@@ -31,20 +30,14 @@ def verdict() -> Verdict:
     return judge(execution.experiment, execution.records)
 
 
-def executed(name: str, number: int, status: ExecutionStatus = ExecutionStatus.SUCCEEDED):
+def executed(
+    name: str,
+    number: int,
+    verdict: Verdict | None,
+    status: ExecutionStatus = ExecutionStatus.SUCCEEDED,
+) -> Past:
     when = datetime.datetime.fromisoformat(day(number)).timestamp()
-    return ExecutionResult(
-        execution_id=name,
-        pipeline_name="news",
-        status=status,
-        steps={},
-        parameters={},
-        failed_by=None,
-        failure=None,
-        folder=Path(),
-        started=when,
-        ended=when + 60,
-    )
+    return Past(execution=name, started=when, status=str(status), verdict=verdict)
 
 
 def a_record() -> Record:
@@ -62,9 +55,9 @@ def a_record() -> Record:
 
 @pytest.fixture(scope="module")
 def rows(verdict: Verdict) -> list[Row]:
-    pairs = [(executed("e1", 7), verdict), (executed("e0", 0), verdict)]
-    failed = executed("e2", 14, ExecutionStatus.FAILED)
-    return rows_of([*pairs, (failed, None)], a_record())
+    judged = [executed("e1", 7, verdict), executed("e0", 0, verdict)]
+    failed = executed("e2", 14, None, ExecutionStatus.FAILED)
+    return rows_of([*judged, failed], a_record())
 
 
 def test_rows_are_in_order_with_metrics_speed_and_machine_time(rows: list[Row]) -> None:
