@@ -184,3 +184,20 @@ def test_a_tensorflow_program_is_not_offered_what_takes_torch(tmp_path):
     found = facts(path, frozenset({"tensorflow"}))
     assert found.framework.value == "tensorflow"
     assert advise(found).option("torch-compile").verdict is Verdict.OFF
+
+
+@pytest.mark.parametrize(
+    ("libraries", "told", "framework"),
+    [
+        ({"transformers", "sklearn"}, "", "pytorch"),
+        ({"transformers", "xgboost"}, "", "pytorch"),
+        ({"timm", "sklearn"}, "", "pytorch"),
+        ({"sklearn"}, "", "scikit-learn"),
+        ({"sklearn", "ours"}, 'framework = "pytorch"', "pytorch"),
+    ],
+    ids=["trainer", "both", "timm", "sklearn alone", "said"],
+)
+def test_metrics_from_scikit_learn_make_no_framework(tmp_path, libraries, told, framework):
+    path = diffusion(tmp_path, f"hours = 18\n{told}")
+    assert facts(path, frozenset(libraries)).framework.value == framework
+    assert facts(path, frozenset(libraries)).framework.known == ("transformers" not in libraries)

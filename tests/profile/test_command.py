@@ -48,6 +48,14 @@ def test_an_unknown_arm_is_told_which_there_are(tmp_path: Path) -> None:
     assert "--arm: found 'fastest', allowed: baseline, " in found[2]
 
 
+def test_a_program_without_torch_is_refused_before_it_runs(tmp_path: Path) -> None:
+    output = str(tmp_path / "d.json")
+    status, _, error = said("tumours-xgboost", "--workloads", str(WORKLOADS), "-o", output)
+    assert status == 2
+    assert "tumours-xgboost: found a program of xgboost (the program imports xgboost)" in error
+    assert "allowed: one that trains with torch" in error
+
+
 def test_the_jobs_definition_has_the_arm_and_what_it_waits_for(tmp_path: Path) -> None:
     output = tmp_path / "d.json"
     status, *_ = said("news-topics", "--workloads", str(WORKLOADS), "-o", str(output))

@@ -26,6 +26,10 @@ TREES = {"xgboost": "xgboost", "lightgbm": "lightgbm", "catboost": "catboost"}
 """Modules of gradient-boosted trees, and the framework that each is."""
 _MODULES = {
     "torch": "pytorch",
+    "torchvision": "pytorch",
+    "timm": "pytorch",
+    "fastai": "pytorch",
+    "sentence_transformers": "pytorch",
     "pytorch_lightning": "pytorch",
     "lightning": "pytorch",
     "accelerate": "pytorch",
@@ -40,6 +44,8 @@ _MODULES = {
 }
 """Frameworks by the module that a script imports, those with a graph first."""
 WITHOUT_A_GRAPH = frozenset({*TREES.values(), "scikit-learn"})
+BESIDE_OTHERS = "scikit-learn"
+"""Many a program of another framework takes its metrics and splits."""
 _TRANSFORMERS = re.compile(
     r"bert|gpt|t5|roberta|bart|electra|mpnet|xlm|xlnet|deberta|minilm|llama|mistral|qwen|gemma|"
     r"opt-|bloom|falcon|pythia|phi-|vit|vision.?transformer|clip|whisper|swin|transformer"
@@ -121,14 +127,18 @@ def facts_of(
 def _framework(workload: Workload, libraries: frozenset[str]) -> Fact[str]:
     """What the built-in program is, else what people say, else what the program imports."""
     told = workload.advice.framework
-    imported = {each: name for name, each in reversed(_MODULES.items()) if name in libraries}
+    imported = {
+        each: name
+        for name, each in reversed(_MODULES.items())
+        if name in libraries and not (each in WITHOUT_A_GRAPH and "transformers" in libraries)
+    }
     if isinstance(workload.kind, TextClassification):
         against = told not in (None, "pytorch")
         but = f", although [advice] framework says {told}" if against else ""
         return known("pytorch", f"the built-in program trains with PyTorch{but}")
     if told is None:
         return _untold_framework(workload, imported, libraries)
-    if imported and told not in imported:
+    if imported and told not in imported and set(imported) != {BESIDE_OTHERS}:
         modules = " and ".join(sorted(imported.values()))
         return assumed(told, f"[advice] framework says {told}, but the program imports {modules}")
     return known(told, "[advice] framework says so")

@@ -208,6 +208,7 @@ def _here(asked: _Asked, project: Project) -> tuple[Placement, str, str]:
     from compilegate.profile.definition import profile_definition  # noqa: PLC0415
 
     declared, path = load_workload(asked.workload, project.workloads)
+    _require_torch(declared, path)
     _require_immediate(declared, asked.arm)
     deployment, placement = place_locally(declared, path, project)
     whole, _ = read_definition(compiled(declared, deployment, placement.sources))
@@ -241,13 +242,28 @@ def _run_here(
     result = executor.follow(executor.start(f"{name}-profile", {}))
     for step in result.steps.values():
         if step.status is not StepStatus.SUCCEEDED and step.failure is not None:
-            said = f"{step.name} did not succeed: {step.failure.headline}; its log is {step.log}"
-            click.echo(said, err=True)
+            click.echo(f"{step.name} did not succeed: {step.failure.headline}", err=True)
+            for line in step.failure.lines[1:]:
+                click.echo(line, err=True)
             raise SystemExit(exit_codes.STEP_FAILED)
     trained = result.steps[step_name]
     place = trained.properties["OutputDataConfig"]["S3OutputPath"]
     job = trained.properties["TrainingJobName"]
     _unpack(store.path(f"{place}/{job}/output/{OUTPUT_ARCHIVE}"), kept)
+
+
+def _require_torch(declared: Workload, path: Path) -> None:
+    """A program that imports another framework, and not torch, takes no step that could be seen."""
+    from compilegate.advice import facts_of  # noqa: PLC0415
+    from compilegate.advice.known.gathering import BESIDE_OTHERS  # noqa: PLC0415
+    from compilegate.pipelines.staging import imported_libraries  # noqa: PLC0415
+
+    framework = facts_of(declared, libraries=imported_libraries(declared, path)).framework
+    if framework.known and framework.value not in ("pytorch", BESIDE_OTHERS):
+        raise RefusalError(
+            f"{declared.name}: found a program of {framework.value} ({framework.source}), "
+            "allowed: one that trains with torch, whose steps a profile divides"
+        )
 
 
 def _require_immediate(declared: Workload, arm: str) -> None:
@@ -281,7 +297,8 @@ def _write_deployed(asked: _Asked, workloads: Path, settings: Path, output: Path
     from compilegate.document.writing import write_definition  # noqa: PLC0415
     from compilegate.profile.definition import profile_definition  # noqa: PLC0415
 
-    declared = load_workload(asked.workload, workloads)[0]
+    declared, path = load_workload(asked.workload, workloads)
+    _require_torch(declared, path)
     _require_immediate(declared, asked.arm)
     name = declared.name
     account = open_account(settings)

@@ -170,9 +170,14 @@ class Session:
             self._write()
         elif not self._written and not self._told:
             self._told = True
+            why = (
+                f"the program ended after {self._taken} training steps, expected "
+                f"{self._plan.warm_up + 2} or more to profile; give it more data or epochs"
+                if self._taken
+                else "the program took no training step, expected some by an optimizer of torch's"
+            )
             print(
-                f"compilegate: the program ended after {self._taken} training steps, expected "
-                f"{self._plan.warm_up + 2} or more to profile; give it more data or epochs",
+                f"compilegate: {why}",
                 file=sys.stderr,
                 flush=True,
             )
