@@ -155,3 +155,14 @@ def test_titles_stand_in_sentences_as_words_do(tmp_path):
     assert "1 run a week" in printed
     (row,) = (line for line in printed.splitlines() if line.startswith("  No change"))
     assert row.split()[2:] == ["reference", "$0", "$0"]
+
+
+def test_a_file_that_is_refused_as_it_stands_gets_no_arms(tmp_path):
+    path = bert(tmp_path, KNOWN)
+    text = path.read_text(encoding="utf-8")
+    arm = '[arms.chips]\ncompiler = "neuron"\nbatch_size = 32\nlearning_rate = 2e-5\n\n[compute]'
+    path.write_text(text.replace("[compute]", arm, 1), encoding="utf-8")
+    found = asked(tmp_path, "bert", "--write-arms")
+    assert found.exit_code == 2
+    assert found.stdout == ""
+    assert "bert.toml: arms.chips" in found.stderr

@@ -237,6 +237,10 @@ def _arms_text(advice: Advice, workload: Workload, path: Path) -> str:
             f"# {workload.name} compares a new model with the registered one and has no arms: "
             "nothing to propose.\n"
         )
+    try:
+        check_feasible(workload)
+    except CompilegateError as error:  # no arm would make the file valid
+        raise WorkloadError(*(f"{path}: {each}" for each in error.problems)) from error
     proposed = proposals(advice, workload)
     kept: list[Proposal] = []
     texts: list[str] = []
