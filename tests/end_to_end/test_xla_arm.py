@@ -70,7 +70,7 @@ margin = 0.45
 
 
 def write_split(path: Path, documents: int) -> None:
-    chance = random.Random(0)
+    chance = random.Random(path.name)  # each split has texts of its own
     rows = ["text,label"]
     for number in range(documents):
         label = sorted(TOPICS)[number % 2]

@@ -208,6 +208,7 @@ def compare_scores(
         bounded=baseline.one_flip > 0.0,
         paired=_has_seeds(baseline),
         baseline=_by_seed(baseline),
+        margin=float(np.mean(allowed)),
     )
     slack += allowed
     return Comparison(

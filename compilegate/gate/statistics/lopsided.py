@@ -14,7 +14,8 @@ holds for any distribution, and the share of seeds that these few need not show
 (`tails.unseen_share`) is taken to be as bad as the worst of them. Three or more that are worse on
 average than the spread of the baseline's seeds explains at 96%, and those just named: the bound is
 no lower than that of a log-normal mean (Cox's, in Zhou & Gao, Statistics in Medicine 1997), of
-harms that are raised to a fiftieth of the worst, since what is next to zero is noise. A t bound
+harms that are raised to a fiftieth of the worst, since what is next to zero is noise; unless even
+the worst is less than a fifth of the margin. A t bound
 lets a third of the candidates through whose harm is log-normal with a sigma of 1.5; 3 of 100 are
 left with ten seeds, 6 with five, and 20 with three, where seeing more would refuse one equal
 candidate of ten.
@@ -51,6 +52,9 @@ CLEARLY_WORSE = 0.96
 """The confidence at which seeds are worse than the baseline's spread explains."""
 LEAST_OF_WORST = 0.02
 """The share of the worst seed's harm that the others are raised to."""
+LEAST_OF_MARGIN = 0.2
+"""The share of the margin that the worst seed loses where a log-normal bound is taken: the
+logarithms of less are those of noise, and bound a harm of a twentieth of the margin by thousands."""
 LOG_MORE = 0.01
 """By how much the confidence of a log-normal bound is higher, since it is approximate."""
 MOST_DIFFERENT = 20
@@ -71,7 +75,7 @@ class HarmTail:
     worst_seed: float = 0.0
     """The harm of the worst seed, where nearly all have some."""
     seeds: tuple[float, ...] = ()
-    """The harms of the seeds, where they are lopsided."""
+    """The harms of the seeds, where they are lopsided and worth a word beside the margin."""
     beyond_worst_example: float = 0.0
     """By how much the mean of harms beyond the worst example's lies above zero."""
 
@@ -116,12 +120,13 @@ def harm_tail(
     bounded: bool,
     paired: bool = True,
     baseline: FloatArray | None = None,
+    margin: float = 0.0,
 ) -> HarmTail:
     """What is lopsided in a (seeds, examples) table, or (seeds,) values, of harms.
 
     `baseline` has the (seeds,) values of the baseline. `bounded`: examples cannot lie further off
     than these do, so their tail ends here. `paired`: every seed has a baseline of its own; with one
-    for all, that one's luck is on all of them.
+    for all, that one's luck is on all of them. `margin`: the harm that is allowed, in their units.
     """
     by_seed = harms if harms.ndim == 1 else harms.mean(axis=1)
     one_sign = paired and _has_one_sign(by_seed)
@@ -129,7 +134,8 @@ def harm_tail(
     worse = one_sign or (paired and baseline is not None and _are_worse(by_seed, baseline))
     beyond = 0.0 if bounded or harms.ndim == 1 else _beyond_worst(harms.mean(axis=0))
     worst = float(by_seed.max()) if one_sign else 0.0
-    return HarmTail(any_shape, worst, tuple(by_seed.tolist()) if worse else (), beyond)
+    log_normal = worse and by_seed.max() > LEAST_OF_MARGIN * abs(margin)
+    return HarmTail(any_shape, worst, tuple(by_seed.tolist()) if log_normal else (), beyond)
 
 
 def _has_one_sign(by_seed: FloatArray) -> bool:

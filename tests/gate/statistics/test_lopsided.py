@@ -77,9 +77,19 @@ def test_log_normal_harm_with_a_long_tail_hardly_passes(seeds, most):
         by_seed = generator.lognormal(-1.125, 1.5, seeds) + noise[1] - noise[0]
         table = harms(by_seed, rows=4) + 0.01 * generator.standard_normal((seeds, 4))
         slack = crossed_mean(1.0 - table)
-        tail = harm_tail(table, bounded=True, baseline=noise[0])
+        tail = harm_tail(table, bounded=True, baseline=noise[0], margin=1.0)
         passes += slack.mean > slack.half_width(0.95) + tail.width(slack, 0.95)
     assert passes <= most * 400
+
+
+def test_seeds_that_lose_next_to_nothing_of_the_margin_are_not_blown_up():
+    """Their logarithms spread over four units, and a log-normal bound of them was 10 for 0.0007."""
+    by_seed = [0.0013, 0.0009, -0.0001]
+    table = harms(by_seed)
+    slack = crossed_mean(0.015 - table)
+    tail = harm_tail(table, bounded=True, baseline=np.array([0.0, 0.0002, 0.0001]), margin=0.015)
+    assert not tail.seeds
+    assert slack.mean > slack.half_width(0.95) + tail.width(slack, 0.95)
 
 
 def test_seeds_without_any_difference_have_no_log_normal_bound():
