@@ -54,7 +54,7 @@ LEAST_OF_WORST = 0.02
 """The share of the worst seed's harm that the others are raised to."""
 LEAST_OF_MARGIN = 0.2
 """The share of the margin that the worst seed loses where a log-normal bound is taken: the
-logarithms of less are those of noise, and bound a harm of a twentieth of the margin by thousands."""
+logarithms of less are those of noise, and bound a twentieth of the margin by thousands."""
 LOG_MORE = 0.01
 """By how much the confidence of a log-normal bound is higher, since it is approximate."""
 MOST_DIFFERENT = 20
