@@ -277,9 +277,7 @@ def runs_per_week(schedule: Schedule, now: datetime) -> float:
     if isinstance(expression, Rate):
         return timedelta(weeks=1) / expression.interval
     zone = read_time_zone(schedule.timezone)
-    year = timedelta(weeks=WEEKS)
-    starts = next_times(expression, zone, now, MOST_STARTS)
-    within = [moment for moment in starts if moment - now <= year]
+    within = next_times(expression, zone, now, MOST_STARTS, until=now + timedelta(weeks=WEEKS))
     if len(within) < MOST_STARTS:
         return len(within) / WEEKS
     return len(within) / ((within[-1] - now) / timedelta(weeks=1))

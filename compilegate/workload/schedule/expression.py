@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from itertools import islice
+from itertools import islice, takewhile
 from zoneinfo import ZoneInfo, available_timezones
 
 from compilegate.workload.errors import ScheduleError
@@ -70,10 +70,14 @@ def read_rate(content: str) -> Rate:
 
 
 def next_times(
-    expression: Rate | Cron, time_zone: ZoneInfo, after: datetime, count: int
+    expression: Rate | Cron,
+    time_zone: ZoneInfo,
+    after: datetime,
+    count: int,
+    until: datetime | None = None,
 ) -> list[datetime]:
     """The next `count` starts after that moment, in order and in that time zone; fewer if the
-    expression has fewer.
+    expression has fewer, or fewer `until` a moment.
 
     A rate counts from when the schedule is created, which is taken to be `after`. As in the
     service, a local time that is skipped in spring is left out, and one that occurs twice in autumn
@@ -81,8 +85,10 @@ def next_times(
     """
     if isinstance(expression, Rate):
         moments = (after + number * expression.interval for number in range(1, count + 1))
-        return [moment.astimezone(time_zone) for moment in moments]
-    return list(islice(_starts(expression, time_zone, after), count))
+        starts = (moment.astimezone(time_zone) for moment in moments)
+    else:
+        starts = islice(_starts(expression, time_zone, after), count)
+    return list(takewhile(lambda moment: until is None or moment <= until, starts))
 
 
 def _starts(cron: Cron, time_zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
