@@ -27,7 +27,7 @@ FLAGS ?=
 SIDE_BY_SIDE := --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: pictures help setup setup-deploy setup-dev run test test-all test-quick check check-quietly format docs reference constraints image-locks xla-env browser clean synth diff bootstrap deploy adopt destroy
+.PHONY: pictures help setup setup-deploy setup-dev run test test-all test-again test-quick check check-quietly format docs reference constraints image-locks xla-env browser clean synth diff bootstrap deploy adopt destroy
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -71,6 +71,10 @@ test: check-quietly $(NODE_TOOLS) ## Lint, check types, run the tests
 
 test-all: check-quietly $(NODE_TOOLS) $(CHROMIUM) ## The same, with those that make whole environments or images
 	@$(WITH_NODE) $(BIN)/python -m pytest $(SIDE_BY_SIDE)
+
+# Also a check of the run before: with nothing that failed in it, this one fails.
+test-again: $(DEVELOPING) ## Run the tests that failed once more, one after the other, to the first that fails again
+	@$(WITH_NODE) $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 1 --verbose
 
 check-quietly: $(DEVELOPING)
 	@$(BIN)/ruff check --quiet .
