@@ -55,3 +55,7 @@ class Arns:
 
     def role(self, name: str) -> str:
         return f"arn:{self.partition}:iam::{self.account}:role/{name}"
+
+    def policy(self, name: str) -> str:
+        """A managed policy of the account's own."""
+        return f"arn:{self.partition}:iam::{self.account}:policy/{name}"

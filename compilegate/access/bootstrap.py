@@ -47,7 +47,7 @@ class ProjectNames:
 def deployment_policy(arns: Arns, names: ProjectNames) -> Document:
     """What CloudFormation may do when it deploys the project, and the CDK's roles at most."""
     of, ours = arns.of_service, f"{names.project}-*"
-    role, boundary = arns.role(ours), _policy(arns, names.boundary)
+    role, boundary = arns.role(ours), arns.policy(names.boundary)
     return _document(
         _allow("Storage", ["s3:*"], [arns.bucket(names.bucket), f"{arns.bucket(names.bucket)}/*"]),
         _allow("Assets", ["s3:*"], [_assets(arns, names), f"{_assets(arns, names)}/*"]),
@@ -299,7 +299,3 @@ def _models(arns: Arns, names: ProjectNames) -> list[str]:
 
 def _assets(arns: Arns, names: ProjectNames) -> str:
     return arns.bucket(f"cdk-{names.qualifier}-assets-{arns.account}-{arns.region}")
-
-
-def _policy(arns: Arns, name: str) -> str:
-    return f"arn:{arns.partition}:iam::{arns.account}:policy/{name}"

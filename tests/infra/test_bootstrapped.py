@@ -1,4 +1,5 @@
-"""`make deploy` bootstraps an account that was never bootstrapped, and no other."""
+"""`make deploy` bootstraps an account that was never bootstrapped, and no other; `make bootstrap`
+makes the policies that limit it."""
 
 from __future__ import annotations
 
@@ -17,9 +18,19 @@ NAMES = Names(Settings())
 VERSION = f"/cdk-bootstrap/{NAMES.qualifier}/version"
 
 
-def asked(aws: AwsServer, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def asked(aws: AwsServer, **environment: str) -> subprocess.CompletedProcess[str]:
+    return _run(aws, "bootstrapped", environment)
+
+
+def made(aws: AwsServer, **environment: str) -> subprocess.CompletedProcess[str]:
+    return _run(aws, "bootstrap_policies", environment)
+
+
+def _run(
+    aws: AwsServer, module: str, environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "compilegate.infra.bootstrapped", *arguments],
+        [sys.executable, "-m", f"compilegate.infra.{module}"],
         cwd=REPOSITORY,
         env={**aws.environment, **environment},
         capture_output=True,
@@ -60,7 +71,7 @@ def test_a_role_that_may_not_look_deploys_without_bootstrapping(aws: AwsServer) 
 def test_its_policies_are_made_once_and_changed_when_they_say_something_else(
     aws: AwsServer,
 ) -> None:
-    first, again = asked(aws, "make"), asked(aws, "make")
+    first, again = made(aws), made(aws)
     assert first.returncode == 0, first.stderr
     assert first.stdout == again.stdout
     arguments = first.stdout.split()
@@ -75,8 +86,18 @@ def test_its_policies_are_made_once_and_changed_when_they_say_something_else(
     other = json.dumps({"Version": "2012-10-17", "Statement": nothing})
     for _ in range(4):
         iam.create_policy_version(PolicyArn=arn, PolicyDocument=other, SetAsDefault=True)
-    assert asked(aws, "make").returncode == 0
+    assert made(aws).returncode == 0
     versions = iam.list_policy_versions(PolicyArn=arn)["Versions"]
     (default,) = [version for version in versions if version["IsDefaultVersion"]]
     said = iam.get_policy_version(PolicyArn=arn, VersionId=default["VersionId"])
     assert said["PolicyVersion"]["Document"]["Statement"] != nothing
+
+
+@pytest.mark.slow
+def test_policies_that_cannot_be_made_are_said_to_be_that(aws: AwsServer) -> None:
+    aws.fail("CreatePolicy", "AccessDenied")
+    answer = made(aws)
+    assert answer.returncode == 2
+    assert answer.stdout == ""
+    assert answer.stderr.startswith("The policies of the bootstrap could not be made: ")
+    assert "Traceback" not in answer.stderr

@@ -30,7 +30,7 @@ class Cdk:
     def bootstrap(self) -> None:
         """Make what the CDK itself needs in the account."""
         made = subprocess.run(
-            [sys.executable, "-m", "compilegate.infra.bootstrapped", "make"],
+            [sys.executable, "-m", "compilegate.infra.bootstrap_policies"],
             cwd=self.project,
             env=self._environment(),
             capture_output=True,
