@@ -7,6 +7,7 @@ import sys
 
 import aws_cdk as cdk
 
+from compilegate.access.bootstrap import PROJECT_TAG
 from compilegate.access.jobs import WORKLOAD_TAG
 from compilegate.account.settings import SettingsError
 from compilegate.errors import CompilegateError
@@ -66,7 +67,7 @@ def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
 
 def _tags(project: Project) -> dict[str, str]:
     """The tags of every resource, so that the bill can be split."""
-    return {"compilegate:project": project.settings.project, **project.settings.tags}
+    return {PROJECT_TAG: project.settings.project, **project.settings.tags}
 
 
 def main() -> None:

@@ -14,7 +14,12 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from compilegate.access import Arns
-from compilegate.access.bootstrap import ProjectNames, boundary_policy, deployment_policy
+from compilegate.access.bootstrap import (
+    PROJECT_TAG,
+    ProjectNames,
+    boundary_policy,
+    deployment_policy,
+)
 from compilegate.account.errors import AwsError
 from compilegate.account.session import AwsSession, open_session
 from compilegate.account.settings import SETTINGS_FILE, Names, SettingsError, read_settings
@@ -61,7 +66,7 @@ def make(session: AwsSession, names: Names) -> list[str]:
         deployment,
         "--apply-permissions-boundary-to-all-roles",
         "--tags",
-        f"compilegate:project={names.settings.project}",
+        f"{PROJECT_TAG}={names.settings.project}",
     ]
 
 

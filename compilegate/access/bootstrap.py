@@ -24,6 +24,8 @@ from compilegate.access.arns import Arns
 
 Document = dict[str, Any]
 
+PROJECT_TAG = "compilegate:project"
+"""On every resource of a project."""
 LARGEST_MANAGED_POLICY = 6_144
 """Characters that IAM takes, white space not counted."""
 
@@ -61,6 +63,16 @@ def deployment_policy(arns: Arns, names: ProjectNames) -> Document:
         ),
         _allow("Images", ["ecr:*"], [arns.repository(f"{names.repository_prefix}/*")]),
         _allow("MakeKey", ["kms:CreateKey", "kms:ListAliases"], ["*"]),
+        # A key that is only being made has no tag yet that could be asked for.
+        _allow(
+            "TagNewKey",
+            ["kms:TagResource"],
+            [of("kms", "key/*")],
+            {
+                **_tagged("aws:RequestTag", names),
+                "Null": {f"aws:ResourceTag/{PROJECT_TAG}": "true"},
+            },
+        ),
         _allow("Key", ["kms:*"], [of("kms", "key/*")], _tagged("aws:ResourceTag", names)),
         _allow("NameKey", ["kms:*Alias"], [of("kms", names.key_alias), of("kms", "key/*")]),
         _allow("Models", ["sagemaker:*"], _models(arns, names)),
@@ -289,7 +301,7 @@ def _allow(
 
 
 def _tagged(key: str, names: ProjectNames) -> Document:
-    return {"StringEquals": {f"{key}/compilegate:project": names.project}}
+    return {"StringEquals": {f"{key}/{PROJECT_TAG}": names.project}}
 
 
 def _models(arns: Arns, names: ProjectNames) -> list[str]:

@@ -22,6 +22,7 @@ ROLE = f"{IAM}:role/compilegate-workload-topics-JobsTrainingRole1234-abc"
 BOUNDED = {"iam:PermissionsBoundary": f"{IAM}:policy/compilegate-boundary"}
 CLOUDFORMATION = f"arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack"
 OURS = {"aws:ResourceTag/compilegate:project": "compilegate"}
+TAGGED_OURS = {"aws:RequestTag/compilegate:project": "compilegate"}
 KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/0f0f"
 ACCOUNT_DECIDES = {
     "Version": "2012-10-17",
@@ -42,6 +43,7 @@ MAY: tuple[tuple[Any, ...], ...] = (
     ("cloudformation:CreateChangeSet", f"{CLOUDFORMATION}/compilegate-foundation/1"),
     ("s3:PutBucketPolicy", f"arn:aws:s3:::compilegate-{ACCOUNT}-{REGION}"),
     ("sagemaker:CreatePipeline", f"arn:aws:sagemaker:{REGION}:{ACCOUNT}:pipeline/compilegate-x"),
+    ("kms:TagResource", KEY, TAGGED_OURS),
     ("kms:PutKeyPolicy", KEY, OURS),
     ("scheduler:CreateSchedule", f"arn:aws:scheduler:{REGION}:{ACCOUNT}:schedule/compilegate/x"),
 )
@@ -59,6 +61,8 @@ MAY_NOT: tuple[tuple[Any, ...], ...] = (
     ("cloudformation:DeleteStack", f"{CLOUDFORMATION}/of-another-team/1"),
     ("s3:GetObject", "arn:aws:s3:::payroll/2026.csv"),
     ("kms:PutKeyPolicy", KEY, {"aws:ResourceTag/compilegate:project": "another"}),
+    ("kms:TagResource", KEY, {**TAGGED_OURS, "aws:ResourceTag/compilegate:project": "another"}),
+    ("kms:TagResource", KEY),
     ("sts:AssumeRole", f"{IAM}:role/Admin"),
     ("ec2:RunInstances", f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/*"),
 )
