@@ -9,7 +9,7 @@ import click
 from compilegate.cli.options.completing import complete_workload
 from compilegate.cli.options.project import Project, load_workload, project_options, settings_here
 from compilegate.cli.terminal.errors import writing
-from compilegate.cli.workload.checks import image_bases, refuse_infeasible
+from compilegate.cli.workload.checks import image_bases, never_passing, refuse_infeasible
 from compilegate.cli.workload.definition import compiled, place_locally
 from compilegate.document.writing import compact
 from compilegate.job.files import write_text
@@ -32,11 +32,14 @@ def command(workload: str, output: Path | None, workloads: Path, containers: Pat
 
     The same workload gives the same bytes in every run and on every machine; AWS is not called.
     Every step's request is checked against the service's own shapes. The account's names (bucket,
-    roles, images) are stand-ins that a local run understands.
+    roles, images) are stand-ins that a local run understands. Where no candidate of such a design
+    can pass the gate, a note says so.
     """
     declared, path = load_workload(workload, workloads)
     bases = image_bases(containers, settings_here().images.base)
     refuse_infeasible(declared, path, bases=bases)
+    for told in never_passing(declared, path):
+        click.echo(f"note: {told}", err=True)
     deployment, placement = place_locally(
         declared, path, Project(workloads=workloads, containers=containers)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -142,6 +143,16 @@ def test_compile_prints_a_definition_or_writes_it(tmp_path: Path) -> None:
     refused = compilegate("compile", "news-topics", "--output", path / "below-a-file.json")
     assert refused.returncode == 2
     assert f"--output: {path / 'below-a-file.json'} cannot be written: Not a dir" in refused.stderr
+
+
+@pytest.mark.slow
+def test_compile_says_that_no_candidate_can_pass_with_one_seed(tmp_path: Path) -> None:
+    text = (PROJECT / "workloads" / "news-topics.toml").read_text(encoding="utf-8")
+    path = tmp_path / "news-topics.toml"
+    path.write_text(re.sub(r"(?m)^seeds = .*$", "seeds = [1]", text))
+    done = compilegate("compile", path, "--output", tmp_path / "definition.json")
+    assert done.returncode == 0
+    assert "note: gate.seeds: with one seed no candidate can pass" in done.stderr
 
 
 def test_a_folder_of_images_that_is_not_there_is_named(tmp_path: Path) -> None:

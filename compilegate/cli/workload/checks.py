@@ -8,6 +8,7 @@ from pathlib import Path
 from compilegate.cli.options.project import Project
 from compilegate.cli.terminal.errors import RefusalError, found_in
 from compilegate.datasets import misfits
+from compilegate.datasets.inspection import validation_rows
 from compilegate.errors import CompilegateError
 from compilegate.execution.target import Target
 from compilegate.pipelines.deployment import local_deployment
@@ -142,3 +143,15 @@ def check_functions(workload: Workload, path: Path, project: Project) -> None:
             gate_tree(own_code(workload.gate.code, path.parent)),
             requirements if requirements.is_file() else None,
         )
+
+
+def never_passing(workload: Workload, path: Path) -> tuple[str, ...]:
+    """Why no candidate of this workload can pass, however equal: known before anything trains."""
+    from compilegate.gate.quality import resolution  # noqa: PLC0415  scipy takes time
+
+    design = resolution.Design(
+        seeds=len(workload.seeds),
+        candidates=len(workload.candidates),
+        examples=validation_rows(workload.data, path.parent),
+    )
+    return tuple(f"gate.{told}" for told in resolution.never_passing(workload.gate, design))

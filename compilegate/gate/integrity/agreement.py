@@ -34,6 +34,7 @@ def find_duplicates(
         (Code.MODEL_DUPLICATED, "model digest", _sharing_a_digest(records, "model")),
         # Clocks never repeat themselves: the same losses and times are a copy under another name.
         (Code.EVIDENCE_DUPLICATED, "digest of steps.npz", _sharing_a_digest(records, "steps")),
+        (Code.EVIDENCE_DUPLICATED, "digest of paired.npz", _sharing_a_digest(records, "paired")),
     ):
         for value, replicates in shared.items():
             arms = {arm for arm, _ in replicates}

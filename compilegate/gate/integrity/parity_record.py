@@ -123,7 +123,7 @@ def _doubts(
 
 def _too_little(seed: int, parity: ParityRecord) -> Iterator[Reason]:
     trained, compared = parity.trained_parameters, parity.compared_parameters
-    if trained is None or compared is None or compared >= COVERED * trained:
+    if trained is None or compared is None or 0 < COVERED * trained <= compared <= trained:
         return
     told = (
         f"Seed {seed}: parity was measured on {compared:,} of {trained:,} trained parameters: "
@@ -148,6 +148,11 @@ def _not_measured(errors: ParityErrors, *, same_bits: bool) -> tuple[Outcome, st
     if not errors.eager.any():
         told = "all of eager's parity errors are zero, which no arithmetic but float64 has: they "
         return Outcome.FAIL, f"{told}were not measured."
+    if not errors.compiled.any():
+        told = "all compiled parity errors are zero, which no arithmetic but float64 has: they "
+        return Outcome.FAIL, f"{told}were not measured."
+    if (errors.eager < 0.0).any() or (errors.compiled < 0.0).any():
+        return Outcome.FAIL, "parity errors are below zero, and no distance is."
     if same_bits or not np.array_equal(errors.compiled, errors.eager, equal_nan=True):
         return None
     told = (

@@ -54,6 +54,9 @@ LEAST_SPEED = 1e-9
 _OF_NOTHING = hashlib.sha256(b"").hexdigest()
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
+LEAST_BYTES = 1000
+LEAST_BYTES_OF_PROCESS = 1_000_000
+"""Less is another unit: no training fits, and no process that has imported anything."""
 MOST_BYTES = 1e16
 """Ten petabytes: beyond them a number is damage, not a measurement."""
 
@@ -204,11 +207,23 @@ def _check_provenance(evidence: Evidence, about: Subject) -> Iterator[Reason]:
                 f"the sha256 of {name!r} is {evidence.digests[name][:8]}..., which is that of "
                 "nothing.",
             )
+    if evidence.digests.get("data", "") == evidence.digests.get("model"):
+        told = "the model's sha256 is that of the data: one of them is not what it says."
+        yield about.fails(Code.DIGEST_PLACEHOLDER, told)
+    of_process = evidence.memory_of == "process"
+    least = LEAST_BYTES_OF_PROCESS if of_process else LEAST_BYTES
+    if evidence.peak_memory_bytes and evidence.peak_memory_bytes < least:
+        yield about.fails(
+            Code.EVIDENCE_IMPLAUSIBLE,
+            f"peak_memory_bytes is {evidence.peak_memory_bytes:,}, and no training takes less than "
+            f"{least:,}: leave out what was not measured.",
+        )
 
 
 def is_placeholder(digest: str) -> bool:
-    """Whether it is a digest of nothing, or stands in for one."""
-    return digest == _OF_NOTHING or (digest != "" and set(digest) in ({"0"}, {"f"}))
+    """Whether it is a digest of nothing, or stands in for one: a pattern that repeats."""
+    pattern = any(digest == digest[:length] * (64 // length) for length in (1, 2, 4, 8, 16))
+    return digest == _OF_NOTHING or (digest != "" and pattern)
 
 
 def _magnitudes(evidence: Evidence) -> Iterator[tuple[str, float, float]]:
@@ -282,7 +297,8 @@ def _check_proof(compiler: CompilerRecord, declared: str, about: Subject) -> Ite
     if declared == "eager" or not compiler.ran:
         return
     lacking = [] if compiler.graphs else ["no graph was counted (compiler.graphs is 0)"]
-    if not any(compiler.proof.values()):
+    counters = [each for each in compiler.proof.values() if isinstance(each, (int, float))]
+    if not any(counters or compiler.proof.values()):
         lacking.append("nothing was observed of it (compiler.proof)")
     if lacking:
         yield about.fails(

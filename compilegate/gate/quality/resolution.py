@@ -57,6 +57,25 @@ def check_margins(settings: GateSettings, design: Design) -> tuple[str, ...]:
     )
 
 
+def never_passing(settings: GateSettings, design: Design) -> tuple[str, ...]:
+    """A sentence for each reason why such a design passes no equally good candidate, so that
+    nothing is trained in vain. None of them depends on what training shows."""
+    confidence = level_for(max(design.candidates, 1), settings.confidence)
+    found = [
+        f"metrics.{metric}: {sentence}"
+        for metric, guard in settings.metrics.items()
+        if guard.margin is not None
+        for sentence in (_too_few(metric, guard, design, confidence),)
+        if sentence
+    ]
+    if design.seeds == 1 and settings.guarded:
+        found.append("seeds: with one seed no candidate can pass; declare two or more")
+    about_failures = check_failure_rate(settings, design)
+    if about_failures is not None:
+        found.append(f"max_failure_rate: {about_failures}")
+    return tuple(found)
+
+
 def check_failure_rate(settings: GateSettings, design: Design) -> str | None:
     """A sentence where so few seeds can never show the rate of failures that is asked for."""
     rate = settings.max_failure_rate
@@ -72,8 +91,8 @@ def check_failure_rate(settings: GateSettings, design: Design) -> str | None:
 
 
 def least_examples(metric: str, guard: MetricGuard, confidence: float) -> int | None:
-    """The validation examples without which no candidate passes, however good; None where that
-    depends on the data. For an area under a curve these are examples of the rarer class.
+    """The validation examples without which no candidate passes that is just as good; None where
+    that depends on the data. For an area under a curve these are examples of the rarer class.
 
     A harm that is absent from so many examples must be smaller than the margin, at the largest size
     that one has: a flip, a lost positive, what is declared as `worst_example`, or, for errors in
@@ -90,13 +109,15 @@ def least_examples(metric: str, guard: MetricGuard, confidence: float) -> int | 
             if power and _largest_normal(count, power) * unseen_share(count, confidence) < margin
         )
         return next(enough, None)
-    size = guard.worst_example or (1.0 if metric in _OF_SIZE_ONE else None)
+    size = guard.worst_example or _SIZES_OF_ONE.get(metric)
     if size is None or size <= margin:
         return None
     return examples_to_see(margin / size, confidence)
 
 
-_OF_SIZE_ONE = ("accuracy", "micro_f1", "balanced_accuracy", "auroc")
+_SIZES_OF_ONE = {"accuracy": 1.0, "micro_f1": 1.0, "balanced_accuracy": 1.0, "auroc": 0.5}
+"""What one example of the class costs that is lost; of pairs, those that it won, which are half or
+more."""
 _POWERS = {"mse": 2, "mae": 1}
 _SIZES = tuple(round(10 * 1.1**step) for step in range(140))
 
@@ -108,18 +129,38 @@ def _largest_normal(examples: int, power: int) -> float:
 
 
 def _least(metric: str, guard: MetricGuard, design: Design, confidence: float) -> str:
-    needed = least_examples(metric, guard, confidence)
-    if needed is None or design.seeds == 1:
+    if design.seeds == 1:
         return ""
-    of_class = " of the rarer class" if metric == "auroc" else ""
-    if design.examples is not None and design.examples < needed:
-        return (
-            f"; no candidate can pass with {design.examples:,} validation examples, however good: "
-            f"such a margin takes {rounded_up(needed):,}{of_class} or more"
-        )
     if design.examples is not None:
+        told = _too_few(metric, guard, design, confidence)
+        return f"; {told}" if told else ""
+    needed = least_examples(metric, guard, confidence)
+    return f"; it takes {_examples(metric, needed)} or more" if needed else ""
+
+
+def _too_few(metric: str, guard: MetricGuard, design: Design, confidence: float) -> str:
+    """Why no candidate that is as good passes with so few examples; nothing where one may."""
+    needed = least_examples(metric, guard, confidence)
+    if needed is None or design.examples is None:
         return ""
-    return f"; it takes {rounded_up(needed):,} validation examples{of_class} or more"
+    # Half of the examples are of the rarer class at most.
+    most = design.examples // 2 if metric == "auroc" else design.examples
+    if most >= needed:
+        return ""
+    who = (
+        "candidate that is as good"
+        if metric in _SIZES_OF_ONE and guard.worst_example is None
+        else "candidate"
+    )
+    return (
+        f"no {who} can pass with {design.examples:,} validation examples: such a margin takes "
+        f"{_examples(metric, needed)} or more"
+    )
+
+
+def _examples(metric: str, count: int) -> str:
+    of_class = " of the rarer class" if metric == "auroc" else ""
+    return f"{rounded_up(count):,} validation examples{of_class}"
 
 
 def below_resolution(comparison: Comparison, confidence: float) -> Note | None:

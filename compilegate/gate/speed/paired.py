@@ -55,6 +55,8 @@ from compilegate.gate.statistics.sample_size import MOST_SEEDS, POWER
 
 LEAST_PAIRS = 6
 """In a job: three that the baseline began and three that it ended."""
+LEAST_OF_AN_ORDER, MOST_OF_AN_ORDER = 0.2, 0.8
+"""The share of the pairs that the baseline begins; the probe changes the order every time."""
 LEAST_JOBS = 2
 TRIMMED = 0.2
 """The share of the pairs that is left out at either end."""
@@ -221,6 +223,8 @@ def _no_times(blocks: PairedBlocks) -> str | None:
         return f"there are {count} pairs, and {LEAST_PAIRS} are the least"
     if not (are_durations(blocks.baseline_seconds) & are_durations(blocks.candidate_seconds)).all():
         return "one of its step times is no duration"
+    if not LEAST_OF_AN_ORDER * count <= blocks.baseline_first.sum() <= MOST_OF_AN_ORDER * count:
+        return "one of the two arms was first in nearly all pairs, and what is first is slower"
     return None
 
 

@@ -7,7 +7,12 @@ import re
 import numpy as np
 import pytest
 
-from compilegate.gate.quality.resolution import Design, check_failure_rate, check_margins
+from compilegate.gate.quality.resolution import (
+    Design,
+    check_failure_rate,
+    check_margins,
+    never_passing,
+)
 from compilegate.gate.reasons import Code
 from compilegate.gate.settings import GateSettings
 from compilegate.gate.statistics.difference_interval import crossed_mean
@@ -96,9 +101,9 @@ def test_the_verdict_says_which_margins_its_evidence_could_not_resolve(new_execu
 @pytest.mark.parametrize(
     ("metric", "guard", "examples", "told"),
     [
-        ("accuracy", {"margin": 0.01}, 200, "no candidate can pass with 200 validation examples"),
+        ("accuracy", {"margin": 0.01}, 200, "no candidate that is as good can pass with 200"),
         ("accuracy", {"margin": 0.01}, None, "it takes 300 validation examples or more"),
-        ("auroc", {"margin": 0.02}, None, "it takes 150 validation examples of the rarer class"),
+        ("auroc", {"margin": 0.02}, None, "it takes 74 validation examples of the rarer class"),
         ("mse", {"margin": 0.05, "relative": True}, 200, "no candidate can pass with 200"),
         (
             "log_loss",
@@ -114,6 +119,22 @@ def test_a_design_that_can_never_pass_is_told_before_it_is_run(metric, guard, ex
     settings = GateSettings(metrics={metric: guard})
     (sentence,) = check_margins(settings, Design(3, 1, examples))
     assert told in sentence
+
+
+def test_only_designs_that_can_never_pass_are_told_to_be_such():
+    metrics = {
+        "accuracy": {"direction": "higher", "margin": 0.01},
+        "auroc": {"direction": "higher", "margin": 0.02},
+    }
+    settings = GateSettings(metrics=metrics)
+    assert never_passing(settings, Design(3, 1)) == ()
+    assert never_passing(settings, Design(3, 1, 1000)) == ()
+    found = never_passing(settings, Design(1, 1, 120))
+    assert [sentence.partition(" ")[0] for sentence in found[:2]] == [
+        "metrics.accuracy:",
+        "metrics.auroc:",
+    ]
+    assert "declare two or more" in found[2]
 
 
 def test_a_rate_of_failures_that_the_seeds_cannot_show_is_told_before_they_are_trained():
