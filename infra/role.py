@@ -10,11 +10,9 @@ import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from compilegate.access.role import LARGEST_POLICY
 from compilegate.access.statement import Statement
 from compilegate.errors import CompilegateError
-
-LARGEST_POLICY = 10_240
-"""How many characters IAM allows for all inline policies of a role together."""
 
 
 class PolicySizeError(CompilegateError):

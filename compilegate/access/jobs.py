@@ -39,7 +39,9 @@ class Place:
     arns: Arns
     bucket_arn: str
     assets_arn: str
-    """The bucket that `cdk bootstrap` made, which code is uploaded to."""
+    """The bucket that code is uploaded to: that of `cdk bootstrap`, or the project's own."""
+    code_prefix: str = ""
+    """What the keys of code begin with, where that bucket holds more than code."""
     key_arn: str
     repository_arns: Sequence[str]
     """The repositories of the images that the role's jobs run in."""
@@ -209,7 +211,7 @@ def _read(place: Place, prefixes: Sequence[str]) -> list[Statement]:
             actions=["s3:GetObject"],
             resources=[
                 *(f"{place.bucket_arn}/{prefix}*" for prefix in prefixes),
-                f"{place.assets_arn}/*",
+                f"{place.assets_arn}/{place.code_prefix}*",
             ],
             because=MANY_OBJECTS,
         ),
@@ -220,11 +222,18 @@ def _read(place: Place, prefixes: Sequence[str]) -> list[Statement]:
             conditions={"StringLike": {"s3:prefix": [f"{prefix}*" for prefix in prefixes]}},
         ),
         # Code is named by its digest: without that, a list of digests says nothing.
-        Statement(sid="ListCode", actions=["s3:ListBucket"], resources=[place.assets_arn]),
+        Statement(
+            sid="ListCode",
+            actions=["s3:ListBucket"],
+            resources=[place.assets_arn],
+            conditions={"StringLike": {"s3:prefix": [f"{place.code_prefix}*"]}}
+            if place.code_prefix
+            else {},
+        ),
         Statement(
             sid="FindBuckets",
             actions=["s3:GetBucketLocation"],
-            resources=[place.bucket_arn, place.assets_arn],
+            resources=list(dict.fromkeys([place.bucket_arn, place.assets_arn])),
         ),
     ]
 

@@ -6,6 +6,10 @@ PREFIX = "compilegate"
 """What every key begins with, unless a deployment says otherwise."""
 
 
+CODE_PREFIX = f"{PREFIX}/source/"
+"""Code, where the project's own bucket holds it: each object is named by its digest."""
+
+
 def training_prefix(workload: str) -> str:
     """What training jobs write: models and evidence."""
     return f"{PREFIX}/workloads/{workload}/training/"

@@ -35,6 +35,10 @@ class LazyGroup(click.Group):
             "Print the JSON schema of workload files, for editors.",
         ),
         "compile": ("compilegate.cli.compile", "Print a workload's SageMaker pipeline definition."),
+        "policies": (
+            "compilegate.cli.sagemaker.policies",
+            "Print the roles of a workload, for Terraform and other tools.",
+        ),
         "derive-images": (
             "compilegate.cli.workload.derive_images",
             "Build a program's requirements.txt into images.",

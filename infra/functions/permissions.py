@@ -1,4 +1,4 @@
-"""What every function and every schedule may do. Pure: ARNs in, statements out."""
+"""What every function may do. Pure: ARNs in, statements out."""
 
 from __future__ import annotations
 
@@ -21,16 +21,4 @@ def function_statements(arns: Arns, key_arn: str, log_group: str) -> list[Statem
             resources=[arns.log_group(f"{log_group}:log-stream:*")],
             because="Lambda names the stream after the instance of the function",
         ),
-    ]
-
-
-def schedule_statements(*, pipeline_arn: str, dead_letter_arn: str) -> list[Statement]:
-    """The scheduler: start this pipeline, and put failed starts into the queue."""
-    return [
-        Statement(
-            sid="StartPipeline",
-            actions=["sagemaker:StartPipelineExecution"],
-            resources=[pipeline_arn],
-        ),
-        Statement(sid="KeepWhatFailed", actions=["sqs:SendMessage"], resources=[dead_letter_arn]),
     ]

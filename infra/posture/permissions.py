@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from compilegate.access import Arns, Statement
 from compilegate.access.jobs import NO_RESOURCE
-from compilegate.infra.functions.permissions import (
-    EXECUTION_NAMES,
-    function_statements,
-    schedule_statements,
-)
+from compilegate.access.starts import schedule_statements
+from compilegate.infra.functions.permissions import EXECUTION_NAMES, function_statements
 
 
 def posture_statements(

@@ -5,11 +5,8 @@ from __future__ import annotations
 from compilegate.access import Arns, Statement
 from compilegate.access.jobs import JOB_NAMES, MANY_OBJECTS
 from compilegate.access.layout import deliveries_prefix, notices_prefix, verdicts_prefix
-from compilegate.infra.functions.permissions import (
-    EXECUTION_NAMES,
-    function_statements,
-    schedule_statements,
-)
+from compilegate.access.starts import schedule_statements
+from compilegate.infra.functions.permissions import EXECUTION_NAMES, function_statements
 
 
 def starter_statements(

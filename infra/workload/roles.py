@@ -18,11 +18,14 @@ from compilegate.access.jobs import (
     processing_statements,
     training_statements,
 )
+from compilegate.account.named.pulled import (
+    arm_folders,
+    aws_repositories,
+    processing_folders,
+)
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.project import DeclaredWorkload, Project
 from compilegate.infra.role import scoped_role, service_principal
-from compilegate.infra.workload.aws_images import aws_repositories
-from compilegate.pipelines.requests.images import GATE, image_folders_of
 from compilegate.posture.names import FUNCTION_KIND
 
 
@@ -50,15 +53,14 @@ class JobRoles(Construct):
             repository_arns=(),
             in_vpc=bool(project.settings.network.subnets),
         )
-        arms = [folder for folder in project.images if _is_of_an_arm(declared, folder)]
         training = [
-            *foundation.repository_arns(arms),
+            *foundation.repository_arns(arm_folders(workload, project.images)),
             *(
                 arns.repository(repository.name, repository.account)
-                for repository in aws_repositories([declared], stack.region)
+                for repository in aws_repositories([workload], stack.region)
             ),
         ]
-        processing = sorted({workload.kind.processing_image[1], GATE} & project.images.keys())
+        processing = processing_folders(workload, project.images)
         trusted = service_principal(self, "sagemaker")
         self.training = scoped_role(
             self,
@@ -102,8 +104,3 @@ class JobRoles(Construct):
             "ProcessingRoleArn": self.processing.role_arn,
             "PipelineRoleArn": self.pipeline.role_arn,
         }
-
-
-def _is_of_an_arm(declared: DeclaredWorkload, folder: str) -> bool:
-    needed_by = image_folders_of(declared.workload).get(folder, "")
-    return needed_by.startswith("arms.")

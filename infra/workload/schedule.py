@@ -7,7 +7,7 @@ from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
 from compilegate.access import Arns
-from compilegate.infra.functions.permissions import schedule_statements
+from compilegate.access.starts import schedule_statements
 from compilegate.infra.project import Project
 from compilegate.infra.role import scoped_role, service_principal
 from compilegate.infra.workload.pipeline import TrainingPipeline

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from compilegate.infra.project import DeclaredWorkload
-from compilegate.infra.workload.aws_images import aws_repositories
+from compilegate.account.named.pulled import aws_repositories
 from compilegate.workload import Arm, read_workload
 from tests.workload.settled import settled_arm
 
@@ -36,7 +35,7 @@ def test_each_repository_is_named_once_in_the_account_of_the_region() -> None:
         "other": arm("2.11.0"),
         "own": arm("1.13.1", image=None),
     }
-    declared = DeclaredWorkload(workload=replace(workload, arms=arms), path=PATH)
+    declared = replace(workload, arms=arms)
     found = aws_repositories([declared, declared], "il-central-1")
     assert [(each.account, each.region, each.name) for each in found] == [
         ("780543022126", "il-central-1", "pytorch-trcomp-training"),
@@ -45,5 +44,4 @@ def test_each_repository_is_named_once_in_the_account_of_the_region() -> None:
 
 
 def test_arms_in_the_project_s_own_images_need_none() -> None:
-    declared = DeclaredWorkload(workload=read_workload(PATH), path=PATH)
-    assert aws_repositories([declared], "us-east-1") == []
+    assert aws_repositories([read_workload(PATH)], "us-east-1") == []

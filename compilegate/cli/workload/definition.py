@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,10 +15,14 @@ from compilegate.pipelines.deployment import Deployment, Sources, local_deployme
 from compilegate.pipelines.kept import definition_of
 from compilegate.pipelines.staging import (
     Placement,
+    image_folders,
     image_tags,
     placement_of,
 )
 from compilegate.workload import Workload
+
+if TYPE_CHECKING:
+    from compilegate.account.named import NamedPlace
 
 
 def place_locally(workload: Workload, path: Path, project: Project) -> tuple[Deployment, Placement]:
@@ -35,6 +40,31 @@ def place_locally(workload: Workload, path: Path, project: Project) -> tuple[Dep
     with refusing_os_errors():
         data = raw_data(workload.data, path.parent)
         return deployment, placement_of(workload, deployment, data, path.parent)
+
+
+def place_by_name(
+    workload: Workload, path: Path, project: Project, place: NamedPlace
+) -> tuple[Deployment, Placement]:
+    """Where an execution in an account that is only named finds its files."""
+    require_containers(project.containers)
+    check_requirements(workload, path, project.containers)
+    folders = image_folders(project.containers, place.names.settings.images.base)
+    deployment = place.deployment(workload, {name: each.tag for name, each in folders.items()})
+    with refusing_os_errors():
+        data = raw_data(workload.data, path.parent)
+        return deployment, placement_of(workload, deployment, data, path.parent)
+
+
+def put_objects(placement: Placement, folder: Path) -> None:
+    """Write all that a definition needs in S3 as `FOLDER/BUCKET/KEY`, to be uploaded."""
+    from compilegate.local import ObjectStore  # noqa: PLC0415  not for a definition alone
+
+    with refusing_os_errors():
+        folder.mkdir(parents=True, exist_ok=True)
+        store = ObjectStore(folder.resolve())
+        placement.put(store, cache_folder(), lambda line: click.echo(line, err=True))
+    bucket = placement.sources.training_archive.removeprefix("s3://").partition("/")[0]
+    click.echo(f"upload it with: aws s3 sync {folder / bucket} s3://{bucket}", err=True)
 
 
 def compiled(workload: Workload, deployment: Deployment, sources: Sources) -> str:

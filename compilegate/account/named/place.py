@@ -1,0 +1,76 @@
+"""Where a project will be, from its settings alone: nothing is asked, so nothing need be there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import boto3
+
+from compilegate.access import Arns
+from compilegate.account.settings import Names, SettingsError
+from compilegate.account.settings.reading import network_of
+from compilegate.pipelines.deployment import Deployment
+from compilegate.workload import Workload
+
+SUFFIXES = {"aws-cn": "amazonaws.com.cn"}
+"""What a registry's name ends in, where it is not `amazonaws.com`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedPlace:
+    """An account and a region in which other tools make what the names say."""
+
+    names: Names
+    account: str
+    region: str
+    key_arn: str
+
+    @property
+    def arns(self) -> Arns:
+        return Arns(partition=self.partition, region=self.region, account=self.account)
+
+    @property
+    def partition(self) -> str:
+        return str(boto3.Session().get_partition_for_region(self.region))
+
+    @property
+    def bucket(self) -> str:
+        return self.names.bucket(self.account, self.region)
+
+    def role(self, workload: str, kind: str) -> str:
+        """The name of a role: `training`, `processing`, `pipeline` or `schedule`."""
+        return f"{self.names.pipeline(workload)}-{kind}"
+
+    def role_arn(self, workload: str, kind: str) -> str:
+        return self.arns.role(self.role(workload, kind))
+
+    def image(self, folder: str, tag: str) -> str:
+        suffix = SUFFIXES.get(self.partition, "amazonaws.com")
+        registry = f"{self.account}.dkr.ecr.{self.region}.{suffix}"
+        return f"{registry}/{self.names.repository(folder)}:{tag}"
+
+    def check(self, workload: Workload) -> None:
+        """Raises SettingsError for a workload that needs more than roles and a pipeline."""
+        if workload.posture is not None:
+            raise SettingsError(
+                f"workloads/{workload.name}.toml: posture: found [posture], allowed: none where "
+                "other tools deploy, since the function that keeps it is made by `make deploy`"
+            )
+
+    def deployment(self, workload: Workload, image_tags: Mapping[str, str]) -> Deployment:
+        """What the workload's definition is compiled for. Code lies in the project's own bucket.
+
+        Raises SettingsError.
+        """
+        self.check(workload)
+        return Deployment(
+            region=self.region,
+            bucket=self.bucket,
+            training_role_arn=self.role_arn(workload.name, "training"),
+            processing_role_arn=self.role_arn(workload.name, "processing"),
+            images={folder: self.image(folder, tag) for folder, tag in image_tags.items()},
+            kms_key=self.key_arn,
+            network=network_of(self.names.settings),
+            name_prefix=self.names.pipeline(""),
+        )

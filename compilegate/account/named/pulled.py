@@ -1,0 +1,35 @@
+"""Which repositories a workload's jobs pull their images from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from compilegate.catalog.images import EcrRepository, ecr_repository
+from compilegate.pipelines.requests.images import GATE, image_folders_of
+from compilegate.workload import AWS_IMAGE, Workload
+
+
+def arm_folders(workload: Workload, folders: Iterable[str]) -> list[str]:
+    """Those of the image folders that training jobs run in."""
+    used = image_folders_of(workload)
+    return [folder for folder in folders if used.get(folder, "").startswith("arms.")]
+
+
+def processing_folders(workload: Workload, folders: Iterable[str]) -> list[str]:
+    """Those that processing jobs run in."""
+    return sorted({workload.kind.processing_image[1], GATE} & set(folders))
+
+
+def aws_repositories(workloads: Iterable[Workload], region: str) -> list[EcrRepository]:
+    """AWS's own images that arms use unchanged: their repositories are in AWS's accounts, in that
+    region, each once.
+
+    Raises UnknownImageError if AWS has no such image there.
+    """
+    found = {
+        ecr_repository(stack.image.uri(region))
+        for workload in workloads
+        for arm in workload.arms.values()
+        if arm.image_folder == AWS_IMAGE and (stack := arm.known_stack) is not None
+    }
+    return sorted((each for each in found if each is not None), key=lambda each: each.name)

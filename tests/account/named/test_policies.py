@@ -1,0 +1,164 @@
+"""The roles and the definition of a workload for those who deploy with other tools."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from compilegate.cli import main
+from tests.aws_server.client import PROJECT
+
+ACCOUNT, REGION = "123456789012", "eu-central-1"
+KEY = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/0f0f0f0f-0f0f-0f0f-0f0f-0f0f0f0f0f0f"
+BUCKET = f"compilegate-{ACCOUNT}-{REGION}"
+PLACE = ("--account", ACCOUNT, "--region", REGION, "--key", KEY)
+
+
+def ask(project: Path, *arguments: str | Path) -> Result:
+    more = ("--workloads", project / "workloads", "--containers", PROJECT / "containers")
+    return CliRunner().invoke(main, [str(each) for each in (*arguments, *more)])
+
+
+def policies(project: Path, *arguments: str) -> dict[str, Any]:
+    done = ask(project, "policies", "topics", *PLACE, *arguments)
+    assert done.exit_code == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def texts_of(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [text for item in value.values() for text in texts_of(item)]
+    if isinstance(value, list):
+        return [text for item in value for text in texts_of(item)]
+    return [value] if isinstance(value, str) else []
+
+
+def scheduled(project: Path) -> Path:
+    declared = project / "workloads" / "topics.toml"
+    declared.write_text(
+        declared.read_text()
+        + '\n[schedule]\nexpression = "rate(7 days)"\nenabled = true\n'
+        + '[schedule.parameters]\nModelApprovalStatus = "Approved"\n'
+    )
+    return project
+
+
+def test_each_role_trusts_one_service_of_one_account(project: Path) -> None:
+    found = policies(scheduled(project))
+    assert list(found) == ["training", "processing", "pipeline", "schedule"]
+    for kind, role in found.items():
+        assert role["RoleName"] == f"compilegate-topics-{kind}"
+        (trusted,) = role["AssumeRolePolicyDocument"]["Statement"]
+        assert trusted["Condition"]["StringEquals"] == {"aws:SourceAccount": ACCOUNT}
+    (clock,) = found["schedule"]["AssumeRolePolicyDocument"]["Statement"]
+    assert clock["Principal"] == {"Service": "scheduler.amazonaws.com"}
+
+
+def test_code_is_the_one_thing_in_the_bucket_that_is_shared(project: Path) -> None:
+    found = policies(project)
+    for kind in ("training", "processing"):
+        statements = {each["Sid"]: each for each in found[kind]["PolicyDocument"]["Statement"]}
+        read = statements["ReadObjects"]["Resource"]
+        assert f"arn:aws:s3:::{BUCKET}/compilegate/source/*" in read
+        assert f"arn:aws:s3:::{BUCKET}/*" not in read
+        listing = statements["ListCode"]["Condition"]["StringLike"]["s3:prefix"]
+        assert listing == ["compilegate/source/*"]
+
+
+@pytest.mark.slow
+def test_the_definition_names_the_roles_and_objects_that_go_with_it(
+    project: Path, tmp_path: Path
+) -> None:
+    output, objects = tmp_path / "definition.json", tmp_path / "upload"
+    done = ask(project, "compile", "topics", *PLACE, "-o", output, "--objects", objects)
+    assert done.exit_code == 0, done.stderr
+    assert f"aws s3 sync {objects / BUCKET} s3://{BUCKET}" in done.stderr
+    texts = texts_of(json.loads(output.read_text()))
+    named = {text.rpartition("/")[2] for text in texts if ":role/" in text}
+    assert named == {policies(project)[kind]["RoleName"] for kind in ("training", "processing")}
+    staged = set(re.findall(r"s3://[\w/.-]+/source/[\w.-]+", output.read_text()))
+    assert len(staged) >= 4
+    for text in staged:
+        assert (objects / text.removeprefix("s3://")).is_file()
+    data = next(text for text in texts if text.startswith(f"s3://{BUCKET}/compilegate/data/"))
+    assert {path.name for path in (objects / data.removeprefix("s3://")).iterdir()} == {
+        "train.csv",
+        "validation.csv",
+    }
+    images = {text for text in texts if ".dkr.ecr." in text and "/compilegate/" in text}
+    assert {image.partition("/")[0] for image in images} == {
+        f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com"
+    }
+
+
+def test_terraform_gets_every_role_and_what_uses_it(project: Path) -> None:
+    found = policies(scheduled(project), "--format", "terraform")["resource"]
+    assert set(found["aws_iam_role"]) == {
+        f"topics_{kind}" for kind in ("training", "processing", "pipeline", "schedule")
+    }
+    plain = policies(project)
+    for kind, role in plain.items():
+        made = found["aws_iam_role_policy"][f"topics_{kind}"]
+        assert json.loads(made["policy"]) == role["PolicyDocument"]
+        assert made["role"] == f"${{aws_iam_role.topics_{kind}.id}}"
+    pipeline = found["aws_sagemaker_pipeline"]["topics"]
+    assert pipeline["pipeline_definition"] == '${file("${path.module}/topics.definition.json")}'
+    target = found["aws_scheduler_schedule"]["topics"]["target"]
+    assert target["sagemaker_pipeline_parameters"]["pipeline_parameter"] == [
+        {"name": "ModelApprovalStatus", "value": "Approved"}
+    ]
+    references = {
+        reference
+        for text in texts_of(found)
+        for reference in re.findall(r"\$\{(aws_\w+\.\w+)", text)
+    }
+    references |= set(pipeline["depends_on"])
+    assert {f"{kind}.{label}" for kind in found for label in found[kind]} >= references
+
+
+def test_a_dollar_sign_in_a_description_is_no_expression_of_terraform(project: Path) -> None:
+    declared = project / "workloads" / "topics.toml"
+    text = re.sub(
+        r"^description = .*$", 'description = "costs ${5}"', declared.read_text(), flags=8
+    )
+    declared.write_text(text)
+    found = policies(project, "--format", "terraform")["resource"]
+    assert found["aws_sagemaker_pipeline"]["topics"]["pipeline_description"] == "costs $${5}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--account", "12"), "--account: found '12', allowed: twelve digits"),
+        (("--region", "europe"), "--region: found 'europe', allowed: a region, as in us-east-1"),
+        (("--key", "alias/x"), "--key: found 'alias/x', allowed: arn:aws:kms:REGION:ACCOUNT:key/"),
+    ],
+    ids=["account", "region", "key"],
+)
+def test_what_no_account_could_be_is_refused(
+    project: Path, arguments: tuple[str, str], said: str
+) -> None:
+    given = dict(zip(PLACE[::2], PLACE[1::2], strict=True)) | {arguments[0]: arguments[1]}
+    done = ask(project, "policies", "topics", *(each for pair in given.items() for each in pair))
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+def test_a_posture_needs_what_other_tools_do_not_make(project: Path) -> None:
+    declared = project / "workloads" / "topics.toml"
+    declared.write_text(declared.read_text() + "\n[posture]\n")
+    done = ask(project, "policies", "topics", *PLACE)
+    assert done.exit_code == 2
+    assert "posture: found [posture], allowed: none where other tools deploy" in done.stderr
+
+
+def test_options_of_an_account_need_the_account(project: Path, tmp_path: Path) -> None:
+    done = ask(project, "compile", "topics", "--objects", tmp_path)
+    assert done.exit_code == 2
+    assert "--objects: found it alone, allowed: with --account" in done.stderr
