@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from compilegate.job.names import INDUCTOR_CACHE_VARIABLE
 
-# How long an example takes says nothing about the code: the machine may be busy.
-settings.register_profile("compilegate", deadline=None)
+# How long an example takes, or is drawn, says nothing about the code: the machine may be busy.
+settings.register_profile(
+    "compilegate", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("compilegate")
 
 # A shell starts what it puts into the background with Ctrl-C ignored, and children inherit that:

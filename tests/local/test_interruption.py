@@ -36,6 +36,8 @@ executor = LocalExecutor(
 result = executor.follow(executor.start("tests", {}))
 print(result.status, result.failure)
 """
+MOST_SECONDS = 120
+"""For what takes a second on a machine that is not busy."""
 
 
 @dataclass
@@ -83,7 +85,7 @@ class Interruption:
     def hear(self, pipe: str) -> str:
         """What a job says into a named pipe; fail, rather than wait for ever, when it is silent."""
         reader = os.open(self.folder / pipe, os.O_RDONLY | os.O_NONBLOCK)
-        heard, _, _ = select.select([reader], [], [], 20)
+        heard, _, _ = select.select([reader], [], [], MOST_SECONDS)
         assert heard, f"nothing was said into {pipe}"
         os.set_blocking(reader, True)
         with open(reader, encoding="utf-8") as file:  # noqa: PTH123 - it is a descriptor
@@ -104,12 +106,12 @@ def interruption(bench: Any) -> Iterator[Interruption]:
 
 
 def await_end(pid: int) -> None:
-    """Block until a process that is no child of ours has ended; fail after 20 s."""
+    """Block until a process that is no child of ours has ended; fail after a while."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
         return
-    ended, _, _ = select.select([handle], [], [], 20)
+    ended, _, _ = select.select([handle], [], [], MOST_SECONDS)
     os.close(handle)
     assert ended, f"process {pid} is still there"
 
@@ -157,7 +159,7 @@ def test_a_stopped_runner_stops_its_jobs_and_says_so(
     job, child, _ = interruption.start(steps, grace=0.1)
     runner = interruption.runners[0]
     runner.send_signal(number)
-    output, _ = runner.communicate(timeout=20)
+    output, _ = runner.communicate(timeout=MOST_SECONDS)
     assert output == f"Stopped stopped by {number.name}\n"
     for pid in (job, child):
         await_end(pid)

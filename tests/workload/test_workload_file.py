@@ -272,7 +272,8 @@ def test_an_unknown_name_is_refused_with_the_closest_that_there_is(tmp_path: Pat
 
 
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=200,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data())
 def test_a_damaged_file_is_refused_in_sentences_or_still_valid(

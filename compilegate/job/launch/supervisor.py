@@ -8,14 +8,12 @@ under ``on_failure=record``, to the evidence.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Callable, Dict, List, Optional, Sequence
 
 from compilegate.job.errors import killed_by, report_failure
@@ -25,6 +23,7 @@ from compilegate.job.launch.failure import (
     is_profiled,
     read_note,
 )
+from compilegate.job.launch.stop_requests import StopRequests
 from compilegate.job.launch.torchrun import torchrun_command
 from compilegate.job.machine.world import host_rank
 from compilegate.job.names import (
@@ -34,8 +33,6 @@ from compilegate.job.names import (
     JOB_STARTED_VARIABLE,
     OUTPUT_DATA_VARIABLE,
 )
-
-_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @dataclass(frozen=True)
@@ -61,14 +58,15 @@ def supervise(launch: Launch) -> int:
 
 
 def _supervise(launch: Launch, note: Path) -> int:
+    stop_requests = StopRequests()
     child = subprocess.Popen(
         _command(launch), env={**_environment(), **_environment_of_several(launch, note)}
     )
-    stopped = _forward_stop_signals(child)
+    stop_requests.pass_on_to(child)
     status = child.wait()
-    if stopped:
+    if stop_requests.first:
         # The platform or a person ended the job: that says nothing about the arm.
-        return 128 + stopped[0]
+        return 128 + stop_requests.first
     if status == REPORTED_FAILURE:
         return 1
     noted = read_note(note)
@@ -123,19 +121,6 @@ def _unexplained_end(status: int, launch: Launch) -> Optional[str]:
     if not (launch.output_data / EVIDENCE_FOLDER / EVIDENCE_FILE).is_file():
         return "the training process ended without writing its evidence"
     return None
-
-
-def _forward_stop_signals(child: subprocess.Popen[bytes]) -> List[int]:
-    """Pass requests to stop on to the child; the returned list fills with those that came."""
-    received: List[int] = []
-
-    def forward(number: int, _frame: Optional[FrameType]) -> None:
-        received.append(number)
-        child.send_signal(number)
-
-    for each in _STOP_SIGNALS:
-        signal.signal(each, forward)
-    return received
 
 
 def _environment() -> Dict[str, str]:

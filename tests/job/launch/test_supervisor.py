@@ -179,7 +179,7 @@ def test_a_child_that_leaves_no_evidence_has_failed(supervise: Supervise) -> Non
 def test_a_request_to_stop_reaches_the_child_and_is_not_evidence(
     start: Start, tmp_path: Path, number: signal.Signals
 ) -> None:
-    waits = "import signal; print('ready', flush=True); signal.pause()"
+    waits = "import time; print('ready', flush=True); time.sleep(120)"
     parent = start(waits, "record")
     assert parent.stdout is not None
     assert parent.stdout.readline() == "ready\n"
@@ -187,3 +187,20 @@ def test_a_request_to_stop_reaches_the_child_and_is_not_evidence(
     parent.communicate()
     assert parent.returncode == 128 + number
     assert not (tmp_path / "output" / "data" / "evidence").exists()
+
+
+def test_a_request_that_comes_before_the_child_is_started_reaches_it() -> None:
+    """Else it ended the parent alone, and the child went on with nobody to stop it."""
+    source = (
+        "import os, signal, subprocess, sys\n"
+        "from compilegate.job.launch.stop_requests import StopRequests\n"
+        "requests = StopRequests()\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(120)'])\n"
+        "requests.pass_on_to(child)\n"
+        "print(child.wait(), requests.first)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{-signal.SIGTERM} {signal.SIGTERM.value}\n"

@@ -45,9 +45,11 @@ def kept(job: Job) -> int:
     return sum(len(each.calls) for each in job._compilation.parts)
 
 
+@pytest.mark.slow
 def test_a_candidate_times_its_step_against_the_baseline_s(tmp_path: Path) -> None:
     """Also one without a compiler: its batches may be larger."""
-    _, record = taken(tmp_path, baseline=Baseline("eager", BATCH // 2, "fp32"))
+    baseline = Baseline("eager", BATCH // 2, "fp32")
+    _, record = taken(tmp_path, baseline=baseline, speed_probe_seconds=4.0)
     speed, paired = record.evidence.paired_speed, record.paired
     assert speed is not None
     assert speed.obstacle is None

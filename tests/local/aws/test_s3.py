@@ -14,7 +14,7 @@ import pytest
 from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.exceptions import ClientError
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from compilegate.local import ObjectStore
@@ -160,7 +160,6 @@ def test_an_endpoint_that_nobody_calls_starts_no_server(store: ObjectStore, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
     st.sets(st.text(alphabet="ab/é", min_size=1, max_size=6), max_size=12),
     st.text(alphabet="ab/", max_size=2),

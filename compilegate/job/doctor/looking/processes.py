@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -29,24 +31,32 @@ def run(
 ) -> Ended:
     """Run a command without a shell; it never raises."""
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             list(command),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=seconds,
-            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             env=None if variables is None else {**os.environ, **variables},
+            start_new_session=True,
         )
-    except subprocess.TimeoutExpired:
-        return Ended("", f"it did not end within {seconds:.0f} seconds")
     except OSError as error:
         return Ended("", f"it could not be started: {error.strerror or error}")
-    output = done.stdout.decode("utf-8", "replace")
-    if done.returncode < 0:
-        return Ended(output, killed_by(-done.returncode))
-    if done.returncode > 0:
-        said = done.stderr.decode("utf-8", "replace") or output
-        return Ended(output, last_sentence(said) or f"it ended with status {done.returncode}")
+    with process:
+        try:
+            stdout, stderr = process.communicate(timeout=seconds)
+        except BaseException as error:
+            # What it has started too: as long as that held the output open, nobody would go on.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                return Ended("", f"it did not end within {seconds:.0f} seconds")
+            raise
+    output = stdout.decode("utf-8", "replace")
+    if process.returncode < 0:
+        return Ended(output, killed_by(-process.returncode))
+    if process.returncode > 0:
+        said = stderr.decode("utf-8", "replace") or output
+        return Ended(output, last_sentence(said) or f"it ended with status {process.returncode}")
     return Ended(output, None)
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
 from dataclasses import dataclass
-from types import FrameType
-from typing import IO, List, Mapping, Optional, Sequence
+from typing import IO, Mapping, Optional, Sequence
 
 from compilegate.job.errors import killed_by
 from compilegate.job.launch.scripts.printed_metrics import Lines, PrintedMetrics, Silence
+from compilegate.job.launch.stop_requests import StopRequests
 
 SECONDS_TO_READ = 5.0
 """What the script leaves running may hold its output open; nobody waits for that."""
@@ -61,13 +60,14 @@ def run_script(
 ) -> Ended:
     """Run the command to its end. Where metrics are to be caught, all of its output is listened to;
     it is stopped when they turn out to be wrong."""
+    stop_requests = StopRequests()
     child = subprocess.Popen(
         list(command),
         env=dict(environment),
         stdout=None if printed is None else subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    stopped = _pass_stop_signals_to(child)
+    stop_requests.pass_on_to(child)
     silence = Silence()
     listening = _Listening(printed, silence, child)
     errors = _Output(child.stderr, sys.stderr.buffer, listening)
@@ -77,7 +77,7 @@ def run_script(
         output.wait()
     errors.wait()
     silence.broken()
-    return Ended(status, stopped[0] if stopped else 0, errors.exception(), silence)
+    return Ended(status, stop_requests.first, errors.exception(), silence)
 
 
 @dataclass(frozen=True)
@@ -128,16 +128,3 @@ class _Output:
         self.wait()
         found = _EXCEPTION.findall(self._end.decode(errors="replace"))
         return _OURS.sub("", found[-1]) if found else "its log says more"
-
-
-def _pass_stop_signals_to(child: subprocess.Popen[bytes]) -> List[int]:
-    """The returned list fills with those that came."""
-    received: List[int] = []
-
-    def forward(number: int, _frame: Optional[FrameType]) -> None:
-        received.append(number)
-        child.send_signal(number)
-
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, forward)
-    return received
