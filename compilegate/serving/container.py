@@ -300,7 +300,7 @@ def main() -> int:
 
 def _tell(descriptor: int | None, what: dict[str, Any]) -> None:
     if descriptor is not None:
-        os.write(descriptor, json.dumps(what).encode())
+        os.write(descriptor, json.dumps(what).encode() + b"\n")
         os.close(descriptor)
 
 

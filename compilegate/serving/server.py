@@ -119,7 +119,7 @@ def serving_model(
         os.close(tell)
     try:
         with os.fdopen(ready, "rb") as pipe:
-            told = pipe.read()
+            told = pipe.readline()  # its end may be long in coming: workers of the handler hold it
         yield ModelServer(port=_port(told, log), process=process)
     finally:
         _end(process)

@@ -123,6 +123,22 @@ def test_a_process_that_dies_while_loading_shows_its_last_lines(serve: Serve) ->
         pass
 
 
+def test_workers_that_a_handler_forks_keep_nobody_waiting(serve: Serve) -> None:
+    """They hold all that the handler's process has open, and end with its input here."""
+    forking = """
+import os, sys
+def model_fn(model_dir):
+    if os.fork() == 0:
+        sys.stdin.buffer.read()
+        os._exit(0)
+    return 2
+def transform_fn(model, body, content_type, accept):
+    return str(model)
+"""
+    with serve(forking) as server:
+        assert server.invoke(b"", content_type=JSON).body == b"2"
+
+
 LINEAR = """
 import torch
 def model_fn(model_dir):
