@@ -3,6 +3,8 @@
 import io
 import json
 import os
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 
 from compilegate.execution.status import ExecutionStatus
+from compilegate.local.jobs.process import children_by_parent
 from compilegate.local.jobs.toolkit import TrainingContainer, command_line, toolkit_environment
 
 SHOW = """
@@ -353,3 +356,10 @@ def test_what_a_background_process_leaves_running_is_killed(bench: Any) -> None:
     result = bench.run(bench.processing("job", code))
     pid = int(result.steps["job"].log.read_text())
     assert not Path(f"/proc/{pid}").exists()
+
+
+def test_children_are_found_where_the_kernel_has_no_list_of_them() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        assert child.pid in children_by_parent(os.getpid())
+        assert os.getpid() not in children_by_parent(os.getpid())
+        child.kill()

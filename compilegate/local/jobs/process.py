@@ -327,7 +327,21 @@ def _children() -> list[int]:
         with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
             return [int(pid) for pid in file.read().split()]
     except OSError:  # not Linux, or a kernel without this file
-        return []
+        return children_by_parent(os.getpid())
+
+
+def children_by_parent(parent: int) -> list[int]:
+    """The same, asked of every process: one that was missed would be waited for, and not killed."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
+        try:
+            with open(f"/proc/{name}/stat", encoding="ascii", errors="replace") as file:
+                fields = file.read().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended
+        if int(fields[1]) == parent:
+            found.append(int(name))
+    return found
 
 
 def _process_control(option: int, argument: int) -> None:
