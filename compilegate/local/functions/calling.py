@@ -51,25 +51,12 @@ class FunctionCall:
 
     def run(self, running: RunningJob, on_line: Callable[[str], None]) -> AttemptResult:
         """Call it. A failure of any kind is a result, not an exception."""
-        try:
-            command = self._prepared()
-            end = running.run(command, self.log, on_line)
-            failure = _failure(end)
-            if failure is None:
-                found = {"OutputParameters": checked(self._returned(), self.outputs)}
-                return AttemptResult("Completed", None, None, found)
-        except StepRequestError as error:
-            return self._failed(str(error), ())
-        except OSError as error:
-            return self._failed(f"the function could not be called: {error}", ())
-        stopped = end.reason == "stopped"
-        return self._failed(failure, end.last_lines, stopped=stopped)
-
-    def _failed(
-        self, sentence: str, last_lines: Sequence[str], *, stopped: bool = False
-    ) -> AttemptResult:
-        told = StepFailure(sentence, self.log, tuple(last_lines))
-        return AttemptResult("Stopped" if stopped else "Failed", None, told, {})
+        return outcome_of(
+            lambda: running.run(self._prepared(), self.log, on_line),
+            given=lambda: {"OutputParameters": checked(self._returned(), self.outputs)},
+            why=_failure,
+            log=self.log,
+        )
 
     def _prepared(self) -> JobCommand:
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -105,6 +92,26 @@ class FunctionCall:
             raise StepRequestError(f"what the function returned cannot be read: {error}") from error
 
 
+def outcome_of(
+    run: Callable[[], JobEnd],
+    *,
+    given: Callable[[], dict[str, Any]],
+    why: Callable[[JobEnd], str],
+    log: Path,
+) -> AttemptResult:
+    """What came of a call: what it has given, or, of one that did not succeed, why."""
+    try:
+        end = run()
+        if end.succeeded:
+            return AttemptResult("Completed", None, None, given())
+    except StepRequestError as error:
+        return AttemptResult("Failed", None, StepFailure(str(error), log), {})
+    except OSError as error:
+        return AttemptResult("Failed", None, StepFailure(f"it could not be run: {error}", log), {})
+    status = "Stopped" if end.reason == "stopped" else "Failed"
+    return AttemptResult(status, None, StepFailure(why(end), log, end.last_lines), {})
+
+
 def checked(returned: Any, declared: Sequence[OutputParameter]) -> dict[str, Any]:
     """The declared outputs of what a handler returned. Raises StepRequestError."""
     if not declared:
@@ -126,9 +133,7 @@ def checked(returned: Any, declared: Sequence[OutputParameter]) -> dict[str, Any
     return {output.name: returned[output.name] for output in declared}
 
 
-def _failure(end: JobEnd) -> str | None:
-    if end.succeeded:
-        return None
+def _failure(end: JobEnd) -> str:
     if end.reason == "not started":
         return f"the function could not be started: {end.error}"
     if end.reason == "timeout":

@@ -15,9 +15,8 @@ from typing import Any
 
 from compilegate.document.model import OutputParameter
 from compilegate.document.reading import refuse_constant
-from compilegate.execution.failure import StepFailure
 from compilegate.local.errors import StepRequestError
-from compilegate.local.functions.calling import checked
+from compilegate.local.functions.calling import checked, outcome_of
 from compilegate.local.jobs.attempt import AttemptResult
 from compilegate.local.jobs.launcher import JobCommand, JobEnd, RunningJob, short_name
 
@@ -50,23 +49,12 @@ class CommandCall:
 
     def run(self, running: RunningJob, on_line: Callable[[str], None]) -> AttemptResult:
         """Run it. A failure of any kind is a result, not an exception."""
-        try:
-            end = running.run(self._prepared(), self.log, on_line)
-            failure = _failure(end)
-            if failure is None:
-                return AttemptResult("Completed", None, None, self._given())
-        except StepRequestError as error:
-            return self._failed(str(error), ())
-        except OSError as error:
-            return self._failed(f"the command could not be run: {error}", ())
-        stopped = end.reason == "stopped"
-        return self._failed(failure, end.last_lines, stopped=stopped)
-
-    def _failed(
-        self, sentence: str, last_lines: Sequence[str], *, stopped: bool = False
-    ) -> AttemptResult:
-        told = StepFailure(sentence, self.log, tuple(last_lines))
-        return AttemptResult("Stopped" if stopped else "Failed", None, told, {})
+        return outcome_of(
+            lambda: running.run(self._prepared(), self.log, on_line),
+            given=self._given,
+            why=_failure,
+            log=self.log,
+        )
 
     def _prepared(self) -> JobCommand:
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -115,9 +103,7 @@ class CommandCall:
         return {**self.request, **found}
 
 
-def _failure(end: JobEnd) -> str | None:
-    if end.succeeded:
-        return None
+def _failure(end: JobEnd) -> str:
     if end.reason == "not started":
         return f"the command could not be started: {end.error}"
     if end.reason == "timeout":
