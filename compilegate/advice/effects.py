@@ -257,7 +257,7 @@ def _spot(facts: Facts, option: Option) -> Expectation:
 
 
 def _trees(facts: Facts, option: Option) -> Expectation:
-    factor = Range.exactly(float(option.instances_factor))
+    instances = Range.exactly(float(option.instances_factor))
     said = _said(option)
     speedup = option.speedup or UNCHANGED
     if option.name == "tree-method" and facts.tree_method is None:
@@ -267,7 +267,7 @@ def _trees(facts: Facts, option: Option) -> Expectation:
         effect=Effect(
             attacked=rules().thresholds.bottleneck_share,
             speedup=speedup,
-            price_factor=factor,
+            price_factor=option.price_factor or instances,
         ),
         basis=Basis.PUBLISHED if option.published else Basis.ASSUMED,
         sentence="; ".join(said),
