@@ -135,6 +135,7 @@ def _text(value: float | None) -> object:
 def as_page(title: str, rows: Sequence[Row]) -> str:
     """One file of HTML, without anything from elsewhere. Change points have a line above them."""
     changed = sum(bool(row.changes) for row in rows)
+    executions = f"{len(rows)} execution{'' if len(rows) == 1 else 's'}"
     body = "".join(
         f"<tr{' class=change' if row.changes else ''}>"
         + "".join(f"<td>{html.escape(cell)}</td>" for cell in row_cells(row))
@@ -143,7 +144,7 @@ def as_page(title: str, rows: Sequence[Row]) -> str:
     )
     return _PAGE.format(
         title=html.escape(title),
-        told=f"{len(rows)} executions, {changed} of them with a change.",
+        told=f"{executions}, {changed} of them with a change.",
         head="".join(f"<th>{name.capitalize()}</th>" for name in COLUMNS),
         body=body,
     )

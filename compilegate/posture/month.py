@@ -201,15 +201,17 @@ def month_rows(month: Month) -> list[tuple[str, str]]:
     measured = month.alone - month.unmeasured
     saved = "nothing measured" if not measured else _money(month.saved)
     if measured:
-        saved += f", by {measured} executions that trained the candidate alone"
+        saved += f", by {_several(measured, 'execution')} that trained the candidate alone"
     if month.unmeasured:
         saved += f"; {month.unmeasured} more could not be measured"
     champion = "none yet"
     if month.champion:
         champion = (
-            f"{month.champion}, since {month.champion_since[:10]} ({month.champion_days:.0f} days)"
+            f"{month.champion}, since {month.champion_since[:10]} "
+            f"({_several(round(month.champion_days), 'day')})"
         )
-    ran = f"{month.executions}, {month.alone} of the candidate alone, {month.audits} audits"
+    audits = _several(month.audits, "audit")
+    ran = f"{month.executions}, {month.alone} of the candidate alone, {audits}"
     if month.failed:
         ran += f", {month.failed} without a model"
     return [
@@ -232,7 +234,7 @@ def month_subject(month: Month) -> str:
 def month_text(month: Month) -> str:
     """For the mail and the terminal."""
     lines = [f"{name}: {value}" for name, value in month_rows(month)]
-    lines += ["", *(f"{move}" for move in month.moves or ("The posture did not change.",))]
+    lines += ["", *(month.moves or ("The posture did not change.",))]
     return "\n".join(lines)
 
 
@@ -248,6 +250,10 @@ def month_page(month: Month) -> str:
         rows=rows,
         moves=f"<ul>{moves}</ul>" if moves else "<p>The posture did not change.</p>",
     )
+
+
+def _several(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _money(money: Money) -> str:

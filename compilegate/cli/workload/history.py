@@ -120,7 +120,8 @@ def _write(name: str, rows: list[Row], table: Path | None, page: Path | None) ->
         if path is not None:
             with writing(str(path), path.parent):
                 write_text(path, text)
-            click.echo(f"{path}: {len(rows)} executions", err=True)
+            told = f"{len(rows)} execution{'' if len(rows) == 1 else 's'}"
+            click.echo(f"{path}: {told}", err=True)
 
 
 def _show(cells: list[tuple[str, ...]]) -> None:

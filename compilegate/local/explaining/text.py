@@ -42,7 +42,7 @@ def _sum(explanation: Explanation) -> str:
     refused = sum(bool(step.refused) for step in steps)
     left_out = sum(step.left_out is not None for step in steps)
     ready = len(steps) - refused - left_out
-    parts = [f"{len(steps)} steps: {ready} can run here"]
+    parts = [f"{len(steps)} step{'' if len(steps) == 1 else 's'}: {ready} can run here"]
     parts += [f"{left_out} left out"] if left_out else []
     parts += [f"{refused} refused"] if refused else []
     return ", ".join(parts)

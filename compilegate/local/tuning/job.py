@@ -238,11 +238,11 @@ class TuningJob:
         last = next((t.result.failure for t in reversed(trials) if t.result.failure), None)
         if ended or last is None:
             return StepFailure(
-                f"none of {len(trials)} trials has given the metric {self._request.metric!r}: no "
+                f"none of {len(trials)} trials gave the metric {self._request.metric!r}: no "
                 "line that its job printed matches the metric's Regex",
                 self.sandbox.log,
             )
-        sentence = f"all {len(trials)} trials failed, the last with: {last.sentence}"
+        sentence = f"no trial of {len(trials)} succeeded; the last failed: {last.sentence}"
         return StepFailure(sentence, last.log, last.last_lines)
 
     def _described(
