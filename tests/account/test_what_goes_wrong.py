@@ -232,7 +232,7 @@ def test_a_variable_holds_what_nobody_can_use(
             "--token: found an empty text, allowed: a text that differs for each run",
         ),
         (["-p", "Data=data/"], "--parameter: Data is 'data/', allowed: s3://BUCKET/KEY"),
-        (["--wait", "--home", "/dev/null/x"], "Not a directory: '/dev/null/x'"),
+        (["--wait", "--home", "/dev/null/x"], "/dev/null/x: Not a directory"),
     ],
 )
 def test_an_argument_that_cannot_be_meant_starts_nothing(

@@ -18,7 +18,7 @@ from compilegate.cli.pipeline.sources import (
     image_sources,
     source_options,
 )
-from compilegate.cli.terminal.errors import refusing_os_errors
+from compilegate.cli.terminal.errors import writing
 from compilegate.execution import exit_codes
 from compilegate.job.files import write_bytes
 from compilegate.local import LocalExecutor, explanation_lines, explanation_svg
@@ -76,7 +76,7 @@ def command(  # noqa: PLR0917  one argument for each option
     for line in explanation_lines(explanation):
         click.echo(line)
     if svg is not None:
-        with refusing_os_errors():
+        with writing(f"--svg: {svg}", svg.parent):
             write_bytes(svg, explanation_svg(explanation).encode())
         click.echo(f"drawn: {svg}")
     if not explanation.runs:

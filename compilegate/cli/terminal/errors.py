@@ -26,7 +26,9 @@ def refusing_os_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise RefusalError(str(error)) from error
+        said = error.strerror or str(error)
+        where = f"{error.filename}: " if error.filename else ""
+        raise RefusalError(f"{where}{said}") from error
 
 
 @contextmanager
