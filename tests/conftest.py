@@ -45,7 +45,10 @@ def _no_cache_left_behind() -> Iterator[None]:
 pytest_plugins = ["tests.aws_server.fixtures"]
 
 
+LONG = ("slow", "environments")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with slow tests come first: workers that pass the quick ones last end together."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    slow = {item.path for item in items if any(map(item.get_closest_marker, LONG))}
     items.sort(key=lambda item: item.path not in slow)
