@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from compilegate.execution.failure import StepFailure
 from compilegate.execution.status import ExecutionStatus, StepStatus
 
+_MOST_NAMES = 6
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Event:
@@ -98,6 +100,31 @@ class StepEnded(_Event):
 
 
 @dataclass(frozen=True)
+class StopAsked(_Event):
+    """A signal asks for the execution's end, and its jobs are given time to end by themselves."""
+
+    signal_name: str
+    steps: tuple[str, ...]
+    """The steps whose jobs were told to end."""
+    grace_seconds: float
+    """How long they have; 0 when they are killed at once."""
+
+    @property
+    def sentence(self) -> str:
+        """For the person at the terminal."""
+        names = ", ".join(self.steps[:_MOST_NAMES])
+        more = len(self.steps) - _MOST_NAMES
+        names += f" and {more} more" if more > 0 else ""
+        if not self.grace_seconds:
+            return f"{self.signal_name} again: killing {names}"
+        how = "Ctrl-C again kills" if self.signal_name == "SIGINT" else "a second one kills"
+        return (
+            f"{self.signal_name}: waiting up to {self.grace_seconds:g} s for {names} to end; {how} "
+            f"{'it' if len(self.steps) == 1 else 'them'} at once"
+        )
+
+
+@dataclass(frozen=True)
 class StillRunning(_Event):
     """Nothing has happened for a while, which is normal when jobs run for hours."""
 
@@ -121,6 +148,7 @@ Event = (
     | StepOutput
     | StepRetried
     | StepEnded
+    | StopAsked
     | StillRunning
     | ExecutionEnded
 )

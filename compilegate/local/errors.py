@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+
 from compilegate.errors import CompilegateError
+
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""What the system says when a disk, or somebody's share of it, is full."""
 
 
 class LocalRunError(CompilegateError):

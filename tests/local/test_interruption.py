@@ -26,6 +26,7 @@ from compilegate.local.jobs.leases.cores import CorePool, available_cpus, physic
 RUNNER = """
 import sys
 from pathlib import Path
+from compilegate.execution.events import StopAsked
 from compilegate.local import ImageSources, LocalExecutor
 definition, home, grace = sys.argv[1:]
 executor = LocalExecutor(
@@ -33,7 +34,10 @@ executor = LocalExecutor(
     images=ImageSources(patterns=(("*", "here"),)), shared=[Path(home).parent],
     grace_seconds=float(grace),
 )
-result = executor.follow(executor.start("tests", {}))
+def tell(event):
+    if isinstance(event, StopAsked):
+        print(event.sentence)
+result = executor.follow(executor.start("tests", {}), tell)
 print(result.status, result.failure)
 """
 MOST_SECONDS = 120
@@ -160,7 +164,9 @@ def test_a_stopped_runner_stops_its_jobs_and_says_so(
     runner = interruption.runners[0]
     runner.send_signal(number)
     output, _ = runner.communicate(timeout=MOST_SECONDS)
-    assert output == f"Stopped stopped by {number.name}\n"
+    waiting, stopped = output.splitlines()
+    assert waiting.startswith(f"{number.name}: waiting up to 0.1 s for second to end; ")
+    assert stopped == f"Stopped stopped by {number.name}"
     for pid in (job, child):
         await_end(pid)
     (result,) = list_executions(bench.home)
@@ -169,6 +175,25 @@ def test_a_stopped_runner_stops_its_jobs_and_says_so(
 
     interruption.go()
     assert bench.run(*steps, resume=result.execution_id).status is ExecutionStatus.SUCCEEDED
+
+
+@pytest.mark.slow
+def test_a_second_ctrl_c_kills_a_job_that_ignores_the_first(interruption: Interruption) -> None:
+    steps = interruption.steps(on_term="lambda *_: say('asked', 'x')")
+    os.mkfifo(interruption.folder / "asked")
+    job, child, _ = interruption.start(steps, grace=600)
+    runner = interruption.runners[0]
+    runner.send_signal(signal.SIGINT)
+    assert interruption.hear("asked") == "x"
+    runner.send_signal(signal.SIGINT)
+    output, _ = runner.communicate(timeout=60)
+    assert output.splitlines() == [
+        "SIGINT: waiting up to 600 s for second to end; Ctrl-C again kills it at once",
+        "SIGINT again: killing second",
+        "Stopped stopped by SIGINT",
+    ]
+    for pid in (job, child):
+        await_end(pid)
 
 
 @pytest.mark.slow

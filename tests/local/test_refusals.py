@@ -35,7 +35,7 @@ def test_all_reasons_are_told_at_once_with_the_steps_they_concern(bench: Any) ->
         bench,
         {"Name": "tune", "Type": "AutoML", "Arguments": {}},
         {"Name": "serve", "Type": "Endpoint", "Arguments": {}},
-        with_resources(bench, InstanceCount=2, InstanceType="ml.trn1.2xlarge"),
+        with_resources(bench, InstanceCount=20, InstanceType="ml.trn1.2xlarge"),
         bench.processing("read", inputs={"x": "s3://bucket/absent"}),
         bench.condition("decide", bench.equals({"Get": "Steps.nobody.X"}, 1)),
     )
@@ -50,8 +50,8 @@ def test_all_reasons_are_told_at_once_with_the_steps_they_concern(bench: Any) ->
         [
             f"tune: a step of type AutoML cannot run here, {allowed}; {remedy('tune')}",
             f"serve: a step of type Endpoint cannot run here, {allowed}; {remedy('serve')}",
-            "train: InstanceCount is 2, only 1 is possible here",
-            "train: InstanceType ml.trn1.2xlarge needs Trainium or Inferentia, which is not here",
+            "train: InstanceCount is 20, allowed here: 1 to 16, for each is a process of this "
+            "machine",
             "read: s3://bucket/absent is not in the local store and no step before it makes it; "
             f"put its files at {bench.home}/s3/bucket/absent, or say where they are: "
             "--data s3://bucket/absent=FOLDER (=later if a program puts them there while it runs)",
@@ -73,15 +73,23 @@ def test_a_number_of_machines_that_is_none_names_its_step(bench: Any) -> None:
     ("change", "reason"),
     [
         ({"DataSource": {"FileSystemDataSource": {}}}, "FSx and EFS are not mounted here"),
-        ({"InputMode": "Pipe"}, "InputMode Pipe is not supported here"),
+        ({"InputMode": "Tube"}, "InputMode is 'Tube', allowed here: File, Pipe, FastFile"),
         ({"CompressionType": "Gzip"}, "CompressionType must be None here"),
         ({"ChannelName": "../up"}, "ChannelName '../up' may hold"),
         ({"DataSource": {"S3DataSource": {"S3Uri": 3}}}, "S3Uri is 3, expected a string"),
         ({"DataSource": {"S3DataSource": {"S3Uri": "s3://b/../x"}}}, "is not of the form"),
         ({"DataSource": {"S3DataSource": {"S3Uri": "https://b/x"}}}, "is not of the form"),
         (
-            {"DataSource": {"S3DataSource": {"S3Uri": "s3://b/x", "S3DataType": "ManifestFile"}}},
-            "S3DataType must be S3Prefix here",
+            {"DataSource": {"S3DataSource": {"S3Uri": "s3://b/x", "S3DataType": "Odd"}}},
+            "S3DataType is 'Odd', allowed here: S3Prefix, ManifestFile",
+        ),
+        (
+            {
+                "DataSource": {
+                    "S3DataSource": {"S3Uri": "s3://b/x", "S3DataType": "AugmentedManifestFile"}
+                }
+            },
+            "AugmentedManifestFile is not read here; name the objects",
         ),
     ],
 )
@@ -103,8 +111,8 @@ def test_an_input_that_cannot_be_had_is_named(bench: Any, change: Any, reason: s
         ("StoppingCondition", {"MaxRuntimeInSeconds": "1"}, "expected a whole number"),
         (
             "AlgorithmSpecification",
-            {"TrainingImage": "x", "TrainingInputMode": "Pipe"},
-            "TrainingInputMode Pipe",
+            {"TrainingImage": "x", "TrainingInputMode": ["File"]},
+            "TrainingInputMode is ['File'], expected a string",
         ),
         (
             "AlgorithmSpecification",
@@ -120,10 +128,11 @@ def test_a_training_request_that_cannot_be_run_is_named(
     assert reason in found
 
 
-def test_a_script_started_in_several_processes_is_refused(bench: Any) -> None:
-    flags = {"sagemaker_torch_distributed_enabled": "true", "sagemaker_mpi_enabled": "false"}
-    (found,) = reasons(bench, bench.training("train", hyperparameters=flags))
-    assert "sagemaker_torch_distributed_enabled is not supported here" in found
+def test_an_accelerator_that_is_not_here_is_named(bench: Any) -> None:
+    (found,) = reasons(bench, with_resources(bench, InstanceType="ml.trn1.2xlarge"))
+    assert found == (
+        "train: InstanceType ml.trn1.2xlarge needs Trainium or Inferentia, which is not here"
+    )
 
 
 @pytest.mark.parametrize(

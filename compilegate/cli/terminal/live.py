@@ -23,6 +23,7 @@ from compilegate.execution.events import (
     StepEnded,
     StepRetried,
     StepStarted,
+    StopAsked,
 )
 
 DRAWN_PER_SECOND = 1.0
@@ -84,6 +85,8 @@ class LiveTable:
                     markup=False,
                     highlight=False,
                 )
+            case StopAsked():
+                self._console.print(event.sentence, markup=False, highlight=False)
             case PathsChosen():
                 if not event.own_root:  # what works as in a container needs no word
                     self._console.print(event.sentence, markup=False, highlight=False)

@@ -21,6 +21,7 @@ from compilegate.execution.events import (
     StepRetried,
     StepStarted,
     StillRunning,
+    StopAsked,
 )
 from compilegate.execution.status import StepStatus
 
@@ -90,8 +91,9 @@ class ProgressLines:
                 )
             case StepEnded():
                 self._ended(event)
-            case StillRunning():
-                self._line(event, "", _going(event.steps))
+            case StopAsked() | StillRunning():
+                asked = isinstance(event, StopAsked)
+                self._line(event, "", event.sentence if asked else _going(event.steps))
             case ExecutionEnded():
                 self._line(event, "", f"execution {event.status.lower()}")
             case _:

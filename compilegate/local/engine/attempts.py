@@ -46,6 +46,10 @@ class StopRequested:
     signal_name: str
 
 
+_MOST_WAITING = 10_000
+"""Beyond so many unread messages, lines of jobs are only in their logs: a job that prints without
+end must neither fill the memory nor wait for a terminal."""
+
 Inbox = queue.SimpleQueue[StepOutput | AttemptEnded | AttemptCrashed | StopRequested]
 
 
@@ -56,6 +60,11 @@ class _Attempt:
     gpus: GpuLease
     process: RunningJob
     thread: threading.Thread
+
+
+def _show_line(inbox: Inbox, step: str, line: str) -> None:
+    if inbox.qsize() < _MOST_WAITING:
+        inbox.put(StepOutput(step, line))
 
 
 class RunningCalls:
@@ -87,6 +96,11 @@ class RunningCalls:
         for process, _ in self._calls.values():
             process.stop()
 
+    def kill(self) -> None:
+        """End every function at once."""
+        for process, _ in self._calls.values():
+            process.kill()
+
     def halt(self) -> None:
         """Leave no process and no thread behind."""
         self.stop()
@@ -95,7 +109,7 @@ class RunningCalls:
 
     def _work(self, step: str, call: FunctionCall | CommandCall, process: RunningJob) -> None:
         try:
-            result = call.run(process, lambda line: self._inbox.put(StepOutput(step, line)))
+            result = call.run(process, partial(_show_line, self._inbox, step))
             self._inbox.put(AttemptEnded(step, result))
         except BaseException as error:  # noqa: BLE001 - raised again on the deciding thread
             self._inbox.put(AttemptCrashed(error))
@@ -147,6 +161,11 @@ class RunningAttempts:
         for attempt in self._attempts.values():
             attempt.process.stop()
 
+    def kill(self) -> None:
+        """End every job at once."""
+        for attempt in self._attempts.values():
+            attempt.process.kill()
+
     def halt(self) -> None:
         """Leave no job and no thread behind."""
         self.stop()
@@ -157,7 +176,7 @@ class RunningAttempts:
         try:
             job = prepared.job_step.job
             run = job.run if isinstance(job, TuningJob) else partial(run_attempt, job)
-            result = run(slot, lambda line: self._inbox.put(StepOutput(step, line)))
+            result = run(slot, partial(_show_line, self._inbox, step))
             self._inbox.put(AttemptEnded(step, result))
         except BaseException as error:  # noqa: BLE001 - raised again on the deciding thread
             self._inbox.put(AttemptCrashed(error))

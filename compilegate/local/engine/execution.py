@@ -23,6 +23,7 @@ from compilegate.execution.events import (
     StepOutput,
     StepRetried,
     StepStarted,
+    StopAsked,
 )
 from compilegate.execution.failure import StepFailure
 from compilegate.execution.result import ExecutionResult, StepResult, explain_failure
@@ -47,6 +48,7 @@ from compilegate.local.jobs.attempt import AttemptResult
 # of our own are running, which are being measured, and whose ends are told by a message anyway.
 _CORES_POLL_SECONDS = 0.05
 _CORES_POLL_SECONDS_WHILE_RUNNING = 1.0
+_LINES_AT_ONCE = 1_000
 
 
 @dataclass
@@ -82,6 +84,7 @@ class Execution:
         self._running = RunningAttempts(self._inbox, plan.grace_seconds, plan.home, plan.variables)
         self._calls = RunningCalls(self._inbox)
         self._stopped_by: str | None = None
+        self._signals: set[str] = set()
         self._lacks_cores = self._lacks_gpus = False
 
     def run(self) -> ExecutionResult:
@@ -293,6 +296,11 @@ class Execution:
     def _receive(self) -> None:
         try:
             message = self._inbox.get(timeout=self._patience())
+            for _ in range(_LINES_AT_ONCE):  # a line of a job's output changes nothing
+                if not isinstance(message, StepOutput):
+                    break
+                self._listener(message)
+                message = self._inbox.get_nowait()
         except queue.Empty:
             return
         if isinstance(message, StepOutput):
@@ -367,10 +375,21 @@ class Execution:
     # Ends
 
     def _stop(self, signal_name: str) -> None:
+        running = (*self._running.steps, *self._calls.steps)
+        if self._stopped_by is not None:
+            if signal_name in self._signals:  # not another that the same hang-up sends
+                self._running.kill()
+                self._calls.kill()
+                self._listener(StopAsked(signal_name, running, 0.0))
+            self._signals.add(signal_name)
+            return
+        self._signals.add(signal_name)
         self._stopped_by = signal_name
         self._lacks_cores = self._lacks_gpus = False
         self._running.stop()
         self._calls.stop()
+        if running:
+            self._listener(StopAsked(signal_name, running, self._plan.grace_seconds))
         for name in set(self._active) - set(self._running.steps) - set(self._calls.steps):
             self._end_step(replace(self._steps[name], status=StepStatus.STOPPED))
 

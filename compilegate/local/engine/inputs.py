@@ -44,7 +44,7 @@ def input_faults(
             if isinstance(uri, Unresolved) or any(_overlap(uri, place) for place in later):
                 continue
             try:
-                there = store.exists(uri)
+                there = store.has_objects(uri)
             except ObjectStoreError as error:
                 yield f"{needs.step}: {error}"
                 continue
@@ -83,7 +83,7 @@ def _makes(needs: Needs, uri: str) -> bool:
     for prefix in needs.outputs:
         if isinstance(prefix, Unresolved):
             continue
-        if _within(prefix, uri) or (needs.type not in _BELOW_ITS_NAME and _within(uri, prefix)):
+        if _begins(prefix, uri) or (needs.type not in _BELOW_ITS_NAME and _within(uri, prefix)):
             return True
     return False
 
@@ -129,6 +129,11 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for each in value:
             yield from _texts(each)
+
+
+def _begins(key: str, uri: str) -> bool:
+    """Whether an input's URI, which is the beginning of a key, stands for this one."""
+    return _within(key, uri) if uri.endswith("/") else key.startswith(uri)
 
 
 def _overlap(uri: str, prefix: str) -> bool:

@@ -43,6 +43,8 @@ from compilegate.local.home.functions import FunctionSources, Handler, find_hand
 from compilegate.local.home.images import Environment, ImageSources, UnbuiltEnvironment, find_image
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import PackageRequest, read_package_request
+from compilegate.local.jobs.cluster.hosts import Host, read_hosts
+from compilegate.local.jobs.cluster.launchers import is_on, launcher_fault
 from compilegate.local.jobs.training import TrainingRequest
 from compilegate.local.requests import RequestReader
 from compilegate.local.selection.choosing import PROPERTY_FILES, Stub
@@ -52,17 +54,6 @@ from compilegate.local.tuning.search import search_faults
 
 _STEP_NAME = re.compile(r"[A-Za-z0-9\-_]{1,64}")
 _ACCELERATORS_ABSENT_HERE = re.compile(r"ml\.(trn|inf)\d")
-
-# Framework parameters that make the toolkit start a script in several processes.
-_LAUNCHER_FLAGS = (
-    "sagemaker_mpi_enabled",
-    "sagemaker_parameter_server_enabled",
-    "sagemaker_distributed_dataparallel_enabled",
-    "sagemaker_pytorch_ddp_enabled",
-    "sagemaker_pytorch_xla_multi_worker_enabled",
-    "sagemaker_multi_worker_mirrored_strategy_enabled",
-    "sagemaker_torch_distributed_enabled",
-)
 
 Image = Environment | UnbuiltEnvironment
 NO_FUNCTIONS = FunctionSources()
@@ -327,24 +318,19 @@ def _no_faults(_checked: _Checked) -> Iterator[str]:
 
 def _processing_faults(checked: _Checked) -> Iterator[str]:
     resources = RequestReader(checked.arguments).section("ProcessingResources")
-    yield from _machine_faults(resources.section("ClusterConfig"))
+    yield from _machine_faults(read_hosts(resources.section("ClusterConfig")))
 
 
 def _training_faults(checked: _Checked) -> Iterator[str]:
     reader = RequestReader(checked.arguments)
-    resources = reader.section("ResourceConfig")
-    yield from _machine_faults(resources)
-    if resources.has("InstanceGroups"):
-        yield "InstanceGroups are not supported here: a local job has one machine"
-    if reader.section("AlgorithmSpecification").text_or("TrainingInputMode", "File") == "Pipe":
-        yield "TrainingInputMode Pipe is not supported here, use File"
+    yield from _machine_faults(read_hosts(reader.section("ResourceConfig")))
     if reader.section("AlgorithmSpecification").texts("ContainerEntrypoint"):
         return  # The toolkit, which reads these hyperparameters, does not start the script.
     hyperparameters = reader.text_map("HyperParameters")
-    for name in _LAUNCHER_FLAGS:
-        if _is_on(hyperparameters, name):
-            yield f"{name} is not supported here: a local job is one process on one machine"
-    if _is_on(hyperparameters, TRAINING_COMPILER_HYPERPARAMETER):
+    fault = launcher_fault(hyperparameters)
+    if fault is not None:
+        yield fault
+    if is_on(hyperparameters, TRAINING_COMPILER_HYPERPARAMETER):
         yield (
             f"{TRAINING_COMPILER_HYPERPARAMETER} needs SageMaker Training Compiler, which is in "
             "AWS's images only; run it on SageMaker"
@@ -357,17 +343,10 @@ def _tuning_faults(checked: _Checked) -> Iterator[str]:
     yield from search_faults(read_tuning_request(checked.arguments).search)
 
 
-def _is_on(hyperparameters: Mapping[str, str], name: str) -> bool:
-    return hyperparameters.get(name, "false").strip('"').lower() == "true"
-
-
-def _machine_faults(resources: RequestReader) -> Iterator[str]:
-    count = resources.integer_or("InstanceCount", 1)
-    instance_type = resources.text_or("InstanceType", "local")
-    if count != 1:
-        yield f"InstanceCount is {count}, only 1 is possible here"
-    if _ACCELERATORS_ABSENT_HERE.match(instance_type):
-        yield f"InstanceType {instance_type} needs Trainium or Inferentia, which is not here"
+def _machine_faults(hosts: Iterable[Host]) -> Iterator[str]:
+    for kind in dict.fromkeys(host.instance_type for host in hosts):
+        if _ACCELERATORS_ABSENT_HERE.match(kind):
+            yield f"InstanceType {kind} needs Trainium or Inferentia, which is not here"
 
 
 REQUEST_FAULTS: Mapping[str, Callable[[_Checked], Iterator[str]]] = {

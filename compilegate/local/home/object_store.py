@@ -11,12 +11,12 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from compilegate.job.files import whole_file
-from compilegate.local.errors import CapacityError, ObjectStoreError
+from compilegate.local.errors import NO_SPACE, CapacityError, ObjectStoreError
 
 # Below this a copy costs less than the surprise of a read-only, shared file.
 _LINK_FROM_BYTES = 1 << 20
@@ -58,20 +58,47 @@ class ObjectStore:
             raise ObjectStoreError(f"{uri} cannot be read: {self._absent(path)}") from error
 
     def download(self, uri: str, folder: Path) -> list[Path]:
-        """Place the object, or all objects below the prefix, into `folder`; return the files.
+        """Place all objects that the URI stands for into `folder`; return the files.
 
         Raises ObjectStoreError when there is nothing at the URI.
         """
-        source = self.path(uri)
-        if source.is_file():
-            names = [source.name]
-            base = source.parent
-        else:
-            names = sorted(str(path.relative_to(source)) for path in _files_below(source))
-            base = source
-        if not names:
-            raise ObjectStoreError(f"{uri} has no objects: {self._absent(source)}")
-        return [_place(base / name, folder / name) for name in names]
+        return [_place(file, folder / name) for file, name in self.objects(uri)]
+
+    def objects(self, uri: str) -> list[tuple[Path, str]]:
+        """The files at and below an input's URI, in order, with the names that a job gives them.
+
+        As on the service, the URI is the beginning of a key: unless it ends in a slash,
+        `s3://bucket/pre` is also `pre.csv` and what is below `prefix`. Raises ObjectStoreError when
+        there is nothing.
+        """
+        found = sorted(self._matching(uri), key=lambda item: item[1])
+        if not found:
+            raise ObjectStoreError(f"{uri} has no objects: {self._absent(self.path(uri))}")
+        return found
+
+    def has_objects(self, uri: str) -> bool:
+        """Whether an input's URI stands for anything."""
+        return any(True for _ in self._matching(uri))
+
+    def _matching(self, uri: str) -> Iterator[tuple[Path, str]]:
+        path = self.path(uri)
+        for file in _files_below(path):
+            yield file, str(file.relative_to(path))
+        if uri.endswith("/") or path.parent == self.root or not path.parent.is_dir():
+            return
+        for entry in sorted(path.parent.iterdir()):
+            is_upload = entry.name.startswith(".") and entry.name.endswith(".part")
+            if not entry.name.startswith(path.name) or is_upload:
+                continue
+            if entry.is_file():
+                yield entry, entry.name
+            elif entry != path:
+                for file in _files_below(entry):
+                    yield file, str(file.relative_to(path.parent))
+
+    def place(self, objects: Iterable[tuple[Path, str]], folder: Path) -> list[Path]:
+        """Place files into `folder` under these names; return where they are."""
+        return [_place(file, folder / name) for file, name in objects]
 
     def upload(self, source: Path, uri: str) -> None:
         """Store one file under `uri`; readers see the old object or the whole new one."""
@@ -130,7 +157,7 @@ def _place(source: Path, target: Path, *, protect: bool = False) -> Path:
                 shutil.copyfile(source, part)
                 part.chmod(0o444 if protect else 0o644 | (source.stat().st_mode & 0o111))
     except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        if error.errno in NO_SPACE:
             raise CapacityError(f"no space left for {target}") from error
         raise ObjectStoreError(f"{source} cannot be stored as {target}: {error}") from error
     return target

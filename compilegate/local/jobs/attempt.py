@@ -7,15 +7,16 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from compilegate.execution.failure import StepFailure
 from compilegate.local.aws.variables import NO_VARIABLES, JobVariables
-from compilegate.local.errors import CapacityError, StepError
+from compilegate.local.errors import NO_SPACE, CapacityError, StepError
 from compilegate.local.home.images import Environment
+from compilegate.local.jobs.cluster.running import HostCommand, run_hosts
 from compilegate.local.jobs.container.host import HostFolder
 from compilegate.local.jobs.container.installing import (
     Wanted,
@@ -30,7 +31,7 @@ from compilegate.local.jobs.job import Job, JobOutcome
 from compilegate.local.jobs.launcher import Alias, JobCommand, JobEnd, RunningJob
 from compilegate.local.jobs.leases.cores import CoreLease
 from compilegate.local.jobs.leases.gpus import GpuLease
-from compilegate.local.jobs.metrics import MetricCatcher
+from compilegate.local.jobs.printed.metrics import PrintedAt, final_metrics
 
 SERVICE_FAULT = "Step.SERVICE_FAULT"
 """The job's process could not be started."""
@@ -85,15 +86,12 @@ class JobSlot:
 
 def run_attempt(job: Job, slot: JobSlot, on_line: Callable[[str], None]) -> AttemptResult:
     """Run one attempt to its end. A failure of any kind is a result, not an exception."""
-    catcher = MetricCatcher(job.metrics)
+    attempt = _Attempt(job, slot, on_line)
     started = time.time()
-
-    def read_line(line: str) -> None:
-        catcher.read(line, time.time())
-        on_line(line)
-
-    end, failure = _run(job, slot, read_line)
-    job.sandbox.drop_scratch()
+    failure = attempt.run()
+    end = attempt.end
+    for each in attempt.members:
+        each.sandbox.drop_scratch()
     status: AttemptStatus = "Completed" if failure is None else "Failed"
     if end is not None and end.reason in {"stopped", "timeout"}:
         status = "Stopped"
@@ -102,50 +100,118 @@ def run_attempt(job: Job, slot: JobSlot, on_line: Callable[[str], None]) -> Atte
         started=started,
         ended=time.time(),
         failure=None if failure is None else failure.sentence,
-        metrics=catcher.final_metrics(),
+        metrics=attempt.metrics,
         timed_out=end is not None and end.reason == "timeout",
     )
     return AttemptResult(
         status=status,
         exception_type=failure.exception_type if failure and status == "Failed" else None,
-        failure=None if failure is None else failure.told(job.sandbox.log),
+        failure=None if failure is None else failure.told(attempt.log),
         properties=job.describe(outcome),
     )
 
 
-def _run(
-    job: Job, slot: JobSlot, read_line: Callable[[str], None]
-) -> tuple[JobEnd | None, _Failure | None]:
-    end: JobEnd | None = None
-    try:
-        job.sandbox.clear()
-        inputs = _InputGuard(job.stage(slot.environment))
-        layer = _Layer(job, slot, read_line)
-        end = layer.install()
-        if end is not None:
-            return end, layer.failure(end)
+class _Attempt:
+    """One attempt at the job of every host, the first of which is the job itself."""
+
+    def __init__(self, job: Job, slot: JobSlot, on_line: Callable[[str], None]) -> None:
+        self.members = (job, *job.others)
+        self.metrics: Sequence[Mapping[str, Any]] = ()
+        self.log = job.sandbox.log
+        """Of the host that decided how it went."""
+        self.end: JobEnd | None = None
+        """If the job came to one."""
+        self._job, self._slot, self._on_line = job, slot, on_line
+
+    def run(self) -> _Failure | None:
+        """Run it; returns why it did not complete, if it did not."""
+        try:
+            return self._run()
+        except CapacityError as error:
+            return _Failure(CAPACITY_ERROR, str(error))
+        except StepError as error:
+            return _Failure(CLIENT_ERROR, str(error))
+        except MemoryError:
+            return _Failure(CAPACITY_ERROR, "no memory left to prepare or collect the job")
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                return _Failure(SERVICE_FAULT, f"the job could not be run: {error}")
+            where = error.filename or self._job.sandbox.folder
+            return _Failure(CAPACITY_ERROR, f"no space left for {where}")
+
+    def _run(self) -> _Failure | None:
+        job, slot = self._job, self._slot
+        for each in self.members:
+            each.sandbox.clear()
+        inputs = _InputGuard([file for m in self.members for file in m.stage(slot.environment)])
+        layers = [_Layer(each, slot, self._on_line, len(self.members)) for each in self.members]
+        for layer in layers:
+            self.end = layer.install()
+            if self.end is not None:
+                return layer.failure(self.end)
         host = None if job.sandbox.own_root else HostFolder()
-        end = slot.running.run(layer.command(), job.sandbox.log, read_line)
+        commands = self._commands(layers)
+        with contextlib.ExitStack() as stack:
+            for each in self.members:
+                stack.enter_context(each.feeding())
+            decided = run_hosts(slot.running, commands, self._on_line)
+        self.end, self.log = decided.end, decided.log
         inputs.check()
         if host is not None:
             host.check()
-        if end.reason != "stopped":
-            job.collect(end)
-        return end, _failure(end, job)
-    except CapacityError as error:
-        return end, _Failure(CAPACITY_ERROR, str(error))
-    except StepError as error:
-        return end, _Failure(CLIENT_ERROR, str(error))
-    except MemoryError:
-        return end, _Failure(CAPACITY_ERROR, "no memory left to prepare or collect the job")
-    except OSError as error:
-        return end, _Failure(SERVICE_FAULT, f"the job could not be run: {error}")
+        if self.end.reason != "stopped":
+            self._note(job.collect(self.end))
+            self.end = self._read_metrics(commands, self.end)
+        return self._failure(self.end, decided.name)
+
+    def _commands(self, layers: Sequence[_Layer]) -> list[HostCommand]:
+        return [
+            HostCommand(each.host, layer.command(), each.sandbox.log, PrintedAt())
+            for each, layer in zip(self.members, layers, strict=True)
+        ]
+
+    def _read_metrics(self, hosts: Sequence[HostCommand], end: JobEnd) -> JobEnd:
+        """Of what several hosts print, the latest counts."""
+        found: dict[str, Mapping[str, Any]] = {}
+        running = self._slot.running
+        for host in hosts:
+            metrics = final_metrics(
+                self._job.metrics,
+                host.log,
+                host.printed_at,
+                lambda: running.stopping,
+                lambda said: self._note([said]),
+            )
+            if metrics is None:
+                return replace(end, reason="stopped")
+            for metric in metrics:
+                before = found.get(metric["MetricName"])
+                if before is None or before["Timestamp"] <= metric["Timestamp"]:
+                    found[metric["MetricName"]] = metric
+        self.metrics = list(found.values())
+        return end
+
+    def _note(self, sentences: Iterable[str]) -> None:
+        """Tell what the job itself did not, where it is read later, too."""
+        for sentence in sentences:
+            self._on_line(sentence)
+            with self._job.sandbox.log.open("a", encoding="utf-8") as log:
+                log.write(f"compilegate: {sentence}\n")
+
+    def _failure(self, end: JobEnd, host: str) -> _Failure | None:
+        failure = _failure(end, self._job)
+        if failure is None or len(self.members) == 1:
+            return failure
+        return replace(failure, sentence=f"{failure.sentence} (on {host})")
 
 
 class _Layer:
     """The environment that this attempt may change, and the commands that run in it."""
 
-    def __init__(self, job: Job, slot: JobSlot, read_line: Callable[[str], None]) -> None:
+    def __init__(
+        self, job: Job, slot: JobSlot, read_line: Callable[[str], None], hosts: int
+    ) -> None:
+        self._hosts = hosts
         self._job, self._slot, self._read_line = job, slot, read_line
         self._image = image_python(slot.environment)
         self._folder = job.sandbox.scratch / "python"
@@ -197,7 +263,9 @@ class _Layer:
     def command(self) -> JobCommand:
         """The job's own command in this environment."""
         job, slot = self._job, self._slot
-        sandbox, cores, gpus = job.sandbox, len(slot.cores.cores), slot.gpus
+        sandbox, gpus = job.sandbox, slot.gpus
+        seen = gpus.part(job.rank, self._hosts)
+        cores = max(1, len(slot.cores.cores) // self._hosts)
         models = hugging_face_cache(os.environ)
         with contextlib.suppress(OSError):
             models.mkdir(parents=True, exist_ok=True)
@@ -206,11 +274,11 @@ class _Layer:
         with contextlib.suppress(OSError):
             shown = (*shown, Path.cwd())  # a project below /tmp is there as one elsewhere is
         return JobCommand(
-            argv=job.argv(self._environment),
+            argv=job.argv(self._environment, cores, len(seen.names)),
             working_directory=job.working_directory(),
             environment={
-                **slot.variables.merged(variables, job.variables(cores, len(gpus.names))),
-                **gpus.variables,
+                **slot.variables.merged(variables, job.variables(cores, len(seen.names))),
+                **seen.variables,
             },
             cpus=slot.cores.cpus,
             max_seconds=job.max_seconds,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from compilegate.local.home.images import Environment
 from compilegate.local.jobs.launcher import JobEnd
-from compilegate.local.jobs.metrics import MetricDefinition
+from compilegate.local.jobs.printed.metrics import MetricDefinition
 from compilegate.local.jobs.sandbox import Sandbox
 
 _PYTHON_NAMES = ("python", "python3")
@@ -38,11 +39,20 @@ class Job(Protocol):
     max_seconds: int
     gpus: int
     """How many it computes with, where this machine has any."""
+    host: str
+    """The name of its instance; of the first one where it has several."""
+    rank: int
+    """Which of the instances that is, from 0 on."""
+    others: Sequence[Job]
+    """The same job on its other instances: each is staged and run, none is collected."""
 
     def stage(self, environment: Environment) -> Sequence[Path]:
         """Fill the sandbox; return the input files. Raises StepError."""
 
-    def argv(self, environment: Environment) -> list[str]:
+    def feeding(self) -> AbstractContextManager[None]:
+        """What this program does for the job while it runs."""
+
+    def argv(self, environment: Environment, cores: int, gpus: int) -> list[str]:
         """The program and its arguments, container paths rewritten."""
 
     def variables(self, cores: int, gpus: int) -> dict[str, str]:
@@ -55,8 +65,8 @@ class Job(Protocol):
         """Where its source lies, if what a requirements.txt or a setup.py there asks for is to be
         installed before it starts."""
 
-    def collect(self, end: JobEnd) -> None:
-        """Store the results. Raises StepError."""
+    def collect(self, end: JobEnd) -> Iterable[str]:
+        """Store the results; returns what is to be told about them. Raises StepError."""
 
     def message(self) -> str | None:
         """What the job wrote for people about its end, if it did."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import secrets
 import signal
@@ -9,19 +11,19 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal, cast
 
+from compilegate.local.jobs.printed.metrics import PrintedAt
+from compilegate.local.jobs.printed.reading import LineReader
 from compilegate.local.jobs.view import View
 
 _PROGRAM = Path(__file__).with_name("process.py")
 _TAIL_LINES = 15
-_LINE_CHARACTERS = 2000
-# A line that does not end is passed on in pieces, for a job may never end one.
-_UNENDED_BYTES = 1 << 16
 
 JobEndReason = Literal["exited", "stopped", "timeout", "not started"]
 
@@ -83,18 +85,61 @@ class RunningJob:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._lifeline: IO[bytes] | None = None
-        self.stopping = False
+        self._lifelines: list[IO[bytes]] = []
+        """One for each of its hosts."""
+        self._said = b""
+        """What every launcher has been told: `s` to stop, `k` to kill."""
+        self._ended_together = False
+
+    @property
+    def stopping(self) -> bool:
+        """Whether somebody has asked for its end."""
+        return bool(self._said)
 
     def stop(self) -> None:
         """Stop the job: SIGTERM to its processes, SIGKILL after its grace period."""
-        with self._lock:
-            self.stopping = True
-            if self._lifeline is not None:
-                self._lifeline.close()
+        self._say(b"s")
 
-    def run(self, command: JobCommand, log: Path, on_line: Callable[[str], None]) -> JobEnd:
-        """Run the job to its end; its output is added to `log`, and goes by line to `on_line`."""
+    def kill(self) -> None:
+        """Stop the job at once: SIGKILL to its processes."""
+        self._say(b"k")
+
+    def start_together(self) -> None:
+        """From here on, `end_together` ends the runs that are to come, too."""
+        with self._lock:
+            self._ended_together = False
+
+    def end_together(self) -> None:
+        """Stop the job's other hosts, because one has failed; it was not stopped from outside."""
+        with self._lock:
+            self._ended_together = True
+            for lifeline in self._lifelines:
+                _tell(lifeline, b"s")
+
+    def _say(self, word: bytes) -> None:
+        with self._lock:
+            self._said += word
+            for lifeline in self._lifelines:
+                _tell(lifeline, word)
+
+    def run(
+        self,
+        command: JobCommand,
+        log: Path,
+        on_line: Callable[[str], None],
+        printed_at: PrintedAt | None = None,
+    ) -> JobEnd:
+        """Run the job to its end; its output is added to `log`, and goes by line to `on_line`.
+
+        `printed_at` is told when it printed what.
+        """
+        printed_at = PrintedAt() if printed_at is None else printed_at
+        last: deque[str] = deque(maxlen=_TAIL_LINES)
+
+        def read_line(line: str) -> None:
+            last.append(line)
+            on_line(line)
+
         process = subprocess.Popen(
             _launcher_argv(command),
             env=dict(command.environment),
@@ -108,18 +153,30 @@ class RunningJob:
         lifeline, output, report = _pipes(process)
         with process, log.open("ab", buffering=0) as log_file:
             with self._lock:
-                self._lifeline = lifeline
-                if self.stopping:
-                    lifeline.close()
-            lines = _LineReader(on_line)
-            while chunk := output.read(65536):
-                log_file.write(chunk)
-                lines.feed(chunk)
-            lines.end()
-            end = report.read()
-            with self._lock:
-                self._lifeline = None
-        return _job_end(end, tuple(lines.last))
+                self._lifelines.append(lifeline)
+                told = self._said or (b"s" if self._ended_together else b"")
+                if told:
+                    _tell(lifeline, told)
+            try:
+                lines = LineReader(read_line)
+                offset = log_file.seek(0, os.SEEK_END)
+                printed_at.mark(offset, time.time())
+                while chunk := output.read(65536):
+                    printed_at.mark(offset, time.time())
+                    offset += len(chunk)
+                    log_file.write(chunk)
+                    lines.feed(chunk)
+                lines.end()
+                end = report.read()
+            finally:
+                with self._lock:
+                    self._lifelines.remove(lifeline)
+        return _job_end(end, tuple(last))
+
+
+def _tell(lifeline: IO[bytes], word: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError):  # the job has just ended
+        lifeline.write(word)
 
 
 def _launcher_argv(command: JobCommand) -> list[str]:
@@ -135,31 +192,6 @@ def _launcher_argv(command: JobCommand) -> list[str]:
         folder,
         *command.argv,
     ]
-
-
-class _LineReader:
-    def __init__(self, on_line: Callable[[str], None]) -> None:
-        self._on_line = on_line
-        self._rest = b""
-        self.last: deque[str] = deque(maxlen=_TAIL_LINES)
-
-    def feed(self, chunk: bytes) -> None:
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
-        for line in lines:
-            self._emit(line)
-        if len(self._rest) > _UNENDED_BYTES:
-            self.end()
-
-    def end(self) -> None:
-        if self._rest:
-            self._emit(self._rest)
-            self._rest = b""
-
-    def _emit(self, raw: bytes) -> None:
-        # A progress bar overwrites itself: what a terminal would show last is the line.
-        line = raw.decode(errors="replace").rstrip("\r").rpartition("\r")[2][:_LINE_CHARACTERS]
-        self.last.append(line)
-        self._on_line(line)
 
 
 def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:

@@ -4,12 +4,12 @@
         PROGRAM [ARG...]
 
 It starts PROGRAM in CWD, in a process group of its own, on CPUS (ids, with commas), with its own
-environment. Standard input is a lifeline: when it closes, because the runner
-stops the job or has died (even by SIGKILL), or when MAX_SECONDS are over, the job gets SIGTERM, and
-SIGKILL after GRACE_SECONDS. When the job's first process has ended, all that it left behind is
-killed, as when a container ends. Then one line about the end goes to standard error: the reason
-(exited, stopped, timeout, not started), the code (negative for a signal) and an error, separated
-by tabs.
+environment. Standard input is a lifeline. When it closes, because the runner has died (even by
+SIGKILL), when `s` comes through it, because the runner stops the job, or when MAX_SECONDS are over,
+the job gets SIGTERM, and SIGKILL after GRACE_SECONDS, or as soon as `k` comes. When the job's first
+process has ended, all that it left behind is killed, as when a container ends. Then one line about
+the end goes to standard error: the reason (exited, stopped, timeout, not started), the code
+(negative for a signal) and an error, separated by tabs.
 
 ALIAS, unless it is empty, is made a short name (a symbolic link) for FOLDER, because the path of a
 socket has at most 108 characters and a shell splits a path at its spaces. LOCKS are descriptors of
@@ -23,7 +23,7 @@ Standard library only: it runs before, and apart from, any job environment.
 """
 
 # pathlib and contextlib would double the time that this program takes to start.
-# ruff: noqa: PTH103, PTH108, PTH112, PTH114, PTH115, PTH123, PTH208, PTH211, SIM105
+# ruff: noqa: PTH103, PTH108, PTH112, PTH113, PTH114, PTH115, PTH123, PTH208, PTH211, SIM105
 from __future__ import annotations
 
 import os
@@ -48,11 +48,35 @@ _AS_THEY_ARE = ("/dev", "/proc", "/sys")
 """Devices and the kernel's own files: neither can be a copy, and both guard themselves."""
 
 
+class RootError(Exception):
+    """The job has no root of its own, and must not run without it."""
+
+
 class Job:
     """What becomes of the forked process."""
 
     def __init__(self, argv: list[str], cpus: list[int], view: str, folder: str) -> None:
         self.argv, self.cpus, self.view, self.folder = argv, cpus, view, folder
+
+
+class Lifeline:
+    """What the runner says, and whether it is still there."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptors = [descriptor]
+        self.stops = self.kills = False
+
+    def listen(self, wakeup: int, seconds: float) -> None:
+        """Wait until something is said or a child has ended, at most so long."""
+        readable, _, _ = select.select([*self._descriptors, wakeup], [], [], seconds)
+        if wakeup in readable:
+            os.read(wakeup, 4096)
+        if self._descriptors and self._descriptors[0] in readable:
+            said = os.read(self._descriptors[0], 4096)
+            self.stops = True  # whatever was said: there is no third word
+            self.kills = self.kills or b"k" in said
+            if not said:
+                self._descriptors = []
 
 
 def main() -> None:
@@ -85,10 +109,11 @@ def _run(what: Job, max_seconds: float, grace_seconds: float, wakeup: int) -> tu
         return "not started", 0, str(error)
     # The job's output must end when the job does, so this process lets go of it.
     _point_at_null(sys.stdout.fileno(), os.O_WRONLY)
-    reason, code = _wait(job, wakeup, time.monotonic() + max_seconds)
+    lifeline = Lifeline(sys.stdin.fileno())
+    reason, code = _wait(job, wakeup, lifeline, time.monotonic() + max_seconds)
     if code is None:
         _signal_group(job, signal.SIGTERM)
-        code = _wait_for_exit(job, wakeup, time.monotonic() + grace_seconds)
+        code = _wait_for_exit(job, wakeup, lifeline, time.monotonic() + grace_seconds)
     _signal_group(job, signal.SIGKILL)
     if code is None:
         code = os.waitstatus_to_exitcode(os.waitpid(job, 0)[1])
@@ -114,7 +139,11 @@ def _start(what: Job) -> int:
             _become_job(what)
         except OSError as error:
             culprit = error.filename or what.argv[0]
-            os.write(error_writer, f"{culprit}: {error.strerror}".encode())
+            os.write(error_writer, _sentence(f"{culprit}: {error.strerror or error}"))
+        except RootError as error:
+            os.write(error_writer, _sentence(str(error)))
+        except BaseException as error:  # noqa: BLE001 - nobody else would hear of it
+            os.write(error_writer, _sentence(f"{type(error).__name__}: {error}"))
         finally:
             os._exit(127)
     os.close(error_writer)
@@ -130,10 +159,19 @@ def _start(what: Job) -> int:
     return job
 
 
+def _sentence(text: str) -> bytes:
+    return " ".join(text.split())[:2000].encode(errors="replace")
+
+
 def _become_job(what: Job) -> None:
     os.setpgid(0, 0)
     if what.view:
-        _enter_own_root(what.view)
+        try:
+            _enter_own_root(what.view)
+        except OSError as error:
+            where = f"at {os.fsdecode(error.filename)}: " if error.filename else ""
+            said = f"its own root could not be made: {where}{error.strerror or error}"
+            raise RootError(said) from error
     os.chdir(what.folder)
     _process_control(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.set_wakeup_fd(-1)
@@ -165,6 +203,9 @@ def _enter_own_root(text: str) -> None:
         _mount(source, root + target, _MS_BIND | _MS_REC)
         if not may_write:
             _make_read_only(root + target)
+    for source, target in view["files"]:
+        if os.path.isfile(root + target):
+            _mount(source, root + target, _MS_BIND)
     for target in view["memory"]:
         if os.path.isdir(root + target):
             _mount("tmpfs", root + target, 0, "tmpfs", "mode=1777")
@@ -179,7 +220,7 @@ def _unshare() -> None:
     libc, user, group = _libc(), os.getuid(), os.getgid()
     if user == 0 and libc.unshare(_CLONE_NEWNS) == 0:
         return
-    _check(libc.unshare(_CLONE_NEWNS | _CLONE_NEWUSER), "unshare")
+    _check(libc.unshare(_CLONE_NEWNS | _CLONE_NEWUSER), "unshare (a mount namespace)")
     for name, line in (
         ("setgroups", "deny"),
         ("uid_map", f"{user} {user} 1"),
@@ -214,8 +255,12 @@ def _plant(here: str, root: str, targets: list[str]) -> None:
         else:
             os.close(os.open(root + here, os.O_CREAT | os.O_CLOEXEC))
         _mount(here, root + here, _MS_BIND | _MS_REC)
-    except OSError:
-        return  # what this user cannot even see is not there for the job
+    except (PermissionError, FileNotFoundError):
+        return  # what this user cannot even see, or has just gone, is not there for the job
+    except OSError as error:
+        said = f"{here} of this machine is not there for this job: {error.strerror or error}\n"
+        os.write(sys.stdout.fileno(), said.encode(errors="replace"))
+        return
     if here not in _AS_THEY_ARE:
         _make_read_only(root + here)
 
@@ -272,9 +317,8 @@ def _point_at_null(descriptor: int, mode: int) -> None:
     os.close(null)
 
 
-def _wait(job: int, wakeup: int, deadline: float) -> tuple[str, int | None]:
+def _wait(job: int, wakeup: int, lifeline: Lifeline, deadline: float) -> tuple[str, int | None]:
     """Wait for the job's end, the lifeline's, or the deadline; the code is None unless it ended."""
-    lifeline = sys.stdin.fileno()
     while True:
         code = _exit_code(job)
         if code is not None:
@@ -282,21 +326,18 @@ def _wait(job: int, wakeup: int, deadline: float) -> tuple[str, int | None]:
         remaining = deadline - time.monotonic()
         if remaining <= 0:
             return "timeout", None
-        readable, _, _ = select.select([lifeline, wakeup], [], [], remaining)
-        if lifeline in readable and not os.read(lifeline, 4096):
+        lifeline.listen(wakeup, remaining)
+        if lifeline.stops:
             return "stopped", None
-        if wakeup in readable:
-            os.read(wakeup, 4096)
 
 
-def _wait_for_exit(job: int, wakeup: int, deadline: float) -> int | None:
+def _wait_for_exit(job: int, wakeup: int, lifeline: Lifeline, deadline: float) -> int | None:
     while True:
         code = _exit_code(job)
         remaining = deadline - time.monotonic()
-        if code is not None or remaining <= 0:
+        if code is not None or remaining <= 0 or lifeline.kills:
             return code
-        if select.select([wakeup], [], [], remaining)[0]:
-            os.read(wakeup, 4096)
+        lifeline.listen(wakeup, remaining)
 
 
 def _exit_code(job: int) -> int | None:

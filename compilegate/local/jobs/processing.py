@@ -6,7 +6,8 @@ A CreateProcessingJob request, as far as a local run needs it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,19 @@ from compilegate.document.evaluation import Unresolved
 from compilegate.local.errors import StepRequestError
 from compilegate.local.home.images import Environment
 from compilegate.local.home.object_store import ObjectStore
-from compilegate.local.jobs.job import JobOutcome, interpreter_for, read_message
+from compilegate.local.jobs.cluster.gathering import gather
+from compilegate.local.jobs.cluster.hosts import (
+    Host,
+    members,
+    reachable,
+    read_hosts,
+    resource_config,
+)
+from compilegate.local.jobs.inputs.channels import is_manifest, is_sharded, objects_of
+from compilegate.local.jobs.job import Job, JobOutcome, interpreter_for, read_message
 from compilegate.local.jobs.launcher import JobEnd
 from compilegate.local.jobs.leases.gpus import gpus_wanted
-from compilegate.local.jobs.metrics import MetricDefinition
+from compilegate.local.jobs.printed.metrics import MetricDefinition
 from compilegate.local.jobs.sandbox import ML, Sandboxes, container_path
 from compilegate.local.requests import ACCOUNT, RequestReader, iso_time
 
@@ -30,6 +40,9 @@ class ProcessingPath:
     name: str
     uri: str
     local_path: str
+    is_manifest: bool = False
+    sharded: bool = False
+    """Whether each host gets its share of the objects."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +56,14 @@ class ProcessingRequest:
     inputs: tuple[ProcessingPath, ...]
     outputs: tuple[ProcessingPath, ...]
     max_seconds: int
-    instance_type: str
+    hosts: tuple[Host, ...]
     raw: Mapping[str, Any]
     """The whole resolved request, which DescribeProcessingJob echoes."""
 
     @property
     def gpus(self) -> int:
         """How many it computes with, where this machine has any."""
-        return gpus_wanted(self.instance_type)
+        return sum(gpus_wanted(host.instance_type) for host in self.hosts)
 
     @property
     def local_paths(self) -> tuple[str, ...]:
@@ -94,9 +107,9 @@ def read_processing_request(raw: Mapping[str, Any]) -> ProcessingRequest:
         inputs=tuple(_input(item) for item in reader.sections("ProcessingInputs")),
         outputs=tuple(_output(item) for item in outputs),
         max_seconds=reader.max_seconds(),
-        instance_type=reader.section_or_empty("ProcessingResources")
-        .section_or_empty("ClusterConfig")
-        .text_or("InstanceType", "local"),
+        hosts=read_hosts(
+            reader.section_or_empty("ProcessingResources").section_or_empty("ClusterConfig")
+        ),
         raw=raw,
     )
 
@@ -106,13 +119,18 @@ def _input(reader: RequestReader) -> ProcessingPath:
     if not reader.has("S3Input"):
         raise StepRequestError(f"input {name} has no S3Input; a DatasetDefinition needs AWS")
     s3 = reader.section("S3Input")
-    if s3.text_or("S3DataType", "S3Prefix") != "S3Prefix":
-        raise StepRequestError(f"input {name}: S3DataType must be S3Prefix here")
     if s3.text_or("S3InputMode", "File") == "Pipe":
         raise StepRequestError(f"input {name}: S3InputMode Pipe is not supported here, use File")
     if s3.text_or("S3CompressionType", "None") != "None":
         raise StepRequestError(f"input {name}: S3CompressionType must be None here")
-    return ProcessingPath(name, s3.text("S3Uri"), _local_path(s3))
+    where = f"input {name}"
+    return ProcessingPath(
+        name,
+        s3.text("S3Uri"),
+        _local_path(s3),
+        is_manifest=is_manifest(s3, where),
+        sharded=is_sharded(s3, where),
+    )
 
 
 def _output(reader: RequestReader) -> ProcessingPath:
@@ -134,10 +152,23 @@ class ProcessingJob:
     """Implements `compilegate.local.jobs.job.Job`."""
 
     def __init__(
-        self, name: str, request: ProcessingRequest, sandboxes: Sandboxes, store: ObjectStore
+        self,
+        name: str,
+        request: ProcessingRequest,
+        sandboxes: Sandboxes,
+        store: ObjectStore,
+        *,
+        rank: int = 0,
     ) -> None:
         self.name = name
-        self.sandbox = sandboxes.make(name, request.local_paths)
+        self.rank = rank
+        self._hosts = reachable(request.hosts, own_root=sandboxes.own_root)
+        self.host = self._hosts[rank].name
+        self.sandbox = sandboxes.make(name, request.local_paths, members(self._hosts), rank)
+        self.others: Sequence[Job] = [
+            ProcessingJob(name, request, sandboxes, store, rank=other)
+            for other in (range(1, len(self._hosts)) if rank == 0 else ())
+        ]
         self.metrics: Sequence[MetricDefinition] = ()
         self.max_seconds = request.max_seconds
         self.gpus = request.gpus
@@ -153,11 +184,14 @@ class ProcessingJob:
             self.sandbox.make(ML / folder)
         files: list[Path] = []
         for path in self._request.inputs:
-            files += self._store.download(path.uri, self.sandbox.make(path.local_path))
+            share = (self.rank, len(self._hosts)) if path.sharded else (0, 1)
+            found = objects_of(self._store, path.uri, share, manifest=path.is_manifest)
+            files += self._store.place(found, self.sandbox.make(path.local_path))
         for path in self._request.outputs:
             self.sandbox.make(path.local_path)
         self._write_config("processingjobconfig", {**self._request.raw, **self._identity()})
-        self._write_config("resourceconfig", {"current_host": "algo-1", "hosts": ["algo-1"]})
+        config = resource_config(self._hosts, self._hosts[self.rank])
+        self._write_config("resourceconfig", config)
         return files
 
     def _identity(self) -> dict[str, str]:
@@ -167,7 +201,11 @@ class ProcessingJob:
         path = self.sandbox.make(ML / "config") / f"{name}.json"
         path.write_text(json.dumps(content), encoding="utf-8")
 
-    def argv(self, environment: Environment) -> list[str]:
+    def feeding(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def argv(self, environment: Environment, cores: int, gpus: int) -> list[str]:
+        del cores, gpus
         program, *rest = self._request.entrypoint
         command = [interpreter_for(program, environment), *rest, *self._request.arguments]
         return [self.sandbox.rewrite(part) for part in command]
@@ -182,12 +220,17 @@ class ProcessingJob:
     def source_folder(self) -> Path | None:
         return None  # a processor that wants something installed does so in its command
 
-    def collect(self, end: JobEnd) -> None:
+    def collect(self, end: JobEnd) -> Iterable[str]:
         """Store every output of a job that succeeded; what a failed one left may be half done."""
+        said: list[str] = []
         if not end.succeeded:
-            return
+            return said
         for path in self._request.outputs:
-            self._store.upload_folder(self.sandbox.path(path.local_path), path.uri)
+            folder = self.sandbox.path(path.local_path)
+            others = [(job.host, job.sandbox.path(path.local_path)) for job in self.others]
+            said += gather(folder, others)
+            self._store.upload_folder(folder, path.uri)
+        return said
 
     def message(self) -> str | None:
         return read_message(self.sandbox.path(ML / "output/message"))

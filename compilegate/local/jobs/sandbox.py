@@ -6,7 +6,6 @@ The two kinds of tar archives around a job: its source, unpacked; its results, p
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
 import secrets
@@ -17,7 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from compilegate.local.errors import CapacityError, SourceArchiveError, StepRequestError
+from compilegate.local.errors import NO_SPACE, CapacityError, SourceArchiveError, StepRequestError
+from compilegate.local.jobs.cluster.hosts import ONE_HOST, hosts_file, members
 from compilegate.local.jobs.view import PRIVATE_FOLDERS, SCRATCH, Bind, View, hidden
 
 # Results are mostly weights, which hardly compress: the fastest level is as good as the best.
@@ -48,12 +48,14 @@ def pack_folder(folder: Path, archive: Path) -> None:
             for path in sorted(folder.iterdir()):
                 tar.add(path, arcname=path.name)
     except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        if error.errno in NO_SPACE:
             raise CapacityError(f"no space left for {archive}") from error
         raise
 
 
 ML = PurePosixPath("/opt/ml")
+ONE_NAME = members(ONE_HOST)
+_HOSTS_FILE = "/etc/hosts"
 
 
 @dataclass(frozen=True)
@@ -66,9 +68,24 @@ class Sandboxes:
     shared: Sequence[Path] = ()
     """Folders of this machine that a job with its own root may write to, too."""
 
-    def make(self, name: str, local_paths: Iterable[str] = ()) -> Sandbox:
-        """The sandbox of the job of that name, which uses these folders beside /opt/ml."""
-        return Sandbox(self.folder / name, local_paths, own_root=self.own_root, shared=self.shared)
+    def make(
+        self,
+        name: str,
+        local_paths: Iterable[str] = (),
+        hosts: Sequence[str] = ONE_NAME,
+        rank: int = 0,
+    ) -> Sandbox:
+        """The sandbox of the job of that name, which uses these folders beside /opt/ml.
+
+        Each of its hosts has one; `rank` says whose this is.
+        """
+        return Sandbox(
+            self.folder / (f"{name}.{rank + 1}" if rank else name),
+            local_paths,
+            own_root=self.own_root,
+            shared=self.shared,
+            hosts=hosts,
+        )
 
 
 class Sandbox:
@@ -88,8 +105,10 @@ class Sandbox:
         *,
         own_root: bool = False,
         shared: Sequence[Path] = (),
+        hosts: Sequence[str] = ONE_NAME,
     ) -> None:
         self.folder = folder
+        self._hosts = hosts
         self.own_root = own_root
         self.alias = Path(tempfile.gettempdir()) / f"job-{secrets.token_hex(6)}"
         self._shared = shared
@@ -167,7 +186,16 @@ class Sandbox:
         own += [Bind(path, str(path)) for path in (*shared, *self._shared) if path.is_dir()]
         own += [Bind(p, str(p), may_write=False) for p in shown if hidden(p) and p.is_dir()]
         first = {bind.target: bind for bind in reversed(own)}  # a declared path before all others
-        return View(self.strays, tuple(first.values()))
+        return View(self.strays, tuple(first.values()), {_HOSTS_FILE: self._hosts_file()})
+
+    def _hosts_file(self) -> Path:
+        try:
+            machine = Path(_HOSTS_FILE).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            machine = ""
+        own = self.scratch / "hosts"
+        own.write_text(hosts_file(machine, self._hosts), encoding="utf-8")
+        return own
 
     def clear(self) -> None:
         """Remove what an earlier, interrupted start of this very job left."""

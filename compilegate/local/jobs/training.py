@@ -9,7 +9,8 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,22 +29,31 @@ from compilegate.local.algorithms.metrics import own_metrics
 from compilegate.local.errors import StepError, StepRequestError
 from compilegate.local.home.images import Environment
 from compilegate.local.home.object_store import ObjectStore
-from compilegate.local.jobs.job import JobOutcome, interpreter_for, read_message
+from compilegate.local.jobs.cluster.gathering import gather
+from compilegate.local.jobs.cluster.hosts import (
+    Host,
+    members,
+    reachable,
+    read_hosts,
+    resource_config,
+)
+from compilegate.local.jobs.cluster.launchers import Launch, by_torchrun, free_port
+from compilegate.local.jobs.inputs.channels import (
+    FILE,
+    Channel,
+    objects_of,
+    read_channel,
+    share_of,
+    unknown_groups,
+)
+from compilegate.local.jobs.inputs.pipes import PipedChannel, fed
+from compilegate.local.jobs.job import Job, JobOutcome, interpreter_for, read_message
 from compilegate.local.jobs.launcher import JobEnd
 from compilegate.local.jobs.leases.gpus import gpus_wanted
-from compilegate.local.jobs.metrics import MetricDefinition
+from compilegate.local.jobs.printed.metrics import MetricDefinition
 from compilegate.local.jobs.sandbox import ML, Sandboxes, pack_folder, unpack_source
 from compilegate.local.jobs.toolkit import TrainingContainer, command_line, toolkit_environment
 from compilegate.local.requests import ACCOUNT, RequestReader, iso_time
-
-
-@dataclass(frozen=True)
-class Channel:
-    """One input: the objects at `uri` appear in /opt/ml/input/data/NAME."""
-
-    name: str
-    uri: str
-    content_type: str | None
 
 
 @dataclass(frozen=True)
@@ -68,7 +78,7 @@ class TrainingRequest:
     channels: tuple[Channel, ...]
     output_uri: str
     checkpoints: Checkpoints | None
-    instance_type: str
+    hosts: tuple[Host, ...]
     max_seconds: int
     raw: Mapping[str, Any]
     """The whole resolved request, which DescribeTrainingJob echoes."""
@@ -94,7 +104,8 @@ class TrainingRequest:
         if self._text_hyperparameter(DISTRIBUTION) == TORCHRUN:  # the built-in program's own way
             told = self._text_hyperparameter(PROCESSES)
         is_number = told is not None and re.fullmatch(r"[1-9]\d{0,3}", told) is not None
-        return gpus_wanted(self.instance_type, int(told or 1) if is_number else 1)
+        processes = int(told or 1) if is_number else 1
+        return sum(gpus_wanted(host.instance_type, processes) for host in self.hosts)
 
     def _text_hyperparameter(self, name: str) -> str | None:
         # Reserved hyperparameters hold JSON strings; plain ones are what people write by hand.
@@ -132,6 +143,7 @@ def read_training_request(raw: Mapping[str, Any]) -> TrainingRequest:
     """
     reader = RequestReader(raw)
     algorithm = reader.section("AlgorithmSpecification")
+    mode = algorithm.text_or("TrainingInputMode", FILE)
     request = TrainingRequest(
         image=algorithm.text("TrainingImage"),
         entrypoint=tuple(algorithm.texts("ContainerEntrypoint")),
@@ -139,13 +151,16 @@ def read_training_request(raw: Mapping[str, Any]) -> TrainingRequest:
         metrics=tuple(_metric(item) for item in algorithm.sections("MetricDefinitions")),
         hyperparameters=reader.text_map("HyperParameters"),
         environment=reader.variables("Environment"),
-        channels=tuple(_channel(item) for item in reader.sections("InputDataConfig")),
+        channels=tuple(read_channel(item, mode) for item in reader.sections("InputDataConfig")),
         output_uri=reader.section("OutputDataConfig").text("S3OutputPath"),
         checkpoints=_checkpoints(reader),
-        instance_type=reader.section("ResourceConfig").text_or("InstanceType", "local"),
+        hosts=read_hosts(reader.section("ResourceConfig")),
         max_seconds=reader.max_seconds(),
         raw=raw,
     )
+    fault = unknown_groups(request.channels, request.hosts)
+    if fault is not None:
+        raise StepRequestError(fault)
     if not request.entrypoint and not (request.program and request.source_uri):
         algorithm = _algorithm(request)
         if algorithm is not None:
@@ -194,28 +209,6 @@ def _metric(reader: RequestReader) -> MetricDefinition:
         raise StepRequestError(f"the Regex of metric {name} is malformed: {error}") from error
 
 
-def _channel(reader: RequestReader) -> Channel:
-    name = reader.text("ChannelName")
-    if not re.fullmatch(r"[A-Za-z0-9.\-_]+", name) or name in {".", ".."}:
-        raise StepRequestError(f"ChannelName {name!r} may hold letters, digits, '.', '-' and '_'")
-    source = reader.section("DataSource")
-    if not source.has("S3DataSource"):
-        raise StepRequestError(
-            f"channel {name} has no S3DataSource; FSx and EFS are not mounted here"
-        )
-    s3 = source.section("S3DataSource")
-    if s3.text_or("S3DataType", "S3Prefix") != "S3Prefix":
-        raise StepRequestError(f"channel {name}: S3DataType must be S3Prefix here")
-    if reader.text_or("CompressionType", "None") != "None":
-        raise StepRequestError(f"channel {name}: CompressionType must be None here")
-    if reader.text_or("RecordWrapperType", "None") != "None":
-        raise StepRequestError(f"channel {name}: RecordWrapperType must be None here")
-    if reader.text_or("InputMode", "File") == "Pipe":
-        raise StepRequestError(f"channel {name}: InputMode Pipe is not supported here, use File")
-    content_type = reader.text("ContentType") if reader.has("ContentType") else None
-    return Channel(name, s3.text("S3Uri"), content_type)
-
-
 def _checkpoints(reader: RequestReader) -> Checkpoints | None:
     if not reader.has("CheckpointConfig"):
         return None
@@ -223,8 +216,6 @@ def _checkpoints(reader: RequestReader) -> Checkpoints | None:
     return Checkpoints(section.text("S3Uri"), section.text_or("LocalPath", "/opt/ml/checkpoints"))
 
 
-_HOST = "algo-1"
-_GROUP = "homogeneousCluster"
 _ALGORITHM = "built_in_algorithm.py"
 """What the program of a built-in algorithm is called in the job's code folder."""
 
@@ -233,11 +224,28 @@ class TrainingJob:
     """Implements `compilegate.local.jobs.job.Job`."""
 
     def __init__(
-        self, name: str, request: TrainingRequest, sandboxes: Sandboxes, store: ObjectStore
+        self,
+        name: str,
+        request: TrainingRequest,
+        sandboxes: Sandboxes,
+        store: ObjectStore,
+        *,
+        leader: TrainingJob | None = None,
+        rank: int = 0,
     ) -> None:
         local_paths = [] if request.checkpoints is None else [request.checkpoints.local_path]
         self.name = name
-        self.sandbox = sandboxes.make(name, local_paths)
+        self.rank = rank
+        self._hosts = reachable(request.hosts, own_root=sandboxes.own_root)
+        self.host = self._hosts[rank].name
+        self.sandbox = sandboxes.make(name, local_paths, members(self._hosts), rank)
+        self.others: Sequence[Job] = [
+            TrainingJob(name, request, sandboxes, store, leader=self, rank=other)
+            for other in (range(1, len(self._hosts)) if leader is None else ())
+        ]
+        self._leader = leader or self
+        self._port: int | None = None
+        self._piped: list[PipedChannel] = []
         self.metrics: Sequence[MetricDefinition] = request.metrics
         self.max_seconds = request.max_seconds
         self.gpus = request.gpus
@@ -254,10 +262,15 @@ class TrainingJob:
         for name in ("model", "output/data", "output/intermediate", "code", "input/data"):
             self.sandbox.make(ML / name)
         files: list[Path] = []
-        for channel in self._request.channels:
-            files += self._store.download(
-                channel.uri, self.sandbox.make(ML / "input/data" / channel.name)
-            )
+        self._piped = []
+        for channel, share in self._shares():
+            found = objects_of(self._store, channel.uri, share, manifest=channel.is_manifest)
+            if channel.piped:
+                folder = self.sandbox.path(ML / "input/data")
+                self._piped.append(PipedChannel(channel, [file for file, _ in found], folder))
+            else:
+                folder = self.sandbox.make(ML / "input/data" / channel.name)
+                files += self._store.place(found, folder)
         checkpoints = self._request.checkpoints
         if checkpoints is not None:
             folder = self.sandbox.make(checkpoints.local_path)
@@ -265,7 +278,7 @@ class TrainingJob:
                 "checkpointconfig", {"LocalPath": self.sandbox.rewrite(checkpoints.local_path)}
             )
             if self._store.exists(checkpoints.uri):
-                self._restored = self._store.download(checkpoints.uri, folder)
+                self._restored = self._store.download(f"{checkpoints.uri.rstrip('/')}/", folder)
         if self._request.source_uri is not None and not self._request.entrypoint:
             self._unpack(self._request.source_uri)
         algorithm = self._request.algorithm
@@ -275,6 +288,18 @@ class TrainingJob:
         self._write_config("inputdataconfig", self._input_data_config())
         self._write_config("resourceconfig", self._resource_config())
         return files
+
+    def _shares(self) -> Iterator[tuple[Channel, tuple[int, int]]]:
+        """The channels that this host gets, and which part of each."""
+        for channel in self._request.channels:
+            share = share_of(self._hosts, self._hosts[self.rank], channel)
+            if share is not None:
+                yield channel, share
+
+    def _launch(self, cores: int, gpus: int) -> Launch:
+        if self._leader._port is None:
+            self._leader._port = free_port()
+        return Launch(members(self._hosts), self.rank, self._leader._port, gpus or cores)
 
     def _unpack(self, uri: str) -> None:
         code = self.sandbox.path(ML / "code")
@@ -296,30 +321,15 @@ class TrainingJob:
         return {k: self.sandbox.rewrite(v) for k, v in self._request.hyperparameters.items()}
 
     def _input_data_config(self) -> dict[str, dict[str, str]]:
-        config = {}
-        for channel in self._request.channels:
-            config[channel.name] = {
-                "TrainingInputMode": "File",
-                "S3DistributionType": "FullyReplicated",
-                "RecordWrapperType": "None",
-            }
-            if channel.content_type is not None:
-                config[channel.name]["ContentType"] = channel.content_type
-        return config
+        return {channel.name: channel.config() for channel, _ in self._shares()}
 
     def _resource_config(self) -> dict[str, Any]:
-        kind = self._request.instance_type
-        group = {"instance_group_name": _GROUP, "instance_type": kind, "hosts": [_HOST]}
-        return {
-            "current_host": _HOST,
-            "current_instance_type": kind,
-            "current_group_name": _GROUP,
-            "hosts": [_HOST],
-            "instance_groups": [group],
-            "network_interface_name": "lo",
-        }
+        return resource_config(self._hosts, self._hosts[self.rank])
 
-    def argv(self, environment: Environment) -> list[str]:
+    def feeding(self) -> AbstractContextManager[None]:
+        return fed(self._piped)
+
+    def argv(self, environment: Environment, cores: int, gpus: int) -> list[str]:
         request, rewrite = self._request, self.sandbox.rewrite
         if request.entrypoint:
             program, *rest = request.entrypoint
@@ -330,6 +340,9 @@ class TrainingJob:
             return [str(environment.python), code, *request.algorithm.arguments]
         arguments = command_line(self._hyperparameters())
         program = str(request.program)
+        if by_torchrun(request.hyperparameters):
+            launch = self._launch(cores, gpus)
+            return launch.torchrun(str(environment.python), [program, *arguments])
         if (self.sandbox.path(ML / "code") / "setup.py").is_file():
             module = program.removesuffix(".py").replace("/", ".")
             return [str(environment.python), "-m", module, *arguments]
@@ -355,7 +368,8 @@ class TrainingJob:
             gpus=gpus,
         )
         path = {"PYTHONPATH": self.working_directory()}
-        return {**toolkit_environment(container), **path, **job, **own}
+        meet = self._launch(cores, gpus).variables if len(self._hosts) > 1 else {}
+        return {**toolkit_environment(container), **path, **meet, **job, **own}
 
     def working_directory(self) -> str:
         return self.sandbox.inside(self.sandbox.path(ML / "code"))
@@ -365,13 +379,20 @@ class TrainingJob:
         toolkit_runs = request.source_uri is not None and not request.entrypoint
         return self.sandbox.path(ML / "code") if toolkit_runs else None
 
-    def collect(self, end: JobEnd) -> None:
+    def collect(self, end: JobEnd) -> Iterable[str]:
         """Store output.tar.gz always, the checkpoints too; model.tar.gz unless the job failed."""
+        checkpoints = self._request.checkpoints
+        kept = [] if checkpoints is None else [checkpoints.local_path]
+        said: list[str] = []
+        for where in (str(ML / "output/data"), str(ML / "model"), *kept):
+            others = [(job.host, job.sandbox.path(where)) for job in self.others]
+            said += gather(self.sandbox.path(where), others)
         self._store_archive("output/data", OUTPUT_ARCHIVE)
         if end.succeeded or end.reason == "timeout":
             self._store_archive("model", MODEL_ARCHIVE)
-        if self._request.checkpoints is not None:
-            self._store_checkpoints(self._request.checkpoints)
+        if checkpoints is not None:
+            self._store_checkpoints(checkpoints)
+        return said
 
     def _store_checkpoints(self, checkpoints: Checkpoints) -> None:
         """As the service does: what the job deleted in its folder is deleted in the store too."""

@@ -6,8 +6,8 @@ Pure: `process.py` makes it.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 PRIVATE_FOLDERS = ("/tmp", "/var/tmp")  # noqa: S108 - what is there must not be seen
@@ -33,6 +33,8 @@ class View:
     root: Path
     """The folder that becomes the root: what a job makes there, beside the binds, stays here."""
     binds: Sequence[Bind]
+    files: Mapping[str, Path] = field(default_factory=dict)
+    """By path of the job's root, a file that is shown instead of the one there."""
 
     def told(self) -> str:
         """As `process.py` wants it: a folder comes before what lies in it."""
@@ -41,6 +43,7 @@ class View:
             {
                 "root": str(self.root),
                 "binds": [[str(b.source), b.target, b.may_write] for b in binds],
+                "files": [[str(source), target] for target, source in self.files.items()],
                 "memory": _IN_MEMORY,
             }
         )

@@ -12,8 +12,8 @@ import fcntl
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -83,6 +83,18 @@ class GpuLease(Lease):
     variables: Mapping[str, str]
     """Has the job see these and no others; empty on a machine without any."""
 
+    def part(self, rank: int, hosts: int) -> GpuLease:
+        """Those that one of the job's hosts sees."""
+        if hosts == 1 or not self.variables:
+            return self
+        share = len(self.names) // hosts
+        names = self.names[rank * share : (rank + 1) * share]
+        return replace(self, names=names, variables=_seen(names))
+
+
+def _seen(names: Iterable[str]) -> dict[str, str]:
+    return {VISIBLE_GPUS_VARIABLE: ",".join(names), **_ORDER}
+
 
 class GpuPool:
     """The GPUs that one execution may use, in competition with other executions."""
@@ -106,8 +118,7 @@ class GpuPool:
             file = try_lock(self._lock_folder / f"gpu-{plain}.lock", fcntl.LOCK_EX)
             if file is not None:
                 held[name] = file
-        seen = {VISIBLE_GPUS_VARIABLE: ",".join(held), **_ORDER}
-        lease = GpuLease(tuple(held.values()), tuple(held), seen)
+        lease = GpuLease(tuple(held.values()), tuple(held), _seen(held))
         if len(held) == count:
             return lease
         lease.release()
