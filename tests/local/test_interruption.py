@@ -186,7 +186,7 @@ def test_a_second_ctrl_c_kills_a_job_that_ignores_the_first(interruption: Interr
     runner.send_signal(signal.SIGINT)
     assert interruption.hear("asked") == "x"
     runner.send_signal(signal.SIGINT)
-    output, _ = runner.communicate(timeout=60)
+    output, _ = runner.communicate(timeout=MOST_SECONDS)
     assert output.splitlines() == [
         "SIGINT: waiting up to 600 s for second to end; Ctrl-C again kills it at once",
         "SIGINT again: killing second",

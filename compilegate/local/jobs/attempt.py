@@ -118,7 +118,7 @@ class _Attempt:
         self.members = (job, *job.others)
         self.metrics: Sequence[Mapping[str, Any]] = ()
         self.log = job.sandbox.log
-        """Of the host that decided how it went."""
+        """The log of the host that decided how it went."""
         self.end: JobEnd | None = None
         """If the job came to one."""
         self._job, self._slot, self._on_line = job, slot, on_line
@@ -171,7 +171,7 @@ class _Attempt:
         ]
 
     def _read_metrics(self, hosts: Sequence[HostCommand], end: JobEnd) -> JobEnd:
-        """Of what several hosts print, the latest counts."""
+        """The latest value counts, whichever host printed it."""
         found: dict[str, Mapping[str, Any]] = {}
         running = self._slot.running
         for host in hosts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,14 @@ import pytest
 from compilegate.execution.events import PathsChosen
 from compilegate.execution.status import ExecutionStatus
 from compilegate.local.errors import StepError
-from compilegate.local.jobs.container.choice import OWN_ROOT_VARIABLE, choose_paths
+from compilegate.local.jobs.container.choice import (
+    OWN_ROOT_VARIABLE,
+    SHARED_VARIABLE,
+    choose_paths,
+)
 from compilegate.local.jobs.container.host import HostFolder
+from compilegate.local.jobs.launcher import JobCommand, RunningJob
+from compilegate.local.jobs.view import Bind, View
 from tests.local.conftest import Workbench
 
 HARDCODED = """
@@ -149,3 +156,111 @@ def test_this_interpreter_is_what_a_jobs_python_stands_on(bench: Any) -> None:
     base, prefix = result.steps["job"].log.read_text().split()
     assert base == sys.base_prefix
     assert prefix != sys.prefix
+
+
+def test_a_root_that_cannot_be_made_says_what_and_why(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    gone = tmp_path / "gone"
+    command = JobCommand(
+        argv=["/bin/true"],
+        working_directory="/",
+        environment={},
+        cpus=(),
+        max_seconds=60,
+        grace_seconds=0,
+        view=View(tmp_path / "root", [Bind(gone, "/data")]),
+    )
+    end = RunningJob().run(command, tmp_path / "log.txt", print)
+    assert end.reason == "not started"
+    assert end.error.startswith("its own root could not be made: at ")
+    assert not end.succeeded
+
+
+@pytest.mark.usefixtures("own_root")
+def test_a_job_finds_its_host_by_name(bench: Any) -> None:
+    code = "import socket; print(socket.gethostbyname('algo-1'))"
+    result = bench.run(bench.processing("job", code))
+    assert result.steps["job"].log.read_text() == "127.0.0.1\n"
+
+
+@pytest.mark.usefixtures("own_root")
+@pytest.mark.parametrize("by_variable", [False, True], ids=["option", "variable"])
+def test_a_job_writes_to_shared_folders_and_nowhere_else(
+    bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_variable: bool
+) -> None:
+    shared, other = tmp_path / "shared", tmp_path / "other"
+    shared.mkdir()
+    other.mkdir()
+    if by_variable:
+        monkeypatch.setenv(SHARED_VARIABLE, f"{shared}{os.pathsep}{tmp_path / 'absent'}")
+    code = f"open({str(shared / 'written')!r}, 'w').write('x')"
+    options = {"shared": () if by_variable else (shared,)}
+    result = bench.run(bench.processing("job", code), **options)
+    assert result.status is ExecutionStatus.SUCCEEDED, result.steps["job"].failure
+    assert (shared / "written").read_text() == "x"
+    code = f"open({str(other / 'written')!r}, 'w').write('x')"
+    result = bench.run(bench.processing("job", code), **options)
+    assert result.status is ExecutionStatus.FAILED
+    assert not (other / "written").exists()
+
+
+def test_without_a_root_of_its_own_a_job_writes_to_a_shared_folder_as_well(
+    bench: Any, tmp_path: Path
+) -> None:
+    code = f"open({str(tmp_path / 'written')!r}, 'w').write('x')"
+    result = bench.run(bench.processing("job", code), own_root=False, shared=(tmp_path,))
+    assert result.status is ExecutionStatus.SUCCEEDED, result.steps["job"].failure
+    assert (tmp_path / "written").read_text() == "x"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_root")
+def test_the_script_of_a_framework_processor_unpacks_installs_and_runs(bench: Any) -> None:
+    """As the SDK's FrameworkProcessor writes it."""
+    script = textwrap.dedent(
+        """
+        #!/bin/bash
+
+        cd /opt/ml/processing/input/code/
+        tar -xzf sourcedir.tar.gz
+
+        # Exit on any error. SageMaker uses error code to mark failed job.
+        set -e
+
+        if [[ -f 'requirements.txt' ]]; then
+            # Some py3 containers has typing, which may breaks pip install
+            pip uninstall --yes typing
+
+            pip install -r requirements.txt
+        fi
+
+        python prepare.py "$@"
+        """
+    )
+    code = """
+        import sys, packaging
+        print("told", *sys.argv[1:])
+        open("/opt/ml/processing/out/f", "w").write("made")
+    """
+    source = bench.source(code, "prepare.py", **{"requirements.txt": "packaging\n"})
+    bench.put("s3://bucket/fp/sourcedir.tar.gz", bench.store.read(source))
+    bench.put("s3://bucket/fp/runproc.sh", script)
+    step = bench.processing("job", outputs=["out"], arguments=["--rate", "1"])
+    step["Arguments"]["AppSpecification"]["ContainerEntrypoint"] = [
+        "/bin/bash",
+        "/opt/ml/processing/input/entrypoint/runproc.sh",
+    ]
+    step["Arguments"]["ProcessingInputs"] = [
+        {
+            "InputName": name,
+            "S3Input": {"S3Uri": uri, "LocalPath": f"/opt/ml/processing/input/{name}"},
+        }
+        for name, uri in {
+            "code": "s3://bucket/fp/sourcedir.tar.gz",
+            "entrypoint": "s3://bucket/fp/runproc.sh",
+        }.items()
+    ]
+    result = bench.run(step, shared=())
+    assert result.status is ExecutionStatus.SUCCEEDED, result.steps["job"].failure
+    assert result.steps["job"].log.read_text().splitlines()[-1] == "told --rate 1"
+    assert bench.store.read("s3://bucket/job/out/f") == b"made"

@@ -12,7 +12,7 @@ from pathlib import Path
 def gather(into: Path, others: Sequence[tuple[str, Path]]) -> Iterator[str]:
     """Move the files of the others' folders to `into`.
 
-    Yields a sentence for each file that is there already with other content, and stays where it is.
+    Yields a sentence for each file that stays where it is, because another one has its name.
     """
     for host, folder in others:
         for parent, _, names in os.walk(folder):

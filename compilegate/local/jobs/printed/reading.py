@@ -24,7 +24,7 @@ _LINE_CHARACTERS = 2000
 _UNENDED_BYTES = 1 << 16
 CHUNK_BYTES = 1 << 16
 CHUNK_SECONDS = 5.0
-"""Of processor time, for one expression and one chunk, which mostly takes some milliseconds."""
+"""Processor time for one expression and one chunk, which mostly takes some milliseconds."""
 
 
 class LineReader:
