@@ -92,7 +92,7 @@ class Workbench:
                 "InstanceCount": 1,
                 "VolumeSizeInGB": 30,
             },
-            "StoppingCondition": {"MaxRuntimeInSeconds": 60},
+            "StoppingCondition": {"MaxRuntimeInSeconds": 900},
             "RoleArn": "arn:aws:iam::111122223333:role/any",
             **(request or {}),
         }
@@ -145,7 +145,7 @@ class Workbench:
                     "VolumeSizeInGB": 30,
                 }
             },
-            "StoppingCondition": {"MaxRuntimeInSeconds": 60},
+            "StoppingCondition": {"MaxRuntimeInSeconds": 900},
             **(request or {}),
         }
         return {"Name": name, "Type": "Processing", "Arguments": body, **step}

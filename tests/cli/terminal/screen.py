@@ -20,7 +20,7 @@ import pyte
 
 PROJECT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 300.0
 
 
 class Terminal:
