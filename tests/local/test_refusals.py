@@ -210,7 +210,7 @@ def test_references_that_lead_somewhere_pass(bench: Any) -> None:
         ),
     )
     assert result.steps["read"].log.read_text() == (
-        f"['{result.steps['train'].job_name}', '0.5', 'ml.m5.xlarge', '60']\n"
+        f"['{result.steps['train'].job_name}', '0.5', 'ml.m5.xlarge', '900']\n"
     )
 
 
