@@ -140,6 +140,10 @@ def test_a_write_on_a_record_that_has_changed_is_refused(tmp_path: Path) -> None
         records.write("news", Record(workload="news").to_json(), tag=tag)
 
 
+MOST_SECONDS = 600
+"""For what takes seconds on a machine that is not busy; what hangs then ends with this process."""
+
+
 def _start_and_settle(folder: Path, number: int) -> None:
     records = FileRecords(folder)
     for turn in range(5):
@@ -152,12 +156,13 @@ def _start_and_settle(folder: Path, number: int) -> None:
 def test_executions_that_overlap_lose_no_decision(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     workers = [
-        context.Process(target=_start_and_settle, args=(tmp_path, number)) for number in range(3)
+        context.Process(target=_start_and_settle, args=(tmp_path, number), daemon=True)
+        for number in range(3)
     ]
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join()
+        worker.join(MOST_SECONDS)
     assert [worker.exitcode for worker in workers] == [0, 0, 0]
     record, _ = current(FileRecords(tmp_path), "news", when=day(1), who="me")
     assert record.revision == 30
