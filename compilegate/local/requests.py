@@ -13,6 +13,11 @@ from compilegate.local.errors import StepRequestError
 ACCOUNT = "arn:aws:sagemaker:local:000000000000"
 """How every ARN here begins."""
 
+_HTTPS = re.compile(
+    r"https://(?:(?P<bucket>[a-z0-9.\-]+)\.)?s3[.\-](?:[a-z0-9.\-]+\.)?amazonaws\.com(?:\.cn)?"
+    r"/(?P<rest>.+)"
+)
+"""An object's https address, with its bucket in the host's name or in the path."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MOST_SECONDS = 2_419_200
 """The service's own limit of a training job, 28 days."""
@@ -21,6 +26,15 @@ _MOST_SECONDS = 2_419_200
 def iso_time(timestamp: float) -> str:
     """Seconds since the epoch as ISO 8601 in UTC."""
     return datetime.fromtimestamp(timestamp, UTC).isoformat(timespec="milliseconds")
+
+
+def s3_uri(place: str) -> str:
+    """An https address of S3 as an s3:// URI; anything else as it is."""
+    match = _HTTPS.fullmatch(place)
+    if match is None:
+        return place
+    bucket = match["bucket"]
+    return f"s3://{match['rest']}" if bucket is None else f"s3://{bucket}/{match['rest']}"
 
 
 class RequestReader:
@@ -45,6 +59,11 @@ class RequestReader:
         if not isinstance(value, str):
             raise self._wrong(key, value, "a string")
         return value
+
+    def uri(self, key: str) -> str:
+        """A place in S3, which the service takes by its https address too."""
+        value = self.text(key)
+        return value if isinstance(value, Unresolved) else s3_uri(value)
 
     def text_or(self, key: str, default: str) -> str:
         """A string, or `default` when the member is absent."""

@@ -30,6 +30,41 @@ _XGBOOST_DEFAULTS: Mapping[str, str] = {
 """The metric that XGBoost computes for an objective, where eval_metric names none."""
 
 
+_XGBOOST_EVALUATED = (
+    *sorted({*_XGBOOST_DEFAULTS.values(), "rmse"}),
+    *(
+        "accuracy",
+        "auc",
+        "aucpr",
+        "balanced_accuracy",
+        "f1",
+        "f1_binary",
+        "f1_macro",
+        "gamma-deviance",
+    ),
+    *("mape", "merror", "mse", "precision", "precision_macro", "precision_micro", "r2", "recall"),
+    *("recall_macro", "recall_micro"),
+)
+"""What XGBoost and its image can evaluate."""
+
+
+def script_metrics(algorithm: Algorithm) -> list[tuple[str, re.Pattern[str]]]:
+    """Those that the image defines for a script of the user's: whatever it evaluates.
+
+    The library prints a tab where CloudWatch shows `#011`; scripts print either.
+    """
+    if algorithm.name != XGBOOST:
+        return []
+    return [
+        (
+            f"{channel}:{metric}",
+            re.compile(rf"\[[0-9]+\].*(?:#011|\t){channel}-{re.escape(metric)}:([^\s#]+)"),
+        )
+        for channel in _CHANNELS
+        for metric in _XGBOOST_EVALUATED
+    ]
+
+
 def own_metrics(
     algorithm: Algorithm, hyperparameters: Mapping[str, str]
 ) -> list[tuple[str, re.Pattern[str]]]:

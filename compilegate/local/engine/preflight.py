@@ -260,8 +260,9 @@ def _check_step(step: Step, scope: Scope, steps: Mapping[str, Step]) -> _Checked
                 allowed = ", ".join(EXCEPTION_TYPES)
                 raise StepError(f"a retry policy names {name}, allowed are {allowed}")
     if STEP_TYPES[step.type].by_command:
+        kind = f"an {step.type}" if step.type.startswith("E") else f"a {step.type}"
         raise StepError(
-            f"a {step.type} step needs what only AWS has; name a command that stands for it "
+            f"{kind} step needs what only AWS has; name a command that stands for it "
             f"(--command {step.name}=COMMAND), leave it out (--skip {step.name}), or say what it "
             f"gives (--stub {step.name}=FILE)"
         )

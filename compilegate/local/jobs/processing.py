@@ -126,7 +126,7 @@ def _input(reader: RequestReader) -> ProcessingPath:
     where = f"input {name}"
     return ProcessingPath(
         name,
-        s3.text("S3Uri"),
+        s3.uri("S3Uri"),
         _local_path(s3),
         is_manifest=is_manifest(s3, where),
         sharded=is_sharded(s3, where),
@@ -138,7 +138,7 @@ def _output(reader: RequestReader) -> ProcessingPath:
     if not reader.has("S3Output"):
         raise StepRequestError(f"output {name} has no S3Output; a feature store needs AWS")
     s3 = reader.section("S3Output")
-    return ProcessingPath(name, s3.text("S3Uri"), _local_path(s3))
+    return ProcessingPath(name, s3.uri("S3Uri"), _local_path(s3))
 
 
 def _local_path(reader: RequestReader) -> str:

@@ -25,7 +25,7 @@ from compilegate.job.names import (
     TORCHRUN,
 )
 from compilegate.local.algorithms.images import Algorithm, built_in_algorithm
-from compilegate.local.algorithms.metrics import own_metrics
+from compilegate.local.algorithms.metrics import own_metrics, script_metrics
 from compilegate.local.errors import StepError, StepRequestError
 from compilegate.local.home.images import Environment
 from compilegate.local.home.object_store import ObjectStore
@@ -152,7 +152,7 @@ def read_training_request(raw: Mapping[str, Any]) -> TrainingRequest:
         hyperparameters=reader.text_map("HyperParameters"),
         environment=reader.variables("Environment"),
         channels=tuple(read_channel(item, mode) for item in reader.sections("InputDataConfig")),
-        output_uri=reader.section("OutputDataConfig").text("S3OutputPath"),
+        output_uri=reader.section("OutputDataConfig").uri("S3OutputPath"),
         checkpoints=_checkpoints(reader),
         hosts=read_hosts(reader.section("ResourceConfig")),
         max_seconds=reader.max_seconds(),
@@ -173,7 +173,8 @@ def read_training_request(raw: Mapping[str, Any]) -> TrainingRequest:
         raise StepRequestError(
             f"sagemaker_program is {request.program!r}, expected a path in the source archive"
         )
-    return request
+    image = None if isinstance(request.image, Unresolved) else built_in_algorithm(request.image)
+    return request if image is None else _with_metrics(request, script_metrics(image))
 
 
 def _algorithm(request: TrainingRequest) -> Algorithm | None:
@@ -185,10 +186,17 @@ def _algorithm(request: TrainingRequest) -> Algorithm | None:
 def _trained_by(request: TrainingRequest, algorithm: Algorithm) -> TrainingRequest:
     if algorithm.program is None:
         raise StepRequestError(algorithm.refusal)
-    own = [MetricDefinition(*each) for each in own_metrics(algorithm, request.hyperparameters)]
+    own = own_metrics(algorithm, request.hyperparameters)
+    return replace(_with_metrics(request, own), algorithm=algorithm)
+
+
+def _with_metrics(
+    request: TrainingRequest, own: Sequence[tuple[str, re.Pattern[str]]]
+) -> TrainingRequest:
+    """The request with the metrics that its image defines, but for those that it defines itself."""
     declared = {metric.name for metric in request.metrics}
-    metrics = (*request.metrics, *(metric for metric in own if metric.name not in declared))
-    return replace(request, algorithm=algorithm, metrics=metrics)
+    added = [MetricDefinition(*each) for each in own if each[0] not in declared]
+    return replace(request, metrics=(*request.metrics, *added))
 
 
 def _is_plain_path(program: str) -> bool:
@@ -213,7 +221,7 @@ def _checkpoints(reader: RequestReader) -> Checkpoints | None:
     if not reader.has("CheckpointConfig"):
         return None
     section = reader.section("CheckpointConfig")
-    return Checkpoints(section.text("S3Uri"), section.text_or("LocalPath", "/opt/ml/checkpoints"))
+    return Checkpoints(section.uri("S3Uri"), section.text_or("LocalPath", "/opt/ml/checkpoints"))
 
 
 _ALGORITHM = "built_in_algorithm.py"

@@ -102,8 +102,8 @@ def read_transform_request(raw: Mapping[str, Any]) -> TransformRequest:
     return TransformRequest(
         model_name=reader.text("ModelName"),
         container=_container(raw),
-        input_uri=s3.text("S3Uri"),
-        output_uri=target.text("S3OutputPath"),
+        input_uri=s3.uri("S3Uri"),
+        output_uri=target.uri("S3OutputPath"),
         content_type=source.text_or("ContentType", ""),
         accept=target.text_or("Accept", ""),
         split_lines=split == "Line",

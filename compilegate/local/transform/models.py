@@ -44,7 +44,7 @@ def _container(reader: RequestReader) -> ModelContainer:
 
 def _data_uri(reader: RequestReader) -> str | None:
     if reader.has("ModelDataUrl"):
-        return reader.text("ModelDataUrl")
+        return reader.uri("ModelDataUrl")
     if reader.has("ModelDataSource"):
-        return reader.section("ModelDataSource").section("S3DataSource").text("S3Uri")
+        return reader.section("ModelDataSource").section("S3DataSource").uri("S3Uri")
     return None

@@ -243,3 +243,13 @@ def test_an_algorithm_that_cannot_train_here_is_refused_by_name(bench: Any) -> N
 def test_a_built_in_algorithm_is_known_by_its_image(image: str, name: str | None) -> None:
     algorithm = built_in_algorithm(image)
     assert (algorithm and algorithm.name) == name
+
+
+def test_a_script_in_the_image_has_the_metrics_that_the_image_defines(bench: Any) -> None:
+    lines = ["[0]\\tvalidation-auc:0.7", "[1]\\tvalidation-auc:0.8", "[0]#011train-logloss:0.3"]
+    code = "".join(f"print('{line}')\n" for line in [*lines, "[1] validation-map:0.1"])
+    step = bench.training("train", code, metrics={"train:logloss": r"log(loss):"})
+    step["Arguments"]["AlgorithmSpecification"]["TrainingImage"] = IMAGE
+    assert metrics_of(bench.run(step)) == {"validation:auc": 0.8}
+    step["Arguments"]["AlgorithmSpecification"]["TrainingImage"] = "registry.example/training:1"
+    assert bench.run(step).steps["train"].properties.get("FinalMetricDataList", []) == []

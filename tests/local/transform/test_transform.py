@@ -93,6 +93,20 @@ def test_a_model_answers_each_line_of_each_file(bench: Any) -> None:
     assert answered(bench, model(bench), transform(bench)) == "6.0\n14.0\n"
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://bucket.s3-us-east-1.amazonaws.com/models/model.tar.gz",
+        "https://bucket.s3.eu-west-1.amazonaws.com/models/model.tar.gz",
+        "https://s3.amazonaws.com/bucket/models/model.tar.gz",
+    ],
+)
+def test_a_model_may_be_named_by_its_https_address(bench: Any, address: str) -> None:
+    step = model(bench)
+    step["Arguments"]["PrimaryContainer"]["ModelDataUrl"] = address
+    assert answered(bench, step, transform(bench)) == "6.0\n14.0\n"
+
+
 def test_records_are_sent_one_by_one_where_the_request_says_so(bench: Any) -> None:
     code = CODE.replace("return [sum", "assert len(rows) == 1\n    return [sum")
     steps = model(bench, code), transform(bench, BatchStrategy="SingleRecord")

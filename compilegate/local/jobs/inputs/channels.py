@@ -69,7 +69,7 @@ def read_channel(reader: RequestReader, mode: str) -> Channel:
     seed = reader.section_or_empty("ShuffleConfig").integer_or("Seed", 0)
     return Channel(
         name=name,
-        uri=s3.text("S3Uri"),
+        uri=s3.uri("S3Uri"),
         content_type=reader.text("ContentType") if reader.has("ContentType") else None,
         is_manifest=is_manifest(s3, where),
         sharded=is_sharded(s3, where),
