@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -77,4 +78,5 @@ def _line(pipeline: Pipeline, row: Mapping[str, Any]) -> str:
 def _sentence(text: str) -> str:
     """The first of the reasons, short enough for a table."""
     first = text.split(" | ", maxsplit=1)[0].replace("|", "/").replace("<", "&lt;")
+    first = re.sub(r" \(/\S+\)", "", first)  # where a module lies on the machine that surveyed
     return first if len(first) <= 160 else first[:157] + "..."
