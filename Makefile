@@ -27,7 +27,7 @@ FLAGS ?=
 SIDE_BY_SIDE := --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: pictures help setup setup-deploy setup-dev run test test-all test-again test-quick check check-quietly format docs reference constraints image-locks xla-env browser clean synth diff bootstrap deploy adopt destroy
+.PHONY: pictures help setup setup-deploy setup-dev run test test-all test-again test-quick check check-quietly format docs reference constraints image-locks xla-env browser clean synth diff bootstrap deploy prune adopt destroy
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -109,6 +109,7 @@ synth: $(DEPLOYING) $(NODE_TOOLS) ## Make the CloudFormation templates (in cdk.o
 # Compares templates only: a change set would need permission to deploy.
 diff: $(DEPLOYING) $(NODE_TOOLS) ## Show what a deployment would change
 	@CDK_VALIDATION=false $(CDK) diff --method=template $(FLAGS)
+	@$(BIN)/python -m compilegate.infra.orphans
 
 # Not with AdministratorAccess, the CDK's default: with policies that reach nothing but the project.
 bootstrap: $(DEPLOYING) $(NODE_TOOLS) ## Make what the CDK needs in the account, limited to this project
@@ -119,6 +120,11 @@ deploy: $(DEPLOYING) $(NODE_TOOLS) ## Deploy to the credentials' account (FLAGS=
 	@$(BIN)/python -m compilegate.infra.bootstrapped; \
 	  case $$? in 0) ;; 1) $(MAKE) --no-print-directory bootstrap ;; *) exit 2 ;; esac
 	@$(CDK) deploy --all $(FLAGS)
+	@$(BIN)/python -m compilegate.infra.orphans
+
+# A workload whose file was deleted keeps its stack, and its schedule trains on.
+prune: $(DEPLOYING) ## Remove the stacks of workloads that are no longer declared (FLAGS=--force asks nothing)
+	@$(BIN)/python -m compilegate.infra.orphans --remove $(FLAGS)
 
 # CloudFormation adopts what has a name; `compilegate.infra.kept` writes files for what has only an ARN.
 adopt: $(DEPLOYING) $(NODE_TOOLS) ## Deploy with the resources that an earlier deployment kept (docs/aws.md)

@@ -14,6 +14,7 @@ from compilegate.errors import CompilegateError
 from compilegate.infra.ci import CiStack
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.images import ImagesStack
+from compilegate.infra.limits.quotas import quota_warnings
 from compilegate.infra.project import Project, read_project
 from compilegate.infra.workload import WorkloadStack
 
@@ -73,6 +74,8 @@ def _tags(project: Project) -> dict[str, str]:
 def main() -> None:
     try:
         project = read_project()
+        for said in quota_warnings(each.workload for each in project.workloads):
+            print(f"quota: {said}", file=sys.stderr, flush=True)
         app = cdk.App(context=context_of(project))
         build(app, project, environment_of(project))
     except CompilegateError as error:

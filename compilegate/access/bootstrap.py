@@ -121,6 +121,11 @@ def deployment_policy(arns: Arns, names: ProjectNames) -> Document:
             ],
         ),
         _allow(
+            "Budgets",
+            ["budgets:*"],
+            [f"arn:{arns.partition}:budgets::{arns.account}:budget/{ours}"],
+        ),
+        _allow(
             "MakeRoles",
             [
                 "iam:CreateRole",

@@ -13,6 +13,7 @@ from compilegate.workload.declared.data import Data
 from compilegate.workload.declared.file import Cache, CompileCache, Registry
 from compilegate.workload.declared.gate import Gate
 from compilegate.workload.declared.known.advice import Advice
+from compilegate.workload.declared.known.budget import Budget
 from compilegate.workload.declared.starts import NewData, Posture, Schedule
 from compilegate.workload.errors import WorkloadError
 from compilegate.workload.kinds import OwnProgram, Succession, TextClassification
@@ -42,6 +43,8 @@ class Workload:
     new_data: NewData | None
     advice: Advice = field(default_factory=Advice)
     """What only people know of it."""
+    budget: Budget | None = None
+    """None where nothing limits what executions cost."""
     posture: Posture | None = None
     """None where every execution trains all arms."""
     serving: Served | None = None

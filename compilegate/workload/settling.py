@@ -52,6 +52,7 @@ def settle(file: WorkloadFile) -> Workload:
         schedule=file.schedule,
         new_data=file.new_data,
         advice=file.advice,
+        budget=file.budget,
         posture=file.posture,
         serving=served(file),
     )

@@ -75,6 +75,14 @@ class EncryptionKey(Construct):
                 resources=["*"],
             )
         )
+        key.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="SendBudgetsToTheTopic",
+                principals=[service_principal(self, "budgets")],
+                actions=["kms:Decrypt", *GENERATE],
+                resources=["*"],
+            )
+        )
         return key
 
 

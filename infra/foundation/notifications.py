@@ -14,7 +14,7 @@ from compilegate.infra.role import service_principal
 
 
 class Notifications(Construct):
-    """An encrypted topic; this project's alarms may publish to it."""
+    """An encrypted topic; this project's alarms and budgets may publish to it."""
 
     def __init__(
         self,
@@ -33,6 +33,15 @@ class Notifications(Construct):
             iam.PolicyStatement(
                 sid="PublishAlarms",
                 principals=[service_principal(self, "cloudwatch", source_arn=alarms)],
+                actions=["sns:Publish"],
+                resources=[self.topic.topic_arn],
+            )
+        )
+        # Budgets tell when the month's limit is near.
+        self.topic.add_to_resource_policy(
+            iam.PolicyStatement(
+                sid="PublishBudgets",
+                principals=[service_principal(self, "budgets")],
                 actions=["sns:Publish"],
                 resources=[self.topic.topic_arn],
             )

@@ -9,11 +9,13 @@ from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
 from compilegate.access import Arns
+from compilegate.access.bootstrap import PROJECT_TAG
 from compilegate.account.settings.names import output_suffix
 from compilegate.infra.foundation.artifacts import ArtifactBucket
 from compilegate.infra.foundation.encryption import EncryptionKey
 from compilegate.infra.foundation.notifications import Notifications
 from compilegate.infra.foundation.registry import ImageRegistry
+from compilegate.infra.limits.tagged import tagged_budget
 from compilegate.infra.project import Project
 from compilegate.infra.removal import removal_policy
 from compilegate.infra.stack_options import stack_options
@@ -66,6 +68,16 @@ class FoundationStack(cdk.Stack):
             key=self.key,
             email=settings.notifications.email,
         ).topic
+        if settings.budget.month_usd is not None:
+            tagged_budget(
+                self,
+                "Budget",
+                name=f"{settings.project}-{self.region}-all",
+                tag=PROJECT_TAG,
+                value=settings.project,
+                usd=settings.budget.month_usd,
+                topic_arn=self.topic.topic_arn,
+            )
         scheduler.CfnScheduleGroup(self, "Schedules", name=names.schedule_group)
         self._outputs()
         self._exports()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ def notifier(
     pipeline_arn: str,
     foundation: FoundationStack,
     dead_letters: DeadLetters,
+    limits: Mapping[str, Any],
     also: Sequence[Statement] = (),
 ) -> EventFunction:
     """Keeps executions from overlapping, and reports failures and refused candidates.
@@ -44,6 +46,7 @@ def notifier(
             "PIPELINE_ARN": pipeline_arn,
             "BUCKET": foundation.bucket.bucket_name,
             "WORKLOAD": workload,
+            "LIMITS": json.dumps(limits, separators=(",", ":")),
         },
         statements=[
             *also,
@@ -64,6 +67,7 @@ def notifier(
     )
     function.subscribe("Executions", _changes("Execution", pipeline_arn, EXECUTION_STATES))
     function.subscribe("Gate", _changes("Execution Step", pipeline_arn, GATE_STATES))
+    function.call_on("Look", "rate(1 hour)", {"look": workload})
     return function
 
 

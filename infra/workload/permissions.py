@@ -75,7 +75,7 @@ def notifier_statements(
     return [
         Statement(
             sid="ListExecutions",
-            actions=["sagemaker:ListPipelineExecutions"],
+            actions=["sagemaker:DescribePipeline", "sagemaker:ListPipelineExecutions"],
             resources=[pipeline_arn],
         ),
         Statement(

@@ -52,6 +52,8 @@ class TrainingPipeline(Construct):
             declared,
             region=None if cdk.Token.is_unresolved(stack.region) else stack.region,
         )
+        self.definition = definition.text
+        """As it is compiled, with stand-ins."""
         self.assets = add_code_assets(stack, definition.placement)
         self.data_uri = definition.placement.sources.data.replace(BUCKET, foundation.bucket_name)
         values = {

@@ -5,9 +5,12 @@ from __future__ import annotations
 import aws_cdk as cdk
 from constructs import Construct
 
+from compilegate.access.jobs import WORKLOAD_TAG
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.functions import DeadLetters
 from compilegate.infra.images import ImagesStack
+from compilegate.infra.limits.figures import limits_of
+from compilegate.infra.limits.tagged import tagged_budget
 from compilegate.infra.posture import Posture, PostureRecord, expected_of, tell_changes
 from compilegate.infra.project import DeclaredWorkload, Project
 from compilegate.infra.stack_options import stack_options
@@ -47,6 +50,17 @@ class WorkloadStack(cdk.Stack):
             images=images,
             roles=roles,
         )
+        budget = declared.workload.budget
+        if budget is not None and budget.month_usd is not None:
+            tagged_budget(
+                self,
+                "Budget",
+                name=f"{training.name}-{self.region}",
+                tag=WORKLOAD_TAG,
+                value=name,
+                usd=budget.month_usd,
+                topic_arn=foundation.topic.topic_arn,
+            )
         dead_letters = DeadLetters(self, "DeadLetters")
         record = None
         if declared.workload.posture is not None:
@@ -60,6 +74,7 @@ class WorkloadStack(cdk.Stack):
                 pipeline_arn=training.arn,
                 foundation=foundation,
                 dead_letters=dead_letters,
+                limits=limits_of(declared, training.definition, self.region),
                 also=() if record is None else record.change_statements,
             )
         }

@@ -42,7 +42,7 @@ def test_the_settings_of_this_repository_are_valid() -> None:
         (
             'projekt = "x"',
             "projekt is not a known key (did you mean 'project'?), allowed here: account, "
-            "bootstrap, github, images, names, network, notifications, project, region, "
+            "bootstrap, budget, github, images, names, network, notifications, project, region, "
             "scheduling, storage, tags, "
             "workloads",
         ),

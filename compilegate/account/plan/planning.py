@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from compilegate.account.deployed import read_pipeline
 from compilegate.account.errors import AwsError, NotDeployedError
+from compilegate.account.plan.budget import bound_of, budget_faults, spent_this_month
 from compilegate.account.plan.changes import DefinitionChanges, compare_definitions
 from compilegate.account.plan.cost import ExecutionCost, execution_cost
 from compilegate.account.plan.history import PastExecution, read_history
 from compilegate.account.plan.jobs import job_faults, jobs_of
 from compilegate.account.plan.prediction import Prediction, predict
 from compilegate.account.plan.quotas import QuotaAnswer, check_quotas, check_size, read_quotas
+from compilegate.account.plan.storage import Storage, read_storage
 from compilegate.account.session import AwsSession
 from compilegate.document.parameters import parameter_values
 from compilegate.document.reading import read_definition
 from compilegate.errors import CompilegateError
+from compilegate.workload import Workload
+from compilegate.workload.schedule import next_times, read_expression, read_time_zone
+
+YEAR = timedelta(days=365)
+MOST_STARTS = 8_784
+"""The most that are counted: one an hour."""
 
 
 class PlanError(CompilegateError):
@@ -38,6 +46,12 @@ class Plan:
     quotas: tuple[QuotaAnswer, ...]
     quotas_unknown: str | None
     """Why the account's quotas could not be read; what holds for every account is there still."""
+    storage: Storage | None = None
+    """What the workload keeps in the bucket; None before the first deployment."""
+    storage_unknown: str | None = None
+    """Why that could not be read."""
+    over_budget: tuple[str, ...] = ()
+    """Why an execution may not start: what the workload allows it to cost."""
 
 
 def make_plan(
@@ -48,6 +62,8 @@ def make_plan(
     given: Mapping[str, str],
     max_parallel_steps: int | None,
     now: datetime,
+    workload: Workload,
+    bucket: str,
 ) -> Plan:
     """Plan an execution of `definition` (JSON) as that pipeline, with the given parameters.
 
@@ -66,6 +82,9 @@ def make_plan(
     answers = [check_size(len(definition))]
     if quotas is not None:
         answers += check_quotas(planned, jobs, quotas, max_parallel_steps)
+    storage, storage_unknown = None, None
+    if deployed is not None:
+        storage, storage_unknown = _storage(session, bucket, workload, now)
     return Plan(
         pipeline=pipeline,
         region=session.region,
@@ -75,6 +94,18 @@ def make_plan(
         cost=execution_cost(jobs, predictions, history, session.region),
         quotas=tuple(answers),
         quotas_unknown=quotas_unknown,
+        storage=storage,
+        storage_unknown=storage_unknown,
+        over_budget=()
+        if workload.budget is None
+        else tuple(
+            budget_faults(
+                workload.name,
+                workload.budget,
+                bound := bound_of(jobs, workload.budget, session.region),
+                None if deployed is None else spent_this_month(session, pipeline, bound.rates, now),
+            )
+        ),
     )
 
 
@@ -84,6 +115,20 @@ def _deployed(session: AwsSession, pipeline: str) -> tuple[str | None, Sequence[
         return read_pipeline(session, pipeline).definition, read_history(session, pipeline)
     except NotDeployedError:
         return None, []
+
+
+def _storage(
+    session: AwsSession, bucket: str, workload: Workload, now: datetime
+) -> tuple[Storage | None, str | None]:
+    """What lies in the bucket, or why that is unknown, which is no reason to give no plan."""
+    schedule, starts = workload.schedule, 0
+    if schedule is not None and schedule.enabled:
+        clock = read_expression(schedule.expression), read_time_zone(schedule.timezone)
+        starts = len(next_times(*clock, now, MOST_STARTS, now + YEAR))
+    try:
+        return read_storage(session, bucket, workload.name, starts), None
+    except AwsError as error:
+        return None, str(error)
 
 
 def _quotas(session: AwsSession) -> tuple[Mapping[str, float] | None, str | None]:

@@ -166,6 +166,13 @@ class Scheduling(_Table):
     retry_hours: int = Field(default=1, ge=1, le=24)
 
 
+class ProjectBudget(_Table):
+    """What the whole project may cost: AWS counts it by tag, and tells; it stops nothing."""
+
+    month_usd: Annotated[float, Field(gt=0, le=10_000_000, allow_inf_nan=False)] | None = None
+    """A budget of AWS for everything with the project's tag."""
+
+
 class NameOverrides(_Table):
     """Names in place of the ones that are made from the project's."""
 
@@ -203,6 +210,7 @@ class Settings(_Table):
     images: Images = Images()
     storage: Storage = Storage()
     scheduling: Scheduling = Scheduling()
+    budget: ProjectBudget = ProjectBudget()
     names: NameOverrides = NameOverrides()
     tags: dict[TagKey, TagValue] = Field(default={}, max_length=40)
     """Put on every resource, beside the project's own."""

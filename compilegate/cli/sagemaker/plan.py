@@ -14,6 +14,7 @@ import click
 from compilegate.access import Arns
 from compilegate.account.deployed import read_outputs
 from compilegate.account.errors import NotDeployedError
+from compilegate.account.plan.budget import BudgetError
 from compilegate.account.plan.planning import Plan, make_plan
 from compilegate.account.plan.target import target_deployment, target_sources
 from compilegate.cli.options.account import Account, open_account, settings_option
@@ -114,8 +115,12 @@ def command(  # noqa: PLR0917  one argument for each option
         given=given,
         max_parallel_steps=declared.compute.max_parallel_steps,
         now=datetime.now(UTC),
+        workload=declared,
+        bucket=deployment.bucket,
     )
     click.echo(FORMATS[form](plan))
+    if plan.over_budget:
+        raise BudgetError(*plan.over_budget)
 
 
 def _posture_function(account: Account, workload: Workload) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -10,7 +11,13 @@ import click
 from compilegate.account.deployed import DeployedPipeline, StackOutputs, read_outputs, read_pipeline
 from compilegate.account.executions.calls import running_execution
 from compilegate.account.executions.executor import SageMakerExecutor
-from compilegate.account.plan.jobs import job_faults, jobs_of
+from compilegate.account.plan.budget import (
+    BudgetError,
+    bound_of,
+    budget_faults,
+    spent_this_month,
+)
+from compilegate.account.plan.jobs import PlannedJob, job_faults, jobs_of
 from compilegate.cli.options.account import Account, open_account, poll_option, settings_option
 from compilegate.cli.options.completing import complete_workload
 from compilegate.cli.options.home import home_option
@@ -24,6 +31,7 @@ from compilegate.cli.workload.checks import refuse_infeasible
 from compilegate.document.parameters import parameter_values
 from compilegate.document.reading import read_definition
 from compilegate.execution.looking import POLL_SECONDS
+from compilegate.workload import Workload
 from compilegate.workload.parameters import INSTANCE_TYPE
 
 DATA = "Data"
@@ -77,7 +85,8 @@ def command(  # noqa: PLR0917  one argument for each option
     stack, pipeline = _deployed(account, name)
     if token is None:
         _refuse_overlap(account, pipeline)
-    _check_parameters(pipeline.definition, given)
+    jobs = _check_parameters(pipeline.definition, given)
+    _refuse_above_budget(account, declared, pipeline.name, jobs)
     if DATA not in given:
         data = stage_data(account, workload, workloads)
         if data != stack["DataUri"]:
@@ -121,10 +130,29 @@ def _check_arguments(given: Mapping[str, str], token: str | None) -> None:
         raise click.UsageError(f"--parameter: {DATA} is {given[DATA]!r}, allowed: s3://BUCKET/KEY")
 
 
-def _check_parameters(definition: str, given: Mapping[str, str]) -> None:
-    """Refuse parameters that the deployed definition does not declare or allow."""
+def _refuse_above_budget(
+    account: Account, workload: Workload, pipeline: str, jobs: Sequence[PlannedJob]
+) -> None:
+    """Refuse a start that could cost more than the workload declares."""
+    budget = workload.budget
+    if budget is None:
+        return
+    bound = bound_of(jobs, budget, account.session.region)
+    spent = None
+    if budget.month_usd is not None:
+        spent = spent_this_month(account.session, pipeline, bound.rates, datetime.now(UTC))
+    if faults := budget_faults(workload.name, budget, bound, spent):
+        raise BudgetError(*faults)
+
+
+def _check_parameters(definition: str, given: Mapping[str, str]) -> list[PlannedJob]:
+    """The jobs that would run; refuses parameters that the deployed definition does not declare or
+    allow."""
     deployed, _ = read_definition(definition)
     values, faults = parameter_values(deployed.parameters, given)
-    faults = faults or job_faults(jobs_of(deployed, values))
     if faults:
         raise RefusalError(*faults)
+    jobs = jobs_of(deployed, values)
+    if unable := job_faults(jobs):
+        raise RefusalError(*unable)
+    return jobs

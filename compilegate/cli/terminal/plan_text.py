@@ -9,6 +9,7 @@ from compilegate.account.plan.changes import FieldChange
 from compilegate.account.plan.cost import JobCost, Total
 from compilegate.account.plan.planning import Plan
 from compilegate.account.plan.quotas import QuotaAnswer
+from compilegate.account.plan.storage import GIGABYTE, usd_a_month
 from compilegate.cli.terminal.tables import aligned
 from compilegate.report import formats
 from compilegate.report.cost import dollars
@@ -115,7 +116,29 @@ def _cost_sentences(plan: Plan) -> list[str]:
         f"Cost, usually: {_amount(cost.usual, 'that would run, each as long as its last run')}",
         f"Cost, at most: {_amount(cost.most, 'at their maximum runtimes, nothing cached')}",
         *(f"Unknown: {reason}" for reason in cost.unknown),
+        *_storage_sentences(plan),
     ]
+
+
+def _storage_sentences(plan: Plan) -> list[str]:
+    if plan.storage_unknown is not None:
+        return [f"Storage: not known ({plan.storage_unknown})"]
+    if plan.storage is None:
+        return []
+    storage = plan.storage
+    said = [
+        f"Storage: {_stored(storage.total)}, of which {_stored(storage.permanent)} never expire"
+    ]
+    if storage.growth:
+        said.append(
+            f"Storage, in a year: {_stored(storage.growth)} more, if each of "
+            f"{storage.starts_a_year} scheduled starts registers a model like the last"
+        )
+    return said
+
+
+def _stored(size: int) -> str:
+    return f"{size / GIGABYTE:,.2f} GB ({usd_a_month(size):,.2f} USD a month)"
 
 
 def _amount(total: Total, of_what: str) -> str:

@@ -13,6 +13,7 @@ from compilegate.workload.declared.compute import Compute
 from compilegate.workload.declared.data import Data
 from compilegate.workload.declared.gate import Gate
 from compilegate.workload.declared.known.advice import Advice
+from compilegate.workload.declared.known.budget import Budget
 from compilegate.workload.declared.model import Model, Recipe
 from compilegate.workload.declared.program import Champion, Program
 from compilegate.workload.declared.release.serving import Serving
@@ -84,5 +85,6 @@ class WorkloadFile(Table):
     schedule: Schedule | None = None
     new_data: NewData | None = None
     advice: Advice = Advice()
+    budget: Budget | None = None
     posture: Posture | None = None
     serving: Serving | None = None

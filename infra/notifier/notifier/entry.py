@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
@@ -21,9 +22,20 @@ from notifier.decisions import (
     summary_message,
 )
 from notifier.events import ExecutionFailed, ExecutionStarted, GateFinished, read_event
+from notifier.limits import (
+    Limits,
+    above_message,
+    is_above,
+    month_begins,
+    overdue,
+    overdue_message,
+    spent,
+    unstarted_message,
+    unstarted_since,
+)
 from notifier.messages import Message, failure_message, gate_message, overlap_message
 from notifier.outbox import Occasion, Outbox
-from notifier.overlap import overlap_of
+from notifier.overlap import EXECUTING, overlap_of
 from notifier.pipeline import Pipeline
 from notifier.settings import Settings, read_settings
 
@@ -44,7 +56,8 @@ def connect(settings: Settings) -> Notifier:
     """The notifier of one pipeline, with clients that a warm function reuses."""
     s3, sns, sagemaker = (boto3.client(name, config=_CONFIG) for name in ("s3", "sns", "sagemaker"))
     outbox = Outbox(s3, sns, settings.bucket, settings.notices_prefix, settings.topic_arn)
-    return Notifier(settings.workload, Pipeline(sagemaker, settings.pipeline_arn), outbox)
+    pipeline = Pipeline(sagemaker, settings.pipeline_arn)
+    return Notifier(settings.workload, pipeline, outbox, settings.limits)
 
 
 @dataclass(frozen=True)
@@ -54,14 +67,20 @@ class Notifier:
     workload: str
     pipeline: Pipeline
     outbox: Outbox
+    limits: Limits = field(default_factory=Limits)
 
     def handle(self, event: Mapping[str, Any]) -> list[str]:
         """Act on an event; returns the subjects of the messages that were sent."""
         if "Records" in event:
             return self._tell_decisions(event)
+        if event.get("look") == self.workload:
+            return self._look(datetime.now(UTC))
         match read_event(event, self.pipeline.arn):
             case ExecutionStarted(execution_arn):
-                return self._end_overlap(execution_arn)
+                return [
+                    *self._end_overlap(execution_arn),
+                    *self._end_above_budget(execution_arn, datetime.now(UTC)),
+                ]
             case ExecutionFailed(execution_arn):
                 return self._tell_failure(execution_arn)
             case GateFinished(execution_arn, job_arn):
@@ -92,6 +111,42 @@ class Notifier:
             # Before the stop: once it is stopped there is no overlap left for a retry to report.
             sent += self._send(occasion, message)
             self.pipeline.stop(execution.arn)
+        return sent
+
+    def _end_above_budget(self, started_arn: str, now: datetime) -> list[str]:
+        """Stop what could cost more than the month allows, unless it ended already."""
+        if self.limits.month_usd is None:
+            return []
+        listed = self.pipeline.executions(started_arn)
+        if not any(each.arn == started_arn and each.status == EXECUTING for each in listed):
+            return []
+        first = month_begins(now)
+        usd = sum(
+            spent(self.limits, self.pipeline.step_times(each.arn), now)
+            for each in listed
+            if each.started >= first and each.arn != started_arn
+        )
+        if not is_above(self.limits, usd):
+            return []
+        occasion = Occasion(started_arn, "budget", occurrence=started_arn)
+        sent = self._send(occasion, above_message(self.workload, started_arn, self.limits, usd))
+        self.pipeline.stop(started_arn)
+        return sent
+
+    def _look(self, now: datetime) -> list[str]:
+        """What nothing tells of: an execution that does not end, a schedule that does not start."""
+        listed, limits = self.pipeline.listed(), self.limits
+        sent = []
+        for late in overdue(limits, listed, now):
+            occasion = Occasion(late.arn, "overdue", occurrence=late.arn)
+            sent += self._send(
+                occasion, overdue_message(self.workload, late, limits.hours or 0, now)
+            )
+        if limits.gap_hours is not None:
+            since = unstarted_since(limits, listed, self.pipeline.changed(), now)
+            if since is not None:
+                occasion = Occasion("schedule", "unstarted", occurrence=since.isoformat())
+                sent += self._send(occasion, unstarted_message(self.workload, since))
         return sent
 
     def _tell_failure(self, execution_arn: str) -> list[str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
 from botocore.exceptions import ClientError
 
+from notifier.limits import StepTime
 from notifier.links import short_name
 from notifier.messages import FailedStep
 from notifier.overlap import EXECUTING, Execution
@@ -86,6 +88,32 @@ class Pipeline:
         if not outputs or "S3Output" not in outputs[0]:
             raise NoGateOutputError(f"{job_arn} has no output in S3")
         return str(outputs[0]["S3Output"]["S3Uri"]).rstrip("/")
+
+    def step_times(self, execution_arn: str) -> list[StepTime]:
+        """How long each step of an execution took, as far as it is."""
+        pages = self.client.get_paginator("list_pipeline_execution_steps").paginate(
+            PipelineExecutionArn=execution_arn
+        )
+        return [
+            StepTime(
+                name=step["StepName"],
+                started=step.get("StartTime"),
+                ended=step.get("EndTime"),
+                cached="CacheHitResult" in step,
+            )
+            for page in pages
+            for step in page["PipelineExecutionSteps"]
+        ]
+
+    def listed(self) -> list[Execution]:
+        """All executions that the service lists, newest first."""
+        return self._listed()
+
+    def changed(self) -> datetime:
+        """When the pipeline was deployed last."""
+        found = self.client.describe_pipeline(PipelineName=short_name(self.arn))
+        changed: datetime = found["LastModifiedTime"]
+        return changed
 
     def _listed(self) -> list[Execution]:
         pages = self.client.get_paginator("list_pipeline_executions").paginate(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from notifier.limits import Limits, read_limits
 
 
 class MissingVariableError(Exception):
@@ -20,6 +22,7 @@ class Settings:
     workload: str
     prefix: str = "compilegate"
     """What every key in the bucket begins with."""
+    limits: Limits = field(default_factory=Limits)
 
     @property
     def notices_prefix(self) -> str:
@@ -39,4 +42,5 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         bucket=environment["BUCKET"],
         workload=environment["WORKLOAD"],
         prefix=environment.get("PREFIX") or "compilegate",
+        limits=read_limits(environment.get("LIMITS", "")),
     )

@@ -1,0 +1,123 @@
+"""What a workload's executions may cost, against what they could. Pure but for the asking.
+
+A bound that misses a job is none: a job whose price is unknown is a reason to refuse, with the key
+that declares its price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from compilegate.account.errors import asking
+from compilegate.account.plan.jobs import PlannedJob
+from compilegate.account.session import AwsSession
+from compilegate.catalog import Price, price_of
+from compilegate.errors import CompilegateError
+from compilegate.workload.declared.known.budget import Budget
+
+
+class BudgetError(CompilegateError):
+    """An execution could cost more than its workload declares; a line for each reason."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The most that an execution can cost, its jobs tried once each."""
+
+    usd: float
+    rates: Mapping[str, float]
+    """US dollars an hour, by step."""
+    unknown: tuple[str, ...]
+    """Why the bound misses jobs."""
+
+
+def bound_of(jobs: Sequence[PlannedJob], budget: Budget, region: str | None) -> Bound:
+    """Every job at its maximum runtime, nothing from the cache."""
+    rates: dict[str, float] = {}
+    unknown: dict[str, None] = {}
+    usd = 0.0
+    for job in jobs:
+        rate = hourly_rate(job.instance_type, budget, region)
+        if rate is None:
+            unknown[
+                f"there is no price of {job.instance_type}"
+                f"{f' in {region}' if region else ''}: declare it in [budget.usd_per_hour]"
+            ] = None
+            continue
+        rates[job.step] = rate * job.instances
+        if job.max_seconds is None:
+            unknown[f"the step {job.step} has no maximum runtime"] = None
+        else:
+            usd += rates[job.step] * job.max_seconds / 3600
+    return Bound(usd, rates, tuple(unknown))
+
+
+def hourly_rate(instance_type: str, budget: Budget, region: str | None) -> float | None:
+    """What an hour of one instance costs: as declared, or else as the catalog has it."""
+    if instance_type in budget.usd_per_hour:
+        return budget.usd_per_hour[instance_type]
+    price = price_of(instance_type, region)
+    return price.usd_per_hour if isinstance(price, Price) else None
+
+
+def budget_faults(
+    workload: str, budget: Budget | None, bound: Bound, spent_usd: float | None = None
+) -> list[str]:
+    """A sentence for each limit that an execution could exceed; `spent_usd` is what the month's
+    executions have cost, None where nobody asked."""
+    if budget is None or (budget.execution_usd is None and budget.month_usd is None):
+        return []
+    file = f"workloads/{workload}.toml"
+    found = [f"{file}: budget: {reason}" for reason in bound.unknown]
+    if budget.execution_usd is not None and bound.usd > budget.execution_usd:
+        found.append(
+            f"{file}: budget.execution_usd: an execution could cost {bound.usd:,.2f} USD, allowed: "
+            f"{budget.execution_usd:,.2f}; lower max_runtime_seconds in [compute], declare fewer "
+            "arms or seeds, or allow more"
+        )
+    if budget.month_usd is not None and (spent_usd or 0.0) + bound.usd > budget.month_usd:
+        so_far = "" if spent_usd is None else f" after {spent_usd:,.2f} USD this month"
+        found.append(
+            f"{file}: budget.month_usd: an execution could cost {bound.usd:,.2f} USD{so_far}, "
+            f"allowed: {budget.month_usd:,.2f} in a month"
+        )
+    return found
+
+
+def spent_this_month(
+    session: AwsSession, pipeline: str, rates: Mapping[str, float], now: datetime
+) -> float:
+    """What the executions that began this month (UTC) have cost, by the times of their steps.
+
+    A step's time includes what AWS does not charge, such as the search for machines, so that this
+    is no less than the bill of the jobs. Raises AwsError.
+    """
+    client = session.client("sagemaker")
+    first = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    usd = 0.0
+    with asking(f"read what the executions of {pipeline} took this month"):
+        pages = client.get_paginator("list_pipeline_executions").paginate(
+            PipelineName=pipeline, CreatedAfter=first
+        )
+        for page in pages:
+            for summary in page["PipelineExecutionSummaries"]:
+                steps = client.get_paginator("list_pipeline_execution_steps").paginate(
+                    PipelineExecutionArn=summary["PipelineExecutionArn"]
+                )
+                usd += sum(
+                    _step_usd(step, rates, now)
+                    for found in steps
+                    for step in found["PipelineExecutionSteps"]
+                )
+    return usd
+
+
+def _step_usd(step: Mapping[str, Any], rates: Mapping[str, float], now: datetime) -> float:
+    started = step.get("StartTime")
+    if "CacheHitResult" in step or started is None:
+        return 0.0
+    seconds = ((step.get("EndTime") or now) - started).total_seconds()
+    return rates.get(step["StepName"], 0.0) * max(seconds, 0.0) / 3600

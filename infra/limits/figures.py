@@ -1,0 +1,98 @@
+"""The figures of one workload's limits, known when its stack is made."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import aws_cdk as cdk
+
+from compilegate.account.plan.budget import Bound, BudgetError, bound_of, budget_faults
+from compilegate.account.plan.jobs import jobs_of
+from compilegate.document.parameters import parameter_values
+from compilegate.document.reading import read_definition
+from compilegate.infra.project import DeclaredWorkload
+from compilegate.workload import Workload
+from compilegate.workload.declared.known.budget import Budget
+from compilegate.workload.schedule import next_times, read_expression, read_time_zone
+
+LARGEST_ENVIRONMENT = 3_000
+"""Characters: Lambda allows 4 KB for all variables of a function."""
+LATE_HOURS = 6.0
+"""How much later than the schedule says an execution may start before people are told."""
+YEARS = timedelta(days=366 * 2)
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+"""Any moment: a template must be the same every day."""
+MOST_STARTS = 400
+"""The most that are looked at: a daily schedule has as many in a year."""
+
+
+def limits_of(declared: DeclaredWorkload, definition: str, region: str) -> dict[str, Any]:
+    """What the notifier gets to know, as `notifier.limits` reads it.
+
+    Raises BudgetError when an execution could cost more than the workload declares: such a
+    deployment would only make executions that are stopped.
+    """
+    workload = declared.workload
+    budget = workload.budget or Budget()
+    limits: dict[str, Any] = {"hours": budget.hours}
+    if (gap := _longest_gap(workload)) is not None:
+        limits["gap_hours"] = round(gap / timedelta(hours=1) + LATE_HOURS, 1)
+    if workload.budget is None:
+        return limits
+    where = None if cdk.Token.is_unresolved(region) else region
+    # A schedule may let jobs run for longer, or on another instance.
+    given = {} if workload.schedule is None else workload.schedule.parameters
+    bounds = [_bound(workload, definition, where, values) for values in ({}, given)]
+    bound = max(bounds, key=lambda each: (len(each.unknown), each.usd))
+    if faults := budget_faults(workload.name, budget, bound):
+        raise BudgetError(*faults)
+    if budget.month_usd is not None:
+        limits |= {
+            "month_usd": budget.month_usd,
+            "most_usd": round(bound.usd, 2),
+            "rates": _by_rate(bound),
+        }
+        if (size := len(json.dumps(limits))) > LARGEST_ENVIRONMENT:
+            raise BudgetError(
+                f"{declared.path}: budget.month_usd: the names of its steps take {size:,} "
+                f"characters of a function's environment, allowed: {LARGEST_ENVIRONMENT:,}; "
+                "declare shorter names of arms"
+            )
+    return limits
+
+
+def _bound(
+    workload: Workload, definition: str, region: str | None, given: Mapping[str, str | int]
+) -> Bound:
+    read, _ = read_definition(definition)
+    texts = {name: str(value) for name, value in given.items()}
+    values, _ = parameter_values(read.parameters, texts)
+    budget = workload.budget or Budget()
+    return bound_of(jobs_of(read, values), budget, region)
+
+
+def _by_rate(bound: Bound) -> dict[str, list[str]]:
+    steps: dict[str, list[str]] = defaultdict(list)
+    for step, rate in bound.rates.items():
+        steps[f"{rate:.6g}"].append(step)
+    return dict(steps)
+
+
+def _longest_gap(workload: Workload) -> timedelta | None:
+    """Between two starts of the schedule; None without one that is on, or with a single start."""
+    schedule = workload.schedule
+    if schedule is None or not schedule.enabled:
+        return None
+    starts = next_times(
+        read_expression(schedule.expression),
+        read_time_zone(schedule.timezone),
+        EPOCH,
+        MOST_STARTS,
+        EPOCH + YEARS,
+    )
+    return max((later - earlier for earlier, later in pairwise(starts)), default=None)

@@ -1,0 +1,57 @@
+"""How much of an account's quotas a project takes, said before a deployment runs into one. Pure.
+
+Only quotas of which every workload takes some, and which a new account has by default: fifty
+workloads are the first to meet them. What the account has been granted, or uses otherwise, is not
+asked here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from compilegate.workload import Workload
+
+
+@dataclass(frozen=True)
+class Quota:
+    """One default quota, and what of a project counts against it."""
+
+    type: str
+    """What templates call such a resource."""
+    name: str
+    """As the Service Quotas console calls it, with its service."""
+    default: int
+
+
+QUOTAS = (
+    Quota("AWS::Events::Rule", "EventBridge (CloudWatch Events): Rules, of one event bus", 300),
+    Quota("AWS::IAM::Role", "IAM: Roles per account", 1_000),
+    Quota("AWS::CloudFormation::Stack", "CloudFormation: Stack count", 2_000),
+)
+
+
+def resources_of(workload: Workload) -> Counter[str]:
+    """What the stack of one workload has of the resources that quotas count."""
+    counted = Counter({"AWS::CloudFormation::Stack": 1})
+    # The pipeline's three and the notifier's; executions, the gate, and the hourly look.
+    counted += Counter({"AWS::IAM::Role": 4, "AWS::Events::Rule": 3})
+    if workload.schedule is not None:
+        counted += Counter({"AWS::IAM::Role": 1})
+    if workload.new_data is not None:
+        counted += Counter({"AWS::IAM::Role": 1, "AWS::Events::Rule": 2})
+    if workload.posture is not None:
+        counted += Counter({"AWS::IAM::Role": 1, "AWS::Events::Rule": 2})
+    return counted
+
+
+def quota_warnings(workloads: Iterable[Workload]) -> list[str]:
+    """A sentence for each default quota that the workloads alone would exceed."""
+    total = sum((resources_of(workload) for workload in workloads), Counter[str]())
+    return [
+        f"{quota.name}: the workloads take {total[quota.type]:,}, a new account has "
+        f"{quota.default:,}; ask for more in the Service Quotas console before you deploy"
+        for quota in QUOTAS
+        if total[quota.type] > quota.default
+    ]
