@@ -1,35 +1,39 @@
 """The designs that a bound is fooled by most easily: what passes at the margin, and at no harm.
 
-    .venv/bin/python benchmarks/gate/gate_adverse.py [--experiments 200] [ROW ...]
+    .venv/bin/python benchmarks/gate/gate_adverse.py [--experiments 200] [--keep FOLDER]
+                                                     [--write FILE.md] [PART OF A NAME]
 
-Rows that repeat others, seeds that diverge, harm in few seeds, in
-few rows or with a tail that has no variance, areas under curves of few positives, jobs that stall.
-Every candidate is worse by exactly the margin in the population, or exactly as good. Some of these
-no rule can tell apart with so few seeds or rows; the table says what stays open.
+Rows that repeat others, seeds that diverge, harm in few seeds, in few rows or with a tail that has
+no variance, areas under curves of few positives, jobs that stall. Every candidate is worse by
+exactly the margin in the population, or exactly as good. Some of these no rule can tell apart with
+so few seeds or rows; the table says what stays open. With `--keep` a run that was cut short goes on
+where it stopped (`gate_kept`).
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import os
+import platform
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import scipy
+from gate_adverse_speed import adverse_speeds
+from gate_kept import KEPT
 from gate_simulation import rate, table
 from scipy.special import expit, ndtri
 
-from compilegate.gate.judgements import CompileTime
 from compilegate.gate.quality.compared_arms import Replicates, compare_arms
 from compilegate.gate.quality.comparison import arm_scores, compare_scores
 from compilegate.gate.quality.noninferiority import outcome_of
 from compilegate.gate.reasons import Outcome
 from compilegate.gate.settings import GateSettings, MetricGuard
-from compilegate.gate.speed.arm_speed import ArmSpeed, Runs
-from compilegate.gate.speed.compile_time import CompileTimes
-from compilegate.gate.speed.judgement import judge_speed
 from compilegate.gate.statistics.lopsided import HarmTail
 from compilegate.job import Examples
 
@@ -39,8 +43,6 @@ Draw = Callable[[Generator, float], tuple[list[Examples], list[Examples]]]
 Arms = tuple[list[Examples], list[Examples]]
 
 CONFIDENCE = 0.95
-REQUIRED = 1.20
-CLEARLY_FASTER = 1.60
 
 
 @dataclass(frozen=True)
@@ -66,25 +68,27 @@ def adverse_designs() -> Iterator[Adverse]:
     yield from _heavy_tails()
 
 
-def verdicts(
-    design: Adverse, harm: float, count: int, stream: int
-) -> tuple[Counter[Outcome], Counter[Outcome]]:
-    """Outcomes of `count` experiments, by the gate and by its bound on single rows without what
+def verdicts(design: Adverse, harm: float, count: int, stream: int) -> Counter[str]:
+    """Outcomes of `count` experiments, by the gate and by its bound on single rows `without` what
     this page is about; `stream` seeds the random numbers."""
     generator = np.random.default_rng([stream, count])
     settings = GateSettings(metrics={design.metric: design.guard})
-    found: Counter[Outcome] = Counter()
-    without: Counter[Outcome] = Counter()
+    found: Counter[str] = Counter()
     for _ in range(count):
         before, after = design.draw(generator, harm)
         quality = compare_arms(settings, _replicates(before), {"compiled": _replicates(after)}, {})
         compared = quality["compiled"].comparisons[0]
-        found[outcome_of(compared, CONFIDENCE) or Outcome.FAIL] += 1
+        found[f"gate {outcome_of(compared, CONFIDENCE)}"] += 1
         arms = [replace(arm_scores(design.metric, arm), worst=0.0) for arm in (before, after)]
         plain = compare_scores(design.metric, design.guard, *arms)
         plain = replace(plain, tail=HarmTail(), by_units=None)
-        without[outcome_of(plain, CONFIDENCE) or Outcome.FAIL] += 1
-    return found, without
+        found[f"without {outcome_of(plain, CONFIDENCE)}"] += 1
+    return found
+
+
+def _kept_verdicts(design: Adverse, harm: float, count: int, stream: int) -> Counter[str]:
+    name = f"{design.name}, {design.rows} rows, {design.seeds} seeds, {harm}, {count}, {stream}"
+    return KEPT.counts(name, lambda: verdicts(design, harm, count, stream))
 
 
 def adverse_scores(count: int, stream: Iterator[int], only: str = "") -> str:
@@ -94,19 +98,17 @@ def adverse_scores(count: int, stream: Iterator[int], only: str = "") -> str:
         number = next(stream)
         if only and only not in design.name:
             continue
-        (margin, margin_without), (none, none_without) = (
-            verdicts(design, harm, count, number) for harm in (1.0, 0.0)
-        )
+        margin, none = (_kept_verdicts(design, harm, count, number) for harm in (1.0, 0.0))
         rows.append(
             (
                 design.name,
                 f"{design.rows:,}",
                 f"{design.seeds}",
-                rate(margin[Outcome.PASS], count),
-                rate(margin_without[Outcome.PASS], count),
-                rate(none[Outcome.PASS], count),
-                rate(none_without[Outcome.PASS], count),
-                rate(none[Outcome.FAIL], count),
+                rate(margin[f"gate {Outcome.PASS}"], count),
+                rate(margin[f"without {Outcome.PASS}"], count),
+                rate(none[f"gate {Outcome.PASS}"], count),
+                rate(none[f"without {Outcome.PASS}"], count),
+                rate(none[f"gate {Outcome.FAIL}"], count),
                 design.open,
             )
         )
@@ -120,30 +122,6 @@ def adverse_scores(count: int, stream: Iterator[int], only: str = "") -> str:
         "without: correct pass at no harm",
         "gate: false fail",
         "What stays open",
-    )
-    return table(header, rows)
-
-
-def adverse_speeds(count: int, stream: Iterator[int], only: str = "") -> str:
-    """The table of speed by jobs alone, without steps taken in turns."""
-    rows = []
-    for name, jobs in itertools.product(_SPEEDS, (2, 3, 5)):
-        number = next(stream)
-        if only and only not in name:
-            continue
-        rates = [
-            rate(passes, count)
-            for speedup in (REQUIRED, CLEARLY_FASTER)
-            for passes in _speed_passes(name, jobs, speedup, count, number)
-        ]
-        rows.append((name, f"{jobs}", *rates))
-    header = (
-        "Jobs",
-        "Jobs of an arm",
-        f"at {REQUIRED:.2f}: passes",
-        "without",
-        f"at {CLEARLY_FASTER:.2f}: passes",
-        "without",
     )
     return table(header, rows)
 
@@ -420,68 +398,56 @@ def _heavy_tails() -> Iterator[Adverse]:
         )  # fmt: skip
 
 
-def _stalled(generator: Generator, jobs: int, candidate: bool) -> FloatArray:
-    """Times as long as undisturbed: one of five of the candidate's jobs takes half as long again.
-    On average as long."""
-    if not candidate:
-        return np.ones(jobs)
-    return (1.0 + 0.5 * (generator.random(jobs) < 0.2)) / 1.1
+def page(count: int, only: str = "") -> Iterator[str]:
+    """The page, block by block, without its heading."""
+    stream = itertools.count(1000)
+    yield "## Quality"
+    yield (
+        "Every candidate is worse by exactly the margin in the population, or exactly as good. "
+        "`without` is the same bound on single rows, without what the gate knows of rows that go "
+        "together, of lopsided harm and of lost examples. Where the last column says that many "
+        "experiments meet none of the harm, no rule can tell these from a sound candidate without "
+        "refusing as many sound ones: the verdict says what stays open, and `max_failure_rate` or "
+        f"`worst_example` closes it. {count} experiments per row and true harm."
+    )
+    yield adverse_scores(count, stream, only)
+    yield "## Speed by jobs alone"
+    yield (
+        "No steps were taken in turns. `without` is the bound over jobs without an imaginary "
+        f"stalled one. 1.20 times are required. {count} experiments per row and true speed-up."
+    )
+    yield adverse_speeds(count, stream, only)
 
 
-def _bimodal(generator: Generator, jobs: int, candidate: bool) -> FloatArray:
-    """Half of all jobs have a neighbour."""
-    return np.where(generator.random(jobs) < 0.5, 1.6, 1.0)
-
-
-_SPEEDS: dict[str, Callable[[Generator, int, bool], FloatArray]] = {
-    "one of five candidate jobs stalls by half": _stalled,
-    "bimodal neighbours": _bimodal,
-    "quiet": lambda generator, jobs, candidate: np.ones(jobs),
-}
-
-
-def _speed_passes(name: str, jobs: int, speedup: float, count: int, stream: int) -> tuple[int, int]:
-    """How many pass, by the gate and by the jobs' own bounds."""
-    generator = np.random.default_rng([stream, count])
-    settings = GateSettings(metrics={"accuracy": _guard("higher", 0.01)}, min_speedup=REQUIRED)
-    passes = without = 0
-    for _ in range(count):
-        arms = []
-        for candidate, seconds in ((False, 0.01 * speedup), (True, 0.01)):
-            factors = _SPEEDS[name](generator, jobs, candidate)
-            factors = factors * generator.lognormal(0.0, 0.02, jobs)
-            steps = [seconds * each * generator.lognormal(0, 0.02, 300) for each in factors]
-            arms.append(_timed(steps))
-        judgement, _ = judge_speed(arms[0], arms[1], settings, CONFIDENCE)
-        if judgement is None or judgement.by_jobs is None:
-            raise ValueError("a simulated arm has too few steps")
-        passes += judgement.outcome is Outcome.PASS
-        without += judgement.by_jobs.lower >= REQUIRED
-    return passes, without
-
-
-def _timed(steady: list[FloatArray]) -> ArmSpeed:
-    return ArmSpeed(
-        batch_size=32,
-        rates=tuple(32.0 * len(seconds) / float(seconds.sum()) for seconds in steady),
-        runs=Runs(
-            steady_seconds=tuple(steady),
-            compilation=CompileTimes(CompileTime(0.0, 0.0, len(steady)), None),
-            train_seconds=float(np.mean([seconds.sum() for seconds in steady])),
-            steps=len(steady[0]),
-        ),
+def _heading(count: int) -> str:
+    machine = (
+        f"{platform.system()} {platform.machine()} with {os.cpu_count()} cores, "
+        f"Python {platform.python_version()}, numpy {np.__version__}, scipy {scipy.__version__}"
+    )
+    return (
+        "# Designs that fool a bound\n\n"
+        f"Made by `python benchmarks/gate/gate_adverse.py --experiments {count}` in "
+        f"{KEPT.seconds / 60:.0f} minutes of one core of {machine}.\n"
+        "A false pass is a candidate declared no worse that is truly worse by the margin.\n"
+        "Rates are in per cent with 95% Wilson intervals."
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--experiments", type=int, default=200)
+    parser.add_argument("--keep", type=Path, help="keep counts here, and take those that are")
+    parser.add_argument("--write", type=Path, help="write the tables to this Markdown file too")
     parser.add_argument("only", nargs="?", default="", help="part of a design's name")
     options = parser.parse_args()
-    stream = itertools.count(1000)
-    print(adverse_scores(options.experiments, stream, options.only))
-    print()
-    print(adverse_speeds(options.experiments, stream, options.only))
+    KEPT.folder = options.keep
+    text = "\n\n".join(page(options.experiments, options.only))
+    made = f"{_heading(options.experiments)}\n\n{text}\n"
+    print(made)
+    if options.write is not None:
+        part = options.write.with_name(f".{options.write.name}.part")
+        part.write_text(made, encoding="utf-8")
+        part.replace(options.write)
 
 
 if __name__ == "__main__":

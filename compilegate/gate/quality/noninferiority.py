@@ -40,6 +40,8 @@ from compilegate.gate.quality.comparison import Comparison
 from compilegate.gate.quality.units import unit_of
 from compilegate.gate.reasons import Code, Note, Number, Outcome, Reason, interval_name
 from compilegate.gate.statistics.difference_interval import NO_EXAMPLES, CrossedMean
+from compilegate.gate.statistics.failures import highest_rate, percent
+from compilegate.gate.statistics.lopsided import FEWEST_SEEDS
 from compilegate.gate.statistics.sample_size import (
     MOST_SEEDS,
     SampleSize,
@@ -101,7 +103,9 @@ def conclude(comparison: Comparison, confidence: float) -> tuple[MetricJudgement
         examples_needed=needed.examples,
         part=comparison.part,
     )
-    found = _found(judgement, comparison, confidence) + _invisible(comparison, confidence)
+    found = _found(judgement, comparison, confidence)
+    if outcome is Outcome.PASS:
+        found += _invisible(comparison, confidence) + _of_few_seeds(comparison, confidence)
     if outcome is None:
         return judgement, Note(Code.QUALITY_WATCHED, found, _numbers(judgement))
     code, meaning = _meaning(judgement, comparison, needed, confidence)
@@ -166,21 +170,29 @@ def _found(judgement: MetricJudgement, comparison: Comparison, confidence: float
 def _invisible(comparison: Comparison, confidence: float) -> str:
     """What harm no such validation set need show, where examples have no worst one.
 
-    Flips do: what they hide is in the interval. Not said of what is only watched, nor of a verdict
-    in which something else is to be read.
+    Flips do: what they hide is in the interval.
     """
     slack, margin = comparison.slack, comparison.margin
     if margin is None or margin <= 0.0 or slack.examples == NO_EXAMPLES:
         return ""
     if comparison.guard.worst_example is not None or comparison.resolves_by_flips:
         return ""
-    if outcome_of(comparison, confidence) is not Outcome.PASS:
-        return ""
     share = unseen_share(slack.examples, confidence)
     unit = unit_of(comparison.metric)
     return (
         f" A harm in fewer than 1 of {math.floor(1.0 / share):,} examples may not show, which is "
         f"more than the margin from {unit.amount(margin / share)} on in each."
+    )
+
+
+def _of_few_seeds(comparison: Comparison, confidence: float) -> str:
+    """What so few seeds do not show, where the bound on harm that some seeds carry needs more."""
+    seeds = comparison.slack.seeds
+    if seeds >= FEWEST_SEEDS or comparison.part is not None or not comparison.margin:
+        return ""
+    return (
+        f" With {seeds} seeds, up to {percent(highest_rate(seeds, 0, confidence), down=False)} of "
+        "seeds may lose more than the worst of these did."
     )
 
 

@@ -70,22 +70,22 @@ def judge_failures(
     numbers = {"seeds": seeds, "failed": failed, "highest_rate": most, "allowed": allowed}
     if seeds == 1:
         met = "The only seed failed" if failed else "The only seed did not fail"
-    leaves = f"{met}, which leaves open that up to {_percent(most, down=False)} of seeds do"
+    leaves = f"{met}, which leaves open that up to {percent(most, down=False)} of seeds do"
     if allowed is None:
         return Note(Code.SEEDS_OPEN, f"{leaves}.", numbers)
-    limit = f"{_percent(allowed)} may"
+    limit = f"{percent(allowed)} may"
     if most <= allowed:
         return Reason(
             Code.SEEDS_FAILURE_RATE,
             Outcome.PASS,
-            f"{met}: {_percent(most, down=False)} of seeds do at most, and {limit}.",
+            f"{met}: {percent(most, down=False)} of seeds do at most, and {limit}.",
             numbers,
         )
     if lowest_rate(seeds, failed, confidence) > allowed:
         return Reason(
             Code.SEEDS_FAILURE_RATE,
             Outcome.FAIL,
-            f"{met}: {_percent(lowest_rate(seeds, failed, confidence))} of seeds do at least, and "
+            f"{met}: {percent(lowest_rate(seeds, failed, confidence))} of seeds do at least, and "
             f"{limit}.",
             numbers,
         )
@@ -99,7 +99,7 @@ def judge_failures(
     )
 
 
-def _percent(rate: float, *, down: bool = True) -> str:
+def percent(rate: float, *, down: bool = True) -> str:
     """To whole per cent where that says enough; a bound is not rounded to the safe-looking side."""
     scaled = rate * 100.0
     shown = np.floor(scaled * 10.0) / 10.0 if down else np.ceil(scaled * 10.0) / 10.0

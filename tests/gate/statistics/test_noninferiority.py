@@ -57,6 +57,22 @@ def test_a_candidate_that_agrees_passes():
     assert -0.01 < judgement.delta.lower < judgement.delta.estimate < judgement.delta.upper
 
 
+@pytest.mark.parametrize(("seeds", "told"), [(2, "78%"), (3, "63%"), (4, "53%")])
+def test_a_pass_with_few_seeds_says_what_they_do_not_show(seeds, told):
+    arms = arm(1, seeds=seeds), arm(2, seeds=seeds)
+    judgement, reason = judge_metric("accuracy", MetricGuard(direction="higher", margin=0.05), *arms, 0.95)
+    assert judgement.outcome is Outcome.PASS
+    assert reason.sentence.endswith(
+        f" With {seeds} seeds, up to {told} of seeds may lose more than the worst of these did."
+    )
+
+
+def test_with_five_seeds_a_pass_leaves_that_to_the_rate_of_failures():
+    _, reason = judge_metric("accuracy", ACCURACY, arm(1, seeds=5), arm(2, seeds=5), 0.95)
+    assert reason.outcome is Outcome.PASS
+    assert "may lose" not in reason.sentence
+
+
 def test_a_candidate_that_is_worse_by_more_than_the_margin_fails():
     judgement, reason = judge_metric("accuracy", ACCURACY, arm(1), worse(arm(2), 0.04), 0.95)
     assert judgement.outcome is Outcome.FAIL
