@@ -12,9 +12,10 @@ with the same crossed effects and quantiles as the verdict (`difference_interval
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 
 from compilegate.gate.quality.comparison import Comparison
 from compilegate.gate.quality.noninferiority import outcome_of
@@ -102,13 +103,7 @@ def least_examples(metric: str, guard: MetricGuard, confidence: float) -> int | 
     if margin is None or guard.reported or guard.function is not None:
         return None
     if guard.relative:
-        power = _POWERS.get(metric)
-        enough = (
-            count
-            for count in _SIZES
-            if power and _largest_normal(count, power) * unseen_share(count, confidence) < margin
-        )
-        return next(enough, None)
+        return _enough(metric, margin, confidence, _largest_normal)
     size = guard.worst_example or _SIZES_OF_ONE.get(metric)
     if size is None or size <= margin:
         return None
@@ -119,6 +114,8 @@ _SIZES_OF_ONE = {"accuracy": 1.0, "micro_f1": 1.0, "balanced_accuracy": 1.0, "au
 """What one example of the class costs that is lost; of pairs, those that it won, which are half or
 more."""
 _POWERS = {"mse": 2, "mae": 1}
+LONG_TAILED = 3
+"""Degrees of freedom of Student's t: such errors have a variance, and their squares have none."""
 _SIZES = tuple(round(10 * 1.1**step) for step in range(140))
 
 
@@ -128,14 +125,53 @@ def _largest_normal(examples: int, power: int) -> float:
     return largest**power / (1.0 if power == 2 else math.sqrt(2.0 / math.pi)) - 1.0
 
 
+def _largest_long_tailed(examples: int, power: int) -> float:
+    """The same of errors that are Student's t with three degrees of freedom."""
+    largest = float(stdtrit(LONG_TAILED, 1.0 - 0.5 / examples))
+    return largest**power / (3.0 if power == 2 else 2.0 * math.sqrt(3.0) / math.pi) - 1.0
+
+
+def _enough(
+    metric: str, margin: float, confidence: float, largest: Callable[[int, int], float]
+) -> int | None:
+    """The examples whose largest error could be absent and stay within a relative margin."""
+    power = _POWERS.get(metric)
+    if power is None:
+        return None
+    enough = (
+        count
+        for count in _SIZES
+        if largest(count, power) * unseen_share(count, confidence) < margin
+    )
+    return next(enough, None)
+
+
+def _with_long_tails(metric: str, guard: MetricGuard, design: Design, confidence: float) -> str:
+    """How many examples a relative margin takes where errors have a long tail."""
+    if not guard.relative or guard.margin is None or guard.reported or guard.function is not None:
+        return ""
+    needed = _enough(metric, guard.margin, confidence, _largest_long_tailed)
+    if needed is None or (design.examples is not None and design.examples >= needed):
+        return ""
+    return (
+        f"about {rounded_up(needed):,} where errors have a long tail (Student's t with "
+        f"{LONG_TAILED} degrees of freedom)"
+    )
+
+
 def _least(metric: str, guard: MetricGuard, design: Design, confidence: float) -> str:
     if design.seeds == 1:
         return ""
-    if design.examples is not None:
-        told = _too_few(metric, guard, design, confidence)
-        return f"; {told}" if told else ""
+    told = _too_few(metric, guard, design, confidence)
     needed = least_examples(metric, guard, confidence)
-    return f"; it takes {_examples(metric, needed)} or more" if needed else ""
+    if design.examples is None and needed is not None:
+        told = f"it takes {_examples(metric, needed)} or more"
+    long_tailed = _with_long_tails(metric, guard, design, confidence)
+    if told and long_tailed:
+        return f"; {told}, and {long_tailed}"
+    if long_tailed:
+        return f"; it takes {long_tailed}"
+    return f"; {told}" if told else ""
 
 
 def _too_few(metric: str, guard: MetricGuard, design: Design, confidence: float) -> str:

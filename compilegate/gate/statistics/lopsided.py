@@ -12,20 +12,20 @@ So the bound on the harm's side is widened, and only there, and only where the h
 towards harm more than 95% of normal samples are: the quantile over seeds is then Cantelli's, which
 holds for any distribution, and the share of seeds that these few need not show
 (`tails.unseen_share`) is taken to be as bad as the worst of them. Three or more that are worse on
-average than the spread of the baseline's seeds explains at 95 or 96%, and those just named: the bound is
-no lower than that of a log-normal mean (by generalised pivots: Krishnamoorthy & Mathew, Journal of
-Statistical Planning and Inference 2003; Cox's method lets 8 of 100 through with three seeds where 5
-are promised), of harms that are raised to a fiftieth of the worst, since what is next to zero is
-noise; unless even the worst is less than a tenth of the margin.
+average than the spread of the baseline's seeds explains at 95 or 96%, and those just named: the
+bound is no lower than that of a log-normal mean (by generalised pivots: Krishnamoorthy & Mathew,
+Journal of Statistical Planning and Inference 2003; Cox's method lets 8 of 100 through with three
+seeds where 5 are promised), of harms that are raised to a fiftieth of the worst, since what is next
+to zero is noise; unless even the worst is less than a tenth of the margin.
 
-**What three seeds leave open.** A t bound lets 37 of 100 candidates through whose harm is log-normal
-with a sigma of 1.5 and a mean of one margin. With three seeds 5 are left where the baseline's seeds
-differ by a thirtieth of the margin, 10 at a sixteenth and 17 at a tenth; with five seeds 5 at a
-tenth. No rule does what is asked of three seeds at a tenth: the most powerful test there is, which
-knows the noise and the distribution (Neyman & Pearson, 1933), refuses 12 of 100 equal candidates
-when it lets 5 of the others through (benchmarks/gate/gate_least_seeds.py). So the level is chosen
-such that five equal candidates of 100 at most are lost, and the verdict says with fewer than five
-seeds what they do not show.
+**What three seeds leave open.** A t bound lets 37 of 100 candidates through whose harm is
+log-normal with a sigma of 1.5 and a mean of one margin. With three seeds 6 are left where the
+baseline's seeds differ by a thirtieth of the margin, 10 at a sixteenth and 17 at a tenth; with five
+seeds 5 at a tenth. No rule does what is asked of three seeds at a tenth: the most powerful test
+there is, which knows the noise and the distribution (Neyman & Pearson, 1933), refuses 12 of 100
+equal candidates when it lets 5 of the others through (benchmarks/gate/gate_least_seeds.py). So the
+level is chosen such that five equal candidates of 100 at most are lost, and the verdict says with
+fewer than five seeds what they do not show.
 
 **Examples.** Of the 20 that differ most, 15 or more are harms. Then the harm's own tail is
 continued beyond the worst example, as a Pareto tail with Hill's index (Annals of Statistics 1975):

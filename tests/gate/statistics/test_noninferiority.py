@@ -60,7 +60,9 @@ def test_a_candidate_that_agrees_passes():
 @pytest.mark.parametrize(("seeds", "told"), [(2, "78%"), (3, "63%"), (4, "53%")])
 def test_a_pass_with_few_seeds_says_what_they_do_not_show(seeds, told):
     arms = arm(1, seeds=seeds), arm(2, seeds=seeds)
-    judgement, reason = judge_metric("accuracy", MetricGuard(direction="higher", margin=0.05), *arms, 0.95)
+    judgement, reason = judge_metric(
+        "accuracy", MetricGuard(direction="higher", margin=0.05), *arms, 0.95
+    )
     assert judgement.outcome is Outcome.PASS
     assert reason.sentence.endswith(
         f" With {seeds} seeds, up to {told} of seeds may lose more than the worst of these did."

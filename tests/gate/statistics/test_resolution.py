@@ -105,6 +105,14 @@ def test_the_verdict_says_which_margins_its_evidence_could_not_resolve(new_execu
         ("accuracy", {"margin": 0.01}, None, "it takes 300 validation examples or more"),
         ("auroc", {"margin": 0.02}, None, "it takes 74 validation examples of the rarer class"),
         ("mse", {"margin": 0.05, "relative": True}, 200, "no candidate can pass with 200"),
+        ("mse", {"margin": 0.05, "relative": True}, 200, "or more, and about 40,000 where"),
+        (
+            "mse",
+            {"margin": 0.05, "relative": True},
+            5000,
+            "; it takes about 40,000 where",
+        ),
+        ("mse", {"margin": 0.05, "relative": True}, None, "or more, and about 40,000 where"),
         (
             "log_loss",
             {"margin": 0.03, "worst_example": 15.0},
@@ -119,6 +127,13 @@ def test_a_design_that_can_never_pass_is_told_before_it_is_run(metric, guard, ex
     settings = GateSettings(metrics={metric: guard})
     (sentence,) = check_margins(settings, Design(3, 1, examples))
     assert told in sentence
+
+
+def test_where_even_long_tails_show_nothing_is_said_of_them():
+    guard = {"direction": "lower", "margin": 0.05, "relative": True}
+    settings = GateSettings(metrics={"mse": guard})
+    (sentence,) = check_margins(settings, Design(3, 1, 100_000))
+    assert "long tail" not in sentence
 
 
 def test_only_designs_that_can_never_pass_are_told_to_be_such():
