@@ -163,3 +163,32 @@ def test_the_published_rates_of_the_speed_up_are_those_of_every_machine(module):
     for name in speed.MACHINES:
         for rest in speed.RESTS:
             assert f"| {name} | {rest:.0%} | 3 |" in page
+
+
+def test_a_run_that_was_cut_short_goes_on_where_it_stopped(module, tmp_path):
+    kept = module("gate_kept").Kept()
+    kept.folder = tmp_path
+    assert kept.counts("one", lambda: {"gate": 3}) == {"gate": 3}
+
+    again = module("gate_kept").Kept()
+    again.folder = tmp_path
+    assert again.counts("one", lambda: {"gate": 9}) == {"gate": 3}
+    assert again.counts("another", lambda: {"gate": 9}) == {"gate": 9}
+    assert again.counts("another", dict)["without"] == 0
+
+
+def test_the_designs_that_fool_a_bound_are_counted_alike_each_time(module):
+    adverse = module("gate_adverse")
+    design = next(each for each in adverse.adverse_designs() if "log-normal" in each.name)
+    first, second = (adverse.verdicts(design, 1.0, 3, 1000) for _ in range(2))
+    assert first == second
+    assert sum(first.values()) == 6
+
+
+def test_the_best_test_of_few_seeds_costs_more_where_noise_hides_the_harm(module):
+    least = module("gate_least_seeds")
+    quiet, noisy = (
+        least.of_the_best(np.random.default_rng(1), 3, noise, 1000) for noise in (0.03, 0.1)
+    )
+    assert quiet < 0.03
+    assert 0.06 < noisy < 0.25
