@@ -108,6 +108,7 @@ def deployment_policy(arns: Arns, names: ProjectNames) -> Document:
             ],
             [
                 of("cloudwatch", f"alarm:{ours}"),
+                f"arn:{arns.partition}:cloudwatch::{arns.account}:dashboard/{ours}",
                 of("codebuild", f"project/{ours}"),
                 of("dynamodb", f"table/{ours}"),
                 of("dynamodb", f"table/{ours}/stream/*"),

@@ -12,6 +12,7 @@ from compilegate.access import Arns
 from compilegate.access.bootstrap import PROJECT_TAG
 from compilegate.account.settings.names import output_suffix
 from compilegate.infra.foundation.artifacts import ArtifactBucket
+from compilegate.infra.foundation.dashboard import dashboard
 from compilegate.infra.foundation.encryption import EncryptionKey
 from compilegate.infra.foundation.notifications import Notifications
 from compilegate.infra.foundation.registry import ImageRegistry
@@ -77,6 +78,14 @@ class FoundationStack(cdk.Stack):
                 value=settings.project,
                 usd=settings.budget.month_usd,
                 topic_arn=self.topic.topic_arn,
+            )
+        if settings.dashboard and project.workloads:
+            dashboard(
+                self,
+                "Dashboard",
+                name=f"{settings.project}-{self.region}",
+                region=self.region,
+                pipelines=[names.pipeline(each.workload.name) for each in project.workloads],
             )
         scheduler.CfnScheduleGroup(self, "Schedules", name=names.schedule_group)
         self._outputs()

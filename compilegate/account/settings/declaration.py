@@ -211,6 +211,8 @@ class Settings(_Table):
     storage: Storage = Storage()
     scheduling: Scheduling = Scheduling()
     budget: ProjectBudget = ProjectBudget()
+    dashboard: bool = True
+    """A dashboard of CloudWatch for the project. An account has three for nothing."""
     names: NameOverrides = NameOverrides()
     tags: dict[TagKey, TagValue] = Field(default={}, max_length=40)
     """Put on every resource, beside the project's own."""
