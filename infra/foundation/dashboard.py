@@ -12,7 +12,7 @@ from constructs import Construct
 NAMESPACE = "AWS/Sagemaker/ModelBuildingPipeline"
 DAY = 86_400
 WIDTH, HEIGHT = 12, 7
-"""Of one graph; a dashboard is 24 wide."""
+"""The size that a graph has; a dashboard is 24 wide."""
 GRAPHS = (
     ("Executions started", "ExecutionStarted", "Sum"),
     ("Executions failed", "ExecutionFailed", "Sum"),
