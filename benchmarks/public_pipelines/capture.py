@@ -30,6 +30,8 @@ BUCKET = "sagemaker-us-east-1-123456789012"
 SHELL = re.compile(r"\s*!\s*(tar|mkdir|cd|cp|mv|unzip|gunzip|rm -rf \./)\b(?!.*\s[/~])")
 """Lines of a notebook that put its files in order below its own folder, and nothing else."""
 
+COPY = re.compile(r"\s*!\s*aws s3 cp (\S+) (s3://\S+)\s*$")
+
 found: dict[str, Any] = {"pipelines": [], "definition": None}
 
 
@@ -183,6 +185,8 @@ def run_cells(path: Path, names: dict[str, Any]) -> str | None:
         if text.lstrip().startswith("%%"):
             text = text.lstrip().partition("\n")[2] if text.lstrip().startswith("%%time") else ""
         for line in text.splitlines():
+            if copied := COPY.match(line):
+                copy_to_s3(*(part.format_map(names) for part in copied.groups()))
             if SHELL.match(line):
                 subprocess.run(line.lstrip(" !"), shell=True, check=False, timeout=60)  # noqa: S602
         plain = [
@@ -198,6 +202,15 @@ def run_cells(path: Path, names: dict[str, Any]) -> str | None:
             problem = problem or f"{type(error).__name__}: {error}"
             print(f"cell failed: {type(error).__name__}: {error}"[:300], flush=True)
     return problem
+
+
+def copy_to_s3(file: str, uri: str) -> None:
+    """What the AWS CLI does in a notebook's line, where the file is there."""
+    import boto3  # noqa: PLC0415  the environment of the SDK has it
+
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    if Path(file).is_file():
+        boto3.client("s3").upload_file(file, bucket, key)
 
 
 def write_file(text: str) -> bool:

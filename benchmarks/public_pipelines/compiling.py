@@ -47,7 +47,7 @@ def compile_pipeline(
     for path, kind in pipeline.files.items():
         file = source / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(made(kind))
+        file.write_bytes(_content(kind, source))
     request = folder / "request.json"
     request.write_text(json.dumps({"before": pipeline.before, "build": pipeline.build}))
     endpoint = aws.fresh()
@@ -56,8 +56,7 @@ def compile_pipeline(
     for uri, content in public_objects():
         put(client, uri, content)
     for uri, kind in pipeline.data.items():
-        path = kind.removeprefix("file:")
-        put(client, uri, (source / path).read_bytes() if path != kind else made(kind))
+        put(client, uri, _content(kind, source))
     program = str((HERE / "capture.py").resolve())
     try:
         ended = subprocess.run(
@@ -76,6 +75,11 @@ def compile_pipeline(
         return (ended.stderr.strip().splitlines() or ["nothing was said"])[-1]
     keep_objects(client, folder / "home" / "s3")
     return None
+
+
+def _content(kind: str, source: Path) -> bytes:
+    path = kind.removeprefix("file:")
+    return made(kind) if path == kind else (source / path).read_bytes()
 
 
 def step_types(definition: Path) -> list[str]:
