@@ -51,9 +51,10 @@ class Cdk:
             app=f"{sys.executable} -m compilegate.infra.app",
         )
 
-    def deploy(self) -> str:
-        """Deploy the assembly; returns what the command printed."""
-        return self._run("deploy", "--all", "--require-approval", "never", app=ASSEMBLY)
+    def deploy(self, concurrency: int = 1) -> str:
+        """Deploy the assembly, so many stacks at once; returns what the command printed."""
+        options = ("--require-approval", "never", "--concurrency", str(concurrency))
+        return self._run("deploy", "--all", *options, app=ASSEMBLY)
 
     def diff(self) -> str:
         """How the assembly differs from what is deployed."""
