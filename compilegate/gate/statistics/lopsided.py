@@ -21,11 +21,11 @@ to zero is noise; unless even the worst is less than a tenth of the margin.
 **What three seeds leave open.** A t bound lets 37 of 100 candidates through whose harm is
 log-normal with a sigma of 1.5 and a mean of one margin. With three seeds 6 are left where the
 baseline's seeds differ by a thirtieth of the margin, 10 at a sixteenth and 17 at a tenth; with five
-seeds 5 at a tenth. No rule does what is asked of three seeds at a tenth: the most powerful test
-there is, which knows the noise and the distribution (Neyman & Pearson, 1933), refuses 12 of 100
-equal candidates when it lets 5 of the others through (benchmarks/gate/gate_least_seeds.py). So the
-level is chosen such that five equal candidates of 100 at most are lost, and the verdict says with
-fewer than five seeds what they do not show.
+seeds 5 at a tenth and 15 at a fifth. No rule does what is asked of three seeds at a tenth: the most
+powerful test there is, which knows the noise and the distribution (Neyman & Pearson, 1933), refuses
+more than 10 of 100 equal candidates when it lets 5 of the others through
+(benchmarks/gate/gate_least_seeds.py). So the level is chosen such that about five equal candidates
+of 100 are lost at most, and the verdict says with fewer than five seeds what they do not show.
 
 **Examples.** Of the 20 that differ most, 15 or more are harms. Then the harm's own tail is
 continued beyond the worst example, as a Pareto tail with Hill's index (Annals of Statistics 1975):
