@@ -47,6 +47,8 @@ from compilegate.local.selection.choosing import ALL_STEPS, Chosen, Selection, c
 from compilegate.local.selection.keeping import read_selection, write_selection
 
 DEFAULT_GRACE_SECONDS = 10.0
+_ABANDONED_SECONDS = 3600.0
+"""Nobody takes so long over one file: it is written or linked in one go."""
 _PIPELINE_NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,255}")
 
 
@@ -184,6 +186,8 @@ class LocalExecutor:
                 else step
                 for name, step in resumable_steps(result).items()
             }
+            if resumed:  # its writer may have been killed in the middle of a file
+                self._store.drop_abandoned(time.time() - _ABANDONED_SECONDS)
             paths = choose_paths(self._home, self.own_root)
             plan = ExecutionPlan(
                 facts=facts,

@@ -128,6 +128,15 @@ def test_a_training_request_that_cannot_be_run_is_named(
     assert reason in found
 
 
+def test_sparks_launcher_is_refused_with_what_to_do(bench: Any) -> None:
+    step = bench.processing("etl")
+    entrypoint = ["smspark-submit", "/opt/ml/processing/input/code/etl.py"]
+    step["Arguments"]["AppSpecification"]["ContainerEntrypoint"] = entrypoint
+    (found,) = reasons(bench, step)
+    assert found.startswith("etl: smspark-submit is in AWS's Spark images only; let a command do")
+    assert "--command etl=" in found
+
+
 def test_an_accelerator_that_is_not_here_is_named(bench: Any) -> None:
     (found,) = reasons(bench, with_resources(bench, InstanceType="ml.trn1.2xlarge"))
     assert found == (

@@ -6,6 +6,7 @@ Each check gives sentences; an execution starts only when there are none.
 from __future__ import annotations
 
 import re
+import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -45,6 +46,7 @@ from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.home.registry import PackageRequest, read_package_request
 from compilegate.local.jobs.cluster.hosts import Host, read_hosts
 from compilegate.local.jobs.cluster.launchers import is_on, launcher_fault
+from compilegate.local.jobs.processing import ProcessingRequest
 from compilegate.local.jobs.training import TrainingRequest
 from compilegate.local.requests import RequestReader
 from compilegate.local.selection.choosing import PROPERTY_FILES, Stub
@@ -52,6 +54,7 @@ from compilegate.local.transform.models import read_containers
 from compilegate.local.tuning.job import read_tuning_request
 from compilegate.local.tuning.search import search_faults
 
+SPARK_LAUNCHER = "smspark-submit"
 _STEP_NAME = re.compile(r"[A-Za-z0-9\-_]{1,64}")
 _ACCELERATORS_ABSENT_HERE = re.compile(r"ml\.(trn|inf)\d")
 
@@ -377,6 +380,7 @@ def _image_faults(
         if image not in images:
             images[image] = find_image(image, sources)
         yield from _library_faults(checked.job, images[image])
+        yield from _program_faults(checked, images[image])
     except ImageEnvironmentError as error:
         yield str(error)
 
@@ -389,6 +393,21 @@ def _output_faults(checked: _Checked, store: ObjectStore) -> Iterator[str]:
                 store.path(uri)
             except StepError as error:
                 yield f"its output: {error}"
+
+
+def _program_faults(checked: _Checked, image: Image) -> Iterator[str]:
+    """A launcher that only AWS's images have."""
+    job, name = checked.job, checked.step.name
+    if not isinstance(job, ProcessingRequest) or not isinstance(image, Environment):
+        return
+    program = job.entrypoint[0].rpartition("/")[2]
+    there = (image.python.parent / program).exists() or shutil.which(program) is not None
+    if program == SPARK_LAUNCHER and not there:
+        yield (
+            f"{SPARK_LAUNCHER} is in AWS's Spark images only; let a command do the step with a "
+            f"Spark of yours (--command {name}='spark-submit ...'), leave it out (--skip {name}), "
+            f"or say what it gives (--stub {name}=FILE)"
+        )
 
 
 def _library_faults(job: JobRequest, image: Image) -> Iterator[str]:

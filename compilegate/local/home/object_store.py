@@ -6,6 +6,7 @@ folders instead of copied, and are read-only, because a write would change both.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -87,8 +88,7 @@ class ObjectStore:
         if uri.endswith("/") or path.parent == self.root or not path.parent.is_dir():
             return
         for entry in sorted(path.parent.iterdir()):
-            is_upload = entry.name.startswith(".") and entry.name.endswith(".part")
-            if not entry.name.startswith(path.name) or is_upload:
+            if not entry.name.startswith(path.name) or _is_upload(entry.name):
                 continue
             if entry.is_file():
                 yield entry, entry.name
@@ -112,6 +112,16 @@ class ObjectStore:
     def remove(self, uri: str) -> None:
         """Remove one object; nothing happens when there is none."""
         self.path(uri).unlink(missing_ok=True)
+
+    def drop_abandoned(self, before: float) -> None:
+        """Remove what writers that were killed have left, if nobody has touched it since `before`
+        (seconds since the epoch)."""
+        for parent, _, names in os.walk(self.root):
+            for name in filter(_is_upload, names):
+                path = Path(parent) / name
+                with contextlib.suppress(OSError):  # its writer lives, and has just ended
+                    if path.lstat().st_ctime < before:
+                        path.unlink()
 
     def fingerprints(self, uri: str) -> list[Fingerprint]:
         """What identifies the objects at and below `uri`, in order; empty when there are none."""
@@ -142,11 +152,15 @@ class ObjectStore:
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
-    # Hidden `.part` files are uploads in flight.
     for parent, _, names in os.walk(folder, followlinks=True):
         for name in names:
-            if not (name.startswith(".") and name.endswith(".part")):
+            if not _is_upload(name):
                 yield Path(parent) / name
+
+
+def _is_upload(name: str) -> bool:
+    """Hidden `.part` files are uploads in flight, or what is left of one."""
+    return name.startswith(".") and name.endswith(".part")
 
 
 def _place(source: Path, target: Path, *, protect: bool = False) -> Path:

@@ -86,8 +86,8 @@ def test_hosts_meet_get_their_shares_and_leave_one_model(bench: Any, rewriting: 
 @pytest.mark.slow
 def test_the_first_host_that_fails_ends_the_others_and_is_named(bench: Any) -> None:
     code = """
-        import os, signal, sys
-        if os.environ["SM_CURRENT_HOST"] != "algo-2":
+        import json, os, signal, sys
+        if os.environ["SM_CURRENT_HOST"] == json.loads(os.environ["SM_HOSTS"])[0]:
             signal.pause()
         print("no memory")
         sys.exit(3)
