@@ -26,22 +26,6 @@ def write(path: Path, content: str) -> Path:
 
 
 @given(st.text(min_size=1, max_size=30))
-def test_what_killed_writers_left_is_removed_and_what_is_written_now_is_not(
-    tmp_path: Path,
-) -> None:
-    store = ObjectStore(tmp_path)
-    folder = tmp_path / "bucket" / "folder"
-    folder.mkdir(parents=True)
-    left, whole = folder / ".model.0123456789ab.part", folder / "model.part"
-    left.touch()
-    whole.touch()
-    store.drop_abandoned(left.lstat().st_ctime)
-    assert left.exists()
-    store.drop_abandoned(left.lstat().st_ctime + 1.0)
-    assert not left.exists()
-    assert whole.exists()
-
-
 def test_no_uri_leads_outside_the_store(key: str) -> None:
     store = ObjectStore(Path("/home/s3"))
     try:
@@ -155,3 +139,19 @@ def test_a_large_object_that_is_stored_again_unchanged_leaves_nothing_behind(
     store.upload(tmp_path / "job" / "big", "s3://b/big")
     assert [path.name for path in store.path("s3://b").iterdir()] == ["big"]
     assert store.read("s3://b/big") == b"x" * 2_000_000
+
+
+def test_what_killed_writers_left_is_removed_and_what_is_written_now_is_not(
+    tmp_path: Path,
+) -> None:
+    store = ObjectStore(tmp_path)
+    folder = tmp_path / "bucket" / "folder"
+    folder.mkdir(parents=True)
+    left, whole = folder / ".model.0123456789ab.part", folder / "model.part"
+    left.touch()
+    whole.touch()
+    store.drop_abandoned(left.lstat().st_ctime)
+    assert left.exists()
+    store.drop_abandoned(left.lstat().st_ctime + 1.0)
+    assert not left.exists()
+    assert whole.exists()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from compilegate.execution.events import PathsChosen
 from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.local import RefusedDefinitionError
 from compilegate.local.errors import StepRequestError
@@ -74,7 +75,8 @@ def test_hosts_meet_get_their_shares_and_leave_one_model(bench: Any, rewriting: 
     )
     result = bench.run(step, own_root=False if rewriting else None)
     assert result.status is ExecutionStatus.SUCCEEDED, result.steps["train"].failure
-    other = "127.0.0.2" if rewriting else "algo-2"
+    (paths,) = [event for event in bench.events if isinstance(event, PathsChosen)]
+    other = "algo-2" if paths.own_root else "127.0.0.2"
     assert model_of(bench, result, "train") == {
         "0": f"{other} calls, ['a', 'c']",
         "1": "nothing, ['b']",
