@@ -17,6 +17,7 @@ from compilegate.evidence.folders import (
 )
 from compilegate.evidence.reading import read_evidence
 from compilegate.evidence.repros import copy_repro
+from compilegate.evidence.shapes import usable
 from compilegate.job.evidence import (
     CompileCacheRecord,
     CompilerRecord,
@@ -81,4 +82,5 @@ __all__ = [
     "read_replicate",
     "replicates_in",
     "steady_steps_of",
+    "usable",
 ]

@@ -8,6 +8,13 @@ import numpy as np
 
 from compilegate.evidence.columns import read_columns
 from compilegate.evidence.scalars import read_scalars
+from compilegate.evidence.shapes import (
+    check_examples,
+    check_paired,
+    check_parity,
+    check_resumptions,
+    check_steps,
+)
 from compilegate.job.evidence.record import (
     SLICE,
     Evidence,
@@ -47,7 +54,7 @@ def read_evidence(folder: str | Path) -> EvidenceRecord:
         if evidence.compiler is None:
             raise EvidenceError(f"{EVIDENCE_FILE}: compiler is missing")
         steps = _read_steps(folder / STEPS_FILE)
-        _check_resumptions(evidence, len(steps.loss))
+        check_resumptions(evidence, len(steps.loss))
         if evidence.parity is not None and has_parity(evidence):
             parity = _read_parity(folder / PARITY_FILE, evidence.parity.steps)
         if has_paired_speed(evidence):
@@ -77,23 +84,11 @@ def _has_examples(evidence: Evidence, path: Path) -> bool:
     return not without or "examples" in evidence.digests or path.exists()
 
 
-def _check_resumptions(evidence: Evidence, steps: int) -> None:
-    # They say which steps do not count for the speed, so they must name steps that there are.
-    for each in evidence.resumed:
-        if not 0 < each.step <= each.steady_from <= steps:
-            raise EvidenceError(
-                f"{EVIDENCE_FILE}: checkpoints: resumed names step {each.step}, steady from "
-                f"{each.steady_from}, expected a step after the first and no more than {steps}"
-            )
-
-
 def _read_steps(path: Path) -> Steps:
     arrays = read_columns(path, {"loss": ("f", 1), "seconds": ("f", 1)})
-    if len(arrays["loss"]) != len(arrays["seconds"]):
-        raise EvidenceError(
-            f"{path.name}: {len(arrays['loss'])} losses but {len(arrays['seconds'])} step times"
-        )
-    return Steps(loss=arrays["loss"], seconds=arrays["seconds"])
+    steps = Steps(loss=arrays["loss"], seconds=arrays["seconds"])
+    check_steps(steps)
+    return steps
 
 
 def _read_examples(path: Path) -> Examples:
@@ -103,12 +98,7 @@ def _read_examples(path: Path) -> Examples:
         optional={"targets": ("f", 1), "predictions": ("f", 1), SLICE: ("U", 1)}
         | {"inputs": ("i", 1)},
     )
-    if ("targets" in arrays) != ("predictions" in arrays):
-        raise EvidenceError(f"{path.name}: of targets and predictions only one column is there")
-    lengths = {name: len(array) for name, array in arrays.items()}
-    if len(set(lengths.values())) != 1:
-        raise EvidenceError(f"{path.name}: columns of different lengths: {lengths}")
-    return Examples(
+    examples = Examples(
         ids=arrays["ids"],
         labels=arrays["labels"],
         scores=arrays["scores"],
@@ -120,24 +110,19 @@ def _read_examples(path: Path) -> Examples:
             name[len(SLICE) :]: column for name, column in arrays.items() if name.startswith(SLICE)
         },
     )
+    check_examples(examples)
+    return examples
 
 
 def _read_parity(path: Path, steps: int) -> ParityErrors:
     kinds = dict.fromkeys(("eager", "repeated", "compiled"), ("f", 2))
     arrays = read_columns(path, {"tensors": ("U", 1), **kinds})
-    tensors = arrays["tensors"]
-    if len(np.unique(tensors)) != len(tensors):
-        raise EvidenceError(f"{path.name}: column tensors names a tensor twice")
+    errors = ParityErrors(**arrays)
+    check_parity(errors, steps)
     for name in kinds:
-        if arrays[name].shape != (steps, len(tensors)) or not arrays[name].size:
-            raise EvidenceError(
-                f"{path.name}: column {name} has shape {arrays[name].shape}, expected one row for "
-                f"each of the {steps} steps (parity.steps in evidence.json) and one column for "
-                f"each of the {len(tensors)} tensors, one or more of either"
-            )
         if (arrays[name] < 0).any():
             raise EvidenceError(f"{path.name}: column {name} holds a negative error")
-    return ParityErrors(tensors=tensors, **{name: arrays[name] for name in kinds})
+    return errors
 
 
 def _read_paired(path: Path) -> PairedBlocks:
@@ -145,15 +130,11 @@ def _read_paired(path: Path) -> PairedBlocks:
         path,
         {"baseline_seconds": ("f", 1), "candidate_seconds": ("f", 1), "baseline_first": ("b", 1)},
     )
-    lengths = {name: len(array) for name, array in arrays.items()}
-    if len(set(lengths.values())) != 1 or 0 in lengths.values():
-        raise EvidenceError(
-            f"{path.name}: columns have the lengths {lengths}, expected one row for each pair of "
-            "blocks, one or more"
-        )
+    blocks = PairedBlocks(**arrays)
+    check_paired(blocks)
     for name in ("baseline_seconds", "candidate_seconds"):
         if not (np.isfinite(arrays[name]) & (arrays[name] > 0)).all():
             raise EvidenceError(
                 f"{path.name}: column {name} holds a time that is not a positive finite number"
             )
-    return PairedBlocks(**arrays)
+    return blocks

@@ -65,12 +65,13 @@ def read_scalars(path: Path) -> tuple[Evidence, bool]:
         raw = json.loads(path.read_bytes().decode("utf-8"))
         if not isinstance(raw, dict):
             raise EvidenceError(f"{path.name} holds {type(raw).__name__}, expected an object")
-        return _record(path.name, raw), raw.get(OWN_DIGEST) == document_digest(raw)
+        return check_scalars(path.name, raw), raw.get(OWN_DIGEST) == document_digest(raw)
     except (OSError, ValueError, RecursionError) as error:
         raise EvidenceError(f"{path.name} is not readable JSON: {error}") from error
 
 
-def _record(name: str, raw: Mapping[str, Any]) -> Evidence:
+def check_scalars(name: str, raw: Mapping[str, Any]) -> Evidence:
+    """The record that a parsed document holds. Raises EvidenceError, which calls it `name`."""
     version = raw.get("schema_version")
     if version != SCHEMA_VERSION or isinstance(version, bool):
         raise EvidenceError(

@@ -19,7 +19,7 @@ from compilegate.gate.decision import decide, decide_between_models
 from compilegate.gate.integrity.confounds import find_confounds, listed, undeclared
 from compilegate.gate.integrity.examination import Examined, Records, examine
 from compilegate.gate.integrity.examples import unchecked_losses
-from compilegate.gate.integrity.learning import about_inputs_seen
+from compilegate.gate.integrity.models.leakage import about_inputs_seen
 from compilegate.gate.integrity.parity_record import doubts_of_parity
 from compilegate.gate.judgements import (
     Confound,

@@ -27,6 +27,7 @@ from compilegate.evidence import (
     Origin,
     PaddingRecord,
     Replicate,
+    usable,
 )
 from compilegate.gate.integrity.replicate import MOST_BYTES, unusable
 from compilegate.gate.quality.metrics import MetricUndefinedError, MetricValues
@@ -158,6 +159,7 @@ def observe(
     `values` may be shared with `judge`, so that metrics are computed once.
     """
     values = MetricValues() if values is None else values
+    records = {replicate: usable(record) for replicate, record in records.items()}
     points = min(MOST_POINTS_PER_CURVE, max(MOST_POINTS // len(experiment.replicates), 2))
     return Observations(
         workload=experiment.workload,

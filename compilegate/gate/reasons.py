@@ -75,7 +75,12 @@ class Code(StrEnum):
     STEPS_TIME_UNACCOUNTED = "steps.time_unaccounted"
     STEPS_SPEED_DIFFERS = "steps.speed_differs"
     STEPS_LOSS_FLAT = "steps.loss_flat"
+    STEPS_TIMES_OF_ANOTHER = "steps.times_of_another"
+    STEPS_TOTAL_UNACCOUNTED = "steps.total_unaccounted"
+    STEPS_OTHER_START = "steps.other_start"
+    STEPS_OTHER_END = "steps.other_end"
 
+    EXAMPLES_ONE_CLASS = "examples.one_class"
     EXAMPLES_TOO_FEW = "examples.too_few"
     EXAMPLES_NOT_FINITE = "examples.not_finite"
     EXAMPLES_NOT_PROBABILITIES = "examples.not_probabilities"
@@ -101,6 +106,7 @@ class Code(StrEnum):
     COMPILER_DID_NOT_RUN = "compiler.did_not_run"
     COMPILER_RAN_IN_EAGER = "compiler.ran_in_eager"
     COMPILER_RECOMPILED = "compiler.recompiled"
+    COMPILER_IN_PIECES = "compiler.in_pieces"
     COMPILER_NO_PROOF = "compiler.no_proof"
     COMPILER_CACHE_CONTRADICTS = "compiler.cache_contradicts"
     RECIPE_BATCH_SIZE = "recipe.batch_size"
@@ -119,6 +125,7 @@ class Code(StrEnum):
     PARITY_DIFFERS = "parity.differs"
     PARITY_CANNOT_TELL = "parity.cannot_tell"
     PARITY_NOT_MEASURED = "parity.not_measured"
+    PARITY_BEYOND_ROUNDING = "parity.beyond_rounding"
     PARITY_PARTIAL = "parity.partial"
     PARITY_COVERAGE_UNKNOWN = "parity.coverage_unknown"
     PARITY_OF_ANOTHER = "parity.of_another"
@@ -174,6 +181,8 @@ class Code(StrEnum):
     SPEED_HINDERED = "speed.hindered"
     SPEED_NO_SPREAD = "speed.no_spread"
     SPEED_BEYOND_BELIEF = "speed.beyond_belief"
+    SPEED_DRIFTS = "speed.drifts"
+    SPEED_LOST_ELSEWHERE = "speed.lost_elsewhere"
     SPEED_WITH_MACHINE = "speed.with_machine"
 
     @property

@@ -12,12 +12,17 @@ from compilegate.evidence import (
     Origin,
     Replicate,
     UndeclaredEvidenceError,
+    usable,
 )
 from compilegate.evidence.rows import in_the_order_of
 from compilegate.gate.integrity.agreement import check_agreement, find_duplicates
+from compilegate.gate.integrity.copied_times import find_copied_times
+from compilegate.gate.integrity.examples import of_one_class
 from compilegate.gate.integrity.expectation import Expectation, KnownRows
-from compilegate.gate.integrity.learning import below_floor, trained_on_validation
-from compilegate.gate.integrity.likeness import find_likeness
+from compilegate.gate.integrity.models.courses import ends_elsewhere, starts_elsewhere
+from compilegate.gate.integrity.models.leakage import trained_on_validation
+from compilegate.gate.integrity.models.learning import below_floor
+from compilegate.gate.integrity.models.likeness import find_likeness
 from compilegate.gate.integrity.replicate import check_record, unusable
 from compilegate.gate.integrity.standing import scores_stand, times_stand
 from compilegate.gate.quality.metrics import MetricValues
@@ -84,6 +89,7 @@ def examine(
     values: MetricValues,
 ) -> Examined:
     """Check every record by itself, and then all of them together; see `judge` for the rest."""
+    records = {replicate: usable(record) for replicate, record in records.items()}
     readable: dict[Replicate, EvidenceRecord] = {}
     problems: dict[Replicate, list[Reason]] = defaultdict(list)
     known = KnownRows()
@@ -110,6 +116,9 @@ def examine(
             problems[arm, seed].append(unusable(Subject(seed), record))
     trained = {key: record for key, record in readable.items() if key in experiment.trained}
     for replicate, found in find_duplicates(trained, experiment.baseline).items():
+        problems[replicate] += found
+    whole = {key: record for key, record in trained.items() if record.evidence.failure is None}
+    for replicate, found in find_copied_times(whole, experiment.baseline).items():
         problems[replicate] += found
     _compare_with_reference(experiment, readable, problems)
     _look_at_models(experiment, readable, problems, values)
@@ -142,7 +151,29 @@ def _look_at_models(
             about = _subject(experiment, arm, seeds[0])
             reference = scored.get((experiment.baseline, seeds[0]))
             found += trained_on_validation(about, records[0], reference)
+            if arm != experiment.baseline:
+                usual = {
+                    seed: record
+                    for (of, seed), record in scored.items()
+                    if of == experiment.baseline
+                }
+                own = {seed: scored[arm, seed] for seed in seeds}
+                if _have_one_recipe(experiment, arm):
+                    found += starts_elsewhere(usual, own)
+                    found += ends_elsewhere(usual, own)
+                found += of_one_class(records[0])
             problems[arm, seeds[0]].extend(found)
+
+
+def _have_one_recipe(experiment: Experiment, arm: str) -> bool:
+    """Whether the arm is declared to train as the baseline does."""
+    before, after = (experiment.arms.get(name) for name in (experiment.baseline, arm))
+    return (
+        before is not None
+        and after is not None
+        and before.global_batch_size == after.global_batch_size
+        and before.learning_rate == after.learning_rate
+    )
 
 
 def _subject(experiment: Experiment, arm: str, seed: int) -> Subject:

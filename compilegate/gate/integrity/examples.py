@@ -15,7 +15,7 @@ from compilegate.gate.quality.metrics.losses import (
     SMALLEST_EXACT_SCORE,
     label_scores,
 )
-from compilegate.gate.reasons import Code, Note, Reason, Subject, clipped
+from compilegate.gate.reasons import Code, Note, Outcome, Reason, Subject, clipped
 from compilegate.gate.settings import GateSettings, MetricGuard
 
 SUM_TOLERANCE = 6e-4
@@ -32,6 +32,8 @@ MOST_LOSS = 1e6
 """A million nats: beyond them a number is damage, not a measurement."""
 MOST_VALUE = 1e30
 """The largest prediction and reported metric: fourth powers of it are still finite."""
+ROWS_OF_ONE_CLASS = 20
+"""Fewer examples may be of one class by chance."""
 MUST_BE_REPORTED = frozenset({"accuracy", "balanced_accuracy", "macro_f1", "log_loss"})
 """What every classification job reports. Others are computed from the examples, and must only agree
 where the job reports them too."""
@@ -102,6 +104,22 @@ def unchecked_losses(settings: GateSettings, records: Iterable[EvidenceRecord]) 
         )
         for name in found
     ]
+
+
+def of_one_class(record: EvidenceRecord) -> Iterator[Reason]:
+    """A doubt of what is said of a classifier from examples of one class alone."""
+    examples = record.examples
+    if examples is None or examples.scores.shape[1] < 2:
+        return
+    rows = len(examples.labels)
+    if rows >= ROWS_OF_ONE_CLASS and np.ptp(examples.labels) == 0:
+        yield Reason(
+            Code.EXAMPLES_ONE_CLASS,
+            Outcome.INCONCLUSIVE,
+            f"All {rows:,} validation examples are of one class: what the models make of the "
+            "others is not seen. See how the validation data were taken.",
+            {"examples": rows},
+        )
 
 
 def _check_rows(examples: Examples, about: Subject, known: KnownRows) -> Iterator[Reason]:

@@ -27,6 +27,13 @@ LEAST_STEPS = 4
 """Half of fewer is a single one."""
 COVERED = 0.9
 """The share of the trained parameters that must have been compared."""
+FAR = 1e5
+"""Times the precision's epsilon that eager does not reach by rounding, or all of a tensor."""
+UNLIKE = 0.01
+"""The share of eager's error that a compiled one differs by which is not eager's."""
+MOST_UNLIKE = 0.5
+"""The share of the tensors that may be so: of few, as of biases before a normalisation, the
+gradient is zero but for rounding."""
 MAY_OVERFLOW = frozenset({"fp16"})
 """Precisions in which eager's gradients may be infinite until the loss is scaled."""
 
@@ -113,6 +120,13 @@ def _doubts(
         yield Reason(Code.PARITY_PARTIAL, Outcome.INCONCLUSIVE, told, {"tensors": len(names)})
         return
     yield from _too_little(seed, evidence.parity)
+    if _is_beyond_rounding(errors, evidence.parity.precision, settings):
+        told = (
+            f"Seed {seed}: eager is off by {float(np.median(errors.eager)):.2g} against float64, "
+            "more than rounding explains, and the compiled step by another amount. Two steps that "
+            "drew the same random numbers would be off alike: what was compared are not these."
+        )
+        yield Reason(Code.PARITY_BEYOND_ROUNDING, Outcome.INCONCLUSIVE, told, {"seed": seed})
     if _half_exceeds(errors, evidence.parity.precision, settings):
         told = (
             f"Seed {seed}: the compiled arithmetic is beyond the limit in half of the steps, "
@@ -131,6 +145,24 @@ def _too_little(seed: int, parity: ParityRecord) -> Iterator[Reason]:
     )
     numbers = {"seed": seed, "compared": compared, "trained": trained}
     yield Reason(Code.PARITY_PARTIAL, Outcome.INCONCLUSIVE, told, numbers)
+
+
+def _is_beyond_rounding(errors: ParityErrors, precision: str, settings: ParitySettings) -> bool:
+    """Whether half of the tensors have errors too large to judge by, and compiled ones that are
+    not eager's.
+
+    Where float64 draws other random numbers, both are as far from it, since compiled and eager
+    draw the same: by the triangle inequality their errors differ by no more than they do. Where
+    they differ, and no rounding is that large, something else than the two was compared.
+    """
+    if precision not in EPSILON:
+        return False
+    far = max(WEAKEST / settings.limit(precision), min(FAR * EPSILON[precision], 1.0))
+    shown = explained_errors(errors, precision) <= far
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = np.abs(errors.compiled - errors.eager) > UNLIKE * errors.eager
+    others = np.median(apart, axis=0) > 0.5
+    return bool((~shown & others).mean() >= MOST_UNLIKE)
 
 
 def _half_exceeds(errors: ParityErrors, precision: str, settings: ParitySettings) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from compilegate.evidence import (
     MissingEvidenceError,
     Origin,
     PaddingRecord,
+    Scalar,
     Steps,
     TruncatedEvidenceError,
     UndeclaredEvidenceError,
@@ -35,9 +36,9 @@ from compilegate.gate.integrity.examples import (
     check_reported,
 )
 from compilegate.gate.integrity.expectation import Expectation
-from compilegate.gate.integrity.learning import is_flat
+from compilegate.gate.integrity.models.courses import is_flat
 from compilegate.gate.integrity.timing import check_cache, check_times
-from compilegate.gate.reasons import Code, Reason, Subject, clipped
+from compilegate.gate.reasons import Code, Outcome, Reason, Subject, clipped
 from compilegate.gate.settings import ArmDeclaration
 from compilegate.gate.speed.steady import MOST_SECONDS, are_durations
 from compilegate.job.names import AVERAGE_SPEED_METRIC, PADDING, SPEED_METRIC
@@ -54,6 +55,11 @@ LEAST_SPEED = 1e-9
 _OF_NOTHING = hashlib.sha256(b"").hexdigest()
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
+CALLS = "graph_calls"
+"""How often compiled graphs were called; what is never called has computed nothing."""
+MOST_GRAPHS = 1000
+MOST_BREAKS = 200
+"""What the worst of models do not reach that a compiler takes as a model, and not in crumbs."""
 LEAST_BYTES = 1000
 LEAST_BYTES_OF_PROCESS = 1_000_000
 """Less is another unit: no training fits, and no process that has imported anything."""
@@ -149,10 +155,10 @@ def _check_scalars(evidence: Evidence, about: Subject) -> Iterator[Reason]:
                 metric=clipped(name, 60),
             )
     for name, value, most in _magnitudes(evidence):
-        if value > most:
+        if not 0.0 <= value <= most:  # False for NaN too
             yield about.fails(
                 Code.EVIDENCE_IMPLAUSIBLE,
-                f"{name} is {clipped(str(value))}, which is implausible ({most:.0e} at most).",
+                f"{name} is {clipped(str(value))}, which is implausible (0 to {most:.0e}).",
             )
 
 
@@ -297,15 +303,42 @@ def _check_proof(compiler: CompilerRecord, declared: str, about: Subject) -> Ite
     if declared == "eager" or not compiler.ran:
         return
     lacking = [] if compiler.graphs else ["no graph was counted (compiler.graphs is 0)"]
-    counters = [each for each in compiler.proof.values() if isinstance(each, (int, float))]
-    if not any(counters or compiler.proof.values()):
-        lacking.append("nothing was observed of it (compiler.proof)")
+    if not _shows_something(compiler.proof):
+        lacking.append("nothing was observed of it (compiler.proof holds no count above zero)")
     if lacking:
         yield about.fails(
             Code.COMPILER_NO_PROOF,
             f"the job says that its compiler ran, and {' and '.join(lacking)}.",
             graphs=compiler.graphs,
         )
+    if compiler.graphs > MOST_GRAPHS or compiler.graph_breaks > MOST_BREAKS:
+        breaks, graphs = (
+            clipped(f"{each:,}", 40) for each in (compiler.graph_breaks, compiler.graphs)
+        )
+        yield Reason(
+            Code.COMPILER_IN_PIECES,
+            Outcome.INCONCLUSIVE,
+            f"Seed {about.seed}: the compiler counted {graphs} graphs and {breaks} graph breaks; "
+            f"more than {MOST_GRAPHS:,} or {MOST_BREAKS} are no model that was compiled. See what "
+            "it gives up on with `compilegate check`, and what is counted.",
+            {"seed": about.seed},
+        )
+
+
+def _shows_something(proof: Mapping[str, Scalar]) -> bool:
+    """Whether anything was counted, or seen to be so: names and versions say what was asked for."""
+    if proof.get(CALLS) == 0:
+        return False
+    flags = [each for each in proof.values() if isinstance(each, bool)]
+    counts = [count for each in proof.values() for count in _count(each)]
+    return any(counts or flags)
+
+
+def _count(value: Scalar) -> Iterator[float]:
+    if isinstance(value, str) and value.isdecimal() and value.isascii():
+        yield float(value[:20])
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield value
 
 
 def _shapes(record: PaddingRecord | None) -> str:

@@ -22,6 +22,7 @@ _GUARDS = frozenset(
         Code.COMPILER_CACHE_CONTRADICTS,
         Code.COMPILER_DIFFERS,
         Code.COMPILER_DID_NOT_RUN,
+        Code.COMPILER_IN_PIECES,
         Code.COMPILER_NO_PROOF,
         Code.COMPILER_RAN_IN_EAGER,
         Code.COMPILER_RECOMPILED,
@@ -30,13 +31,18 @@ _GUARDS = frozenset(
         Code.DIGEST_MISSING,
         Code.DIGEST_PLACEHOLDER,
         Code.EVIDENCE_NO_ENVIRONMENT,
+        Code.EXAMPLES_ONE_CLASS,
         Code.METRIC_BELOW_FLOOR,
         Code.METRIC_DISAGREES,
         Code.RECIPE_LEARNING_RATE,
         Code.RECIPE_PADDING,
         Code.RECIPE_PRECISION,
         Code.STEPS_LOSS_FLAT,
+        Code.STEPS_OTHER_END,
+        Code.STEPS_OTHER_START,
         Code.STEPS_LOSS_NOT_FINITE,
+        Code.STEPS_TIMES_OF_ANOTHER,
+        Code.STEPS_TOTAL_UNACCOUNTED,
     }
 )
 """They say how a job went, and nothing against what it measured."""

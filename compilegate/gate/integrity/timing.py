@@ -24,6 +24,10 @@ MOST_BETWEEN_STEPS = 0.10
 MOST_SECONDS_BETWEEN = 0.5
 """The share of a training, and the seconds besides, that may pass between its steps: loops,
 logging, what a job does around the first step and the last."""
+MOST_TIMES_TRAINING = 10.0
+MOST_SECONDS_BESIDE = 6 * 3600.0
+"""How long a job may take beside its training: data, start and evaluation, a short night of them,
+and ten times the training."""
 MOST_EXAMPLES = 10**12
 SPEED_TOLERANCE = 1.25
 """The factor by which reported samples per second may be off: other steps count as steady for the
@@ -44,6 +48,7 @@ def check_times(
             f"speed.total_seconds is {speed.total_seconds:.6g}, but the training in it took "
             f"{speed.train_seconds:.6g} s (speed.train_seconds).",
         )
+    yield from _check_total(speed, about)
     if declaration is not None:
         yield from _check_reported_speed(evidence, speed, steps, declaration, about)
 
@@ -70,6 +75,19 @@ def _check_sums(
             "compilegate.job.",
             train_seconds=told,
             accounted_seconds=known,
+        )
+
+
+def _check_total(speed: SpeedRecord, about: Subject) -> Iterator[Reason]:
+    """Whether a job took so long that it did hardly anything else than wait."""
+    most = speed.train_seconds * MOST_TIMES_TRAINING + MOST_SECONDS_BESIDE
+    if speed.total_seconds > most:
+        yield about.fails(
+            Code.STEPS_TOTAL_UNACCOUNTED,
+            f"the job took {speed.total_seconds:,.0f} s (speed.total_seconds), and the training "
+            f"in it {speed.train_seconds:,.4g} s: see whether both are in seconds.",
+            total_seconds=speed.total_seconds,
+            train_seconds=speed.train_seconds,
         )
 
 

@@ -13,7 +13,9 @@ evidence, are one input several times.
 
 **Repeated.** Rows that every model of every arm gives the same outputs, to five digits, are one
 input several times. Outputs that are too coarse to tell rows apart by say nothing, and are left
-alone: scores of two or three digits, constant predictions, losses of exactly zero.
+alone: scores of two or three digits, constant predictions, losses of exactly zero. Unless every row
+is there twice, or every row ten times: where there are many different answers and the number of
+rows of each is even, the rows were doubled, since chance makes each number odd half of the time.
 
 **Neighbours.** Rows of one source often lie side by side. Where the differences of neighbouring
 rows resemble each other by far more than chance (one experiment of a thousand), blocks of that
@@ -46,6 +48,9 @@ LEAST_REPEATED = 0.02
 """The share of rows below which repetitions change no bound."""
 FEWEST_LEVELS = 10
 """Distinct losses or predictions of a model; with fewer they say what a rule gives."""
+FEWEST_ANSWERS = 20
+"""Different answers whose rows are counted: that chance makes all of their numbers even happens
+once in a million."""
 MOST_SCORES = 4
 """Columns of scores that are looked at: four numbers of every model tell inputs apart."""
 BLOCKS = (2, 3, 5, 7, 10, 14, 20, 30, 50)
@@ -128,6 +133,16 @@ def repeated_units(replicates: Sequence[Examples]) -> Units | None:
         by_input = Units(_numbered(inputs), Source.INPUTS)
         if FEWEST_UNITS <= by_input.count <= (1.0 - LEAST_REPEATED) * rows:
             return by_input
+    by_output = _by_output(replicates)
+    if by_output is None:
+        return _all_several_times(replicates)
+    return by_output if by_output.count <= (1.0 - LEAST_REPEATED) * rows else None
+
+
+def _by_output(replicates: Sequence[Examples]) -> Units | None:
+    """The units by equal outputs, be there repetitions or not; None where outputs are too coarse to
+    tell rows apart by."""
+    rows = len(replicates[0].labels)
     found: IntArray | None = None
     for examples in replicates:
         signs = _signature(examples)
@@ -136,10 +151,31 @@ def repeated_units(replicates: Sequence[Examples]) -> Units | None:
         numbered = _numbered(signs)
         found = numbered if found is None else _numbered(found * rows + numbered)
         if int(found.max()) + 1 > (1.0 - LEAST_REPEATED) * rows:
-            return None
+            return Units(found, Source.REPEATED)
     if found is None or np.bincount(found).max() > MOST_IN_ONE * rows:
         return None
     return Units(found, Source.REPEATED)
+
+
+def _all_several_times(replicates: Sequence[Examples]) -> Units | None:
+    """The units where every answer is there the same number of times, or a multiple of it."""
+    rows = len(replicates[0].labels)
+    found = np.zeros(rows, dtype=np.int64)
+    for examples in replicates:
+        said = [examples.labels, examples.losses, *examples.scores.T[:MOST_SCORES]]
+        said += [each for each in (examples.targets, examples.predictions) if each is not None]
+        for column in said:
+            found = _numbered(found * rows + _numbered(column))
+        if int(found.max()) + 1 > rows // 2:
+            return None
+    times = np.bincount(found)
+    each = int(np.gcd.reduce(times))
+    if each < 2 or len(times) < FEWEST_ANSWERS:
+        return None
+    # Rows of one answer are alike, whichever of them are taken together.
+    units = np.empty(rows, dtype=np.int64)
+    units[np.argsort(found, kind="stable")] = np.arange(rows) // each
+    return Units(units, Source.REPEATED)
 
 
 def neighbouring_units(differences: FloatArray, labels: IntArray) -> Units | None:

@@ -4,6 +4,8 @@
   that nobody waited for.
 - Speeds that are equal to the last digit in all jobs were rounded: they have no spread, and what
   rounding took away may be all of the difference.
+- A training that is not over earlier, though its steps are faster, loses the time elsewhere:
+  compilation and lost machines apart, it is checkpoints, or what else is of no step.
 - Arms on different machines have a speed-up of compiler and machine together. That may be what was
   wanted, and is said; where nobody recorded the machine, nothing is known.
 """
@@ -11,9 +13,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from compilegate.evidence import Evidence
+import numpy as np
+
+from compilegate.evidence import Evidence, FloatArray
 from compilegate.gate.judgements import SpeedJudgement
 from compilegate.gate.reasons import Code, Outcome, Reason, clipped, failure
 from compilegate.gate.settings import ArmDeclaration, GateSettings
@@ -24,6 +28,13 @@ HARDWARE = ("accelerator", "cpu", "device", "gpu", "hardware", "instance", "proc
 COUNTS = ("cores", "count", "accelerators", "threads", "memory")
 """Parts of names of such keys that say how many, and not of what."""
 DECIMALS = 9
+DRIFT = 1.15
+"""Times by which the halves of all of an arm's trainings differ that become slower on the way."""
+FEWEST_IN_HALVES = 20
+MOST_OF_NO_STEP = 5.0
+"""Seconds that a training may spend beside its steps more than the baseline's, whatever it is."""
+PART_OF_NO_STEP = 0.1
+"""The same as a part of the baseline's seconds in steps."""
 
 
 def doubts_of(
@@ -42,8 +53,12 @@ def doubts_of(
             speedup=speedup,
             max_speedup=settings.max_speedup,
         )
-    if judgement.outcome is not Outcome.PASS or judgement.paired is not None:
+    if judgement.outcome is not Outcome.PASS:
         return
+    yield from _lost_elsewhere(baseline, candidate)
+    if judgement.paired is not None:
+        return
+    yield from _drifts(judgement, baseline, candidate)
     if all(len(arm.rates) > 1 and len(set(arm.rates)) == 1 for arm in (baseline, candidate)):
         yield _rounded(
             f"All jobs have the same speed, {baseline.rates[0]:g} samples a second in the baseline "
@@ -61,6 +76,88 @@ def doubts_of(
             f"The speeds are printed with so few digits that the speed-up may be {lowest:.2f}, and "
             f"at least {required:.2f} is required. Print more digits."
         )
+
+
+def _drifts(judgement: SpeedJudgement, baseline: ArmSpeed, candidate: ArmSpeed) -> Iterator[Reason]:
+    """The reason against a speed-up that is there in one half of the trainings alone, because all
+    jobs of an arm become slower, or faster, on the way."""
+    before, after = _halves(baseline), _halves(candidate)
+    if before is None or after is None:
+        return
+    batches = candidate.batch_size / baseline.batch_size
+    by_half = batches * before.mean(axis=0) / after.mean(axis=0)
+    required = judgement.required_speedup or judgement.min_speedup
+    for name, halves in (("baseline", before), ("candidate", after)):
+        times = halves[:, 1] / halves[:, 0]
+        if by_half.min() >= required or not ((times > DRIFT).all() or (times < 1.0 / DRIFT).all()):
+            continue
+        yield Reason(
+            Code.SPEED_DRIFTS,
+            Outcome.INCONCLUSIVE,
+            f"In all jobs of the {name} a step of the training's second half takes "
+            f"{float(np.median(times)):.2f} times as long as one of the first: the speed-up is "
+            f"{by_half[0]:.2f} in the first half and {by_half[1]:.2f} in the second.",
+            {"first": float(by_half[0]), "second": float(by_half[1])},
+        )
+        return
+
+
+def _halves(arm: ArmSpeed) -> FloatArray | None:
+    """(jobs, 2) median seconds of a steady step in each half of the training."""
+    runs = arm.runs
+    if runs is None or min(map(len, runs.steady_seconds), default=0) < FEWEST_IN_HALVES:
+        return None
+    halves = (np.array_split(seconds, 2) for seconds in runs.steady_seconds)
+    return np.array([[float(np.median(half)) for half in each] for each in halves])
+
+
+def _lost_elsewhere(baseline: ArmSpeed, candidate: ArmSpeed) -> Iterator[Reason]:
+    """The reason against a training with faster steps that is over no earlier.
+
+    What a loaded machine, or a compilation that is told too short, takes beside the steps is none.
+    """
+    before, after = _whole(baseline), _whole(candidate)
+    if before is None or after is None:
+        return
+    explained = max(MOST_OF_NO_STEP, PART_OF_NO_STEP * before.in_steps, after.compilation)
+    if after.of_no_step - before.of_no_step < explained:
+        return
+    if after.seconds / after.examples < before.seconds / before.examples:
+        return
+    yield Reason(
+        Code.SPEED_LOST_ELSEWHERE,
+        Outcome.INCONCLUSIVE,
+        f"Its steps are faster and its trainings are not: without compilation and lost machines "
+        f"they took {after.seconds:.0f} s, the baseline's {before.seconds:.0f} s. "
+        f"{after.of_no_step:.0f} s are of no step: see how long checkpoints take.",
+        {"seconds": after.seconds, "baseline_seconds": before.seconds},
+    )
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """What a training takes on average, without compilation and lost machines."""
+
+    seconds: float
+    in_steps: float
+    examples: float
+    compilation: float
+
+    @property
+    def of_no_step(self) -> float:
+        return self.seconds - self.in_steps
+
+
+def _whole(arm: ArmSpeed) -> _Whole | None:
+    runs = arm.runs
+    if runs is None or not runs.steps:
+        return None
+    lost = runs.lost_seconds / len(arm.rates)
+    examples = float(runs.steps * arm.batch_size)
+    in_steps = examples / arm.rate
+    compilation = runs.compilation.seconds
+    seconds = max(runs.train_seconds - lost - compilation, in_steps)
+    return _Whole(seconds, in_steps, examples, compilation)
 
 
 def _for_batch(larger: float) -> str:

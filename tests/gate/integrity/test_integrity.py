@@ -44,11 +44,17 @@ OF_EXPLOITS = {
     Code.DATA_TRAINED_ON,
     Code.DIGEST_PLACEHOLDER,
     Code.EXAMPLES_LOSSES_UNCHECKED,
+    Code.EXAMPLES_ONE_CLASS,
     Code.EVIDENCE_NO_ENVIRONMENT,
     Code.METRIC_BELOW_FLOOR,
     Code.MODEL_OUTPUTS_OF_ANOTHER,
     Code.MODEL_SEEDS_ALIKE,
     Code.STEPS_LOSS_FLAT,
+    Code.STEPS_OTHER_END,
+    Code.STEPS_OTHER_START,
+    Code.STEPS_TIMES_OF_ANOTHER,
+    Code.STEPS_TOTAL_UNACCOUNTED,
+    Code.COMPILER_IN_PIECES,
     Code.STEPS_SPEED_DIFFERS,
     Code.STEPS_TIME_UNACCOUNTED,
 }
@@ -261,7 +267,10 @@ def first_rows(execution, replicate, count):
 def bad_step(execution, replicate, name, value):
     values = getattr(execution.record(*replicate).steps, name).copy()
     values[7] = value
+    speed = execution.record(*replicate).evidence.speed
     execution.change_steps(*replicate, **{name: values})
+    if not np.isfinite(value):  # a record that holds such a number cannot be read at all
+        execution.change_evidence(*replicate, speed=speed)
 
 
 DAMAGE = [
@@ -443,15 +452,15 @@ def test_the_order_of_the_rows_does_not_matter(execution):
         assert found.delta.lower == pytest.approx(wanted.delta.lower)
 
 
-def test_reasons_from_damaged_text_stay_one_printable_sentence(execution):
-    evidence = dataclasses.replace(
-        execution.record("fast", 1).evidence, failure="boom\n\x1b[31m\ud800" + "x" * 5000
-    )
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [("boom\n\x1b[31m", Code.ARM_FAILED), ("boom\ud800", Code.EVIDENCE_UNREADABLE)],
+)
+def test_reasons_from_damaged_text_stay_one_printable_sentence(execution, text, code):
+    evidence = dataclasses.replace(execution.record("fast", 1).evidence, failure=text + "x" * 5000)
     execution.records["fast", 1] = EvidenceRecord(evidence, None, None)
     sentence = next(
-        reason.sentence
-        for reason in execution.judge().candidates[0].reasons
-        if reason.code is Code.ARM_FAILED
+        reason.sentence for reason in execution.judge().candidates[0].reasons if reason.code is code
     )
     assert sentence.isprintable()
     assert len(sentence) < 500
