@@ -183,8 +183,9 @@ def test_the_winner_is_registered_with_its_verdict_and_a_page_says_why(finished:
         assert told in page, told
     assert verdict["decision"]["sentence"] in page
     (candidate,) = verdict["candidates"]
-    (refusal,) = (each for each in candidate["reasons"] if each["outcome"] == "fail")
-    assert refusal["sentence"] in page
+    # On a busy machine two jobs may differ so much that even this speed-up is only not settled.
+    refusals = [each for each in candidate["reasons"] if each["outcome"] != "pass"]
+    assert any(each["sentence"] in page for each in refusals)
     *_, decided, saves, report = finished.stdout.splitlines()
     assert decided.startswith(f"decided: {verdict['decision']['sentence']} Registered: tiny/1, P")
     assert saves.startswith("saves:   nothing: the baseline is released")
