@@ -6,7 +6,8 @@ step. Steps that are another job's steps times a constant, to one part in fifty 
 order or in another, were computed from these and not measured. So were blocks of a candidate that
 are the baseline's times a constant.
 
-Copies that had noise added are not seen: they look like work that resembles itself.
+Copies that had noise added, or were rounded to less than a ten-thousandth of a step in both arms,
+are not seen: they look like work that resembles itself.
 """
 
 from __future__ import annotations
@@ -31,6 +32,12 @@ FEWEST_LEVELS = 10
 """Times that differ by more than clocks do: where they were rounded to a few values, or hardly vary
 at all, their ratios repeat."""
 COARSE = 10.0 * NOISE
+COARSEST_DIGIT = 1e-4
+"""The last decimal of times, as a share of a step, down to which rounding is told from a copy: of
+honest times of the same work that are rounded to milliseconds, most are alike."""
+LEAST_DISTINCT = 0.9
+"""The share of times that differ from each other: where many repeat, as on a coarse clock, two arms
+have the same times in another order."""
 SAME = 1e-7
 """The share of a step by which times in another order may differ: of many, the quantiles agree."""
 MOST_IN_ANOTHER_ORDER = 0.8
@@ -97,6 +104,8 @@ def _steps(record: EvidenceRecord) -> Iterator[FloatArray]:
 def constant_multiple(one: FloatArray, other: FloatArray) -> float | None:
     """The number by which the times of the one, in their order or in any, are those of the other;
     None where there is none. First steps compile, and say nothing."""
+    if min(map(_relative_digit, (one, other))) > COARSEST_DIGIT:
+        return None
     count = min(len(one), len(other))
     in_order = _in_this_order(one[WARM_UP:count], other[WARM_UP:count])
     return _in_any_order(np.sort(one), np.sort(other)) if in_order is None else in_order
@@ -105,9 +114,10 @@ def constant_multiple(one: FloatArray, other: FloatArray) -> float | None:
 def _in_this_order(one: FloatArray, other: FloatArray) -> float | None:
     ratios = other / one
     factor = float(np.median(ratios))
+    rounding = min(_last_digit(other), COARSEST_DIGIT * float(np.median(other)))
     for alike, least in (
         (np.abs(ratios / factor - 1.0) <= NOISE, MOST_ALIKE),
-        (np.abs(other - factor * one) <= _last_digit(other), ROUNDED_ALIKE),
+        (np.abs(other - factor * one) <= rounding, ROUNDED_ALIKE),
     ):
         if float(alike.mean()) >= least and _vary(one[alike]):
             return factor
@@ -116,6 +126,8 @@ def _in_this_order(one: FloatArray, other: FloatArray) -> float | None:
 
 def _in_any_order(one: FloatArray, other: FloatArray) -> float | None:
     """The same of sorted times, of which a few may be others."""
+    if min(len(np.unique(each)) / len(each) for each in (one, other)) < LEAST_DISTINCT:
+        return None
     middle = len(other) // 2
     for place in range(middle - WARM_UP, middle + WARM_UP + 1):
         if not 0 <= place < len(one):
@@ -133,6 +145,10 @@ def _in_any_order(one: FloatArray, other: FloatArray) -> float | None:
 def _vary(times: FloatArray) -> bool:
     """Whether they differ by more than two clocks do."""
     return len(np.unique(np.round(np.log(times) / COARSE))) >= FEWEST_LEVELS
+
+
+def _relative_digit(times: FloatArray) -> float:
+    return _last_digit(times) / float(np.median(times))
 
 
 def _last_digit(times: FloatArray) -> float:

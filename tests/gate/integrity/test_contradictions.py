@@ -10,7 +10,10 @@ import dataclasses
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from compilegate.gate.integrity.copied_times import constant_multiple
 from compilegate.gate.reasons import Code, Outcome
 from compilegate.job.evidence import CheckpointRecord
 from tests.gate.integrity.changes import (
@@ -140,7 +143,7 @@ def times_of_the_baseline_in_another_order(execution):
 def times_of_the_baseline_times_a_constant_and_rounded(execution):
     for seed in SEEDS:
         seconds = execution.record("baseline", seed).steps.seconds * 0.6
-        set_seconds(execution, "fast", seed, seconds.round(5))
+        set_seconds(execution, "fast", seed, seconds.round(6))
 
 
 def half_of_the_times_of_the_baseline(execution):
@@ -321,6 +324,25 @@ def test_two_clocks_that_time_the_same_work_are_two(execution, clock):
             set_seconds(execution, arm, seed, (step * work * own).round(digits))
     codes = {reason.code for reason in execution.judge().candidates[0].reasons}
     assert Code.STEPS_TIMES_OF_ANOTHER not in codes
+
+
+@given(
+    digits=st.integers(2, 9),
+    steps=st.sampled_from([30, 500, 5000]),
+    spread=st.sampled_from([0.003, 0.03, 0.3]),
+    noise=st.sampled_from([0.0003, 0.003, 0.03]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_a_coarse_clock_is_no_copy(digits, steps, spread, noise, seed):
+    """Rounded times repeat, and steps of the same texts resemble each other."""
+    generator = np.random.default_rng(seed)
+    work = generator.lognormal(np.log(0.12), spread, steps)
+    one, other = (
+        np.maximum(each * work * generator.lognormal(0.0, noise, steps), 0.1**digits).round(digits)
+        for each in (1.0, 0.7)
+    )
+    assert constant_multiple(one, other) is None
+    assert constant_multiple(one, generator.permutation(other)) is None
 
 
 def test_other_random_numbers_in_float64_are_no_contradiction(execution):
