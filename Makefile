@@ -7,6 +7,10 @@ PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3.13 python
 BIN := $(VENV)/bin
 # Environments by purpose, in one folder: what runs workloads, what plans and deploys, what develops.
 RUNNING := $(VENV)/.running
+# STAGE=prod: which of the stages of infra/settings.toml; the first without it.
+ifdef STAGE
+export COMPILEGATE_STAGE := $(STAGE)
+endif
 DEPLOYING := $(VENV)/.deploying
 DEVELOPING := $(VENV)/.developing
 # pip would compile one file after the other. Jobs write no bytecode: what is left uncompiled, each of
@@ -27,7 +31,7 @@ FLAGS ?=
 SIDE_BY_SIDE := --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: pictures help setup setup-deploy setup-dev run test test-all test-again test-quick check check-quietly format docs reference constraints image-locks xla-env browser clean synth diff bootstrap deploy prune adopt destroy
+.PHONY: pictures help setup setup-deploy setup-dev run test test-all test-again test-quick check check-quietly format docs reference constraints image-locks xla-env browser clean synth diff bootstrap check-github deploy prune adopt destroy
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -125,6 +129,9 @@ deploy: $(DEPLOYING) $(NODE_TOOLS) ## Deploy to the credentials' account (FLAGS=
 # A workload whose file was deleted keeps its stack, and its schedule trains on.
 prune: $(DEPLOYING) ## Remove the stacks of workloads that are no longer declared (FLAGS=--force asks nothing)
 	@$(BIN)/python -m compilegate.infra.orphans --remove $(FLAGS)
+
+check-github: $(DEPLOYING) ## Check that GitHub's environment protects deployments (needs GITHUB_TOKEN)
+	@$(BIN)/python -m compilegate.infra.github.protection
 
 # CloudFormation adopts what has a name; `compilegate.infra.kept` writes files for what has only an ARN.
 adopt: $(DEPLOYING) $(NODE_TOOLS) ## Deploy with the resources that an earlier deployment kept (docs/aws.md)

@@ -10,9 +10,9 @@ import difflib
 import tomllib
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -25,14 +25,28 @@ Declared = TypeVar("Declared", bound=BaseModel)
 
 def read_toml(path: Path, declaration: type[Declared], refused: type[CompilegateError]) -> Declared:
     """Read and check a TOML file. Raises `refused`, with a sentence for each problem."""
+    return checked(path, parsed_toml(path, refused), declaration, refused)
+
+
+def parsed_toml(path: Path, refused: type[CompilegateError]) -> dict[str, Any]:
+    """Read a TOML file. Raises `refused`, with a sentence for what is wrong with its form."""
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise refused(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise refused(f"{path}: not UTF-8 text at byte {error.start}") from error
     except tomllib.TOMLDecodeError as error:
         raise refused(f"{path}: {_toml_sentence(str(error))}") from error
+
+
+def checked(
+    path: Path | str,
+    raw: Mapping[str, Any],
+    declaration: type[Declared],
+    refused: type[CompilegateError],
+) -> Declared:
+    """Check what a file says. Raises `refused`, with a sentence for each problem."""
     try:
         return declaration.model_validate(raw)
     except ValidationError as error:
@@ -48,7 +62,7 @@ def _toml_sentence(message: str) -> str:
     return f"not valid TOML: {message}"
 
 
-def sentences(path: Path, error: ValidationError, declaration: type[BaseModel]) -> list[str]:
+def sentences(path: Path | str, error: ValidationError, declaration: type[BaseModel]) -> list[str]:
     """One sentence per problem that pydantic found in the file at `path`."""
     return [f"{path}: {_sentence(details, declaration)}" for details in error.errors()]
 

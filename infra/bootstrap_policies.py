@@ -72,6 +72,7 @@ def make(session: AwsSession, names: Names) -> list[str]:
 
 def _project_names(names: Names, boundary: str, session: AwsSession) -> ProjectNames:
     """The names that the policies are limited to."""
+    source = names.settings.source
     return ProjectNames(
         project=names.settings.project,
         bucket=names.bucket(session.account, session.region),
@@ -81,6 +82,13 @@ def _project_names(names: Names, boundary: str, session: AwsSession) -> ProjectN
         schedule_group=names.schedule_group,
         qualifier=names.qualifier,
         boundary=boundary,
+        source=None
+        if source is None
+        else (
+            Arns(partition=session.partition, region=source.region, account=source.account),
+            source.project,
+            str(names.source_bucket),
+        ),
     )
 
 

@@ -18,9 +18,14 @@ from compilegate.built_in import IMAGE_FOLDERS
 from compilegate.datasets import cache_folder
 from compilegate.pipelines.staging import ImageFolder, image_folders
 from compilegate.workload import Workload, find_workload, read_workload
+from compilegate.workload.parameters import APPROVAL
 
 LONGEST_FUNCTION, LONGEST_GROUP = 64, 63
-"""How long the name of a Lambda function and of a model package group may be."""
+"""How long the name of a Lambda function and of a model package group may be, and that of all that
+SageMaker serves models with."""
+WAITING = "PendingManualApproval"
+RELEASE = "--99999-20260101000000"
+"""The longest that is put behind a workload's name for what its models are served with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +74,8 @@ def read_project(folder: Path | None = None) -> Project:
     workloads = [DeclaredWorkload(workload=read_workload(path), path=path) for path in paths]
     _groups_differ(workloads)
     _names_fit(Names(settings), workloads)
+    _endpoints_fit(settings, workloads)
+    _approval_is_left_to_people(settings, workloads)
     return Project(
         settings=settings,
         workloads=workloads,
@@ -91,11 +98,57 @@ def _names_fit(names: Names, workloads: Sequence[DeclaredWorkload]) -> None:
         for key, kind, name, most in (
             ("name", "function", names.function(workload.name, "notifier"), LONGEST_FUNCTION),
             ("registry.group", "group", names.model_package_group(workload), LONGEST_GROUP),
+            *(
+                [("name", "models", f"{names.pipeline(workload.name)}{RELEASE}", LONGEST_GROUP)]
+                if deploys(workload)
+                else []
+            ),
         ):
             if len(name) > most:
                 problems.append(
                     f"{declared.path}: {key}: the name of its {kind}, {name}, has {len(name)} "
                     f"characters, allowed: {most}, including the project's name"
+                )
+    if problems:
+        raise SettingsError(*problems)
+
+
+def deploys(workload: Workload) -> bool:
+    """Whether approving one of its models deploys it."""
+    return workload.serving is not None and workload.serving.declared.deploy != "none"
+
+
+def _endpoints_fit(settings: Settings, workloads: Sequence[DeclaredWorkload]) -> None:
+    """Refuse serverless endpoints in a VPC, which SageMaker does."""
+    if not settings.network.subnets and not settings.network.isolation:
+        return
+    problems = [
+        f"{declared.path}: serving.deploy: found 'serverless', which runs in no network of your "
+        f"own, and {SETTINGS_FILE} has [network], allowed: 'none', 'real-time', 'batch'"
+        for declared in workloads
+        if declared.workload.serving is not None
+        and declared.workload.serving.declared.deploy == "serverless"
+    ]
+    if problems:
+        raise SettingsError(*problems)
+
+
+def _approval_is_left_to_people(settings: Settings, workloads: Sequence[DeclaredWorkload]) -> None:
+    """Refuse executions that could not register their model."""
+    if not settings.approval.trusted:
+        return
+    problems = []
+    for declared in workloads:
+        workload = declared.workload
+        scheduled = workload.schedule.parameters if workload.schedule is not None else {}
+        for key, status in (
+            ("registry.approval", workload.registry.approval),
+            (f"schedule.parameters.{APPROVAL}", scheduled.get(APPROVAL, WAITING)),
+        ):
+            if status != WAITING:
+                problems.append(
+                    f"{declared.path}: {key}: found {status!r}, allowed: {WAITING!r}, since "
+                    f"{SETTINGS_FILE} names under [approval] who approves models"
                 )
     if problems:
         raise SettingsError(*problems)

@@ -43,6 +43,8 @@ class ProjectNames:
     qualifier: str
     boundary: str
     """The name of the boundary."""
+    source: tuple[Arns, str, str] | None = None
+    """The stage that models come from: its place, its project and its bucket."""
     provider_host: str = "token.actions.githubusercontent.com"
 
 
@@ -169,7 +171,10 @@ def deployment_policy(arns: Arns, names: ProjectNames) -> Document:
 def boundary_policy(arns: Arns, names: ProjectNames) -> Document:
     """The most that a role of the project can do."""
     of, ours = arns.of_service, f"{names.project}-*"
-    jobs = [arns.sagemaker(f"{kind}-job/pipelines-*") for kind in ("processing", "training")]
+    jobs = [
+        *(arns.sagemaker(f"{kind}-job/pipelines-*") for kind in ("processing", "training")),
+        arns.sagemaker(f"transform-job/{ours}"),
+    ]
     return _document(
         _allow(
             "Objects",
@@ -215,6 +220,7 @@ def boundary_policy(arns: Arns, names: ProjectNames) -> Document:
             [arns.repository(f"{names.repository_prefix}/*")],
         ),
         _allow("Jobs", ["sagemaker:*"], [*_models(arns, names), *jobs]),
+        *([] if names.source is None else _of_source(*names.source)),
         _allow(
             "Logs",
             [
@@ -236,8 +242,11 @@ def boundary_policy(arns: Arns, names: ProjectNames) -> Document:
         _allow(
             "NoResource",
             [
+                "cloudwatch:DescribeAlarms",
                 "cloudwatch:PutMetricData",
                 "dynamodb:ListStreams",
+                "sagemaker:ListModelPackageGroups",
+                "sagemaker:ListModelPackages",
                 "servicequotas:ListServiceQuotas",
                 "servicequotas:GetServiceQuota",
                 "ec2:CreateNetworkInterface*",
@@ -288,6 +297,18 @@ def boundary_policy(arns: Arns, names: ProjectNames) -> Document:
             [of("ssm", f"parameter/cdk-bootstrap/{names.qualifier}/version")],
         ),
     )
+
+
+def _of_source(there: Arns, project: str, bucket: str) -> list[Document]:
+    """Where models come from, as far as that account lets them be read."""
+    return [
+        _allow("Source", ["s3:GetObject"], [f"{there.bucket(bucket)}/*"]),
+        _allow(
+            "SourceModels",
+            ["sagemaker:DescribeModelPackage", "kms:Decrypt"],
+            [there.sagemaker(f"model-package/{project}-*"), there.of_service("kms", "key/*")],
+        ),
+    ]
 
 
 def _document(*statements: Document) -> Document:

@@ -6,7 +6,7 @@ another workload: neither its data and models nor the compiled code that later j
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from compilegate.access import Arns, Statement
@@ -91,11 +91,12 @@ def pipeline_statements(
     training_role_arn: str,
     processing_role_arn: str,
     posture_function: str | None = None,
+    approved_by_people: bool = False,
 ) -> list[Statement]:
     """A pipeline: starts, follows and stops its jobs, reads the verdict, registers a model.
 
     `group` is the name of the model package group that it registers in, `posture_function` the ARN
-    of what its Lambda steps call.
+    of what its Lambda steps call. `approved_by_people` lets it register models only as waiting.
     """
     sagemaker = place.arns.sagemaker
     return [
@@ -107,7 +108,7 @@ def pipeline_statements(
             sid="RegisterModels",
             actions=[
                 "sagemaker:AddTags",
-                "sagemaker:CreateModelPackage",
+                *([] if approved_by_people else ["sagemaker:CreateModelPackage"]),
                 "sagemaker:DescribeModelPackage",
                 "sagemaker:DescribeModelPackageGroup",
                 "sagemaker:ListModelPackages",
@@ -118,6 +119,7 @@ def pipeline_statements(
             ],
             because="The versions in a group are numbered",
         ),
+        *(_register_as_waiting(sagemaker, group) if approved_by_people else []),
         # CreateModelPackage looks up the model's image with the caller's permissions.
         Statement(
             sid="SeeImagesOfModels",
@@ -132,6 +134,26 @@ def pipeline_statements(
         ),
         _use_key(place, "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKey"),
         *([] if posture_function is None else [_ask(posture_function)]),
+    ]
+
+
+def _register_as_waiting(sagemaker: Callable[[str], str], group: str) -> list[Statement]:
+    """Whoever starts an execution chooses with which status it registers its model: with this
+    limit nobody can approve a model by a parameter."""
+    return [
+        Statement(
+            sid="RegisterAsWaiting",
+            actions=["sagemaker:CreateModelPackage"],
+            resources=[sagemaker(f"model-package/{group}/*")],
+            conditions={"StringEquals": {"sagemaker:ModelApprovalStatus": "PendingManualApproval"}},
+            because="The versions in a group are numbered",
+        ),
+        # The request is asked for on the group, too, which has no status.
+        Statement(
+            sid="RegisterInGroup",
+            actions=["sagemaker:CreateModelPackage"],
+            resources=[sagemaker(f"model-package-group/{group}")],
+        ),
     ]
 
 
@@ -199,7 +221,7 @@ def _job_statements(place: Place, kind: str) -> list[Statement]:
             conditions={"StringEquals": {"cloudwatch:namespace": f"/aws/sagemaker/{kind}"}},
             because=NO_RESOURCE,
         ),
-        *([_join_vpc()] if place.in_vpc else []),
+        *([join_vpc()] if place.in_vpc else []),
     ]
 
 
@@ -291,7 +313,7 @@ def _pass_role(sid: str, role_arn: str) -> Statement:
     )
 
 
-def _join_vpc() -> Statement:
+def join_vpc() -> Statement:
     return Statement(
         sid="JoinVpc",
         actions=[

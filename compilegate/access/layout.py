@@ -59,3 +59,18 @@ def deliveries_prefix(workload: str) -> str:
 def notices_prefix(workload: str) -> str:
     """What the notifier has sent, so that nothing is sent twice."""
     return f"{PREFIX}/workloads/{workload}/notices/"
+
+
+def releases_prefix(workload: str) -> str:
+    """What the releaser knows: when each model was approved, and what became of its deployment."""
+    return f"{PREFIX}/workloads/{workload}/releases/"
+
+
+def requests_prefix(workload: str) -> str:
+    """Where a batch transform finds its requests, unless the workload says otherwise."""
+    return f"requests/{workload}/"
+
+
+def answers_prefix(workload: str) -> str:
+    """What batch transforms answer."""
+    return f"answers/{workload}/"

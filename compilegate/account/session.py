@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -36,6 +36,10 @@ class AwsSession:
     region: str
     config: Config
     """Time limits and retries of every client."""
+
+    def in_region(self, region: str) -> AwsSession:
+        """The same credentials in another region."""
+        return replace(self, region=region)
 
     def client(self, service: str) -> Any:
         """A boto3 client of one service."""

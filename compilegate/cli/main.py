@@ -87,7 +87,14 @@ class LazyGroup(click.Group):
             "List the container images; build the missing ones.",
         ),
         "serve": ("compilegate.cli.workload.serve", "Serve a registered model on this machine."),
-        "models": ("compilegate.cli.models", "List registered models; approve or reject one."),
+        "models": (
+            "compilegate.cli.registry.models",
+            "List registered models; approve or reject one.",
+        ),
+        "promote": (
+            "compilegate.cli.registry.promote",
+            "Bring an approved model from one stage to the next.",
+        ),
         "completion": (
             "compilegate.cli.options.completion",
             "Print what makes a shell complete commands, workloads and IDs.",

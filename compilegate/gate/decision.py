@@ -76,7 +76,7 @@ def decide_between_models(
         why = (
             f"as good as the registered model within {_margins([challenger], challenger.arm)}"
             if champion.exists
-            else "no model was registered before"
+            else "no model was approved before"
         )
         sentence = f"Register the new model, seed {first_seed}: {why}."
         return Decision(CHALLENGER_ARM, first_seed, sentence)

@@ -231,7 +231,7 @@ class _Case:
         if not self.experiment.champion or examined.problems_of(arm):
             return None
         if examined.no_model_yet:
-            sentence = "No model was registered before: there is nothing to compare with."
+            sentence = "No model was approved before: there is nothing to compare with."
             return Reason(Code.CHAMPION_NONE, Outcome.PASS, sentence)
         if not examined.scored(baseline):
             return None

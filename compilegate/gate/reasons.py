@@ -274,7 +274,7 @@ class Subject:
 
     seed: int
     registered: bool = False
-    """True for the model that was registered last, which belongs to no seed."""
+    """True for the model that was approved last, which belongs to no seed."""
 
     def fails(self, code: Code, told: str, **numbers: Number) -> Reason:
         """A reason that fails the replicate; `told` is a sentence without its subject."""

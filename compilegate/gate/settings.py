@@ -346,7 +346,7 @@ class Experiment(_Strict):
     schema_version: Literal[1] = 1
     workload: str
     champion: bool = False
-    """True: a new model, the challenger, is compared with the model that was registered last, the
+    """True: a new model, the challenger, is compared with the model that was approved last, the
     champion. There are no arms then, and nothing is asked of the speed."""
     baseline: ArmName = CHAMPION_ARM
     """Name of the baseline arm, a key of `arms`."""

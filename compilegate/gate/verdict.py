@@ -67,7 +67,7 @@ class BaselineVerdict:
     noise_floor: tuple[NoiseFloor, ...]
     """A noise floor for each metric; empty with one seed, an unsound baseline or a champion."""
     registered: bool = False
-    """True where it is the model that was registered last, and no arm of this execution."""
+    """True where it is the model that was approved last, and no arm of this execution."""
     exists: bool = True
     """False where no model was registered yet."""
 

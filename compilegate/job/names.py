@@ -128,7 +128,7 @@ NO_ARM = "none"
 """Stands where no arm is registered; never null, since conditions compare it with names."""
 BASELINE_ARM = "baseline"
 CHAMPION_ARM = "champion"
-"""The model that was registered last."""
+"""The model that was approved last."""
 CHAMPION_SEED = 0
 """In its evidence: one fixed model, which belongs to no seed of an execution."""
 CHALLENGER_ARM = "challenger"

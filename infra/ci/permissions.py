@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from compilegate.access import Arns, Statement
 from compilegate.access.jobs import ANY, JOB_NAMES, MANY_OBJECTS, NO_RESOURCE
 from compilegate.access.layout import PREFIX, data_prefix
+from compilegate.infra.ci.promoting import Place, promoting
 from compilegate.infra.functions.permissions import EXECUTION_NAMES
 
 DEPLOYING = ("deploy", "file-publishing")
@@ -28,9 +29,12 @@ def deploy_statements(
     bucket_arn: str,
     key_arn: str,
     repository_arns: Sequence[str],
+    source: Place | None = None,
 ) -> list[Statement]:
-    """Plan, and also deploy through the CDK's roles, build, stage data and submit."""
+    """Plan, and also deploy through the CDK's roles, build, stage data and submit; and bring models
+    from the stage before."""
     return [
+        *([] if source is None else promoting(arns, project, bucket_arn, source)),
         _assume_cdk_roles(arns, qualifier),
         Statement(
             sid="SeeWhetherBootstrapped",

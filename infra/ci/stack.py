@@ -12,6 +12,7 @@ from constructs import Construct
 from compilegate.access import Arns, Statement
 from compilegate.account.settings.declaration import GitHub
 from compilegate.infra.ci.permissions import deploy_statements, plan_statements
+from compilegate.infra.ci.promoting import Place
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.project import Project
 from compilegate.infra.role import scoped_role
@@ -53,6 +54,7 @@ class CiStack(cdk.Stack):
                 bucket_arn=foundation.bucket_arn,
                 key_arn=foundation.key.key_arn,
                 repository_arns=foundation.repository_arns(list(project.images)),
+                source=_source(project, arns),
             ),
         )
         plan = self._role(
@@ -97,6 +99,15 @@ class CiStack(cdk.Stack):
             statements=statements,
             hours=hours,
         )
+
+
+def _source(project: Project, arns: Arns) -> Place | None:
+    """Where this stage's models come from."""
+    source, bucket = project.settings.source, project.names.source_bucket
+    if source is None or bucket is None:
+        return None
+    there = Arns(partition=arns.partition, region=source.region, account=source.account)
+    return Place(arns=there, project=source.project, bucket_arn=there.bucket(bucket))
 
 
 def _deploying_claims(github: GitHub) -> dict[str, str]:

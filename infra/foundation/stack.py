@@ -11,11 +11,13 @@ from constructs import Construct
 from compilegate.access import Arns
 from compilegate.access.bootstrap import PROJECT_TAG
 from compilegate.account.settings.names import output_suffix
+from compilegate.infra.foundation.approver import approver
 from compilegate.infra.foundation.artifacts import ArtifactBucket
 from compilegate.infra.foundation.dashboard import dashboard
 from compilegate.infra.foundation.encryption import EncryptionKey
 from compilegate.infra.foundation.notifications import Notifications
 from compilegate.infra.foundation.registry import ImageRegistry
+from compilegate.infra.foundation.sharing import share
 from compilegate.infra.limits.tagged import tagged_budget
 from compilegate.infra.project import Project
 from compilegate.infra.removal import removal_policy
@@ -87,6 +89,16 @@ class FoundationStack(cdk.Stack):
                 region=self.region,
                 pipelines=[names.pipeline(each.workload.name) for each in project.workloads],
             )
+        share(
+            settings.readers,
+            bucket=self.bucket,
+            bucket_arn=self.bucket_arn,
+            key=self.key,
+            repositories=self.repositories.values(),
+        )
+        self.approver = approver(
+            self, "Approver", project=project, bucket_arn=self.bucket_arn, key=self.key
+        )
         scheduler.CfnScheduleGroup(self, "Schedules", name=names.schedule_group)
         self._outputs()
         self._exports()
@@ -114,6 +126,7 @@ class FoundationStack(cdk.Stack):
             "BucketName": self.bucket.bucket_name,
             "KeyArn": self.key.key_arn,
             "NotificationTopicArn": self.topic.topic_arn,
+            **({} if self.approver is None else {"ApproverRoleArn": self.approver.role_arn}),
             **{
                 f"RepositoryUri{output_suffix(image)}": repository.repository_uri
                 for image, repository in self.repositories.items()

@@ -7,6 +7,7 @@ from aws_cdk import aws_sagemaker as sagemaker
 from constructs import Construct
 
 from compilegate.access import Arns
+from compilegate.access.sharing import group_policy
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.images import ImagesStack
 from compilegate.infra.project import DeclaredWorkload, Project
@@ -45,6 +46,11 @@ class TrainingPipeline(Construct):
             # The name alone: to change a description CloudFormation would make another group, which
             # could not have the same name.
             model_package_group_name=names.model_package_group(workload),
+            model_package_group_policy=group_policy(
+                Arns.of(stack), names.model_package_group(workload), project.settings.readers
+            )
+            if project.settings.readers
+            else None,
         )
         self.models.apply_removal_policy(removal_policy(project.settings.storage))
         definition = incomplete_definition(

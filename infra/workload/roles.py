@@ -22,6 +22,8 @@ from compilegate.account.named.pulled import (
     arm_folders,
     aws_repositories,
     processing_folders,
+    serving_folders,
+    serving_repositories,
 )
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.project import DeclaredWorkload, Project
@@ -60,6 +62,13 @@ class JobRoles(Construct):
                 for repository in aws_repositories([workload], stack.region)
             ),
         ]
+        serving = [
+            *foundation.repository_arns(serving_folders(workload)),
+            *(
+                arns.repository(repository.name, repository.account)
+                for repository in serving_repositories(workload, stack.region)
+            ),
+        ]
         processing = processing_folders(workload, project.images)
         trusted = service_principal(self, "sagemaker")
         self.training = scoped_role(
@@ -86,13 +95,14 @@ class JobRoles(Construct):
             trusted=trusted,
             description=f"The pipeline of {workload.name}: start jobs, register models",
             statements=pipeline_statements(
-                replace(place, repository_arns=training),
+                replace(place, repository_arns=[*training, *serving]),
                 group=project.names.model_package_group(workload),
                 training_role_arn=self.training.role_arn,
                 processing_role_arn=self.processing.role_arn,
                 posture_function=arns.function(project.names.function(workload.name, FUNCTION_KIND))
                 if workload.posture is not None
                 else None,
+                approved_by_people=bool(project.settings.approval.trusted),
             ),
         )
 

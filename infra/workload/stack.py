@@ -18,6 +18,7 @@ from compilegate.infra.workload.alarms import Alarms
 from compilegate.infra.workload.new_data import starter
 from compilegate.infra.workload.notifier import notifier
 from compilegate.infra.workload.pipeline import TrainingPipeline
+from compilegate.infra.workload.release import Release
 from compilegate.infra.workload.roles import JobRoles
 from compilegate.infra.workload.schedule import PipelineSchedule
 
@@ -121,6 +122,16 @@ class WorkloadStack(cdk.Stack):
                 foundation=foundation,
                 dead_letters=dead_letters,
             )
+        if Release.is_needed(declared.workload):
+            release = Release(
+                self,
+                "Release",
+                project=project,
+                workload=declared.workload,
+                foundation=foundation,
+                dead_letters=dead_letters,
+            )
+            functions["releaser"] = release.function
         Alarms(
             self,
             "Alarms",

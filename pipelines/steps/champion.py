@@ -1,10 +1,11 @@
 """The steps of a workload that has a champion: train, score both models, gate, register.
 
-The champion is the model that was registered last. It reaches an execution without a question to
-the registry: what is registered is copied to one place of the workload's own, `registered/model/`,
-and the next execution reads `registered/`. So that this holds something before any model is
-registered, the first step leaves a note there. All of it works in a local run as it does on
-SageMaker.
+The champion is the model that was approved last. It reaches an execution without a question to the
+registry: what is approved is copied to one place of the workload's own, `registered/model/`, and
+the next execution reads `registered/`. Whoever approves copies it: `compilegate models approve`
+here, the releaser in an account; and this definition, where models are registered as approved. So
+that the place holds something before any model is approved, the first step leaves a note there. All
+of it works in a local run as it does on SageMaker.
 
     Open-champion                   a note in registered/note/
     Prepare, Train-challenger-SEED  as in a comparison of arms
@@ -19,10 +20,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from compilegate.document.expressions import parameter
 from compilegate.document.model import Dependency, Step
 from compilegate.job.names import CHALLENGER_ARM, CHAMPION_ARM, CHAMPION_SEED
 from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.gate import gate_steps, verdict_uri
+from compilegate.pipelines.steps.packaging import packaged_uri
 from compilegate.pipelines.steps.preparation import prepared_data
 from compilegate.pipelines.steps.processing import INPUT, OUTPUT, Uri, output_uri, processing_step
 from compilegate.pipelines.steps.registration import (
@@ -31,8 +34,9 @@ from compilegate.pipelines.steps.registration import (
     fail_step,
     register_steps,
 )
-from compilegate.pipelines.steps.training import model_uri, training_step
+from compilegate.pipelines.steps.training import training_step
 from compilegate.workload.kinds.own_program import module_name
+from compilegate.workload.parameters import APPROVAL
 
 NOTE = "note"
 KEPT = "model"
@@ -57,7 +61,7 @@ def succession_steps(blueprint: Blueprint) -> list[Step]:
 
 
 def registered_uri(blueprint: Blueprint, *parts: str) -> str:
-    """The workload's own place for the model that was registered last."""
+    """The workload's own place for the model that was approved last."""
     deployment, workload = blueprint.deployment, blueprint.workload
     return deployment.uri("workloads", workload.name, "registered", *parts)
 
@@ -84,7 +88,7 @@ def _evaluate_step(blueprint: Blueprint, data: Uri) -> Step:
     return processing_step(
         blueprint,
         "Evaluate-champion",
-        description="The last registered model on today's validation data",
+        description="The model approved last on today's validation data",
         image=kind.processing_image[1],
         module="compilegate.job.launch.champion",
         code=blueprint.sources.training_code,
@@ -106,10 +110,10 @@ def _decide_steps(blueprint: Blueprint, gate: Step, trained: Mapping[int, Step])
     package, register = register_steps(
         blueprint, gate, trained[seed], arm_name=CHALLENGER_ARM, seed=seed
     )
-    keep = replace(_keep_step(blueprint, trained[seed]), depends_on=(Dependency(register.name),))
+    keep = replace(_keep_step(blueprint, package), depends_on=(Dependency(register.name),))
     nothing = fail_step(
         "Fail-no-sound-model",
-        "The new model is not sound and none was registered before, so none was",
+        "The new model is not sound and none was approved before, so none was",
         "registered; the reasons are in",
         verdict_uri(gate),
     )
@@ -119,8 +123,9 @@ def _decide_steps(blueprint: Blueprint, gate: Step, trained: Mapping[int, Step])
     ]
 
 
-def _keep_step(blueprint: Blueprint, trained: Step) -> Step:
-    """Copies the model that was just registered to where the next execution looks for it."""
+def _keep_step(blueprint: Blueprint, package: Step) -> Step:
+    """Copies the model that was just registered to where the next execution looks for it, if it was
+    registered as approved: the archive that an approval would copy."""
     return processing_step(
         blueprint,
         f"Keep-{CHALLENGER_ARM}",
@@ -128,8 +133,14 @@ def _keep_step(blueprint: Blueprint, trained: Step) -> Step:
         image="gate",
         module="compilegate.pipelines.programs.champion",
         code=blueprint.sources.gate_code,
-        arguments=["keep", f"{INPUT}/{KEPT}", f"{OUTPUT}/{KEPT}"],
-        inputs={KEPT: model_uri(trained)},
+        arguments=[
+            "keep",
+            f"{INPUT}/{KEPT}",
+            f"{OUTPUT}/{KEPT}",
+            "--approval",
+            parameter(APPROVAL),
+        ],
+        inputs={KEPT: packaged_uri(package)},
         output=KEPT,
         kept_at=registered_uri(blueprint, KEPT),
     )

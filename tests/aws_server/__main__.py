@@ -7,6 +7,7 @@ from werkzeug.serving import make_server
 
 from tests.aws_server import cloudformation
 from tests.aws_server.application import Application
+from tests.aws_server.serving import repair_registry, repair_transforms
 
 
 class QuietHandler(MotoRequestHandler):
@@ -19,6 +20,8 @@ class QuietHandler(MotoRequestHandler):
 def main() -> None:
     server = make_server("127.0.0.1", 0, Application(), threaded=True, request_handler=QuietHandler)
     cloudformation.install(f"http://localhost:{server.server_port}")
+    repair_registry()
+    repair_transforms()
     print(server.server_port, flush=True)
     server.serve_forever()
 

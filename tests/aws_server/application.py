@@ -17,6 +17,7 @@ from tests.aws_server.builds import Builds
 from tests.aws_server.executions import Executions
 from tests.aws_server.faults import Faults, ServiceError
 from tests.aws_server.quotas import Quotas
+from tests.aws_server.serving import Endpoints
 
 StartResponse = Callable[..., Any]
 _REGION = re.compile(r"Credential=[^/]+/\d+/([a-z0-9-]+)/")
@@ -33,6 +34,7 @@ class Application:
         moto_api_backend.reset()
         self.executions = Executions(DEFAULT_ACCOUNT_ID)
         self.builds = Builds(DEFAULT_ACCOUNT_ID)
+        self.endpoints = Endpoints(DEFAULT_ACCOUNT_ID)
         self.faults = Faults()
         self.quotas = Quotas()
         self.calls: list[dict[str, Any]] = []
@@ -54,7 +56,8 @@ class Application:
     def _own(self, operation: str) -> Callable[[dict[str, Any], str], dict[str, Any]] | None:
         if operation == "ListServiceQuotas":
             return self.quotas.list_quotas
-        return {**self.executions.operations, **self.builds.operations}.get(operation)
+        own = (self.executions, self.builds, self.endpoints)
+        return {name: call for each in own for name, call in each.operations.items()}.get(operation)
 
     def _administer(self, path: str, body: bytes) -> Any:
         given = json.loads(body or b"null")
@@ -65,6 +68,8 @@ class Application:
                 self.executions.scripts[given["pipeline"]] = given["frames"]
             case "build-scripts":
                 self.builds.scripts[given["project"]] = given["frames"]
+            case "endpoint-ends":
+                self.endpoints.end(**given)
             case "faults":
                 self.faults.add(**given)
             case "quotas":

@@ -66,6 +66,10 @@ class AwsServer:
         """Let an operation fail; see `faults.Faults.add`."""
         self._post("faults", {"operation": operation, "code": code, **how})
 
+    def end_deployment(self, endpoint: str, how: str = "InService") -> None:
+        """What becomes of the deployment that is going on: `InService`, `RolledBack`, `Failed`."""
+        self._post("endpoint-ends", {"name": endpoint, "how": how})
+
     def set_quotas(self, values: dict[str, float]) -> None:
         self._post("quotas", values)
 

@@ -252,7 +252,11 @@ def test_a_new_model_has_to_stand_against_the_registered_one(tmp_path: Path) -> 
     name = "tumours-xgboost"
     first = run(own_copy(name, tmp_path, {}), home)
     assert first.returncode == 0, first.stdout + first.stderr
-    assert "Register the new model, seed 1: no model was registered before." in first.stdout
+    assert "Register the new model, seed 1: no model was approved before." in first.stdout
+    assert not list((home / "s3").glob("**/registered/model/model.tar.gz"))
+    assert decide(home, "approve", f"{name}/1").endswith(
+        f"{name}/1 is the champion that the next model of {name} is compared with\n"
+    )
 
     worse = {"rounds = 120": "rounds = 12", "learning_rate = 0.1": "learning_rate = 0.001"}
     second = run(own_copy(name, tmp_path, worse), home)
@@ -266,5 +270,28 @@ def test_a_new_model_has_to_stand_against_the_registered_one(tmp_path: Path) -> 
     old, new = packages(home, name)
     assert old["CustomerMetadataProperties"] != new["CustomerMetadataProperties"]
     (kept,) = (home / "s3").glob("**/registered/model/model.tar.gz")
-    released = new["InferenceSpecification"]["Containers"][0]["ModelDataUrl"]
-    assert kept.read_bytes() == (home / "s3" / released.removeprefix("s3://")).read_bytes()
+
+    def archive(package: dict[str, Any]) -> bytes:
+        uri = package["InferenceSpecification"]["Containers"][0]["ModelDataUrl"]
+        return (home / "s3" / uri.removeprefix("s3://")).read_bytes()
+
+    # The champion is the model that was approved last, and is approved still.
+    assert kept.read_bytes() == archive(old)
+    decide(home, "approve", f"{name}/2")
+    assert kept.read_bytes() == archive(new)
+    decide(home, "reject", f"{name}/2")
+    assert kept.read_bytes() == archive(old)
+    decide(home, "reject", f"{name}/1")
+    assert not kept.exists()
+
+
+def decide(home: Path, what: str, model: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "compilegate.cli", "models", what, model, "--home", str(home)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=ENVIRONMENT,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -1,4 +1,4 @@
-"""A new model against the one that was registered last, on the same validation examples."""
+"""A new model against the one that was approved last, on the same validation examples."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_the_first_model_is_registered_without_a_comparison(new_execution):
     verdict = succession.judge()
     assert not verdict.baseline.exists
     assert (verdict.decision.arm, codes(verdict)) == ("challenger", {Code.CHAMPION_NONE})
-    assert verdict.decision.sentence.endswith("no model was registered before.")
+    assert verdict.decision.sentence.endswith("no model was approved before.")
 
 
 def test_the_same_model_again_is_not_registered_twice(new_execution):

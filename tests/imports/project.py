@@ -14,6 +14,7 @@ PROJECT = Path(__file__).parents[2]
 
 SOURCES = {
     "notifier": "infra/notifier/notifier",
+    "releaser": "infra/releaser/releaser",
     "starter": "infra/starter/starter",
     "compilegate.infra": "infra",
     "compilegate.pipelines": "pipelines",

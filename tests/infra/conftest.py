@@ -29,6 +29,9 @@ isolation = true
 [images]
 build_machine = "large"
 
+[approval]
+trusted = ["arn:aws:iam::123456789012:role/model-owners"]
+
 [storage]
 retain = false
 

@@ -42,8 +42,8 @@ def test_the_settings_of_this_repository_are_valid() -> None:
         (
             'projekt = "x"',
             "projekt is not a known key (did you mean 'project'?), allowed here: account, "
-            "bootstrap, budget, dashboard, github, images, names, network, notifications, "
-            "project, region, scheduling, storage, tags, "
+            "approval, bootstrap, budget, dashboard, github, images, names, network, "
+            "notifications, project, readers, region, scheduling, source, stages, storage, tags, "
             "workloads",
         ),
         (

@@ -99,7 +99,10 @@ def test_pull_requests_get_the_role_that_only_looks() -> None:
             assert "environment" not in job
         elif roles:
             assert roles == ["${{ vars.AWS_DEPLOY_ROLE_ARN }}"], name
-            assert job["environment"] == "production"
+            assert job["environment"] in {
+                "${{ vars.TRAINING_ENVIRONMENT || 'production' }}",
+                "${{ inputs.environment }}",
+            }
 
 
 def test_what_writes_comments_runs_nothing_of_the_pull_request() -> None:
@@ -113,6 +116,14 @@ def test_deploying_waits_for_the_tests_and_submitting_for_the_deployment() -> No
     assert jobs()["deploy"]["needs"] == "test"
     assert "refs/heads/main" in jobs()["deploy"]["if"]
     assert jobs()["submit"]["needs"] == "deploy"
+
+
+def test_promoting_trains_nothing_and_happens_on_demand_alone() -> None:
+    assert jobs()["promote"]["needs"] == "test"
+    for name, has in (("deploy", "inputs.model == ''"), ("promote", "inputs.model != ''")):
+        assert has in jobs()[name]["if"]
+        assert "refs/heads/main" in jobs()[name]["if"]
+    assert not any("submit" in step.get("run", "") for step in jobs()["promote"]["steps"])
 
 
 def test_what_others_write_is_never_part_of_a_script() -> None:
@@ -156,7 +167,7 @@ def test_every_make_target_is_there() -> None:
 @pytest.mark.slow
 def test_every_command_and_option_of_ours_is_there() -> None:
     called = calls(".venv/bin/compilegate")
-    assert {words[0] for words in called} == {"images", "plan", "submit"}
+    assert {words[0] for words in called} == {"images", "plan", "promote", "submit"}
     for name, *words in called:
         command = importlib.import_module(LazyGroup.modules[name][0]).command
         options = {option for parameter in command.params for option in parameter.opts}

@@ -33,3 +33,19 @@ def aws_repositories(workloads: Iterable[Workload], region: str) -> list[EcrRepo
         if arm.image_folder == AWS_IMAGE and (stack := arm.known_stack) is not None
     }
     return sorted((each for each in found if each is not None), key=lambda each: each.name)
+
+
+def serving_folders(workload: Workload) -> list[str]:
+    """The image folder that models are served in; none for an image of AWS."""
+    serving = workload.serving
+    return [] if serving is None or serving.in_image_of_aws else [serving.declared.image]
+
+
+def serving_repositories(workload: Workload, region: str) -> list[EcrRepository]:
+    """The repository of AWS's image that models are served in, which whoever registers one must
+    see. Raises UnknownImageError if AWS has no such image there."""
+    serving = workload.serving
+    if serving is None or not serving.in_image_of_aws:
+        return []
+    found = ecr_repository(serving.base_image.uri(region))
+    return [] if found is None else [found]

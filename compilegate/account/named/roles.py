@@ -23,6 +23,8 @@ from compilegate.account.named.pulled import (
     arm_folders,
     aws_repositories,
     processing_folders,
+    serving_folders,
+    serving_repositories,
 )
 from compilegate.errors import CompilegateError
 from compilegate.workload import Workload
@@ -48,6 +50,13 @@ def named_roles(place: NamedPlace, workload: Workload, folders: Collection[str])
         *(
             arns.repository(each.name, each.account)
             for each in aws_repositories([workload], place.region)
+        ),
+    ]
+    serving = [
+        *repositories(serving_folders(workload)),
+        *(
+            arns.repository(each.name, each.account)
+            for each in serving_repositories(workload, place.region)
         ),
     ]
     about = Place(
@@ -83,10 +92,11 @@ def named_roles(place: NamedPlace, workload: Workload, folders: Collection[str])
             description=f"The pipeline of {name}: start jobs, register models",
             trust=trusted,
             statements=pipeline_statements(
-                about,
+                replace(about, repository_arns=[*training, *serving]),
                 group=names.model_package_group(workload),
                 training_role_arn=place.role_arn(name, "training"),
                 processing_role_arn=place.role_arn(name, "processing"),
+                approved_by_people=bool(names.settings.approval.trusted),
             ),
         ),
     }

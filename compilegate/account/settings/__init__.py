@@ -2,6 +2,15 @@
 
 from compilegate.account.settings.declaration import Settings
 from compilegate.account.settings.names import Names
-from compilegate.account.settings.reading import SETTINGS_FILE, SettingsError, read_settings
+from compilegate.account.settings.reading import SETTINGS_FILE, read_settings, settings_of
+from compilegate.account.settings.stages import STAGE_VARIABLE, SettingsError
 
-__all__ = ["SETTINGS_FILE", "Names", "Settings", "SettingsError", "read_settings"]
+__all__ = [
+    "SETTINGS_FILE",
+    "STAGE_VARIABLE",
+    "Names",
+    "Settings",
+    "SettingsError",
+    "read_settings",
+    "settings_of",
+]

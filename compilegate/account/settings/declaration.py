@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -45,6 +45,10 @@ Repository = Annotated[
 ]
 ProviderArn = Annotated[
     str, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::[0-9]{12}:oidc-provider/.+$")
+]
+PrincipalArn = Annotated[
+    str,
+    StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/[A-Za-z0-9+=,.@_/-]+$"),
 ]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=250)]
 Environment = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/-]+$", max_length=250)]
@@ -129,6 +133,25 @@ class GitHub(_Table):
     """The longest that a job may be the deploying role, and so follow an execution."""
 
 
+class Approval(_Table):
+    """Who approves models. Nobody else can then: models are only registered as waiting."""
+
+    trusted: list[PrincipalArn] = Field(default=[], max_length=20)
+    """Roles and users that may assume the approver's role, which can do nothing but look at models
+    and verdicts, approve and reject. Without any there is no such role."""
+
+
+class Source(_Table):
+    """The deployment that models come from: the stage before this one."""
+
+    account: Account
+    region: Region
+    project: Project
+    """The project's name there."""
+    bucket: Annotated[str, StringConstraints(min_length=3, max_length=63)] | None = None
+    """The bucket there; by default as it is named without `names.bucket`."""
+
+
 class Images(_Table):
     """How images are built, and what they extend."""
 
@@ -207,6 +230,12 @@ class Settings(_Table):
     notifications: Notifications = Notifications()
     bootstrap: Bootstrap = Bootstrap()
     github: GitHub | None = None
+    approval: Approval = Approval()
+    source: Source | None = None
+    """Where `compilegate promote` takes models from; `from` of a stage says the same."""
+    readers: list[Account] = Field(default=[], max_length=20)
+    """Accounts that may read models, verdicts and images here, to promote models; a stage whose
+    `from` names this one is among them by itself."""
     images: Images = Images()
     storage: Storage = Storage()
     scheduling: Scheduling = Scheduling()
@@ -214,5 +243,7 @@ class Settings(_Table):
     dashboard: bool = True
     """A dashboard of CloudWatch for the project. An account has three for nothing."""
     names: NameOverrides = NameOverrides()
+    stages: dict[str, dict[str, Any]] = {}
+    """Stages by name; read before the rest, so that there are none in the settings of one."""
     tags: dict[TagKey, TagValue] = Field(default={}, max_length=40)
     """Put on every resource, beside the project's own."""

@@ -36,9 +36,21 @@ class Names:
     def model_package_group(self, workload: Workload) -> str:
         return f"{self.settings.project}-{workload.model_package_group}"
 
+    def endpoint(self, workload: str) -> str:
+        """The endpoint that answers with a workload's models."""
+        return self.pipeline(workload)
+
     def bucket(self, account: str, region: str) -> str:
         """The bucket's name; both arguments may be CloudFormation tokens."""
         return self.settings.names.bucket or f"{self.settings.project}-{account}-{region}"
+
+    @property
+    def source_bucket(self) -> str | None:
+        """The bucket of the stage that models come from."""
+        source = self.settings.source
+        if source is None:
+            return None
+        return source.bucket or f"{source.project}-{source.account}-{source.region}"
 
     @property
     def key_alias(self) -> str:

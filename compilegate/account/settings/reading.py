@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from compilegate.account.settings.declaration import Settings
-from compilegate.declaration_errors import read_toml
-from compilegate.errors import CompilegateError
+from compilegate.account.settings.stages import STAGE_VARIABLE, SettingsError, stages_of
+from compilegate.declaration_errors import checked, parsed_toml
 from compilegate.pipelines.deployment import Network
 
 SETTINGS_FILE = Path("infra") / "settings.toml"
 """Where a project keeps its settings."""
-
-
-class SettingsError(CompilegateError):
-    """Settings cannot be used. Each problem is one sentence that names the file and the key."""
 
 
 def read_settings(path: Path) -> Settings:
@@ -22,7 +21,31 @@ def read_settings(path: Path) -> Settings:
 
     Raises SettingsError with one sentence for each thing that is wrong with them.
     """
-    return read_toml(path, Settings, SettingsError) if path.exists() else Settings()
+    if not path.exists():
+        return Settings()
+    return settings_of(path, parsed_toml(path, SettingsError), os.environ.get(STAGE_VARIABLE))
+
+
+def settings_of(path: Path, raw: Mapping[str, Any], stage: str | None) -> Settings:
+    """What a file says for one stage; of a file with stages and without a choice, the first.
+
+    All stages are checked, whichever is chosen. Raises SettingsError.
+    """
+    rest = {key: value for key, value in raw.items() if key != "stages"}
+    tables = stages_of(path, raw)
+    if not tables:
+        if stage:
+            raise SettingsError(f"{path}: there is no stage {stage!r}, and no [stages] at all")
+        return checked(path, rest, Settings, SettingsError)
+    if stage and stage not in tables:
+        raise SettingsError(
+            f"{path}: there is no stage {stage!r}, allowed: {', '.join(tables)} ({STAGE_VARIABLE})"
+        )
+    found = {
+        name: checked(f"{path}, stage {name}", table, Settings, SettingsError)
+        for name, table in tables.items()
+    }
+    return found[stage or next(iter(tables))]
 
 
 def network_of(settings: Settings) -> Network | None:

@@ -1,4 +1,4 @@
-"""Scores the model that was registered last::
+"""Scores the model that was approved last::
 
     python3 -m compilegate.job.launch.champion SCRIPT IN DATA OUT
 

@@ -135,8 +135,8 @@ class Program(Table):
 
 
 class Champion(Table):
-    """`[champion]`: the new model is compared with the one that was registered last. For what has
-    no graph to compile, and so no arms."""
+    """`[champion]`: the new model is compared with the one that was approved last. For what has no
+    graph to compile, and so no arms."""
 
     evaluate: Script = "evaluate.py"
     """A script of the program that scores a registered model on today's validation data."""

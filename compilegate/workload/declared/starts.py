@@ -33,7 +33,8 @@ def _parameters(values: dict[str, str | int]) -> dict[str, str | int]:
     return values
 
 
-def _prefix_of_others(prefix: str) -> str:
+def prefix_of_others(prefix: str) -> str:
+    """Refuses a prefix below which the project itself writes."""
     if prefix.startswith(OWN_PREFIX) or OWN_PREFIX.startswith(prefix):
         raise ValueError(
             f"found {prefix!r}, allowed: a prefix outside {OWN_PREFIX!r}, where every execution "
@@ -61,7 +62,7 @@ class NewData(Table):
     prefix: Annotated[
         str,
         StringConstraints(pattern=r"^[A-Za-z0-9!_.'()-][A-Za-z0-9!_.'()/-]*$", max_length=500),
-        AfterValidator(_prefix_of_others),
+        AfterValidator(prefix_of_others),
     ]
     """What the keys of new data begin with. Without `*`, which a policy would read as anything."""
     enabled: bool = False

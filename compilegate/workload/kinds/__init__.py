@@ -4,7 +4,7 @@
 |---|---|---|
 | TextClassification | `[model]`, `[recipe]`, `[arms]` | arms of the built-in training program |
 | OwnProgram | `[program]`, `[arms]` | arms of a program of your own |
-| Succession | `[program]`, `[champion]` | a new model and the one that was registered last |
+| Succession | `[program]`, `[champion]` | a new model and the one that was approved last |
 """
 
 from compilegate.workload.declared.file import WorkloadFile

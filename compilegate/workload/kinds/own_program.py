@@ -1,5 +1,5 @@
 """Kinds of workload that train with a program of their own: its arms are compared, or the new model
-with the one that was registered last."""
+with the one that was approved last."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ class OwnProgram(_Scripts):
 
 @dataclass(frozen=True, kw_only=True)
 class Succession(_Scripts):
-    """A new model against the one that was registered last: `[program]`, `[champion]`."""
+    """A new model against the one that was approved last: `[program]`, `[champion]`."""
 
     champion: Champion
 

@@ -143,5 +143,5 @@ def _registered(decision: Decision) -> str:
     if decision.registered == "none":
         return "nothing; the baseline is trained in another execution at once"
     if not decision.registered:
-        return "nothing by this decision; the model that was registered last stays"
+        return "nothing by this decision; the model that was approved last stays"
     return f"the model of {decision.registered}"

@@ -10,6 +10,7 @@ import pytest
 
 from compilegate.account.settings import Names, Settings
 from tests.infra.access.policy_engine import AWS_ACCOUNT, Question, ask
+from tests.infra.access.release_roles import RELEASE
 from tests.infra.assembly import ACCOUNT, REGION, Assembly
 
 FOUNDATION, IMAGES = "compilegate-foundation", "compilegate-images"
@@ -382,6 +383,7 @@ ROLES = {
             ("codebuild:StartBuild", f"{CODEBUILD}/compilegate-training"),
         ],
     ),
+    **{name: Role(*asked) for name, asked in RELEASE.items()},
 }
 
 
@@ -408,6 +410,7 @@ def _question(
         KEY: assembly.one(FOUNDATION, "AWS::KMS::Key").arn,
         "THE QUEUE": assembly.one(WORKLOAD, "AWS::SQS::Queue").arn,
         "THE TABLE": assembly.one(WATCHED, "AWS::DynamoDB::Table").arn,
+        "THE SERVING ROLE": assembly.one(WATCHED, "AWS::IAM::Role", "ReleaseServingRole").arn,
         "THE STREAM": assembly.one(WATCHED, "AWS::DynamoDB::Table").arn + STREAM,
         f"{IAM}/TRAINING": assembly.one(WORKLOAD, "AWS::IAM::Role", TRAINING_ROLE).arn,
         f"{IAM}/PROCESSING": assembly.one(WORKLOAD, "AWS::IAM::Role", PROCESSING_ROLE).arn,
@@ -452,7 +455,7 @@ def test_every_role_is_in_the_table(assembly: Assembly) -> None:
     same_as_of_another_image = {"GateStartRole"}
     there = {
         role.logical_id[: -len("12345678")]
-        for stack in (FOUNDATION, IMAGES, WORKLOAD, CI, WATCHED)
+        for stack in (FOUNDATION, IMAGES, WORKLOAD, CI, WATCHED, "neighbour-foundation")
         for role in assembly.resources(stack, "AWS::IAM::Role")
     }
     assert {name[: -len("12345678")] for name in asked_about} == there - same_as_of_another_image

@@ -18,7 +18,6 @@ from moto.events.models import EventPattern
 from tests.aws_server.client import REGION, AwsServer
 from tests.infra.deployment.deployed import Deployment
 
-STACK = "trial-workload-tiny"
 _PROGRAM = """
 import importlib, json, sys
 module, _, name = sys.argv[1].rpartition(".")
@@ -78,14 +77,16 @@ def _targets(aws: AwsServer, event: dict[str, Any]) -> set[str]:
 
 def _unpack(deployment: Deployment, function: str, folder: Path) -> None:
     client = deployment.aws.client
-    template = client("cloudformation").get_template(StackName=STACK)["TemplateBody"]
+    project = function.partition("-")[0]
+    stack = f"{project}-workload-tiny"
+    template = client("cloudformation").get_template(StackName=stack)["TemplateBody"]
     (code,) = [
         resource["Properties"]["Code"]
         for resource in template["Resources"].values()
         if resource["Type"] == "AWS::Lambda::Function"
         and resource["Properties"]["FunctionName"] == function
     ]
-    bucket = deployment.outputs("CDKToolkit-trial")["BucketName"]
+    bucket = deployment.outputs(f"CDKToolkit-{project}")["BucketName"]
     archive = client("s3").get_object(Bucket=bucket, Key=code["S3Key"])["Body"].read()
     with ZipFile(BytesIO(archive)) as files:
         files.extractall(folder)

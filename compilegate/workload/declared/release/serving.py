@@ -5,16 +5,22 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
 from compilegate.workload.declared.arm import AWS_IMAGE, ImageFolder
 from compilegate.workload.declared.stacks import Version
+from compilegate.workload.declared.starts import prefix_of_others
 from compilegate.workload.declared.table import Table
 from compilegate.workload.parameters import InstanceType
 
 Handler = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\.py$", max_length=80)]
 MimeType = Annotated[
     str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.+-]*/[a-zA-Z0-9][a-zA-Z0-9.+-]*$")
+]
+BatchPrefix = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9!_.'()-][A-Za-z0-9!_.'()/-]*/$", max_length=500),
+    AfterValidator(prefix_of_others),
 ]
 MEMORY = (1024, 2048, 3072, 4096, 5120, 6144)
 """What a serverless endpoint may have, in MB."""
@@ -57,6 +63,12 @@ class Serving(Table):
     """Machine of a real-time endpoint, or of a batch transform."""
     instance_count: int = Field(default=1, ge=1, le=100)
     """How many of them."""
+    max_latency_ms: int = Field(default=5000, ge=1, le=60_000)
+    """An endpoint whose model takes longer on average, two minutes in a row, sets off an alarm; a
+    model that was just deployed is then taken back."""
+    batch_input: BatchPrefix | None = None
+    """What the keys of a batch transform's requests begin with, in the project's bucket; by default
+    `requests/NAME/`. The answers lie in `answers/NAME/`."""
 
     @field_validator("folder")
     @classmethod

@@ -1,0 +1,188 @@
+"""The models that are registered in the account: which there are, and which may be deployed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from compilegate.account.errors import AwsError, RefusedRequestError, absent_is, asking
+from compilegate.account.object_store import parts_of
+from compilegate.account.session import AwsSession
+
+_VERSION = re.compile(
+    r"(?:(?P<arn>arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:\d{12}):model-package/)?"
+    r"(?P<group>[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,62})/(?P<version>[1-9][0-9]{0,8})"
+)
+COMPLETED = "Completed"
+
+
+class NoSuchModelError(AwsError):
+    """A model that the registry does not have. The message says which there are."""
+
+
+class DecidedMeanwhileError(AwsError):
+    """Somebody else decided about the same model at the same time."""
+
+
+@dataclass(frozen=True)
+class RegisteredModel:
+    """One version of a model package group."""
+
+    group: str
+    version: int
+    description: Mapping[str, Any]
+    """What DescribeModelPackage answers, with times as text."""
+
+    @property
+    def arn(self) -> str:
+        return str(self.description["ModelPackageArn"])
+
+    @property
+    def approval(self) -> str:
+        return str(self.description["ModelApprovalStatus"])
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """What the pipeline said of it: its workload, arm, seed, verdict."""
+        said: Mapping[str, str] = self.description.get("CustomerMetadataProperties") or {}
+        return said
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The groups of one project."""
+
+    session: AwsSession
+    project: str
+
+    def groups(self) -> list[str]:
+        """The project's groups, by name."""
+        with asking("list the model package groups"):
+            pages = (
+                self.session.client("sagemaker")
+                .get_paginator("list_model_package_groups")
+                .paginate(NameContains=f"{self.project}-")
+            )
+            found = [
+                str(group["ModelPackageGroupName"])
+                for page in pages
+                for group in page["ModelPackageGroupSummaryList"]
+            ]
+        return sorted(name for name in found if name.startswith(f"{self.project}-"))
+
+    def models(self, group: str) -> list[RegisteredModel]:
+        """Every version of a group, oldest first. Raises NoSuchModelError for an unknown group."""
+        name = self._full(group)
+        if name not in self.groups():
+            there = ", ".join(self.groups()) or "none"
+            raise NoSuchModelError(
+                f"there is no model package group {name} in account {self.session.account}, "
+                f"{self.session.region}; there are: {there}"
+            )
+        return sorted(self._listed(name), key=lambda each: each.version)
+
+    def describe(self, reference: str) -> RegisteredModel:
+        """The model that an ARN or GROUP/VERSION names, the project's name in front or not."""
+        found = _VERSION.fullmatch(reference)
+        if found is None:
+            raise NoSuchModelError(
+                f"{reference!r} is neither GROUP/VERSION nor a model package's ARN"
+            )
+        if found["arn"]:
+            return described_model(self.session, reference)
+        group = self._full(found["group"])
+        arn = (
+            f"arn:{self.session.partition}:sagemaker:{self.session.region}:{self.session.account}"
+            f":model-package/{group}/{found['version']}"
+        )
+        return described_model(self.session, arn)
+
+    def decide(self, reference: str, status: str, reason: str | None) -> RegisteredModel:
+        """Approve or reject a model; one that is already as asked is left alone.
+
+        Raises NoSuchModelError, DecidedMeanwhileError, RefusedRequestError for a model whose
+        registration has not ended well.
+        """
+        before = self.describe(reference)
+        why = before.description.get("ApprovalDescription")
+        if before.approval == status and reason in {None, why}:
+            return before
+        said = before.description.get("ModelPackageStatus", COMPLETED)
+        if said != COMPLETED:
+            raise RefusedRequestError(
+                f"{before.group}/{before.version} is {said}, allowed: a model that is {COMPLETED}"
+            )
+        request = {"ModelPackageArn": before.arn, "ModelApprovalStatus": status}
+        if reason is not None:
+            request["ApprovalDescription"] = reason
+        with asking(f"decide about {before.group}/{before.version}"):
+            self.session.client("sagemaker").update_model_package(**request)
+        after = described_model(self.session, before.arn)
+        # The service has no condition on what was there before, so it is asked what is there now.
+        if after.approval != status:
+            raise DecidedMeanwhileError(
+                f"{after.group}/{after.version} is {after.approval} now: somebody else decided at "
+                "the same time; look at it with: compilegate models show "
+                f"{after.group}/{after.version} --deployed"
+            )
+        return after
+
+    def object_text(self, uri: str) -> bytes | None:
+        """What lies at a URI; None where nothing does. Raises AwsError."""
+        bucket, key = parts_of(uri)
+        client = self.session.client("s3")
+        with asking(f"read {uri}"):
+            try:
+                body: bytes = client.get_object(Bucket=bucket, Key=key)["Body"].read()
+            except client.exceptions.NoSuchKey:
+                return None
+        return body
+
+    def _full(self, group: str) -> str:
+        return group if group.startswith(f"{self.project}-") else f"{self.project}-{group}"
+
+    def _listed(self, group: str) -> Iterator[RegisteredModel]:
+        with asking(f"list the models of {group}"):
+            pages = (
+                self.session.client("sagemaker")
+                .get_paginator("list_model_packages")
+                .paginate(ModelPackageGroupName=group)
+            )
+            arns = [
+                str(item["ModelPackageArn"])
+                for page in pages
+                for item in page["ModelPackageSummaryList"]
+            ]
+        for arn in arns:
+            yield described_model(self.session, arn)
+
+
+def described_model(session: AwsSession, arn: str) -> RegisteredModel:
+    """The model of an ARN, which may be of another account. Raises NoSuchModelError, AwsError."""
+    name, account, region = (
+        arn.partition(":model-package/")[2],
+        arn.split(":")[4],
+        arn.split(":")[3],
+    )
+    missing = NoSuchModelError(
+        f"there is no model {name} in account {account}, {region}; list them with: "
+        "compilegate models --deployed"
+    )
+    with asking(f"read {name}"), absent_is(missing):
+        client = session.in_region(region).client("sagemaker")
+        answer = client.describe_model_package(ModelPackageName=arn)
+    answer.pop("ResponseMetadata", None)
+    group, _, version = name.rpartition("/")
+    return RegisteredModel(group, int(version), _as_text(answer))
+
+
+def _as_text(value: Any) -> Any:
+    """Times as text, so that all of it is JSON."""
+    if isinstance(value, Mapping):
+        return {str(key): _as_text(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_as_text(item) for item in value]
+    return value.isoformat() if isinstance(value, datetime) else value

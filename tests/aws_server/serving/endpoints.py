@@ -1,0 +1,102 @@
+"""Endpoints that are being made and updated until a test says how that ends.
+
+moto's are in service at once, and cannot be updated at all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from moto.sagemaker.models import sagemaker_backends
+
+from tests.aws_server.faults import ServiceError
+
+Request = dict[str, Any]
+
+
+@dataclass
+class Endpoint:
+    """One endpoint; `coming` is the configuration that it is on its way to."""
+
+    name: str
+    status: str
+    config: str = ""
+    coming: str = ""
+    reason: str = ""
+    made: float = field(default_factory=time.time)
+
+
+@dataclass
+class Endpoints:
+    """All endpoints of the account."""
+
+    account: str
+    there: dict[str, Endpoint] = field(default_factory=dict)
+
+    @property
+    def operations(self) -> dict[str, Callable[[Request, str], dict[str, Any]]]:
+        """By the name of the API's operation."""
+        return {
+            "CreateEndpoint": self.create,
+            "DescribeEndpoint": self.describe,
+            "UpdateEndpoint": self.update,
+            "DeleteEndpoint": self.delete,
+        }
+
+    def create(self, request: Request, region: str) -> dict[str, Any]:
+        name = request["EndpointName"]
+        if name in self.there:
+            raise ServiceError("ValidationException", "Cannot create already existing endpoint")
+        config = self._config(request, region)
+        self.there[name] = Endpoint(name, "Creating", coming=config)
+        return {"EndpointArn": self._arn(name, region)}
+
+    def update(self, request: Request, region: str) -> dict[str, Any]:
+        found = self._found(request)
+        if found.status != "InService":
+            raise ServiceError("ValidationException", f"Cannot update an endpoint {found.status}.")
+        found.status, found.coming = "Updating", self._config(request, region)
+        return {"EndpointArn": self._arn(found.name, region)}
+
+    def describe(self, request: Request, region: str) -> dict[str, Any]:
+        found = self._found(request)
+        return {
+            "EndpointName": found.name,
+            "EndpointArn": self._arn(found.name, region),
+            "EndpointConfigName": found.config or found.coming,
+            "EndpointStatus": found.status,
+            "CreationTime": found.made,
+            "LastModifiedTime": found.made,
+            **({"FailureReason": found.reason} if found.reason else {}),
+        }
+
+    def delete(self, request: Request, _region: str) -> dict[str, Any]:
+        del self.there[self._found(request).name]
+        return {}
+
+    def end(self, name: str, how: str) -> None:
+        """End what is going on: `InService`, `RolledBack` or `Failed`."""
+        found = self.there[name]
+        if how == "InService":
+            found.config, found.reason = found.coming, ""
+        elif how == "RolledBack":
+            found.reason = "An alarm went off, so the deployment was rolled back."
+        found.status, found.coming = ("Failed" if how == "Failed" else "InService"), ""
+
+    def _found(self, request: Request) -> Endpoint:
+        name = request["EndpointName"]
+        if name not in self.there:
+            raise ServiceError("ValidationException", f'Could not find endpoint "{name}".')
+        return self.there[name]
+
+    def _config(self, request: Request, region: str) -> str:
+        config: str = request["EndpointConfigName"]
+        if config not in sagemaker_backends[self.account][region].endpoint_configs:
+            raise ServiceError("ValidationException", f'Could not find "{config}".')
+        return config
+
+    def _arn(self, name: str, region: str) -> str:
+        return f"arn:aws:sagemaker:{region}:{self.account}:endpoint/{name}"
