@@ -250,7 +250,8 @@ def test_a_compiler_that_breaks_a_gradient_is_caught_located_and_not_released(
 def test_a_new_model_has_to_stand_against_the_registered_one(tmp_path: Path) -> None:
     home = tmp_path / "home"
     name = "tumours-xgboost"
-    first = run(own_copy(name, tmp_path, {}), home)
+    waiting = {'approval = "Approved"': 'approval = "PendingManualApproval"'}
+    first = run(own_copy(name, tmp_path, waiting), home)
     assert first.returncode == 0, first.stdout + first.stderr
     assert "Register the new model, seed 1: no model was approved before." in first.stdout
     assert not list((home / "s3").glob("**/registered/model/model.tar.gz"))
@@ -259,12 +260,12 @@ def test_a_new_model_has_to_stand_against_the_registered_one(tmp_path: Path) -> 
     )
 
     worse = {"rounds = 120": "rounds = 12", "learning_rate = 0.1": "learning_rate = 0.001"}
-    second = run(own_copy(name, tmp_path, worse), home)
+    second = run(own_copy(name, tmp_path, waiting | worse), home)
     assert second.returncode == 0, second.stdout + second.stderr
     assert "The registered model stands: the new model failed." in second.stdout
     assert len(packages(home, name)) == 1
 
-    third = run(own_copy(name, tmp_path, {"rounds = 120": "rounds = 200"}), home)
+    third = run(own_copy(name, tmp_path, waiting | {"rounds = 120": "rounds = 200"}), home)
     assert third.returncode == 0, third.stdout + third.stderr
     assert "as good as the registered model within the declared margins" in third.stdout
     old, new = packages(home, name)
@@ -287,7 +288,7 @@ def test_a_new_model_has_to_stand_against_the_registered_one(tmp_path: Path) -> 
 
 def decide(home: Path, what: str, model: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "compilegate.cli", "models", what, model, "--home", str(home)],
+        [*COMMAND, "models", what, model, "--home", str(home)],
         capture_output=True,
         text=True,
         check=False,
