@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 
@@ -50,10 +51,12 @@ def _beginning_with(incomplete: str, names: list[str]) -> list[CompletionItem]:
 
 
 def _home(context: click.Context) -> Path:
-    """`--home`, which stands at the command or at the group above it."""
+    """`--home`, which may be given at the command or at the group above it."""
+    contexts: list[click.Context] = []
     asked: click.Context | None = context
     while asked is not None:
-        if asked.params.get("home"):
-            return Path(asked.params["home"])
+        contexts.append(asked)
         asked = asked.parent
-    return Path(".compilegate")
+    homes = [each for each in contexts if each.params.get("home")]
+    given = [each for each in homes if each.get_parameter_source("home") != ParameterSource.DEFAULT]
+    return Path(next((each.params["home"] for each in [*given, *homes]), ".compilegate"))
