@@ -71,8 +71,9 @@ write_evidence(
     ),
     Steps(np.linspace(1.0, 0.5, 20), seconds),
     Examples(
-        ids=np.array([f"row {n}" for n in range(60)]), labels=np.zeros(60, dtype=np.int64),
-        scores=np.stack([right, 1 - right], axis=1), losses=-np.log(right),
+        ids=np.array([f"row {n}" for n in range(60)]), labels=np.arange(60) % 2,
+        scores=np.where(np.eye(2)[np.arange(60) % 2] == 1, right[:, None], 1 - right[:, None]),
+        losses=-np.log(right),
     ),
 )
 """
