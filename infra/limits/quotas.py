@@ -31,6 +31,9 @@ QUOTAS = (
     Quota("AWS::CloudFormation::Stack", "CloudFormation: Stack count", 2_000),
 )
 
+RULES_OF = {"real-time": 1, "serverless": 2, "batch": 1}
+"""What tells the releaser of an endpoint, of a serverless one's alarms, or of a batch."""
+
 
 def resources_of(workload: Workload) -> Counter[str]:
     """What the stack of one workload has of the resources that quotas count."""
@@ -43,6 +46,17 @@ def resources_of(workload: Workload) -> Counter[str]:
         counted += Counter({"AWS::IAM::Role": 1, "AWS::Events::Rule": 2})
     if workload.posture is not None:
         counted += Counter({"AWS::IAM::Role": 1, "AWS::Events::Rule": 2})
+    return counted + _of_releases(workload)
+
+
+def _of_releases(workload: Workload) -> Counter[str]:
+    """What follows from approvals: the releaser with its decisions, and what answers requests."""
+    deploy = "none" if workload.serving is None else workload.serving.declared.deploy
+    counted: Counter[str] = Counter()
+    if deploy != "none" or workload.kind.against_champion:
+        counted += Counter({"AWS::IAM::Role": 1, "AWS::Events::Rule": 1})
+    if deploy != "none":
+        counted += Counter({"AWS::IAM::Role": 1, "AWS::Events::Rule": RULES_OF[deploy]})
     return counted
 
 
