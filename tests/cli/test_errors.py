@@ -17,11 +17,12 @@ FOREIGN = {"compilegate.account.errors.WebPageError"}
 """What botocore has to take for one of its own."""
 ALONE = {
     "compilegate.local.algorithms.programs.xgboost_training.JobError",
+    "compilegate.local.jobs.process.RootError",
     "compilegate.local.transform.records.FilterError",
     "compilegate.local.transform.serving.ServingError",
     "compilegate.serving.container.UnsupportedTypeError",
 }
-"""Of programs that run in an image's environment, where this package is not installed."""
+"""Of programs that run without this package: in an image's environment, or before there is one."""
 
 
 def exceptions(room: str) -> list[tuple[str, str]]:

@@ -201,7 +201,8 @@ def build_record(
     arm: str, seed: int, declaration: ArmDeclaration, examples: Examples, step_seconds: float
 ) -> EvidenceRecord:
     """A sound record of one replicate."""
-    generator = np.random.default_rng([seed, len(arm)])
+    # Names of one length have their own noise, too: the gate takes equal times for copied ones.
+    generator = np.random.default_rng([seed, len(arm) + (arm == "compiled")])
     seconds = step_seconds * generator.lognormal(0.0, 0.02, STEPS)
     compiled = declaration.compiler != "eager"
     compile_seconds = 0.2 if compiled else 0.0  # of runs that take three seconds
