@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from compilegate.evidence import EvidenceRecord, read_evidence
 from compilegate.job import InputError, Job, NonFiniteLossError, Told
 from compilegate.job.names import EVIDENCE_FOLDER
+from compilegate.job.script.counting.losses import watch_backward
 
 
 def job_of(folder: Path, **told: object) -> Job:
@@ -178,3 +180,16 @@ def test_a_slow_loader_is_named(tmp_path: Path) -> None:
     for _ in job.steps(slow()):
         job.loss(1.0)
     assert any("The loader is what is slow" in each for each in recorded(job).evidence.notes)
+
+
+def test_of_many_jobs_in_one_process_the_last_one_watches_the_losses() -> None:
+    """A notebook starts one after the other: watches around each other would be too deep."""
+
+    class Within:
+        in_step = True
+
+    seen: list[int] = []
+    for number in range(2 * sys.getrecursionlimit()):
+        watch_backward(Within(), lambda _loss, number=number: seen.append(number))
+    torch.ones((), requires_grad=True).backward()
+    assert seen == [2 * sys.getrecursionlimit() - 1]

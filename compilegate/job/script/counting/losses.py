@@ -159,11 +159,13 @@ class Stepping(Protocol):
 def watch_backward(course: Stepping, saw: Callable[[torch.Tensor], None]) -> None:
     """From here on, `saw` is told of each loss that `backward` is called on within a step.
 
-    Of a loss that a GradScaler made larger, it is told what the loss was.
+    Of a loss that a GradScaler made larger, it is told what the loss was. Where a process
+    starts one job after the other, the last one watches: a thousand around each other would end in
+    a RecursionError.
     """
     import torch  # noqa: PLC0415 - as above
 
-    backward = torch.Tensor.backward
+    backward = _unwatched(torch.Tensor.backward)
     scaled: List[Tuple[torch.Tensor, torch.Tensor]] = []
 
     @functools.wraps(backward)
@@ -176,9 +178,23 @@ def watch_backward(course: Stepping, saw: Callable[[torch.Tensor], None]) -> Non
             saw(original)
         return backward(self, *arguments, **named)
 
-    torch.Tensor.backward = watched  # pyrefly: ignore[method-assign]
+    torch.Tensor.backward = _marked(watched)  # pyrefly: ignore[method-assign]
     for scaler in _scalers():
-        scaler.scale = _remembering(scaler.scale, scaled)
+        scaler.scale = _marked(_remembering(_unwatched(scaler.scale), scaled))
+
+
+_OWN = "_compilegate_watches"
+
+
+def _marked(function: Any) -> Any:
+    setattr(function, _OWN, function)
+    return function
+
+
+def _unwatched(function: Any) -> Any:
+    """Without what an earlier job put around it. Somebody else's wrapper, which may have copied the
+    mark, stays."""
+    return function.__wrapped__ if getattr(function, _OWN, None) is function else function
 
 
 def _scalers() -> List[Any]:
