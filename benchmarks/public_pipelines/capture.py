@@ -52,8 +52,9 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001  whatever a stranger's code raises
         problem = f"{type(error).__name__}: {error}"
         traceback.print_exc()
-    except SystemExit:
-        pass
+    except SystemExit as ended:
+        # Many a module ends itself when its pipeline is made: only without one it is a problem.
+        problem = f"the program ended itself: {ended}"
     if found["definition"] is None:
         for pipeline in reversed(found["pipelines"]):
             try:

@@ -200,27 +200,8 @@ def _job_statements(place: Place, kind: str) -> list[Statement]:
             conditions={"Bool": {"kms:GrantIsForAWSResource": "true"}},
         ),
         *pull_images(place.repository_arns),
-        Statement(
-            sid="WriteLogs",
-            actions=[
-                "logs:CreateLogGroup",
-                "logs:CreateLogStream",
-                "logs:DescribeLogStreams",
-                "logs:PutLogEvents",
-            ],
-            resources=[
-                place.arns.log_group(f"/aws/sagemaker/{kind}"),
-                place.arns.log_group(f"/aws/sagemaker/{kind}:log-stream:*"),
-            ],
-            because=JOB_NAMES,
-        ),
-        Statement(
-            sid="PublishMetrics",
-            actions=["cloudwatch:PutMetricData"],
-            resources=[ANY],
-            conditions={"StringEquals": {"cloudwatch:namespace": f"/aws/sagemaker/{kind}"}},
-            because=NO_RESOURCE,
-        ),
+        write_logs(place.arns, f"/aws/sagemaker/{kind}", because=JOB_NAMES),
+        publish_metrics(f"/aws/sagemaker/{kind}"),
         *([join_vpc()] if place.in_vpc else []),
     ]
 
@@ -310,6 +291,33 @@ def _pass_role(sid: str, role_arn: str) -> Statement:
         actions=["iam:PassRole"],
         resources=[role_arn],
         conditions={"StringEquals": {"iam:PassedToService": "sagemaker.amazonaws.com"}},
+    )
+
+
+def write_logs(arns: Arns, group: str, *, because: str) -> Statement:
+    """Write to a log group, and make it for the first one."""
+    return Statement(
+        sid="WriteLogs",
+        actions=[
+            "logs:CreateLogGroup",
+            "logs:CreateLogStream",
+            "logs:DescribeLogStreams",
+            "logs:PutLogEvents",
+        ],
+        resources=[arns.log_group(f"{group}{stream}") for stream in ("", ":log-stream:*")],
+        because=because,
+    )
+
+
+def publish_metrics(*namespaces: str) -> Statement:
+    """Write metrics of these namespaces."""
+    named = namespaces[0] if len(namespaces) == 1 else list(namespaces)
+    return Statement(
+        sid="PublishMetrics",
+        actions=["cloudwatch:PutMetricData"],
+        resources=[ANY],
+        conditions={"StringEquals": {"cloudwatch:namespace": named}},
+        because=NO_RESOURCE,
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from compilegate.access import Arns
 from compilegate.account.errors import RefusedRequestError, asking
 from compilegate.account.object_store import parts_of
 from compilegate.account.registry import RegisteredModel, Registry, described_model
@@ -57,10 +58,10 @@ class Promotion:
         `group` is a group's name without any project's. A model that was promoted before is left
         alone. Raises NoSuchModelError, RefusedRequestError for a model that is not approved.
         """
+        source, partition = self.source, self.session.partition
+        arns = Arns(partition=partition, region=source.region, account=source.account)
         there = described_model(
-            self.session,
-            f"arn:{self.session.partition}:sagemaker:{self.source.region}:{self.source.account}"
-            f":model-package/{self.source.project}-{group}/{version}",
+            self.session, arns.sagemaker(f"model-package/{source.project}-{group}/{version}")
         )
         if there.approval != APPROVED:
             raise RefusedRequestError(

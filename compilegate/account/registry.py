@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from compilegate.access import Arns
 from compilegate.account.errors import AwsError, RefusedRequestError, absent_is, asking
 from compilegate.account.object_store import parts_of
 from compilegate.account.session import AwsSession
@@ -94,10 +95,7 @@ class Registry:
         if found["arn"]:
             return described_model(self.session, reference)
         group = self._full(found["group"])
-        arn = (
-            f"arn:{self.session.partition}:sagemaker:{self.session.region}:{self.session.account}"
-            f":model-package/{group}/{found['version']}"
-        )
+        arn = Arns.of(self.session).sagemaker(f"model-package/{group}/{found['version']}")
         return described_model(self.session, arn)
 
     def decide(self, reference: str, status: str, reason: str | None) -> RegisteredModel:
@@ -130,7 +128,7 @@ class Registry:
             )
         return after
 
-    def object_text(self, uri: str) -> bytes | None:
+    def object_at(self, uri: str) -> bytes | None:
         """What lies at a URI; None where nothing does. Raises AwsError."""
         bucket, key = parts_of(uri)
         client = self.session.client("s3")
@@ -162,11 +160,8 @@ class Registry:
 
 def described_model(session: AwsSession, arn: str) -> RegisteredModel:
     """The model of an ARN, which may be of another account. Raises NoSuchModelError, AwsError."""
-    name, account, region = (
-        arn.partition(":model-package/")[2],
-        arn.split(":")[4],
-        arn.split(":")[3],
-    )
+    *_, region, account, resource = arn.split(":")
+    name = resource.partition("/")[2]
     missing = NoSuchModelError(
         f"there is no model {name} in account {account}, {region}; list them with: "
         "compilegate models --deployed"

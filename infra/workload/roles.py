@@ -22,6 +22,7 @@ from compilegate.account.named.pulled import (
     arm_folders,
     aws_repositories,
     processing_folders,
+    repository_arns,
     serving_folders,
     serving_repositories,
 )
@@ -57,17 +58,11 @@ class JobRoles(Construct):
         )
         training = [
             *foundation.repository_arns(arm_folders(workload, project.images)),
-            *(
-                arns.repository(repository.name, repository.account)
-                for repository in aws_repositories([workload], stack.region)
-            ),
+            *repository_arns(arns, aws_repositories([workload], stack.region)),
         ]
         serving = [
             *foundation.repository_arns(serving_folders(workload)),
-            *(
-                arns.repository(repository.name, repository.account)
-                for repository in serving_repositories(workload, stack.region)
-            ),
+            *repository_arns(arns, serving_repositories(workload, stack.region)),
         ]
         processing = processing_folders(workload, project.images)
         trusted = service_principal(self, "sagemaker")

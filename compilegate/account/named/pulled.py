@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from compilegate.access import Arns
 from compilegate.catalog.images import EcrRepository, ecr_repository
 from compilegate.pipelines.requests.images import GATE, image_folders_of
 from compilegate.workload import AWS_IMAGE, Workload
@@ -49,3 +50,8 @@ def serving_repositories(workload: Workload, region: str) -> list[EcrRepository]
         return []
     found = ecr_repository(serving.base_image.uri(region))
     return [] if found is None else [found]
+
+
+def repository_arns(arns: Arns, repositories: Iterable[EcrRepository]) -> list[str]:
+    """Their ARNs, in the accounts that they lie in."""
+    return [arns.repository(each.name, each.account) for each in repositories]

@@ -23,6 +23,7 @@ from compilegate.account.named.pulled import (
     arm_folders,
     aws_repositories,
     processing_folders,
+    repository_arns,
     serving_folders,
     serving_repositories,
 )
@@ -47,17 +48,11 @@ def named_roles(place: NamedPlace, workload: Workload, folders: Collection[str])
 
     training = [
         *repositories(arm_folders(workload, folders)),
-        *(
-            arns.repository(each.name, each.account)
-            for each in aws_repositories([workload], place.region)
-        ),
+        *repository_arns(arns, aws_repositories([workload], place.region)),
     ]
     serving = [
         *repositories(serving_folders(workload)),
-        *(
-            arns.repository(each.name, each.account)
-            for each in serving_repositories(workload, place.region)
-        ),
+        *repository_arns(arns, serving_repositories(workload, place.region)),
     ]
     about = Place(
         workload=name,

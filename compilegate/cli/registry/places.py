@@ -138,7 +138,7 @@ class Deployed:
         return _of_account(self._registry.decide(reference, status, reason))
 
     def read(self, uri: str) -> bytes | None:
-        return self._registry.object_text(uri)
+        return self._registry.object_at(uri)
 
     def file(self, uri: str) -> str:
         return uri

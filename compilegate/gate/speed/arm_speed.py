@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from compilegate.evidence import EvidenceRecord, FloatArray
-from compilegate.gate.speed.compile_time import CompileTimes, compile_times
+from compilegate.gate.speed.compile_time import CompileTimes, compile_seconds, compile_times
 from compilegate.gate.speed.steady import LEAST_SHARE, steady_seconds
 from compilegate.job.names import AVERAGE_SPEED_METRIC, SPEED_METRIC
 
@@ -36,6 +36,8 @@ class Runs:
     """In all replicates: how often one lost its machine and resumed from a checkpoint."""
     lost_seconds: float = 0.0
     """What they cost in all; part of `train_seconds`, and of no steady step."""
+    spent_compiling: float = 0.0
+    """Seconds of `train_seconds`: the mean over the replicates, cold and warm ones alike."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ def measure_arm(batch_size: int, records: Sequence[EvidenceRecord]) -> ArmSpeed 
             steady_seconds=seconds,
             compilation=compile_times(records),
             train_seconds=float(np.mean([speed.train_seconds for speed in speeds])),
+            spent_compiling=float(np.mean([compile_seconds(record) for record in records])),
             steps=max(len(each.loss) for each in steps),
             interruptions=len(resumed),
             lost_seconds=sum(each.lost_seconds for each in resumed),

@@ -155,9 +155,9 @@ def _whole(arm: ArmSpeed) -> _Whole | None:
     lost = runs.lost_seconds / len(arm.rates)
     examples = float(runs.steps * arm.batch_size)
     in_steps = examples / arm.rate
-    compilation = runs.compilation.seconds
-    seconds = max(runs.train_seconds - lost - compilation, in_steps)
-    return _Whole(seconds, in_steps, examples, compilation)
+    # Of these trainings, and not of the next one: a first job that compiled all is in their mean.
+    seconds = max(runs.train_seconds - lost - runs.spent_compiling, in_steps)
+    return _Whole(seconds, in_steps, examples, runs.spent_compiling)
 
 
 def _for_batch(larger: float) -> str:

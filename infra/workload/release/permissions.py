@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compilegate.access import Arns, Statement
-from compilegate.access.jobs import ANY, MANY_OBJECTS, NO_RESOURCE, join_vpc, pull_images
+from compilegate.access.jobs import (
+    ANY,
+    MANY_OBJECTS,
+    NO_RESOURCE,
+    join_vpc,
+    publish_metrics,
+    pull_images,
+    write_logs,
+)
 from compilegate.access.layout import (
     answers_prefix,
     models_prefix,
@@ -200,33 +208,9 @@ def serving_statements(
             conditions={"Bool": {"kms:GrantIsForAWSResource": "true"}},
         ),
         *pull_images(repository_arns),
-        Statement(
-            sid="WriteLogs",
-            actions=[
-                "logs:CreateLogGroup",
-                "logs:CreateLogStream",
-                "logs:DescribeLogStreams",
-                "logs:PutLogEvents",
-            ],
-            resources=[
-                arns.log_group(f"/aws/sagemaker/{log}{stream}") for stream in ("", ":log-stream:*")
-            ],
-            because=STREAMS,
-        ),
-        Statement(
-            sid="PublishMetrics",
-            actions=["cloudwatch:PutMetricData"],
-            resources=[ANY],
-            conditions={
-                "StringEquals": {
-                    "cloudwatch:namespace": [
-                        "/aws/sagemaker/Endpoints",
-                        "/aws/sagemaker/TransformJobs",
-                        "AWS/SageMaker",
-                    ]
-                }
-            },
-            because=NO_RESOURCE,
+        write_logs(arns, f"/aws/sagemaker/{log}", because=STREAMS),
+        publish_metrics(
+            "/aws/sagemaker/Endpoints", "/aws/sagemaker/TransformJobs", "AWS/SageMaker"
         ),
         *([join_vpc()] if in_vpc else []),
     ]

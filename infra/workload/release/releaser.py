@@ -17,7 +17,11 @@ from compilegate.access.layout import (
     releases_prefix,
     requests_prefix,
 )
-from compilegate.account.named.pulled import serving_folders, serving_repositories
+from compilegate.account.named.pulled import (
+    repository_arns,
+    serving_folders,
+    serving_repositories,
+)
 from compilegate.account.settings import Names
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.functions import DeadLetters, EventFunction, log_name
@@ -121,10 +125,7 @@ class Release(Construct):
         folders = serving_folders(workload)
         repositories = [
             *self._foundation.repository_arns(folders),
-            *(
-                released.arns.repository(each.name, each.account)
-                for each in serving_repositories(workload, stack.region)
-            ),
+            *repository_arns(released.arns, serving_repositories(workload, stack.region)),
         ]
         if folders:
             source = self._project.settings.source

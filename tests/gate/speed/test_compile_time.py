@@ -11,6 +11,7 @@ import pytest
 from compilegate.gate.judge import judge
 from compilegate.gate.judgements import CompileState, CompileTime
 from compilegate.gate.observations import observe
+from compilegate.gate.reasons import Code, Outcome
 from compilegate.gate.speed.compile_time import CompileTimes, compile_times
 from compilegate.job.evidence import CompileCacheRecord, EvidenceRecord, column_digests
 from compilegate.report.formats import compilations
@@ -100,6 +101,19 @@ def test_the_verdict_counts_warm_compilation_in_a_warm_execution(
         "25.0 s cold (first step 25.2 s, of the jobs that filled the cache), "
         "500 ms warm (first step 750 ms)"
     )
+
+
+def test_a_first_job_that_compiled_all_is_no_time_lost_elsewhere(execution):
+    """Its minute is compilation: of these trainings, though the next ones will be warm."""
+    for key, record in execution.records.items():
+        if key[0] == "fast":
+            first = key[1] == 1
+            cache, seconds = (COLD, 300.0) if first else (WARM, 0.5)
+            execution.records[key] = replicate(record, cache, seconds)
+    candidate = judge(execution.experiment, execution.records, None).candidates[0]
+    assert candidate.speed.run.candidate_compile_seconds == 0.5
+    assert Code.SPEED_LOST_ELSEWHERE not in [reason.code for reason in candidate.reasons]
+    assert candidate.outcome is Outcome.PASS
 
 
 def test_why_a_cache_was_ignored_is_observed_for_the_report(execution):
