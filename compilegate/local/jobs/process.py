@@ -194,10 +194,12 @@ def _enter_own_root(text: str) -> None:
     _unshare()
     _mount(None, "/", _MS_REC | _MS_PRIVATE)
     targets = [target for _, target, _ in binds]
+    # What is mounted on a folder of this machine is gone when somebody removes that folder.
+    anew = [target for source, target, _ in binds if source != target]
     # The folder that holds the root itself comes first, before anything is mounted below it.
     entries = sorted(os.listdir("/"), key=lambda name: not f"{root}/".startswith(f"/{name}/"))
     for name in entries:
-        _plant(f"/{name}", root, targets)
+        _plant(f"/{name}", root, targets, anew)
     for source, target, may_write in binds:
         os.makedirs(root + target, exist_ok=True)
         _mount(source, root + target, _MS_BIND | _MS_REC)
@@ -230,20 +232,21 @@ def _unshare() -> None:
             file.write(line)
 
 
-def _plant(here: str, root: str, targets: list[str]) -> None:
+def _plant(here: str, root: str, targets: list[str], anew: list[str]) -> None:
     """Show a folder, file or link of this machine at its own place below `root`, read-only.
 
-    A folder in which a target must first be made is made anew, of its entries, because nothing is
-    made in this machine's own folders.
+    A folder in which a target must first be made, or is one of those to be made `anew`, is made
+    of its entries, because nothing is made in this machine's own folders.
     """
     if here in targets:
         return
     missing = [t for t in targets if t.startswith(f"{here}/") and os.path.realpath(t) != t]
     missing += [t for t in targets if t.startswith(f"{here}/") and not os.path.isdir(t)]
+    missing += [t for t in anew if t.startswith(f"{here}/") and here not in _AS_THEY_ARE]
     if missing:
         os.makedirs(root + here, exist_ok=True)
         for name in os.listdir(here) if os.path.isdir(here) else ():
-            _plant(f"{here}/{name}", root, targets)
+            _plant(f"{here}/{name}", root, targets, anew)
         return
     if os.path.islink(here):
         if not os.path.lexists(root + here):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import textwrap
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +101,38 @@ def test_what_a_job_writes_beside_its_folders_stays_in_its_sandbox(bench: Any) -
     assert sorted(path.name for path in (sandbox / "root").iterdir()) == ["of_its_own"]
     assert not Path("/of_its_own").exists()
     assert not Path("/tmp/z").exists()
+
+
+@pytest.mark.usefixtures("own_root")
+def test_a_folder_of_this_machine_at_a_jobs_path_may_go_while_it_runs(
+    bench: Any, tmp_path: Path
+) -> None:
+    """Somebody's /opt/ml: the kernel ends what is mounted on a folder that is removed."""
+    # Not below /tmp, which every job has for itself.
+    theirs = Path(tempfile.mkdtemp(dir=Path(__file__).parent))
+    gate = tmp_path / "shared" / "gate"
+    gate.parent.mkdir()
+    os.mkfifo(gate)
+
+    def remove() -> None:
+        with gate.open("w") as opened:  # as soon as the job waits for it
+            theirs.rmdir()
+            opened.write("gone")
+
+    code = f"""
+        open({str(gate)!r}).read()
+        open({str(theirs / "f")!r}, "w").write("kept")
+    """
+    step = bench.processing("job", code)
+    output = {"S3Uri": "s3://bucket/out", "LocalPath": str(theirs)}
+    step["Arguments"]["ProcessingOutputConfig"]["Outputs"] = [
+        {"OutputName": "out", "S3Output": output}
+    ]
+    threading.Thread(target=remove, daemon=True).start()
+    result = bench.run(step, shared=(gate.parent,))
+    assert result.status is ExecutionStatus.SUCCEEDED, result.failure
+    assert bench.store.read("s3://bucket/out/f") == b"kept"
+    assert not theirs.exists()
 
 
 @pytest.mark.usefixtures("own_root")
