@@ -2,246 +2,44 @@
 
     python container.py --model-dir FOLDER --host 127.0.0.1 --port 8080 --defaults pytorch
 
-A handler is the module that SAGEMAKER_PROGRAM names, by default `inference.py`, in `code/` of the
-model's folder. AWS's toolkits (sagemaker-inference 1.10, with those for PyTorch and Hugging Face)
-call what it defines, and have defaults for what it leaves out:
-
-    model_fn(model_dir)                                 loads the model, once
-    input_fn(body, content_type)                        what the request says
-    predict_fn(data, model)                             what the model makes of it
-    output_fn(prediction, accept)                       the answer
-    transform_fn(model, body, content_type, accept)     in place of the last three
-
-Each may take one more argument, the context. A file of its own that imports nothing of this
-project: it runs in the environment that stands for the image.
+`/ping` and `/invocations` over HTTP, answered by the handler (`toolkit.py`). Imports nothing of
+this project but that neighbour: it runs in the environment that stands for the image.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
-import inspect
-import io
 import json
 import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-JSON, CSV, NPY = "application/json", "text/csv", "application/x-npy"
-TEXT_TYPES = (JSON, CSV)
-"""Bodies of these types reach the handler as text, all others as bytes."""
+if __name__ == "__main__":  # the neighbour of a file that runs by itself
+    toolkit: Any = importlib.import_module("toolkit")
+    del sys.modules["toolkit"]  # the handler may have a module of that name
+else:
+    toolkit = importlib.import_module(f"{__package__}.toolkit")
+
 MOST_BYTES = 100 * 2**20
 """The largest body of any request that SageMaker passes on: a batch transform's."""
 DEFAULT_ACCEPT = "SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT"
-FUNCTIONS = ("input_fn", "predict_fn", "output_fn")
-
-TASKS = {
-    "ForSequenceClassification": "text-classification",
-    "ForTokenClassification": "token-classification",
-    "ForQuestionAnswering": "question-answering",
-    "ForMaskedLM": "fill-mask",
-    "ForCausalLM": "text-generation",
-}
-"""The tasks that the Hugging Face image infers from the end of an architecture's name."""
-
-
-class UnsupportedTypeError(Exception):
-    """A content type that the defaults cannot read or write."""
-
-
-class Handler:
-    """The functions of a handler, with defaults for those that it lacks."""
-
-    def __init__(self, model_dir: str, defaults: str) -> None:
-        self._defaults = HUGGING_FACE if defaults == "huggingface" else PYTORCH
-        module = _module(Path(model_dir) / "code")
-        self._functions: dict[str, Callable[..., Any]] = {}
-        for name in ("model_fn", "transform_fn", "pre_model_fn", "model_warmup_fn", *FUNCTIONS):
-            given = getattr(module, name, None)
-            if given is not None:
-                self._functions[name] = given
-        if "transform_fn" in self._functions and set(FUNCTIONS) & set(self._functions):
-            raise ValueError(
-                "the handler has transform_fn beside input_fn, predict_fn or output_fn, allowed: "
-                "transform_fn alone, or the others"
-            )
-        if "pre_model_fn" in self._functions:
-            self._call("pre_model_fn", model_dir)
-        self._model = self._call("model_fn", model_dir)
-        if "model_warmup_fn" in self._functions:
-            self._call("model_warmup_fn", model_dir, self._model)
-
-    def answer(self, body: bytes, content_type: str, accept: str) -> tuple[Any, str]:
-        """The response to a request, and its content type."""
-        said: Any = body.decode("utf-8") if content_type in TEXT_TYPES else body
-        if "transform_fn" in self._functions:
-            result = self._call("transform_fn", self._model, said, content_type, accept)
-        else:
-            data = self._call("input_fn", said, content_type)
-            prediction = self._call("predict_fn", data, self._model)
-            result = self._call("output_fn", prediction, accept)
-        if isinstance(result, tuple):  # of older handlers: the answer and its type
-            return result[0], str(result[1])
-        return result, accept
-
-    def _call(self, name: str, *arguments: Any) -> Any:
-        function = self._functions.get(name) or self._defaults[name]
-        wanted = len(inspect.signature(function).parameters)
-        if wanted == len(arguments) + 1:
-            return function(*arguments, None)  # no context: there is no model server behind it
-        if wanted != len(arguments):
-            raise TypeError(
-                f"{name} of the handler takes {wanted} arguments, allowed: {len(arguments)}, or "
-                "one more for the context"
-            )
-        return function(*arguments)
-
-
-def _module(code: Path) -> Any:
-    """The handler's module; None where the archive has none."""
-    name = os.environ.get("SAGEMAKER_PROGRAM") or "inference.py"
-    name = name[:-3] if name.endswith(".py") else name
-    sys.path.insert(0, str(code))
-    if importlib.util.find_spec(name) is None:
-        return None
-    return importlib.import_module(name)
-
-
-def _pytorch_model(model_dir: str) -> Any:
-    found = sorted(each for each in Path(model_dir).iterdir() if each.suffix in (".pt", ".pth"))
-    if len(found) != 1:
-        raise ValueError(
-            f"the archive has no handler with model_fn in code/, and {len(found)} files *.pt or "
-            "*.pth, allowed: a handler, or one TorchScript file"
-        )
-    import torch  # noqa: PLC0415 - only where the default loads it
-
-    return torch.jit.load(str(found[0]), map_location="cpu")
-
-
-def _pytorch_input(body: Any, content_type: str) -> Any:
-    import numpy  # noqa: PLC0415 - a handler of one's own may do without
-    import torch  # noqa: PLC0415
-
-    if content_type == NPY:
-        return torch.from_numpy(numpy.load(io.BytesIO(body), allow_pickle=False))
-    if content_type == JSON:
-        return torch.FloatTensor(numpy.array(json.loads(body)))
-    if content_type == CSV:
-        read = numpy.genfromtxt(io.StringIO(body), dtype=numpy.float32, delimiter=",")
-        return torch.FloatTensor(read)
-    raise UnsupportedTypeError(_not_read(content_type, (JSON, CSV, NPY)))
-
-
-def _pytorch_prediction(data: Any, model: Any) -> Any:
-    import torch  # noqa: PLC0415
-
-    with torch.no_grad():
-        model.eval()
-        return model(data)
-
-
-def _pytorch_output(prediction: Any, accept: str) -> Any:
-    if hasattr(prediction, "detach"):
-        prediction = prediction.detach().cpu().numpy()
-    for content_type in (each.strip() for each in accept.split(",")):
-        if content_type == JSON:
-            return json.dumps(prediction, default=_plain)
-        if content_type in (CSV, NPY):
-            return _packed(prediction, content_type)
-    raise UnsupportedTypeError(_not_read(accept, (JSON, CSV, NPY)))
-
-
-def _packed(prediction: Any, content_type: str) -> Any:
-    import numpy  # noqa: PLC0415
-
-    if content_type == CSV:
-        text = io.StringIO()
-        numpy.savetxt(text, numpy.atleast_1d(prediction), delimiter=",", fmt="%s")
-        return text.getvalue()
-    packed = io.BytesIO()
-    numpy.save(packed, numpy.asarray(prediction), allow_pickle=False)
-    return packed.getvalue()
-
-
-def _hugging_face_model(model_dir: str) -> Any:
-    from transformers import pipeline  # noqa: PLC0415 - seconds of import
-
-    task = os.environ.get("HF_TASK")
-    if not task:
-        configuration = Path(model_dir) / "config.json"
-        if not configuration.is_file():
-            raise ValueError(
-                "the archive has no handler in code/ and no config.json, and HF_TASK is not set, "
-                "allowed: one of the three"
-            )
-        (architecture,) = json.loads(configuration.read_text(encoding="utf-8"))["architectures"]
-        task = next((TASKS[end] for end in TASKS if architecture.endswith(end)), None)
-        if task is None:
-            raise ValueError(f"no task is known for {architecture}, allowed: HF_TASK in the image")
-    return pipeline(task, model=model_dir, tokenizer=model_dir)
-
-
-def _hugging_face_input(body: Any, content_type: str) -> Any:
-    if content_type == JSON:
-        return json.loads(body)
-    raise UnsupportedTypeError(_not_read(content_type, (JSON,)))
-
-
-def _hugging_face_prediction(data: Any, model: Any) -> Any:
-    if not isinstance(data, dict):
-        return model(data)
-    inputs, parameters = data.pop("inputs", data), data.pop("parameters", None)
-    return model(inputs, **(parameters or {}))
-
-
-def _hugging_face_output(prediction: Any, accept: str) -> Any:
-    if accept != JSON:
-        raise UnsupportedTypeError(_not_read(accept, (JSON,)))
-    return json.dumps(prediction, default=_plain)
-
-
-PYTORCH: dict[str, Callable[..., Any]] = {
-    "model_fn": _pytorch_model,
-    "input_fn": _pytorch_input,
-    "predict_fn": _pytorch_prediction,
-    "output_fn": _pytorch_output,
-}
-HUGGING_FACE: dict[str, Callable[..., Any]] = {
-    "model_fn": _hugging_face_model,
-    "input_fn": _hugging_face_input,
-    "predict_fn": _hugging_face_prediction,
-    "output_fn": _hugging_face_output,
-}
-
-
-def _plain(value: Any) -> Any:
-    """A number or an array of numpy's as Python's own."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
-
-
-def _not_read(found: str, allowed: tuple[str, ...]) -> str:
-    return f"content type {found!r} is not supported, allowed: {', '.join(allowed)}"
 
 
 class Requests(BaseHTTPRequestHandler):
     """`/ping` and `/invocations`, one invocation at a time."""
 
     protocol_version = "HTTP/1.1"
-    handler: Handler
+    handler: Any
     client_error: int
     turn = threading.Lock()
 
     def do_GET(self) -> None:
-        self._reply(200 if self.path == "/ping" else 404, b"", JSON)
+        self._reply(200 if self.path == "/ping" else 404, b"", toolkit.JSON)
 
     def do_POST(self) -> None:
         length = self.headers.get("Content-Length", "")
@@ -251,19 +49,21 @@ class Requests(BaseHTTPRequestHandler):
             self._reply(status, b"", "text/plain")
             return
         body = self.rfile.read(int(length))
-        default = os.environ.get(DEFAULT_ACCEPT, JSON)
+        default = os.environ.get(DEFAULT_ACCEPT, toolkit.JSON)
         accept = self.headers.get("Accept") or default
         with self.turn:
             status, answer, content_type = self._invoked(
-                body, self.headers.get("Content-Type", JSON), default if accept == "*/*" else accept
+                body,
+                self.headers.get("Content-Type", toolkit.JSON),
+                default if accept == "*/*" else accept,
             )
         self._reply(status, answer, content_type)
 
     def _invoked(self, body: bytes, content_type: str, accept: str) -> tuple[int, bytes, str]:
         try:
             answer, answered = self.handler.answer(body, content_type, accept)
-            return 200, answer if isinstance(answer, bytes) else str(answer).encode(), answered
-        except UnsupportedTypeError as error:
+            return 200, answer, answered
+        except toolkit.UnsupportedTypeError as error:
             return 415, str(error).encode(), "text/plain"
         except Exception as error:  # noqa: BLE001 - whatever the handler raises, the server goes on
             traceback.print_exc()
@@ -283,7 +83,9 @@ def main() -> int:
     options = _parser().parse_args()
     sys.path.pop(0)  # the folder of this file, which is nothing of the image's
     try:
-        Requests.handler = Handler(options.model_dir, options.defaults)
+        program = os.environ.get("SAGEMAKER_PROGRAM", "")
+        code = Path(options.model_dir) / "code"
+        Requests.handler = toolkit.Handler(options.model_dir, code, program, options.defaults)
         Requests.client_error = 400 if options.defaults == "huggingface" else 500
         server = ThreadingHTTPServer((options.host, options.port), Requests)
     except BaseException as error:  # noqa: BLE001 - a handler may even exit

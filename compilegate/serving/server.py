@@ -15,6 +15,8 @@ from types import MappingProxyType
 from compilegate.serving.errors import ServingError
 
 PROGRAM = Path(__file__).with_name("container.py")
+TOOLKIT = Path(__file__).with_name("toolkit.py")
+"""What a program of a batch transform needs beside it."""
 HOST = "127.0.0.1"
 SECONDS_TO_END = 10.0
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "HF_HOME", "HF_HUB_OFFLINE")

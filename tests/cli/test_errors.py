@@ -20,7 +20,8 @@ ALONE = {
     "compilegate.local.jobs.process.RootError",
     "compilegate.local.transform.records.FilterError",
     "compilegate.local.transform.serving.ServingError",
-    "compilegate.serving.container.UnsupportedTypeError",
+    "compilegate.serving.toolkit.HandlerError",
+    "compilegate.serving.toolkit.UnsupportedTypeError",
 }
 """Of programs that run without this package: in an image's environment, or before there is one."""
 

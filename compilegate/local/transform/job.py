@@ -26,6 +26,7 @@ from compilegate.local.jobs.sandbox import ML, Sandboxes, unpack_source
 from compilegate.local.requests import ACCOUNT, RequestReader, iso_time
 from compilegate.local.transform.models import ModelContainer, read_containers
 from compilegate.local.transform.records import FilterError, parse_filter
+from compilegate.serving import TOOLKIT
 
 _MEGABYTE = 1 << 20
 _MOST_SECONDS = 432_000
@@ -148,10 +149,16 @@ def _filter(reader: RequestReader, key: str) -> str:
     return value
 
 
-_PROGRAMS = tuple(Path(__file__).with_name(name) for name in ("serving.py", "records.py"))
+_PROGRAMS = (*(Path(__file__).with_name(name) for name in ("serving.py", "records.py")), TOOLKIT)
 _IN_MODEL = "/opt/ml/model/code"
 _IN_ARCHIVE = "/opt/ml/code"
 _PLAN = "/opt/ml/input/config/transform.json"
+
+
+def _defaults_of(image: str) -> str:
+    """Which image's functions stand in for those that the model's code leaves out."""
+    repository = image.rpartition("/")[2].partition(":")[0]
+    return next((name for name in ("huggingface", "pytorch") if name in repository), "arrays")
 
 
 class TransformJob:
@@ -219,6 +226,7 @@ class TransformJob:
             "model": self.sandbox.rewrite("/opt/ml/model"),
             "code": self.sandbox.rewrite(code),
             "program": program.strip('"'),
+            "defaults": _defaults_of(container.image),
             "input": self.sandbox.rewrite("/opt/ml/input/data"),
             "output": self.sandbox.rewrite("/opt/ml/output/data"),
             "files": files,

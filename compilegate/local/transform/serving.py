@@ -2,10 +2,9 @@
 
     python serving.py PLAN.json
 
-What SageMaker's inference toolkits do: the script of SAGEMAKER_PROGRAM gives model_fn, and either
-transform_fn, or input_fn, predict_fn and output_fn, each with a default. Without a script an
-`xgboost-model` is served as the built-in algorithm does. Python 3.8; what it imports beyond the
-standard library is the image's own.
+The handler of the model's code answers (`compilegate/serving/toolkit.py`, which lies beside this
+file when it runs). Without one an `xgboost-model` is served as the built-in algorithm does. Python
+3.8; what it imports beyond the standard library is the image's own.
 """
 
 from __future__ import annotations
@@ -13,23 +12,23 @@ from __future__ import annotations
 import csv
 import gzip
 import importlib
-import inspect
 import io
 import json
 import os
 import pickle
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-records: Any = importlib.import_module(
-    "records" if __name__ == "__main__" else f"{__package__}.records"
-)
-"""A neighbour of this file, which runs by itself where the package is not installed."""
+records: Any
+toolkit: Any
+if __name__ == "__main__":  # the neighbours of a file that runs by itself
+    records, toolkit = (importlib.import_module(name) for name in ("records", "toolkit"))
+    del sys.modules["records"], sys.modules["toolkit"]  # a handler may have modules of these names
+else:
+    records = importlib.import_module(f"{__package__}.records")
+    toolkit = importlib.import_module("compilegate.serving.toolkit")
 
-_TEXT = ("application/json", "text/csv")
-_NPY = "application/x-npy"
 _LIBSVM = ("text/libsvm", "text/x-libsvm")
 
 Predictor = Any
@@ -53,7 +52,12 @@ def main() -> None:
                 content = gzip.decompress(content)
             target.write_bytes(transformed(content, plan, predict))
             print(f"transformed {name}", flush=True)
-    except (ServingError, records.FilterError) as error:
+    except (
+        ServingError,
+        records.FilterError,
+        toolkit.HandlerError,
+        toolkit.UnsupportedTypeError,
+    ) as error:
         raise SystemExit(f"error: {error}") from None
 
 
@@ -93,118 +97,24 @@ def _of_group(group: list[str], plan: dict[str, Any], predict: Predictor) -> lis
 
 
 def predictor(plan: dict[str, Any]) -> Predictor:
-    """What answers a request: the script's functions, or the built-in algorithm's."""
+    """What answers a request: the handler, or the built-in algorithm."""
     accept = plan["accept"] or os.environ.get("SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT", "")
-    kind = plan["content_type"] or "text/csv"
-    model_folder = Path(plan["model"])
-    if plan["program"]:
-        return _scripted(_module(plan), model_folder, kind, accept)
+    kind = plan["content_type"] or records.CSV
+    model_folder, defaults = Path(plan["model"]), plan["defaults"]
     booster = model_folder / "xgboost-model"
-    if booster.is_file():
+    if not plan["program"] and booster.is_file():
         return _boosted(booster, kind)
+    if plan["program"] or defaults != "arrays":
+        handler = toolkit.Handler(str(model_folder), Path(plan["code"]), plan["program"], defaults)
+        if not accept:
+            as_text = defaults == "arrays" and kind != toolkit.JSON
+            accept = toolkit.CSV if as_text else toolkit.JSON
+        return lambda body: handler.answer(body, kind, accept)
     there = ", ".join(sorted(path.name for path in model_folder.iterdir())) or "nothing"
     raise ServingError(
         "the model has no inference code (SAGEMAKER_PROGRAM is not set) and no xgboost-model; "
         f"its archive has {there}"
     )
-
-
-def _module(plan: dict[str, Any]) -> Any:
-    folder = Path(plan["code"])
-    script = folder / plan["program"]
-    if not script.is_file():
-        there = ", ".join(sorted(path.name for path in folder.glob("*"))) or "nothing"
-        raise ServingError(f"SAGEMAKER_PROGRAM {plan['program']} is not in its folder: {there}")
-    sys.path.insert(0, str(folder))
-    return importlib.import_module(plan["program"][:-3].replace("/", "."))
-
-
-def _scripted(module: Any, model_folder: Path, kind: str, accept: str) -> Predictor:
-    load = getattr(module, "model_fn", None)
-    if load is None:
-        raise ServingError(f"{module.__name__} has no model_fn, which loads the model")
-    model = _called(load, str(model_folder))
-    given = {
-        name: getattr(module, name, None)
-        for name in ("transform_fn", "input_fn", "predict_fn", "output_fn")
-    }
-    accept = accept or ("application/json" if kind == "application/json" else "text/csv")
-
-    def predict(body: bytes) -> tuple[bytes, str]:
-        data = body.decode("utf-8") if kind.split(";", maxsplit=1)[0] in _TEXT else body
-        if given["transform_fn"] is not None:
-            answer = _called(given["transform_fn"], model, data, kind, accept)
-        else:
-            value = _called(given["input_fn"] or _default_input, data, kind)
-            found = _called(given["predict_fn"] or _default_prediction, value, model)
-            answer = _called(given["output_fn"] or _default_output, found, accept)
-        return _as_bytes(answer, accept)
-
-    return predict
-
-
-def _called(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call with as many arguments as it takes: some containers add a context at the end."""
-    try:
-        taken = inspect.signature(function)
-        needed = [
-            each
-            for each in taken.parameters.values()
-            if each.kind in {each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD}
-            and each.default is each.empty
-        ]
-    except (TypeError, ValueError):
-        return function(*arguments)
-    return function(*arguments, *([None] * (len(needed) - len(arguments))))
-
-
-def _as_bytes(answer: Any, accept: str) -> tuple[bytes, str]:
-    kind = accept
-    if isinstance(answer, tuple) and len(answer) == 2:
-        answer, kind = answer[0], str(answer[1])
-    elif hasattr(answer, "response") and hasattr(answer, "mimetype"):  # worker.Response
-        kind, answer = str(answer.mimetype), answer.response
-        answer = answer if isinstance(answer, (str, bytes)) else b"".join(answer)
-    if isinstance(answer, str):
-        return answer.encode("utf-8"), kind
-    if isinstance(answer, (bytes, bytearray)):
-        return bytes(answer), kind
-    return _default_output(answer, kind).encode("utf-8"), kind
-
-
-def _default_input(data: Any, kind: str) -> Any:
-    import numpy  # noqa: PLC0415  the image's own
-
-    kind = kind.split(";", maxsplit=1)[0]
-    if kind == "application/json":
-        return numpy.array(json.loads(data))
-    if kind == "text/csv":
-        return numpy.array(list(csv.reader(io.StringIO(data))), dtype=numpy.float32)
-    if kind == _NPY:
-        return numpy.load(io.BytesIO(data), allow_pickle=False)
-    raise ServingError(f"content of type {kind} needs an input_fn in the inference code")
-
-
-def _default_prediction(value: Any, model: Any) -> Any:
-    if hasattr(model, "predict"):
-        return model.predict(value)
-    torch = sys.modules.get("torch")
-    if torch is not None and callable(model):
-        with torch.no_grad():
-            return model(torch.as_tensor(value))
-    raise ServingError(f"{type(model).__name__} has no predict: the code needs a predict_fn")
-
-
-def _default_output(found: Any, accept: str) -> str:
-    rows = found.tolist() if hasattr(found, "tolist") else found
-    if accept.split(";", maxsplit=1)[0] != "text/csv":
-        return json.dumps(rows)
-    rows = rows if isinstance(rows, list) else [rows]
-    lines: list[str] = [
-        records.write_record(row if isinstance(row, list) else [row], records.CSV) + "\n"
-        for row in rows
-    ]
-    return "".join(lines)
 
 
 def _boosted(path: Path, kind: str) -> Predictor:
@@ -225,7 +135,10 @@ def _boosted(path: Path, kind: str) -> Predictor:
             ]
             features = numpy.array(rows, dtype=numpy.float32)
         matrix = xgboost.DMatrix(features, feature_names=booster.feature_names)
-        return _default_output(booster.predict(matrix), records.CSV).encode("utf-8"), records.CSV
+        found = [
+            records.write_record(each, records.CSV) for each in booster.predict(matrix).tolist()
+        ]
+        return "".join(f"{line}\n" for line in found).encode("utf-8"), records.CSV
 
     return predict
 

@@ -158,6 +158,25 @@ def test_a_whole_file_is_one_request_where_nothing_splits_it(bench: Any) -> None
     assert answered(bench, model(bench, code), step) == "6.0\n14.0\n"
 
 
+def test_the_images_of_pytorch_look_for_inference_py_without_being_told(bench: Any) -> None:
+    step = model(bench, SAGEMAKER_PROGRAM="")
+    step["Arguments"]["PrimaryContainer"]["Image"] = (
+        "763104351884.dkr.ecr.us-east-1.amazonaws.com/pytorch-inference:2.6.0-cpu-py312"
+    )
+    assert answered(bench, step, transform(bench)) == "6.0\n14.0\n"
+
+
+def test_a_handler_may_have_modules_of_the_programs_names(bench: Any) -> None:
+    files = {"weight": "2", "code/inference.py": f"import toolkit, records\n{dedent(CODE)}"}
+    files |= {f"code/{name}.py": "OWN = True\n" for name in ("toolkit", "records")}
+    files["code/inference.py"] += "\nassert toolkit.OWN and records.OWN\n"
+    step = model(bench)
+    step["Arguments"]["PrimaryContainer"]["ModelDataUrl"] = bench.put(
+        "s3://bucket/models/own.tar.gz", archive(**files)
+    )
+    assert answered(bench, step, transform(bench)) == "6.0\n14.0\n"
+
+
 def test_a_model_without_inference_code_is_told_by_what_its_archive_has(bench: Any) -> None:
     result = bench.run(model(bench, SAGEMAKER_PROGRAM=""), transform(bench))
     assert "exit code 1" in result.failure

@@ -1,0 +1,314 @@
+"""What AWS's inference toolkits do with a handler: its functions, with defaults for what it lacks.
+
+A handler is the module that SAGEMAKER_PROGRAM names, in `code/` of the model's folder or where the
+container says; the images of PyTorch and Hugging Face look for `inference.py` without it:
+
+    model_fn(model_dir)                                 loads the model, once
+    input_fn(body, content_type)                        what the request says
+    predict_fn(data, model)                             what the model makes of it
+    output_fn(prediction, accept)                       the answer
+    transform_fn(model, body, content_type, accept)     in place of the last three
+
+Each may take one more argument, the context (sagemaker-inference 1.10, with the toolkits for
+PyTorch and Hugging Face). A file of its own that imports nothing of this project, for Python 3.8:
+it runs in the environment that stands for the image, with endpoints and with batch transforms.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import importlib.util
+import inspect
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+JSON, CSV, NPY = "application/json", "text/csv", "application/x-npy"
+TEXT_TYPES = (JSON, CSV)
+"""Bodies of these types reach the handler as text, all others as bytes."""
+FUNCTIONS = ("input_fn", "predict_fn", "output_fn")
+PROGRAM = "inference.py"
+"""The handler's name where the container gives none."""
+
+TASKS = {
+    "ForSequenceClassification": "text-classification",
+    "ForTokenClassification": "token-classification",
+    "ForQuestionAnswering": "question-answering",
+    "ForMaskedLM": "fill-mask",
+    "ForCausalLM": "text-generation",
+}
+"""The tasks that the Hugging Face image infers from the end of an architecture's name."""
+
+
+class UnsupportedTypeError(Exception):
+    """A content type that the defaults cannot read or write."""
+
+
+class HandlerError(Exception):
+    """What makes a model's code no handler."""
+
+
+class Handler:
+    """A loaded model, and the functions that answer with it.
+
+    `code` is the folder of the handler, `program` its file ("": the image's own choice), `defaults`
+    the image's: `pytorch`, `huggingface`, or `arrays` for those of scikit-learn and XGBoost. Raises
+    HandlerError, and whatever the handler raises.
+    """
+
+    def __init__(self, model_dir: str, code: Path, program: str, defaults: str) -> None:
+        self._defaults = DEFAULTS[defaults]
+        module = _module(code, program, self._defaults)
+        self._functions: dict[str, Callable[..., Any]] = {}
+        for name in ("model_fn", "transform_fn", "pre_model_fn", "model_warmup_fn", *FUNCTIONS):
+            given = getattr(module, name, None)
+            if given is not None:
+                self._functions[name] = given
+        alone = "transform_fn" in self._functions and "model_fn" in self._defaults
+        if alone and set(FUNCTIONS) & set(self._functions):
+            raise HandlerError(
+                "the handler has transform_fn beside input_fn, predict_fn or output_fn, allowed: "
+                "transform_fn alone, or the others"
+            )
+        if not {"model_fn"} & {*self._functions, *self._defaults}:
+            raise HandlerError(f"{program} has no model_fn, which loads the model")
+        if "pre_model_fn" in self._functions:
+            self._call("pre_model_fn", model_dir)
+        self._model = self._call("model_fn", model_dir)
+        if "model_warmup_fn" in self._functions:
+            self._call("model_warmup_fn", model_dir, self._model)
+
+    def answer(self, body: bytes, content_type: str, accept: str) -> tuple[bytes, str]:
+        """The response to a request, and its content type."""
+        said: Any = body.decode("utf-8") if _plain_type(content_type) in TEXT_TYPES else body
+        if "transform_fn" in self._functions:
+            result = self._call("transform_fn", self._model, said, content_type, accept)
+        else:
+            data = self._call("input_fn", said, content_type)
+            prediction = self._call("predict_fn", data, self._model)
+            result = self._call("output_fn", prediction, accept)
+        kind = accept
+        if isinstance(result, tuple) and len(result) == 2:  # of older handlers
+            result, kind = result[0], str(result[1])
+        elif hasattr(result, "response") and hasattr(result, "mimetype"):  # worker.Response
+            result, kind = result.response, str(result.mimetype)
+            result = result if isinstance(result, (str, bytes)) else b"".join(result)
+        if isinstance(result, (bytes, bytearray)):
+            return bytes(result), kind
+        return (result if isinstance(result, str) else _written(result, kind)).encode(), kind
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        function = self._functions.get(name) or self._defaults[name]
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError):  # of a compiled extension
+            return function(*arguments)
+        for given in (arguments, (*arguments, None)):  # no context: no model server is behind it
+            if len(signature.parameters) == len(given):
+                return function(*given)
+        try:
+            signature.bind(*arguments)
+        except TypeError:
+            raise HandlerError(
+                f"{name} of the handler takes {len(signature.parameters)} arguments, allowed: "
+                f"{len(arguments)}, or one more for the context"
+            ) from None
+        return function(*arguments)
+
+
+def _module(code: Path, program: str, defaults: Mapping[str, Any]) -> Any:
+    """The handler's module; None where the image's defaults are all there is."""
+    file = program or PROGRAM
+    name = (file[:-3] if file.endswith(".py") else file).replace("/", ".")
+    sys.path.insert(0, str(code))
+    parent = name.rpartition(".")[0]
+    if (not parent or _found(parent)) and _found(name):
+        return importlib.import_module(name)
+    if "model_fn" in defaults:
+        return None
+    there = ", ".join(sorted(path.name for path in code.glob("*"))) or "nothing"
+    raise HandlerError(f"SAGEMAKER_PROGRAM {file} is not in its folder: {there}")
+
+
+def _found(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None
+
+
+def _pytorch_model(model_dir: str) -> Any:
+    found = sorted(each for each in Path(model_dir).iterdir() if each.suffix in (".pt", ".pth"))
+    if len(found) != 1:
+        raise HandlerError(
+            f"the archive has no handler with model_fn in code/, and {len(found)} files *.pt or "
+            "*.pth, allowed: a handler, or one TorchScript file"
+        )
+    import torch  # noqa: PLC0415 - only where the default loads it
+
+    return torch.jit.load(str(found[0]), map_location="cpu")
+
+
+def _pytorch_input(body: Any, content_type: str) -> Any:
+    import numpy  # noqa: PLC0415 - a handler of one's own may do without
+    import torch  # noqa: PLC0415
+
+    if content_type == NPY:
+        return torch.from_numpy(numpy.load(io.BytesIO(body), allow_pickle=False))
+    if content_type == JSON:
+        return torch.FloatTensor(numpy.array(json.loads(body)))
+    if content_type == CSV:
+        read = numpy.genfromtxt(io.StringIO(body), dtype=numpy.float32, delimiter=",")
+        return torch.FloatTensor(read)
+    raise UnsupportedTypeError(_not_read(content_type, (JSON, CSV, NPY)))
+
+
+def _pytorch_prediction(data: Any, model: Any) -> Any:
+    import torch  # noqa: PLC0415
+
+    with torch.no_grad():
+        model.eval()
+        return model(data)
+
+
+def _pytorch_output(prediction: Any, accept: str) -> Any:
+    if hasattr(prediction, "detach"):
+        prediction = prediction.detach().cpu().numpy()
+    for content_type in (each.strip() for each in accept.split(",")):
+        if content_type == JSON:
+            return json.dumps(prediction, default=_plain)
+        if content_type in (CSV, NPY):
+            return _packed(prediction, content_type)
+    raise UnsupportedTypeError(_not_read(accept, (JSON, CSV, NPY)))
+
+
+def _packed(prediction: Any, content_type: str) -> Any:
+    import numpy  # noqa: PLC0415
+
+    if content_type == CSV:
+        text = io.StringIO()
+        numpy.savetxt(text, numpy.atleast_1d(prediction), delimiter=",", fmt="%s")
+        return text.getvalue()
+    packed = io.BytesIO()
+    numpy.save(packed, numpy.asarray(prediction), allow_pickle=False)
+    return packed.getvalue()
+
+
+def _hugging_face_model(model_dir: str) -> Any:
+    from transformers import pipeline  # noqa: PLC0415 - seconds of import
+
+    task = os.environ.get("HF_TASK")
+    if not task:
+        configuration = Path(model_dir) / "config.json"
+        if not configuration.is_file():
+            raise HandlerError(
+                "the archive has no handler in code/ and no config.json, and HF_TASK is not set, "
+                "allowed: one of the three"
+            )
+        (architecture,) = json.loads(configuration.read_text(encoding="utf-8"))["architectures"]
+        task = next((TASKS[end] for end in TASKS if architecture.endswith(end)), None)
+        if task is None:
+            raise HandlerError(
+                f"no task is known for {architecture}, allowed: HF_TASK in the image"
+            )
+    return pipeline(task, model=model_dir, tokenizer=model_dir)
+
+
+def _hugging_face_input(body: Any, content_type: str) -> Any:
+    if content_type == JSON:
+        return json.loads(body)
+    raise UnsupportedTypeError(_not_read(content_type, (JSON,)))
+
+
+def _hugging_face_prediction(data: Any, model: Any) -> Any:
+    if not isinstance(data, dict):
+        return model(data)
+    inputs, parameters = data.pop("inputs", data), data.pop("parameters", None)
+    return model(inputs, **(parameters or {}))
+
+
+def _hugging_face_output(prediction: Any, accept: str) -> Any:
+    if accept != JSON:
+        raise UnsupportedTypeError(_not_read(accept, (JSON,)))
+    return json.dumps(prediction, default=_plain)
+
+
+def _array_input(body: Any, content_type: str) -> Any:
+    import numpy  # noqa: PLC0415 - the image's own, as below
+
+    kind = _plain_type(content_type)
+    if kind == NPY:
+        return numpy.load(io.BytesIO(body), allow_pickle=False)
+    if kind == JSON:
+        return numpy.array(json.loads(body))
+    if kind == CSV:
+        return numpy.array(list(csv.reader(io.StringIO(body))), dtype=numpy.float32)
+    raise UnsupportedTypeError(_not_read(content_type, (JSON, CSV, NPY)))
+
+
+def _array_prediction(data: Any, model: Any) -> Any:
+    if type(model).__module__.startswith("xgboost") and not hasattr(model, "get_booster"):
+        import xgboost  # noqa: PLC0415
+
+        data = xgboost.DMatrix(data, feature_names=model.feature_names)
+    if hasattr(model, "predict"):
+        return model.predict(data)
+    torch = sys.modules.get("torch")
+    if torch is not None and callable(model):
+        with torch.no_grad():
+            return model(torch.as_tensor(data))
+    raise HandlerError(f"{type(model).__name__} has no predict: the handler needs a predict_fn")
+
+
+def _array_output(prediction: Any, accept: str) -> Any:
+    return _written(prediction, accept)
+
+
+PYTORCH: dict[str, Callable[..., Any]] = {
+    "model_fn": _pytorch_model,
+    "input_fn": _pytorch_input,
+    "predict_fn": _pytorch_prediction,
+    "output_fn": _pytorch_output,
+}
+HUGGING_FACE: dict[str, Callable[..., Any]] = {
+    "model_fn": _hugging_face_model,
+    "input_fn": _hugging_face_input,
+    "predict_fn": _hugging_face_prediction,
+    "output_fn": _hugging_face_output,
+}
+ARRAYS: dict[str, Callable[..., Any]] = {
+    "input_fn": _array_input,
+    "predict_fn": _array_prediction,
+    "output_fn": _array_output,
+}
+DEFAULTS = {"pytorch": PYTORCH, "huggingface": HUGGING_FACE, "arrays": ARRAYS}
+
+
+def _plain(value: Any) -> Any:
+    """A number or an array of numpy's as Python's own."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+
+
+def _not_read(found: str, allowed: tuple[str, ...]) -> str:
+    return f"content type {found!r} is not supported, allowed: {', '.join(allowed)}"
+
+
+def _plain_type(content_type: str) -> str:
+    """The type without its parameters, such as the character set."""
+    return content_type.split(";", maxsplit=1)[0].strip()
+
+
+def _written(value: Any, accept: str) -> str:
+    """A prediction as text: lines of CSV where they are asked for, JSON otherwise."""
+    if _plain_type(accept) != CSV:
+        return json.dumps(value, default=_plain)
+    rows = value.tolist() if hasattr(value, "tolist") else value
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    for row in rows if isinstance(rows, list) else [rows]:
+        lines.writerow(row if isinstance(row, (list, tuple)) else [row])
+    return text.getvalue()
