@@ -15,6 +15,7 @@ from compilegate.infra.ci import CiStack
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.images import ImagesStack
 from compilegate.infra.limits.quotas import quota_warnings
+from compilegate.infra.network import NetworkStack
 from compilegate.infra.project import Project, read_project
 from compilegate.infra.workload import WorkloadStack
 
@@ -37,6 +38,13 @@ def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
     )
     images.add_stack_dependency(foundation)
     stacks: list[cdk.Stack] = [foundation, images]
+    network = None
+    if project.settings.network.create:
+        network = NetworkStack(
+            app, names.network_stack, project=project, foundation=foundation, env=environment
+        )
+        network.add_stack_dependency(foundation)
+        stacks.append(network)
     for declared in project.workloads:
         workload = WorkloadStack(
             app,
@@ -45,9 +53,12 @@ def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
             declared=declared,
             foundation=foundation,
             images=images,
+            network=None if network is None else network.made,
             env=environment,
         )
         workload.add_stack_dependency(images)
+        if network is not None:
+            workload.add_stack_dependency(network)
         cdk.Tags.of(workload).add(WORKLOAD_TAG, declared.workload.name)
         stacks.append(workload)
     if project.settings.github is not None:

@@ -82,6 +82,7 @@ def _project_names(names: Names, boundary: str, session: AwsSession) -> ProjectN
         schedule_group=names.schedule_group,
         qualifier=names.qualifier,
         boundary=boundary,
+        network=names.settings.network.create,
         source=None
         if source is None
         else (

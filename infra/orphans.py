@@ -1,4 +1,4 @@
-"""Workloads that are deployed and no longer declared: their schedules still train, and cost.
+"""What is deployed and no longer declared: workloads, whose schedules still train, and a network.
 
 Without arguments it names them (`make diff`, `make deploy`); `--remove` deletes their stacks
 (`make prune`), after a question unless `--force` is given too. Registered models, their group and
@@ -56,21 +56,42 @@ class Orphan:
         )
 
 
-def find_orphans(project: Project, session: AwsSession, now: datetime) -> list[Orphan]:
-    """By name. Raises AwsError."""
+@dataclass(frozen=True)
+class LeftNetwork:
+    """The stack of a network that the settings make no more."""
+
+    stack: str
+    pipeline: None = None
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"{self.stack}: deployed and no longer declared; its interface endpoints cost by the "
+            "hour, whether or not anything trains"
+        )
+
+
+def find_orphans(
+    project: Project, session: AwsSession, now: datetime
+) -> list[Orphan | LeftNetwork]:
+    """By name, and a network last, which workloads may use. Raises AwsError."""
     names = project.names
     declared = {names.workload_stack(each.workload.name) for each in project.workloads}
-    prefix = names.workload_stack("")
+    prefix, network = names.workload_stack(""), names.network_stack
     with asking("list the stacks of the project"):
         pages = session.client("cloudformation").get_paginator("describe_stacks").paginate()
         deployed = [
             stack["StackName"]
             for page in pages
             for stack in page["Stacks"]
-            if stack["StackStatus"] not in GONE and stack["StackName"].startswith(prefix)
+            if stack["StackStatus"] not in GONE
+            and (stack["StackName"].startswith(prefix) or stack["StackName"] == network)
         ]
+    workloads = [stack for stack in sorted(deployed) if stack not in {*declared, network}]
+    left = network in deployed and not project.settings.network.create
     return [
-        _orphan(session, project, stack, now) for stack in sorted(deployed) if stack not in declared
+        *(_orphan(session, project, stack, now) for stack in workloads),
+        *([LeftNetwork(network)] if left else []),
     ]
 
 
@@ -101,7 +122,7 @@ def _spent(session: AwsSession, pipeline: str, now: datetime) -> float:
     return spent_this_month(session, pipeline, bound.rates, now)
 
 
-def remove(session: AwsSession, orphans: Sequence[Orphan]) -> None:
+def remove(session: AwsSession, orphans: Sequence[Orphan | LeftNetwork]) -> None:
     """Delete the stacks, one after the other. Raises OrphanError, AwsError."""
     for orphan in orphans:
         running = None if orphan.pipeline is None else running_execution(session, orphan.pipeline)

@@ -120,7 +120,7 @@ def deploys(workload: Workload) -> bool:
 
 def _endpoints_fit(settings: Settings, workloads: Sequence[DeclaredWorkload]) -> None:
     """Refuse serverless endpoints in a VPC, which SageMaker does."""
-    if not settings.network.subnets and not settings.network.isolation:
+    if not settings.network.in_vpc and not settings.network.isolation:
         return
     problems = [
         f"{declared.path}: serving.deploy: found 'serverless', which runs in no network of your "

@@ -32,6 +32,14 @@ class Network:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MadeNetwork:
+    """What jobs need to know of the VPC that a project has made for them."""
+
+    subnets: Sequence[str]
+    security_group: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Deployment:
     """An account's names. Inside CloudFormation they are tokens; locally they are stand-ins."""
 

@@ -1,4 +1,4 @@
-"""Stand-ins for what only CloudFormation knows: bucket, key, roles, images.
+"""Stand-ins for what only CloudFormation knows: bucket, key, roles, images, a network.
 
 The CDK app compiles a definition against these values and then replaces each of them in the text
 by a token. They are valid for the service's patterns, so a definition that holds them is checked
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from compilegate.pipelines.deployment import Deployment, Network, Sources, object_name
+from compilegate.pipelines.deployment import Deployment, MadeNetwork, Network, Sources, object_name
 
 REGION = "us-standin-1"
 BUCKET = "compilegate-standin-bucket"
@@ -34,9 +34,29 @@ _STAND_INS = {
 }
 
 
-def stand_ins(images: Iterable[str]) -> Mapping[str, str]:
-    """Every stand-in by the name of what it stands for; an image folder's is `images.FOLDER`."""
-    return {**_STAND_INS, **{f"images.{folder}": _image(folder) for folder in images}}
+_SECURITY_GROUP = "sg-standin"
+
+
+def stand_ins(images: Iterable[str], subnets: int = 0) -> Mapping[str, str]:
+    """Every stand-in by the name of what it stands for; an image folder's is `images.FOLDER`.
+
+    `subnets` says how many the VPC has that is made for the project: none where none is.
+    """
+    network = {f"network.subnet{n}": _subnet(n) for n in range(1, subnets + 1)}
+    return {
+        **_STAND_INS,
+        **{f"images.{folder}": _image(folder) for folder in images},
+        **network,
+        **({"network.security_group": _SECURITY_GROUP} if subnets else {}),
+    }
+
+
+def standin_network(subnets: int) -> MadeNetwork:
+    """A VPC that is not made yet."""
+    return MadeNetwork(
+        subnets=[_subnet(number) for number in range(1, subnets + 1)],
+        security_group=_SECURITY_GROUP,
+    )
 
 
 def standin_deployment(
@@ -79,6 +99,11 @@ def standin_sources(sources: Sources) -> Sources:
 
 def _asset(uri: str) -> str:
     return f"s3://{ASSETS_BUCKET}/{object_name(uri)}"
+
+
+def _subnet(number: int) -> str:
+    # There are fewer than ten, so that none is the start of another.
+    return f"subnet-standin{number}"
 
 
 def _image(folder: str) -> str:

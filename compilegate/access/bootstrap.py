@@ -26,6 +26,8 @@ Document = dict[str, Any]
 
 PROJECT_TAG = "compilegate:project"
 """On every resource of a project."""
+MAKING = "ec2:CreateAction"
+"""There when a tag is put on what is only being made."""
 LARGEST_MANAGED_POLICY = 6_144
 """Characters that IAM takes, white space not counted."""
 
@@ -43,6 +45,8 @@ class ProjectNames:
     qualifier: str
     boundary: str
     """The name of the boundary."""
+    network: bool = False
+    """Whether a deployment makes a VPC for the jobs."""
     source: tuple[Arns, str, str] | None = None
     """The stage that models come from: its place, its project and its bucket."""
     provider_host: str = "token.actions.githubusercontent.com"
@@ -165,7 +169,46 @@ def deployment_policy(arns: Arns, names: ProjectNames) -> Document:
             ["ssm:GetParameter", "ssm:GetParameters"],
             [of("ssm", f"parameter/cdk-bootstrap/{names.qualifier}/version")],
         ),
+        *(_network(arns, names) if names.network else []),
     )
+
+
+def _network(arns: Arns, names: ProjectNames) -> list[Document]:
+    """Make a network and change it. Only what is made with the project's tag, or has it: no gateway
+    to the internet is among that, and no tag can be put on what is there."""
+    asked = _tagged("aws:RequestTag", names)
+    return [
+        _allow(
+            "MakeNetwork",
+            [
+                "ec2:CreateFlowLogs",
+                "ec2:CreateRouteTable",
+                "ec2:CreateSecurityGroup",
+                "ec2:CreateSubnet",
+                "ec2:CreateVpc",
+                "ec2:CreateVpcEndpoint",
+            ],
+            ["*"],
+            asked,
+        ),
+        _allow("TagNewNetwork", ["ec2:CreateTags"], ["*"], {**asked, "Null": {MAKING: "false"}}),
+        _allow(
+            "Network",
+            [
+                "ec2:AssociateRouteTable",
+                "ec2:Authorize*",
+                "ec2:CreateTags",
+                "ec2:Delete*",
+                "ec2:DisassociateRouteTable",
+                "ec2:Modify*",
+                "ec2:Revoke*",
+            ],
+            ["*"],
+            _tagged("aws:ResourceTag", names),
+        ),
+        _allow("SeeNetwork", ["ec2:Describe*", "route53:AssociateVPCWithHostedZone"], ["*"]),
+        _allow("Flows", ["logs:*"], [arns.log_group(f"/aws/vpc/{names.project}-*")]),
+    ]
 
 
 def boundary_policy(arns: Arns, names: ProjectNames) -> Document:
@@ -236,6 +279,7 @@ def boundary_policy(arns: Arns, names: ProjectNames) -> Document:
                     "sagemaker/",
                     f"lambda/{names.project}-",
                     f"codebuild/{names.project}-",
+                    *([f"vpc/{names.project}-"] if names.network else []),
                 )
             ],
         ),
@@ -245,6 +289,7 @@ def boundary_policy(arns: Arns, names: ProjectNames) -> Document:
                 "cloudwatch:DescribeAlarms",
                 "cloudwatch:PutMetricData",
                 "dynamodb:ListStreams",
+                *(["logs:DescribeLogGroups"] if names.network else []),
                 "sagemaker:ListModelPackageGroups",
                 "sagemaker:ListModelPackages",
                 "servicequotas:ListServiceQuotas",

@@ -19,7 +19,7 @@ from compilegate.pipelines.staging import (
     placement_of,
     unbuilt_requirements,
 )
-from compilegate.pipelines.standin import standin_deployment, standin_sources
+from compilegate.pipelines.standin import standin_deployment, standin_network, standin_sources
 from compilegate.workload import AWS_IMAGE, InfeasibleError
 from compilegate.workload.feasibility import check_feasible
 
@@ -61,7 +61,7 @@ def incomplete_definition(
     deployment = standin_deployment(
         images=images,
         registry_region=region if _runs_in_images_of_aws(declared) else None,
-        network=network_of(project.settings),
+        network=network_of(project.settings, standin_network(project.settings.network.zone_count)),
         name_prefix=project.names.pipeline(""),
     )
     try:

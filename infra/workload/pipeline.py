@@ -16,6 +16,7 @@ from compilegate.infra.workload.code_assets import add_code_assets
 from compilegate.infra.workload.definition import incomplete_definition
 from compilegate.infra.workload.roles import JobRoles
 from compilegate.infra.workload.substitution import completed_by_cloudformation
+from compilegate.pipelines.deployment import MadeNetwork
 from compilegate.pipelines.standin import BUCKET, stand_ins
 from compilegate.posture.names import FUNCTION_KIND
 
@@ -33,6 +34,7 @@ class TrainingPipeline(Construct):
         foundation: FoundationStack,
         images: ImagesStack,
         roles: JobRoles,
+        network: MadeNetwork | None,
     ) -> None:
         super().__init__(scope, id)
         stack = cdk.Stack.of(self)
@@ -73,6 +75,7 @@ class TrainingPipeline(Construct):
                 names.function(workload.name, FUNCTION_KIND)
             ),
             **{f"images.{image}": uri for image, uri in images.image_uris.items()},
+            **_network_values(network),
         }
         self.pipeline = sagemaker.CfnPipeline(
             self,
@@ -83,11 +86,22 @@ class TrainingPipeline(Construct):
             parallelism_configuration=_parallelism(declared.workload.compute.max_parallel_steps),
             pipeline_definition={
                 "PipelineDefinitionBody": completed_by_cloudformation(
-                    definition.text, stand_ins=stand_ins(images.image_uris), values=values
+                    definition.text,
+                    stand_ins=stand_ins(
+                        images.image_uris, subnets=0 if network is None else len(network.subnets)
+                    ),
+                    values=values,
                 )
             },
         )
         self.pipeline.node.add_dependency(self.models)
+
+
+def _network_values(network: MadeNetwork | None) -> dict[str, str]:
+    if network is None:
+        return {}
+    subnets = {f"network.subnet{n}": subnet for n, subnet in enumerate(network.subnets, start=1)}
+    return {**subnets, "network.security_group": network.security_group}
 
 
 def _parallelism(most: int | None) -> dict[str, int] | None:

@@ -54,7 +54,7 @@ class JobRoles(Construct):
             assets_arn=arns.bucket(foundation.assets_bucket_name),
             key_arn=foundation.key.key_arn,
             repository_arns=(),
-            in_vpc=bool(project.settings.network.subnets),
+            in_vpc=project.settings.network.in_vpc,
         )
         training = [
             *foundation.repository_arns(arm_folders(workload, project.images)),

@@ -6,6 +6,7 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from compilegate.access.jobs import WORKLOAD_TAG
+from compilegate.account.settings.reading import network_of
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.functions import DeadLetters
 from compilegate.infra.images import ImagesStack
@@ -21,6 +22,7 @@ from compilegate.infra.workload.pipeline import TrainingPipeline
 from compilegate.infra.workload.release import Release
 from compilegate.infra.workload.roles import JobRoles
 from compilegate.infra.workload.schedule import PipelineSchedule
+from compilegate.pipelines.deployment import MadeNetwork
 
 
 class WorkloadStack(cdk.Stack):
@@ -35,6 +37,7 @@ class WorkloadStack(cdk.Stack):
         declared: DeclaredWorkload,
         foundation: FoundationStack,
         images: ImagesStack,
+        network: MadeNetwork | None = None,
         env: cdk.Environment,
     ) -> None:
         name = declared.workload.name
@@ -50,6 +53,7 @@ class WorkloadStack(cdk.Stack):
             foundation=foundation,
             images=images,
             roles=roles,
+            network=network,
         )
         budget = declared.workload.budget
         if budget is not None and budget.month_usd is not None:
@@ -130,6 +134,7 @@ class WorkloadStack(cdk.Stack):
                 workload=declared.workload,
                 foundation=foundation,
                 dead_letters=dead_letters,
+                network=network_of(project.settings, network),
             )
             functions["releaser"] = release.function
         Alarms(

@@ -152,6 +152,7 @@ class Assembly:
             "Fn::Join": lambda: argument[0].join(self._value(stack, argument[1])),
             "Fn::Split": lambda: self._value(stack, argument[1]).split(argument[0]),
             "Fn::Select": lambda: self._value(stack, argument[1])[int(argument[0])],
+            "Fn::GetAZs": lambda: [f"{REGION}{letter}" for letter in "abcdef"],
             "Fn::Sub": lambda: self._substituted(stack, *argument),
         }
         return calls[function]()

@@ -1,4 +1,4 @@
-"""One synth for all tests of the stacks: two deployments, side by side in one account.
+"""One synth for all tests of the stacks: three deployments, side by side in one account.
 
 What costs seconds to import is imported where it is used: the quick tests collect this folder too.
 """
@@ -40,10 +40,22 @@ owner = "ml-platform"
 """
 """Another deployment: in a VPC, without notifications and CI, and gone when it is destroyed."""
 
+WALLED = """
+project = "walled"
+account = "123456789012"
+region = "us-east-1"
+workloads = ["topics"]
+
+[network]
+create = true
+"""
+"""A third, whose jobs are in a VPC that is made for them."""
+
 
 @pytest.fixture(scope="session")
 def assembly(tmp_path_factory: pytest.TempPathFactory) -> Assembly:
-    """The stacks of `tests/infra/project` and of its neighbour, checked by the CDK and cdk-nag."""
+    """The stacks of `tests/infra/project` and its two neighbours, checked by the CDK and
+    cdk-nag."""
     return Assembly(made_once(tmp_path_factory, "synth", _synthesize) / "cdk.out")
 
 
@@ -54,16 +66,15 @@ def _synthesize(folder: Path) -> None:
     from compilegate.infra.app import build, context_of, environment_of  # noqa: PLC0415
     from compilegate.infra.project import read_project  # noqa: PLC0415
 
-    neighbour = folder / "neighbour"
-    neighbour.mkdir()
-    for part in ("containers", "workloads"):
-        (neighbour / part).symlink_to(HERE / "project" / part)
-    (neighbour / "infra").mkdir()
-    (neighbour / "infra" / "settings.toml").write_text(NEIGHBOUR)
+    for name, settings in (("neighbour", NEIGHBOUR), ("walled", WALLED)):
+        (folder / name / "infra").mkdir(parents=True)
+        for part in ("containers", "workloads"):
+            (folder / name / part).symlink_to(HERE / "project" / part)
+        (folder / name / "infra" / "settings.toml").write_text(settings)
 
     # `App()` does not read cdk.json; without its context the flags would be off.
     context = json.loads((PROJECT / "cdk.json").read_text())["context"]
-    for project in (read_project(HERE / "project"), read_project(neighbour)):
+    for project in map(read_project, (HERE / "project", folder / "neighbour", folder / "walled")):
         app = App(
             outdir=str(folder / "cdk.out" / project.settings.project),
             context={**context, **context_of(project)},

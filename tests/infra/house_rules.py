@@ -138,6 +138,48 @@ def nothing_is_made_by_a_custom_resource(resource: Resource) -> Iterator[str]:
         yield f"{resource.type}: a function would have to be kept for it"
 
 
+WAYS_OUT = {
+    "AWS::EC2::EgressOnlyInternetGateway",
+    "AWS::EC2::InternetGateway",
+    "AWS::EC2::NatGateway",
+    "AWS::EC2::TransitGatewayAttachment",
+    "AWS::EC2::VPCGatewayAttachment",
+    "AWS::EC2::VPCPeeringConnection",
+    "AWS::EC2::VPNGateway",
+}
+
+
+def nothing_leads_out_of_a_network(resource: Resource) -> Iterator[str]:
+    """A route needs none beside the VPC's own: an endpoint's gateway brings its routes along."""
+    if resource.type in WAYS_OUT or resource.type == "AWS::EC2::Route":
+        yield f"{resource.type}: a way out of the network"
+    if resource.properties.get("MapPublicIpOnLaunch"):
+        yield "what is in this subnet gets a public address"
+
+
+def nobody_gets_in_from_an_address(resource: Resource) -> Iterator[str]:
+    """Members of a group may, and addresses may not: the VPC's own are anybody's."""
+    entrances = [resource.properties] if resource.type == "AWS::EC2::SecurityGroupIngress" else []
+    if resource.type == "AWS::EC2::SecurityGroup":
+        entrances = resource.properties.get("SecurityGroupIngress", [])
+        if not resource.properties.get("SecurityGroupEgress"):
+            yield "without rules for what goes out, CloudFormation allows everything"
+    for rule in entrances:
+        if "CidrIp" in rule or "CidrIpv6" in rule:
+            yield f"it lets {rule.get('CidrIp', rule.get('CidrIpv6'))} in"
+
+
+def an_endpoint_is_found_and_limited(resource: Resource) -> Iterator[str]:
+    """Without private DNS, programs ask the public address, to which no way leads; without a
+    policy, one leads to everybody's buckets."""
+    if resource.type == "AWS::EC2::VPCEndpoint":
+        interface = resource.properties["VpcEndpointType"] == "Interface"
+        if interface and resource.properties.get("PrivateDnsEnabled") is not True:
+            yield "names do not resolve to it"
+        if "PolicyDocument" not in resource.properties:
+            yield "it has no policy"
+
+
 RULES: tuple[Callable[[Resource], Iterator[str]], ...] = (
     a_cron_leaves_one_day_field_open,
     a_definition_is_json,
@@ -148,6 +190,9 @@ RULES: tuple[Callable[[Resource], Iterator[str]], ...] = (
     a_service_acts_for_this_account_only,
     a_web_identity_is_of_certain_jobs,
     a_role_is_bounded,
+    an_endpoint_is_found_and_limited,
+    nobody_gets_in_from_an_address,
+    nothing_leads_out_of_a_network,
     nothing_is_made_by_a_custom_resource,
     nothing_with_a_given_name_is_replaced_by_an_edit,
 )

@@ -114,3 +114,22 @@ def test_an_orphan_is_named_with_its_schedule_and_its_cost_and_only_it_is_remove
     assert removed.returncode == 0, removed.stderr
     assert set(before) - set(stacks(aws)) == {"compilegate-workload-older"}
     assert look(aws, checkout).stderr == ""
+
+
+def test_a_network_that_is_made_no_more_is_named_and_removed(
+    aws: AwsServer, tmp_path: Path
+) -> None:
+    create_stack(aws, "compilegate-network", {"VpcId": "vpc-1"})
+    settings = tmp_path / "infra" / "settings.toml"
+    settings.parent.mkdir()
+    settings.write_text("[network]\ncreate = true\n")
+    assert look(aws, tmp_path).stderr == ""
+
+    settings.write_text("")
+    assert look(aws, tmp_path).stderr.splitlines() == [
+        "compilegate-network: deployed and no longer declared; its interface endpoints cost by the "
+        "hour, whether or not anything trains",
+        "remove what is no longer declared with: make prune",
+    ]
+    assert look(aws, tmp_path, "--remove", "--force").returncode == 0
+    assert stacks(aws) == []

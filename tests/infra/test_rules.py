@@ -26,7 +26,7 @@ VPC_ACTIONS = {
 @pytest.mark.slow
 def test_the_cdk_and_cdk_nag_find_nothing(assembly: Assembly) -> None:
     reports = [json.loads(path.read_text()) for path in assembly.folder.glob("*/validation-*.json")]
-    assert len(reports) == 2
+    assert len(reports) == 3
     assert [
         violation
         for report in reports
@@ -202,6 +202,35 @@ FAULTS = [
     (
         house_rules.a_log_group_is_encrypted_and_forgets,
         resource("AWS::Logs::LogGroup", KmsKeyId="arn"),
+    ),
+    (house_rules.nothing_leads_out_of_a_network, resource("AWS::EC2::NatGateway", SubnetId="s")),
+    (
+        house_rules.nothing_leads_out_of_a_network,
+        resource("AWS::EC2::Subnet", MapPublicIpOnLaunch=True),
+    ),
+    (
+        house_rules.nobody_gets_in_from_an_address,
+        resource(
+            "AWS::EC2::SecurityGroup",
+            SecurityGroupIngress=[{"CidrIp": "0.0.0.0/0", "IpProtocol": "tcp"}],
+            SecurityGroupEgress=[{"CidrIp": "10.0.0.0/8", "IpProtocol": "tcp"}],
+        ),
+    ),
+    (
+        house_rules.nobody_gets_in_from_an_address,
+        resource("AWS::EC2::SecurityGroupIngress", CidrIpv6="::/0", IpProtocol="-1"),
+    ),
+    (
+        house_rules.nobody_gets_in_from_an_address,
+        resource("AWS::EC2::SecurityGroup", SecurityGroupIngress=[]),
+    ),
+    (
+        house_rules.an_endpoint_is_found_and_limited,
+        resource("AWS::EC2::VPCEndpoint", VpcEndpointType="Interface", PolicyDocument={}),
+    ),
+    (
+        house_rules.an_endpoint_is_found_and_limited,
+        resource("AWS::EC2::VPCEndpoint", VpcEndpointType="Gateway"),
     ),
     (
         house_rules.nothing_is_made_by_a_custom_resource,

@@ -27,14 +27,14 @@ DIGEST = re.compile(r"\b(?:[0-9a-f]{64}|[0-9a-f]{32})\b")
 @pytest.mark.parametrize("stack", STACKS)
 def test_the_template_is_the_golden_one(stack: str, assembly: Assembly) -> None:
     """`UPDATE_GOLDEN=1` writes it anew; read the difference."""
-    text = _normalised(assembly.templates[f"compilegate-{stack}"])
+    text = normalised(assembly.templates[f"compilegate-{stack}"])
     golden = GOLDEN / f"{stack}.template.json"
     if os.environ.get("UPDATE_GOLDEN"):
         golden.write_text(text)
     assert text == golden.read_text()
 
 
-def _normalised(template: dict[str, Any]) -> str:
+def normalised(template: dict[str, Any]) -> str:
     """Without digests of programs, and without the definition, which has a golden file itself."""
     template = json.loads(json.dumps(template))
     for resource in template["Resources"].values():

@@ -55,6 +55,33 @@ def test_the_settings_of_this_repository_are_valid() -> None:
             "network: subnets is given and security_groups is not, allowed: both or neither",
         ),
         (
+            '[network]\ncreate = true\nsubnets = ["subnet-1"]\nsecurity_groups = ["sg-1"]',
+            "network: create is true and subnets is given, allowed: one of the two, a VPC that is "
+            "made or one that is there",
+        ),
+        (
+            '[network]\nzones = ["us-east-1a", "us-east-1b"]',
+            "network: zones is given and create is not true, allowed: with create = true",
+        ),
+        (
+            '[network]\ncreate = true\nzones = ["us-east-1a"]',
+            "network: zones: found us-east-1a, allowed: none, or two to 6 different ones",
+        ),
+        (
+            'region = "eu-west-1"\n[network]\ncreate = true\nzones = ["us-east-1a", "us-east-1b"]',
+            "network.zones: found 'us-east-1a', allowed: zones of the region eu-west-1",
+        ),
+        (
+            '[network]\ncreate = true\ncidr = "8.8.0.0/16"',
+            "network.cidr: found '8.8.0.0/16', allowed: a private block of addresses from /16 to "
+            "/22, as in 10.64.0.0/16",
+        ),
+        (
+            '[network]\ncreate = true\ncidr = "10.0.0.1/16"',
+            "network.cidr: found '10.0.0.1/16', allowed: a private block of addresses from /16 to "
+            "/22, as in 10.64.0.0/16",
+        ),
+        (
             "[storage]\nlog_days = 2",
             "storage.log_days: found 2, allowed: 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, "
             "400, 545, 731, 1096, 1827 or 3653",
@@ -105,6 +132,7 @@ def test_two_projects_share_no_name(projects: list[str]) -> None:
             named.foundation_stack,
             named.images_stack,
             named.ci_stack,
+            named.network_stack,
             named.workload_stack("topics"),
             named.pipeline("topics"),
             named.bucket("123456789012", "us-east-1"),

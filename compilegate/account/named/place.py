@@ -51,11 +51,17 @@ class NamedPlace:
         return f"{registry}/{self.names.repository(folder)}:{tag}"
 
     def check(self, workload: Workload) -> None:
-        """Raises SettingsError for a workload that needs more than roles and a pipeline."""
+        """Raises SettingsError for what needs more than roles and a pipeline."""
         if workload.posture is not None:
             raise SettingsError(
                 f"workloads/{workload.name}.toml: posture: found [posture], allowed: none where "
                 "other tools deploy, since the function that keeps it is made by `make deploy`"
+            )
+
+        if self.names.settings.network.create:
+            raise SettingsError(
+                "infra/settings.toml: network.create: found true, allowed: subnets and "
+                "security_groups of a VPC that is there, where other tools deploy"
             )
 
     def deployment(self, workload: Workload, image_tags: Mapping[str, str]) -> Deployment:

@@ -62,7 +62,7 @@ def named_roles(place: NamedPlace, workload: Workload, folders: Collection[str])
         code_prefix=CODE_PREFIX,
         key_arn=place.key_arn,
         repository_arns=training,
-        in_vpc=bool(names.settings.network.subnets),
+        in_vpc=names.settings.network.in_vpc,
     )
     trusted = trust_of("sagemaker", place.account)
     roles = {

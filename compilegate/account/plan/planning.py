@@ -13,6 +13,7 @@ from compilegate.account.plan.changes import DefinitionChanges, compare_definiti
 from compilegate.account.plan.cost import ExecutionCost, execution_cost
 from compilegate.account.plan.history import PastExecution, read_history
 from compilegate.account.plan.jobs import job_faults, jobs_of
+from compilegate.account.plan.network import NetworkCost
 from compilegate.account.plan.prediction import Prediction, predict
 from compilegate.account.plan.quotas import QuotaAnswer, check_quotas, check_size, read_quotas
 from compilegate.account.plan.storage import Storage, read_storage
@@ -50,6 +51,8 @@ class Plan:
     """What the workload keeps in the bucket; None before the first deployment."""
     storage_unknown: str | None = None
     """Why that could not be read."""
+    network: NetworkCost | None = None
+    """What the network costs that the project makes; None where it makes none."""
     over_budget: tuple[str, ...] = ()
     """Why an execution may not start: what the workload allows it to cost."""
 
@@ -64,6 +67,7 @@ def make_plan(
     now: datetime,
     workload: Workload,
     bucket: str,
+    network: NetworkCost | None = None,
 ) -> Plan:
     """Plan an execution of `definition` (JSON) as that pipeline, with the given parameters.
 
@@ -96,6 +100,7 @@ def make_plan(
         quotas_unknown=quotas_unknown,
         storage=storage,
         storage_unknown=storage_unknown,
+        network=network,
         over_budget=()
         if workload.budget is None
         else tuple(

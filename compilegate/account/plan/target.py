@@ -8,7 +8,7 @@ from compilegate.account.deployed import StackOutputs
 from compilegate.account.settings import Names
 from compilegate.account.settings.names import output_suffix
 from compilegate.account.settings.reading import network_of
-from compilegate.pipelines.deployment import Deployment, Sources, object_name
+from compilegate.pipelines.deployment import Deployment, MadeNetwork, Sources, object_name
 
 NOT_DEPLOYED = "arn:aws:iam::000000000000:role/not-deployed"
 """Stands for the roles of a workload that has no stack yet."""
@@ -20,11 +20,15 @@ def target_deployment(
     names: Names,
     image_tags: Mapping[str, str],
     region: str,
+    *,
+    network: StackOutputs | None = None,
 ) -> Deployment:
     """The deployment that `make deploy` would compile for. Raises NotDeployedError.
 
     `stack` is the workload's own, or None when it was never deployed: then its roles have no names
     yet, and there is no definition to compare with.
+
+    `network` is the stack of the VPC that the project has made, or None where it has made none.
 
     An image folder that is new has no repository yet, and one of a known name in the same registry.
     """
@@ -38,8 +42,14 @@ def target_deployment(
             for folder, tag in image_tags.items()
         },
         kms_key=foundation["KeyArn"],
-        network=network_of(names.settings),
+        network=network_of(names.settings, None if network is None else _made(network)),
         name_prefix=names.pipeline(""),
+    )
+
+
+def _made(network: StackOutputs) -> MadeNetwork:
+    return MadeNetwork(
+        subnets=network["SubnetIds"].split(","), security_group=network["SecurityGroupId"]
     )
 
 

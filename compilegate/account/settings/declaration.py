@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -23,11 +24,36 @@ def _of_ones_own(name: str) -> str:
     return name
 
 
+LARGEST_BLOCK, SMALLEST_BLOCK = 16, 22
+"""Prefix lengths: VPC takes none above /16, and eight subnets of less than /22 hold few jobs."""
+DEFAULT_ZONES, MOST_ZONES = 2, 6
+
+
+def _private_block(text: str) -> str:
+    allowed = (
+        f"a private block of addresses from /{LARGEST_BLOCK} to /{SMALLEST_BLOCK}, as in "
+        "10.64.0.0/16"
+    )
+    try:
+        block = ipaddress.IPv4Network(text)
+    except ValueError:
+        raise ValueError(f"found {text!r}, allowed: {allowed}") from None
+    private = any(block.subnet_of(ipaddress.IPv4Network(each)) for each in PRIVATE_BLOCKS)
+    if not (private and LARGEST_BLOCK <= block.prefixlen <= SMALLEST_BLOCK):
+        raise ValueError(f"found {text!r}, allowed: {allowed}")
+    return str(block)
+
+
+PRIVATE_BLOCKS = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
+
 Project = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*$", max_length=20)]
 """Without a hyphen, so that no project's name and workload read like another project's."""
 Account = Annotated[str, StringConstraints(pattern=r"^[0-9]{12}$")]
 Region = Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")]
 Days = Annotated[int, Field(ge=1, le=3650)]
+Zone = Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9][a-z]$")]
+EndpointService = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*(\.[a-z0-9-]+)*$")]
+"""What stands behind `com.amazonaws.REGION.`, as in `ecr.api`."""
 SubnetId = Annotated[str, StringConstraints(pattern=r"^subnet-[0-9a-f]+$")]
 SecurityGroupId = Annotated[str, StringConstraints(pattern=r"^sg-[0-9a-f]+$")]
 KeyArn = Annotated[
@@ -75,12 +101,30 @@ class _Table(BaseModel):
 class Network(_Table):
     """Where jobs run. Without a VPC they run in SageMaker's own."""
 
+    create: bool = False
+    """Make a VPC for the jobs, with private subnets and without a way to the internet."""
+    cidr: Annotated[str, AfterValidator(_private_block)] = "10.64.0.0/16"
+    """The addresses of that VPC."""
+    zones: list[Zone] = Field(default=[], max_length=MOST_ZONES)
+    """Its availability zones; by default the account's first two in the region."""
+    endpoints: list[EndpointService] | None = Field(default=None, max_length=20)
+    """The services that jobs reach there beside S3; by default those that jobs' roles may call."""
     vpc_id: Annotated[str, StringConstraints(pattern=r"^vpc-[0-9a-f]+$")] | None = None
     """The VPC of the subnets; the image builds run there too when it is given."""
     subnets: list[SubnetId] = Field(default=[], max_length=16)
     security_groups: list[SecurityGroupId] = Field(default=[], max_length=5)
     isolation: bool = False
     """Cut every job off the network, and so off the model and data set hubs."""
+
+    @property
+    def in_vpc(self) -> bool:
+        """Whether jobs run in a VPC of the account's own."""
+        return self.create or bool(self.subnets)
+
+    @property
+    def zone_count(self) -> int:
+        """In how many zones the VPC that is made has a subnet."""
+        return len(self.zones) or DEFAULT_ZONES
 
     @model_validator(mode="after")
     def _subnets_and_groups_come_together(self) -> Self:
@@ -91,6 +135,25 @@ class Network(_Table):
             raise ValueError(f"{given} is given and {missing} is not, allowed: both or neither")
         if self.vpc_id is not None and not self.subnets:
             raise ValueError("vpc_id is given and subnets is not, allowed: both or neither")
+        return self
+
+    @model_validator(mode="after")
+    def _a_vpc_is_made_or_named(self) -> Self:
+        if self.create and self.subnets:
+            raise ValueError(
+                "create is true and subnets is given, allowed: one of the two, a VPC that is made "
+                "or one that is there"
+            )
+        alone = sorted({"cidr", "zones", "endpoints"} & self.model_fields_set)
+        if alone and not self.create:
+            raise ValueError(
+                f"{', '.join(alone)} is given and create is not true, allowed: with create = true"
+            )
+        if len(self.zones) == 1 or len(set(self.zones)) != len(self.zones):
+            raise ValueError(
+                f"zones: found {', '.join(self.zones)}, allowed: none, or two to {MOST_ZONES} "
+                "different ones"
+            )
         return self
 
 
@@ -247,3 +310,12 @@ class Settings(_Table):
     """Stages by name; read before the rest, so that there are none in the settings of one."""
     tags: dict[TagKey, TagValue] = Field(default={}, max_length=40)
     """Put on every resource, beside the project's own."""
+
+    @model_validator(mode="after")
+    def _zones_are_of_the_region(self) -> Self:
+        for zone in self.network.zones:
+            if self.region is not None and zone[:-1] != self.region:
+                raise ValueError(
+                    f"network.zones: found {zone!r}, allowed: zones of the region {self.region}"
+                )
+        return self

@@ -20,6 +20,10 @@ class Names:
         return f"{self.settings.project}-foundation"
 
     @property
+    def network_stack(self) -> str:
+        return f"{self.settings.project}-network"
+
+    @property
     def images_stack(self) -> str:
         return f"{self.settings.project}-images"
 

@@ -10,7 +10,7 @@ from typing import Any
 from compilegate.account.settings.declaration import Settings
 from compilegate.account.settings.stages import STAGE_VARIABLE, SettingsError, stages_of
 from compilegate.declaration_errors import checked, parsed_toml
-from compilegate.pipelines.deployment import Network
+from compilegate.pipelines.deployment import MadeNetwork, Network
 
 SETTINGS_FILE = Path("infra") / "settings.toml"
 """Where a project keeps its settings."""
@@ -48,9 +48,19 @@ def settings_of(path: Path, raw: Mapping[str, Any], stage: str | None) -> Settin
     return found[stage or next(iter(tables))]
 
 
-def network_of(settings: Settings) -> Network | None:
-    """Where a deployment's jobs run; None for SageMaker's own network, open to the internet."""
+def network_of(settings: Settings, made: MadeNetwork | None = None) -> Network | None:
+    """Where a deployment's jobs run; None for SageMaker's own network, open to the internet.
+
+    `made` is the VPC that `network.create` has made, or what stands for it; without one its jobs
+    are in none.
+    """
     declared = settings.network
+    if declared.create and made is not None:
+        return Network(
+            subnets=made.subnets,
+            security_group_ids=[made.security_group],
+            isolation=declared.isolation,
+        )
     if not declared.subnets and not declared.isolation:
         return None
     return Network(

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import click
 
 from compilegate.access import Arns
-from compilegate.account.deployed import read_outputs
+from compilegate.account.deployed import StackOutputs, read_outputs
 from compilegate.account.errors import NotDeployedError
 from compilegate.account.plan.budget import BudgetError
+from compilegate.account.plan.network import network_cost
 from compilegate.account.plan.planning import Plan, make_plan
 from compilegate.account.plan.target import target_deployment, target_sources
 from compilegate.cli.options.account import Account, open_account, settings_option
@@ -117,6 +118,7 @@ def command(  # noqa: PLR0917  one argument for each option
         now=datetime.now(UTC),
         workload=declared,
         bucket=deployment.bucket,
+        network=network_cost(account.names.settings.network, account.session.region),
     )
     click.echo(FORMATS[form](plan))
     if plan.over_budget:
@@ -128,6 +130,16 @@ def _posture_function(account: Account, workload: Workload) -> str:
     return Arns(
         partition=session.partition, region=session.region, account=session.account
     ).function(name)
+
+
+def _network(account: Account) -> StackOutputs | None:
+    """The stack of the VPC that the settings let the project make; None before its deployment."""
+    if not account.names.settings.network.create:
+        return None
+    try:
+        return read_outputs(account.session, account.names.network_stack)
+    except NotDeployedError:
+        return None
 
 
 def _target(
@@ -148,6 +160,7 @@ def _target(
         account.names,
         {name: folder.tag for name, folder in folders.items()},
         account.session.region,
+        network=_network(account),
     )
     if workload.posture is not None:
         function = _posture_function(account, workload)

@@ -117,6 +117,7 @@ def _cost_sentences(plan: Plan) -> list[str]:
         f"Cost, at most: {_amount(cost.most, 'at their maximum runtimes, nothing cached')}",
         *(f"Unknown: {reason}" for reason in cost.unknown),
         *_storage_sentences(plan),
+        *([] if plan.network is None else [plan.network.sentence]),
     ]
 
 

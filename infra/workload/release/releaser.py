@@ -34,6 +34,7 @@ from compilegate.infra.workload.release.permissions import (
     serving_statements,
 )
 from compilegate.job.names import MODEL_ARCHIVE
+from compilegate.pipelines.deployment import Network
 from compilegate.workload import Served, Workload
 
 MINUTE = 60
@@ -60,10 +61,12 @@ class Release(Construct):
         workload: Workload,
         foundation: FoundationStack,
         dead_letters: DeadLetters,
+        network: Network | None,
     ) -> None:
         super().__init__(scope, id)
         stack = cdk.Stack.of(self)
         self._project, self._foundation = project, foundation
+        self._network = network or Network()
         declared = workload.serving.declared if workload.serving is not None else None
         deploy = "none" if declared is None else declared.deploy
         released = Released(
@@ -144,7 +147,7 @@ class Release(Construct):
             statements=serving_statements(
                 released,
                 repository_arns=repositories,
-                in_vpc=bool(self._project.settings.network.subnets),
+                in_vpc=self._project.settings.network.in_vpc,
             ),
         )
 
@@ -198,7 +201,7 @@ class Release(Construct):
     ) -> dict[str, Any]:
         """What `releaser.settings.Serving` reads."""
         declared = None if serving is None else serving.declared
-        network, bucket = self._project.settings.network, self._foundation.bucket_name
+        network, bucket = self._network, self._foundation.bucket_name
         return {
             "deploy": released.deploy,
             "name": released.name,
@@ -211,7 +214,7 @@ class Release(Construct):
             "instance_count": declared.instance_count if declared else 0,
             "alarms": [alarm.ref for alarm in alarms],
             "subnets": list(network.subnets),
-            "security_groups": list(network.security_groups),
+            "security_groups": list(network.security_group_ids),
             "isolation": network.isolation,
             "batch_input": f"s3://{bucket}/{released.batch_input}",
             "batch_output": f"s3://{bucket}/{answers_prefix(released.workload)}",

@@ -61,8 +61,8 @@ def _request(assembly: Assembly, question: Question) -> dict[str, Any]:
     }
 
 
-def names_of(project: str) -> ProjectNames:
-    """The names of a project with nothing but its name in its settings."""
+def names_of(project: str, *, network: bool = False) -> ProjectNames:
+    """The names of a project with nothing but its name in its settings, and perhaps a network."""
     names = Names(Settings(project=project))
     boundary = names.boundary
     assert boundary is not None
@@ -75,12 +75,13 @@ def names_of(project: str) -> ProjectNames:
         schedule_group=names.schedule_group,
         qualifier=names.qualifier,
         boundary=boundary,
+        network=network,
     )
 
 
 def boundary_of(role: Resource) -> dict[str, Any]:
     """The policy that bounds a role of a template."""
-    names = names_of(role.stack.partition("-")[0])
+    names = names_of(role.stack.partition("-")[0], network=role.stack.endswith("-network"))
     assert role.properties["PermissionsBoundary"].endswith(f":policy/{names.boundary}")
     return boundary_policy(ARNS_HERE, names)
 

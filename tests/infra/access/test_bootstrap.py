@@ -76,6 +76,40 @@ def test_a_deployment_reaches_the_project_and_nothing_else() -> None:
     assert [q for q, a in zip(MAY_NOT, refused, strict=True) if a == "Allowed"] == []
 
 
+EC2 = f"arn:aws:ec2:{REGION}:{ACCOUNT}"
+VPC, GROUP = f"{EC2}:vpc/vpc-1", f"{EC2}:security-group/sg-1"
+MAY_IN_A_NETWORK: tuple[tuple[Any, ...], ...] = (
+    ("ec2:CreateVpc", VPC, TAGGED_OURS),
+    ("ec2:CreateTags", VPC, {**TAGGED_OURS, "ec2:CreateAction": "CreateVpc"}),
+    ("ec2:AuthorizeSecurityGroupIngress", GROUP, OURS),
+    ("ec2:DeleteVpc", VPC, OURS),
+    ("ec2:DescribeVpcs", "*"),
+)
+MAY_NOT_IN_A_NETWORK: tuple[tuple[Any, ...], ...] = (
+    ("ec2:CreateVpc", VPC),
+    ("ec2:CreateTags", VPC, TAGGED_OURS),
+    ("ec2:DeleteVpc", VPC),
+    ("ec2:AuthorizeSecurityGroupIngress", GROUP, {"aws:ResourceTag/compilegate:project": "other"}),
+    ("ec2:CreateInternetGateway", f"{EC2}:internet-gateway/igw-1", TAGGED_OURS),
+    ("ec2:AttachInternetGateway", VPC, OURS),
+    ("ec2:CreateNatGateway", f"{EC2}:natgateway/nat-1", TAGGED_OURS),
+    ("ec2:CreateRoute", f"{EC2}:route-table/rtb-1", OURS),
+    ("ec2:RunInstances", f"{EC2}:instance/*", TAGGED_OURS),
+)
+
+
+@pytest.mark.slow
+def test_a_deployment_makes_a_network_of_its_own_and_no_way_out_of_it() -> None:
+    asked = [*MAY_IN_A_NETWORK, *MAY_NOT_IN_A_NETWORK]
+    answers = _ask(deployment_policy(ARNS_HERE, names_of("compilegate", network=True)), asked)
+    allowed = {"Allowed"}
+    assert set(answers[: len(MAY_IN_A_NETWORK)]) == allowed
+    refused = zip(MAY_NOT_IN_A_NETWORK, answers[len(MAY_IN_A_NETWORK) :], strict=True)
+    assert [question for question, answer in refused if answer in allowed] == []
+    without = _ask(deployment_policy(ARNS_HERE, NAMES), list(MAY_IN_A_NETWORK))
+    assert set(without).isdisjoint(allowed), "where the settings ask for none"
+
+
 @pytest.mark.slow
 def test_no_role_of_the_project_can_make_or_change_a_role() -> None:
     """Whatever its own policy allows: here, everything."""
@@ -95,7 +129,7 @@ def test_no_role_of_the_project_can_make_or_change_a_role() -> None:
 
 
 def test_both_policies_fit_what_iam_takes() -> None:
-    names = names_of("a" * 20)
+    names = names_of("a" * 20, network=True)
     for policy in (deployment_policy(ARNS_HERE, names), boundary_policy(ARNS_HERE, names)):
         assert len(json.dumps(policy, separators=(",", ":"))) <= LARGEST_MANAGED_POLICY
 
