@@ -3,7 +3,8 @@
     python capture.py FOLDER PATH DEFINITION < REQUEST
 
 PATH, below FOLDER, is a notebook, a module with get_pipeline, or a script. REQUEST is an object:
-`before` names notebooks to run first, `build` is an expression that makes the pipeline. Whatever
+`before` names notebooks to run first, `build` is an expression that makes the pipeline, `arguments`
+are a script's, and `start` is the folder that it is started in. Whatever
 pipeline is made is written to DEFINITION when it would be sent to AWS, or at the end. AWS is moto's
 server at AWS_ENDPOINT_URL. `compiling.py` runs it in an environment that has the SDK; nothing of
 this project is imported.
@@ -30,7 +31,7 @@ BUCKET = "sagemaker-us-east-1-123456789012"
 SHELL = re.compile(r"\s*!\s*(tar|mkdir|cd|cp|mv|unzip|gunzip|rm -rf \./)\b(?!.*\s[/~])")
 """Lines of a notebook that put its files in order below its own folder, and nothing else."""
 
-COPY = re.compile(r"\s*!\s*aws s3 cp (\S+) (s3://\S+)\s*$")
+COPY = re.compile(r"\s*!\s*aws s3 cp (\S+) (\S+)\s*$")
 
 found: dict[str, Any] = {"pipelines": [], "definition": None}
 
@@ -40,7 +41,7 @@ def main() -> None:
     folder, target = Path(sys.argv[1]).resolve(), Path(sys.argv[3]).resolve()
     source = folder / sys.argv[2]
     request = json.load(sys.stdin)
-    sys.argv = [str(source)]
+    sys.argv = [str(source), *request["arguments"]]
     patch()
     problem = None
     try:
@@ -48,7 +49,10 @@ def main() -> None:
             problem = run_notebooks([*(folder / name for name in request["before"]), source])
         else:
             enter(source)
-            run_module(source, request["build"])
+            if request["start"]:
+                os.chdir(folder / request["start"])
+                sys.path.insert(0, str(Path.cwd()))
+            run_module(source, request["build"], moved=bool(request["start"]))
     except Exception as error:  # noqa: BLE001  whatever a stranger's code raises
         problem = f"{type(error).__name__}: {error}"
         traceback.print_exc()
@@ -82,7 +86,8 @@ def patch() -> None:
         return {"PipelineArn": "arn:aws:sagemaker:us-east-1:123456789012:pipeline/p"}
 
     def stop(self: Any, *_arguments: Any, **_named: Any) -> Any:
-        found["definition"] = self.definition()
+        if self.steps or found["definition"] is None:  # by its name alone it has none
+            found["definition"] = self.definition()
         raise SystemExit(0)
 
     for name in ("sagemaker.workflow.pipeline", "sagemaker.mlops.workflow.pipeline"):
@@ -187,7 +192,7 @@ def run_cells(path: Path, names: dict[str, Any]) -> str | None:
             text = text.lstrip().partition("\n")[2] if text.lstrip().startswith("%%time") else ""
         for line in text.splitlines():
             if copied := COPY.match(line):
-                copy_to_s3(*(part.format_map(names) for part in copied.groups()))
+                copy_object(*(part.format_map(names) for part in copied.groups()))
             if SHELL.match(line):
                 subprocess.run(line.lstrip(" !"), shell=True, check=False, timeout=60)  # noqa: S602
         plain = [
@@ -205,13 +210,20 @@ def run_cells(path: Path, names: dict[str, Any]) -> str | None:
     return problem
 
 
-def copy_to_s3(file: str, uri: str) -> None:
-    """What the AWS CLI does in a notebook's line, where the file is there."""
+def copy_object(source: str, target: str) -> None:
+    """What the AWS CLI does in a notebook's line, where the file or the object is there."""
     import boto3  # noqa: PLC0415  the environment of the SDK has it
 
-    bucket, _, key = uri.removeprefix("s3://").partition("/")
-    if Path(file).is_file():
-        boto3.client("s3").upload_file(file, bucket, key)
+    client = boto3.client("s3")
+    bucket, _, key = (target if target.startswith("s3://") else source)[5:].partition("/")
+    if target.startswith("s3://") and Path(source).is_file():
+        client.upload_file(source, bucket, key + Path(source).name * key.endswith("/"))
+    elif source.startswith("s3://") and not target.startswith("s3://"):
+        path = Path(target)
+        try:
+            client.download_file(bucket, key, str(path / Path(key).name if path.is_dir() else path))
+        except client.exceptions.ClientError as error:
+            print(f"not copied: {source}: {error}"[:300], flush=True)
 
 
 def write_file(text: str) -> bool:
@@ -226,7 +238,7 @@ def write_file(text: str) -> bool:
     return True
 
 
-def run_module(path: Path, build: str) -> None:
+def run_module(path: Path, build: str, *, moved: bool) -> None:
     """What the expression makes, a module's get_pipeline, or all of a script."""
     text = path.read_text(encoding="utf-8")
     by_function = re.search(r"^def (get_pipeline|create_pipeline|build_pipeline)\(", text, re.M)
@@ -238,7 +250,7 @@ def run_module(path: Path, build: str) -> None:
     name = "__main__" if is_script else path.stem
     if not is_script and path.parent != package:
         name = ".".join(path.relative_to(package).with_suffix("").parts)
-    if not is_script:
+    if not is_script and not moved:
         os.chdir(package)  # where a project's own `get-pipeline-definition` is called
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

@@ -49,7 +49,13 @@ def compile_pipeline(
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(_content(kind, source))
     request = folder / "request.json"
-    request.write_text(json.dumps({"before": pipeline.before, "build": pipeline.build}))
+    asked = {
+        "before": pipeline.before,
+        "build": pipeline.build,
+        "start": pipeline.start,
+        "arguments": pipeline.arguments,
+    }
+    request.write_text(json.dumps(asked))
     endpoint = aws.fresh()
     client = s3_client(endpoint)
     put(client, f"s3://{BUCKET}", b"")

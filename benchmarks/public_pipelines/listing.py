@@ -24,7 +24,15 @@ class Pipeline:
     """Notebooks of the repository that come first."""
     build: str = ""
     """The expression that makes the pipeline, where its module does not by itself."""
+    start: str = ""
+    """The folder in which its instructions start it, where that is not its own."""
+    arguments: tuple[str, ...] = ()
+    """What its script is called with."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    job_environment: Mapping[str, str] = field(default_factory=dict)
+    """What its jobs get by `--env`."""
+    constraints: tuple[str, ...] = ()
+    """What keeps a job's own `pip install` from libraries that are too new for it."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Files that its source reads and the repository lacks: path -> kind of made data."""
     data: Mapping[str, str] = field(default_factory=dict)
@@ -34,6 +42,8 @@ class Pipeline:
     command: Mapping[str, str] = field(default_factory=dict)
     function: Mapping[str, str] = field(default_factory=dict)
     """Pattern of ARNs -> file of the repository."""
+    models: Mapping[str, str] = field(default_factory=dict)
+    """Name of a model that is made elsewhere -> URI of an archive with inference.py in code/."""
     images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Pattern of images -> the packages that they have and the common environment lacks."""
     note: str = ""
@@ -58,6 +68,10 @@ class Pipeline:
             not kind.startswith("file:") for kind in (*self.data.values(), *self.files.values())
         ):
             told.append("made data")
+        if self.models:
+            told.append("made model")
+        if self.job_environment or self.constraints:
+            told.append("variables")
         if self.parameters:
             told.append("parameters")
         return ", ".join(told)
@@ -70,6 +84,8 @@ def read_pipelines(path: Path = HERE / "pipelines.toml") -> list[Pipeline]:
 
 
 def _pipeline(raw: Mapping[str, Any]) -> Pipeline:
-    lists = {name: tuple(raw.get(name, ())) for name in ("before", "skip")}
+    lists = {
+        name: tuple(raw.get(name, ())) for name in ("before", "skip", "arguments", "constraints")
+    }
     images = {pattern: tuple(names) for pattern, names in raw.get("images", {}).items()}
     return Pipeline(**{**raw, **lists, "images": images, "sdk": str(raw["sdk"])})

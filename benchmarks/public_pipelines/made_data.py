@@ -36,6 +36,7 @@ def public_objects() -> Iterator[tuple[str, bytes]]:
             yield f"{tables}/california_housing/cal_housing.tgz", made("housing-archive")
             cards = "synthetic_credit_card_transactions/user0_credit_card_transactions.csv"
             yield f"{tables}/{cards}", made("cards")
+            yield f"{tables}/breast_cancer/wdbc.csv", made("wdbc")
 
 
 def csv_of(columns: Mapping[str, Column], header: bool = True, seed: int = 17) -> bytes:
@@ -226,11 +227,67 @@ _ADULT: Mapping[str, Column] = {
     "income": ("<=50K", ">50K"),
 }
 
+_BIKES: Mapping[str, Column] = {
+    "instant": (1, 17379),
+    "dteday": _DATES,
+    "season": (1, 4),
+    "yr": (0, 1),
+    "mnth": (1, 12),
+    "hr": (0, 23),
+    "holiday": (0, 1),
+    "weekday": (0, 6),
+    "workingday": (0, 1),
+    "weathersit": (1, 4),
+    "temp": (0.0, 1.0),
+    "atemp": (0.0, 1.0),
+    "hum": (0.0, 1.0),
+    "windspeed": (0.0, 1.0),
+}
+_TRANSACTIONS: Mapping[str, Column] = {
+    "TransactionID": (2987000, 3987000),
+    "TransactionDT": _DATES,
+    "TransactionAmt": (1.0, 500.0),
+    "ProductCD": ("C", "W"),
+    "card_no": (1000, 1040),
+    "card_type": ("credit", "debit"),
+    "email_domain": ("gmail.com", "yahoo.com"),
+    "isFraud": (0, 1),
+}
+
+
+def _bikes() -> bytes:
+    """Hours with their riders: the casual ones and the registered ones are all."""
+    head, *lines = csv_of(_BIKES).decode().splitlines()
+    counted = [f"{head},casual,registered,cnt"]
+    for number, line in enumerate(lines):
+        casual, registered = number % 30, int(100 * float(line.split(",")[10]))
+        counted.append(f"{line},{casual},{registered},{casual + registered}")
+    return ("\n".join(counted) + "\n").encode()
+
+
+_ANSWERS = b"""
+def model_fn(model_dir):
+    return 9.0
+
+
+def transform_fn(model, data, content_type, accept):
+    return "".join(f"{model}\\n" for _ in data.splitlines()), "text/csv"
+"""
+"""A model's code; it says of every abalone that it has nine rings."""
+
+_WDBC: Mapping[str, Column] = {
+    "id": (8670, 911320502),
+    "diagnosis": ("B", "M"),
+    **{f"measure {number}": (0.0, 30.0) for number in range(30)},
+}
+
 _KINDS: Mapping[str, Callable[[], bytes]] = {
     "abalone": _abalone,
     "abalone-batch": _abalone_batch,
     "abalone-libsvm": _abalone_libsvm,
+    "abalone-model": lambda: _archive("code/inference.py", _ANSWERS),
     "adult": lambda: csv_of(_ADULT, header=False),
+    "bikes": _bikes,
     "cards": lambda: csv_of(_CARDS),
     "churn": lambda: csv_of(_CHURN),
     "housing-archive": lambda: _archive(
@@ -238,5 +295,7 @@ _KINDS: Mapping[str, Callable[[], bytes]] = {
     ),
     "mammography": lambda: csv_of(_MAMMOGRAPHY, header=False),
     "store": lambda: csv_of(_STORE),
+    "transactions": lambda: csv_of(_TRANSACTIONS),
+    "wdbc": lambda: csv_of(_WDBC, header=False),
     "weather": lambda: csv_of(_WEATHER),
 }

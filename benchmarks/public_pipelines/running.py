@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -23,6 +24,11 @@ _FAILED = re.compile(
     r"(?P<printed>(?: +.*\n|\n(?=  ))*)",
     re.MULTILINE,
 )
+_SERVED = {
+    "Image": "683313688378.dkr.ecr.us-east-1.amazonaws.com/sagemaker-xgboost:1.7-1",
+    "Environment": {"SAGEMAKER_PROGRAM": "inference.py"},
+}
+_RAISED = re.compile(r"[\w.]*(Error|Exception|Interrupt|Exit): ")
 
 
 def options_of(pipeline: Pipeline, folder: Path, python: str) -> list[str]:
@@ -37,8 +43,18 @@ def options_of(pipeline: Pipeline, folder: Path, python: str) -> list[str]:
     options += ["--image", f"*={python}"]
     for name, value in pipeline.parameters.items():
         options += ["-p", f"{name}={value}"]
+    if pipeline.constraints:
+        constraints = folder / "constraints.txt"
+        constraints.write_text("\n".join(pipeline.constraints) + "\n")
+        options += ["--env", f"PIP_CONSTRAINT={constraints}"]
+    for name, value in pipeline.job_environment.items():
+        options += ["--env", f"{name}={value}"]
     for pattern, file in pipeline.function.items():
         options += ["--function", f"{pattern}={source / file}"]
+    for name, uri in pipeline.models.items():
+        described = folder / f"{name}.json"
+        described.write_text(json.dumps({"PrimaryContainer": {**_SERVED, "ModelDataUrl": uri}}))
+        options += ["--model", f"{name}={described}"]
     for step in pipeline.skip:
         options += ["--skip", step]
     for step, command in pipeline.command.items():
@@ -102,7 +118,8 @@ def _reason(text: str) -> str:
     if failed is not None:
         printed = [line.strip() for line in failed["printed"].splitlines() if line.strip()]
         is_exit = failed["sentence"].startswith("exit code") and printed
-        return f"{failed['step']}: {printed[-1] if is_exit else failed['sentence']}"
+        raised = [line for line in printed if _RAISED.match(line)] or printed
+        return f"{failed['step']}: {raised[-1] if is_exit else failed['sentence']}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     return " | ".join(told[:_SHOWN] or lines[-_SHOWN:])

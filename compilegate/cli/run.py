@@ -19,6 +19,7 @@ from compilegate.cli.pipeline.sources import (
     definition_name,
     definition_text,
     function_sources,
+    given_models,
     image_sources,
     source_options,
 )
@@ -108,6 +109,7 @@ def command(  # noqa: PLR0917  one argument for each option
     parameters: tuple[str, ...],
     images: tuple[str, ...],
     functions: tuple[str, ...],
+    models: tuple[str, ...],
     variables: tuple[str, ...],
     shared: tuple[Path, ...],
     data: tuple[str, ...],
@@ -158,6 +160,7 @@ def command(  # noqa: PLR0917  one argument for each option
         home=home,
         images=image_sources(images, containers),
         functions=function_sources(functions, home),
+        given_models=given_models(models),
         commands=name_value_pairs("--command", commands),
         variables=job_variables(variables),
         shared=shared,

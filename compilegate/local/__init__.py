@@ -49,6 +49,7 @@ from compilegate.local.home.registry import (
 from compilegate.local.packing import pack_execution
 from compilegate.local.selection.choosing import Selection
 from compilegate.local.selection.keeping import read_stub
+from compilegate.local.transform.models import read_model
 
 __all__ = [
     "ExecutionError",
@@ -74,6 +75,7 @@ __all__ = [
     "pack_execution",
     "parse_handler",
     "place_data",
+    "read_model",
     "read_stub",
     "set_approval",
     "unmet_requirement",

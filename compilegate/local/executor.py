@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from compilegate.document.graph import StepGraph, build_graph, most_in_parallel
 from compilegate.document.model import Definition, Scalar
@@ -76,6 +77,8 @@ class LocalExecutor:
     """What is passed to the environment of every job on purpose."""
     commands: Mapping[str, str] = field(default_factory=dict)
     """By step, the shell command that stands for it."""
+    given_models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By name, the requests of models that no step of the definition makes."""
     definition: bytes | str | None = None
     """What `start` executes."""
     cores: Collection[int] | None = None
@@ -196,6 +199,7 @@ class LocalExecutor:
                 environments=environments,
                 functions=self.functions,
                 commands=self.commands,
+                models=self.given_models,
                 home=self._home,
                 journal=journal,
                 store=self._store,
@@ -315,13 +319,14 @@ class LocalExecutor:
         gpus = gpus_here(os.environ) if self.gpus is None else tuple(self.gpus)
         found = check_definition(
             definition,
-            preflight_scope(facts, values),
+            preflight_scope(facts, values, chosen.stubs),
             self.images,
             self._store,
             gpus=len(gpus),
             functions=self.functions,
             stubs=chosen.stubs,
             commands=self.commands,
+            models=self.given_models,
             later=self.later,
         )
         # A parameter without a value makes every expression with it a fault too: tell the cause.

@@ -15,6 +15,7 @@ from compilegate.cli.pipeline.sources import (
     definition_name,
     definition_text,
     function_sources,
+    given_models,
     image_sources,
     source_options,
 )
@@ -42,6 +43,7 @@ def command(  # noqa: PLR0917  one argument for each option
     parameters: tuple[str, ...],
     images: tuple[str, ...],
     functions: tuple[str, ...],
+    models: tuple[str, ...],
     data: tuple[str, ...],
     until: tuple[str, ...],
     skip: tuple[str, ...],
@@ -67,6 +69,7 @@ def command(  # noqa: PLR0917  one argument for each option
         home=home,
         images=image_sources(images, containers),
         functions=function_sources(functions, home),
+        given_models=given_models(models),
         later=list(data_pairs(data)),
         commands=name_value_pairs("--command", commands),
         definition=text,

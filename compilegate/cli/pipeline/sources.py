@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,13 +11,21 @@ import click
 
 from compilegate.cli.options.parameters import name_value_pairs
 from compilegate.cli.workload.posture_record import posture_functions
-from compilegate.local import FunctionSources, ImageSources, parse_handler
+from compilegate.local import FunctionSources, ImageSources, parse_handler, read_model
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def source_options(command: Command) -> Command:
-    """Add `--image` and `--function` to a command."""
+    """Add `--image`, `--function` and `--model` to a command."""
+    command = click.option(
+        "--model",
+        "models",
+        metavar="NAME=FILE",
+        multiple=True,
+        help="The model that Transform steps call NAME and no step makes: FILE is its description, "
+        "JSON, as `aws sagemaker describe-model` prints it. May be given several times.",
+    )(command)
     command = click.option(
         "--function",
         "functions",
@@ -49,6 +57,12 @@ def function_sources(patterns: tuple[str, ...], home: Path) -> FunctionSources:
     said = name_value_pairs("--function", patterns).items()
     own = tuple((pattern, parse_handler(file)) for pattern, file in said)
     return FunctionSources(patterns=(*own, *posture_functions(home).patterns))
+
+
+def given_models(names: tuple[str, ...]) -> dict[str, Mapping[str, Any]]:
+    """The models that are described on the command line, with their files read."""
+    files = name_value_pairs("--model", names)
+    return {name: read_model(name, Path(file)) for name, file in files.items()}
 
 
 def definition_text(option: str, path: str) -> str:

@@ -8,7 +8,16 @@ import click
 from click.core import ParameterSource
 
 KEPT = (
-    *("images", "functions", "commands", "variables", "data", "no_cache", "cores_per_job"),
+    *(
+        "images",
+        "functions",
+        "models",
+        "commands",
+        "variables",
+        "data",
+        "no_cache",
+        "cores_per_job",
+    ),
     *("max_parallel", "home", "containers"),
 )
 """The options of `compilegate run` that a resumed execution needs again. Its definition, arms and

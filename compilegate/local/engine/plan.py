@@ -56,6 +56,8 @@ class ExecutionPlan:
     functions: FunctionSources
     commands: Mapping[str, str]
     """By step, what stands for it."""
+    models: Mapping[str, Mapping[str, Any]]
+    """By name, models that no step of the definition makes."""
     home: Path
     journal: Journal
     store: ObjectStore
@@ -106,7 +108,7 @@ class ExecutionPlan:
         job_name = new_job_name(self.facts.execution_id, step)
         scope = self.scope(results, {job_name_member(step): job_name})
         request = resolve(dict(step.arguments), scope)
-        request = with_model(step, request, self.graph, results)
+        request = with_model(step, request, self.graph, results, self.models)
         job_step = make_job(step, job_name, request, self.sandboxes, self.store)
         environment = self.environments[job_step.image]
         slot = cache_slot(
@@ -150,7 +152,11 @@ class ExecutionPlan:
 
 
 def with_model(
-    step: Step, request: Mapping[str, Any], graph: StepGraph, results: Mapping[str, StepResult]
+    step: Step,
+    request: Mapping[str, Any],
+    graph: StepGraph,
+    results: Mapping[str, StepResult],
+    models: Mapping[str, Mapping[str, Any]],
 ) -> Mapping[str, Any]:
     """A transform's request with the description of the model that it names."""
     if step.type != TRANSFORM:
@@ -159,6 +165,8 @@ def with_model(
         described = result.properties
         if described.get("ModelName") == request.get("ModelName") and name in graph.steps:
             return {**request, "Model": described}
+    if request.get("ModelName") in models:
+        return {**request, "Model": models[str(request["ModelName"])]}
     raise StepRequestError(
         f"no Model step of this definition has made the model {request.get('ModelName')!r:.100}"
     )

@@ -62,6 +62,7 @@ Image = Environment | UnbuiltEnvironment
 NO_FUNCTIONS = FunctionSources()
 NO_STUBS: Mapping[str, Stub] = {}
 NO_COMMANDS: Mapping[str, str] = {}
+NO_MODELS: Mapping[str, Mapping[str, Any]] = {}
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ def check_definition(
     functions: FunctionSources = NO_FUNCTIONS,
     stubs: Mapping[str, Stub] = NO_STUBS,
     commands: Mapping[str, str] = NO_COMMANDS,
+    models: Mapping[str, Mapping[str, Any]] = NO_MODELS,
     later: Collection[str] = (),
 ) -> Preflight:
     """Check every step of a definition whose parameters have values.
@@ -122,7 +124,7 @@ def check_definition(
     carried_out = [step for step in carried_out if step.name not in commands]
     for step in carried_out:
         try:
-            checked.append(_check_step(step, scope, steps))
+            checked.append(_check_step(step, scope, steps, models))
         except (ExpressionError, StepError) as error:
             faults.append(f"{step.name}: {error}")
     images: dict[str, Image] = {}
@@ -249,7 +251,9 @@ def _passes_through_expression(arguments: Mapping[str, Any], reference: StepRefe
     return False
 
 
-def _check_step(step: Step, scope: Scope, steps: Mapping[str, Step]) -> _Checked:
+def _check_step(
+    step: Step, scope: Scope, steps: Mapping[str, Step], models: Mapping[str, Mapping[str, Any]]
+) -> _Checked:
     if step.type not in STEP_TYPES:
         allowed = ", ".join(STEP_TYPES)
         raise StepError(
@@ -271,7 +275,7 @@ def _check_step(step: Step, scope: Scope, steps: Mapping[str, Step]) -> _Checked
         )
     arguments = resolve(dict(step.arguments), scope)
     if step.type == TRANSFORM:
-        arguments["Model"] = _model_of(step, arguments, scope, steps)
+        arguments["Model"] = _model_of(step, arguments, scope, steps, models)
     read = JOB_REQUESTS.get(step.type)
     job = None if read is None else read(arguments)
     package = read_package_request(arguments) if step.type == REGISTER_MODEL else None
@@ -279,9 +283,13 @@ def _check_step(step: Step, scope: Scope, steps: Mapping[str, Step]) -> _Checked
 
 
 def _model_of(
-    step: Step, arguments: Mapping[str, Any], scope: Scope, steps: Mapping[str, Step]
+    step: Step,
+    arguments: Mapping[str, Any],
+    scope: Scope,
+    steps: Mapping[str, Step],
+    models: Mapping[str, Mapping[str, Any]],
 ) -> Any:
-    """The request of the Model step that makes what a transform names."""
+    """The request that makes what a transform names: of a Model step, or from `--model`."""
     readers = [reference.step for reference in step_references(step.arguments.get("ModelName"))]
     for name, other in steps.items():
         if other.type != MODEL:
@@ -289,9 +297,12 @@ def _model_of(
         request = resolve(dict(other.arguments), scope)
         if name in readers or request.get("ModelName", "") == arguments.get("ModelName"):
             return request
+    named = arguments.get("ModelName")
+    if isinstance(named, str) and named in models:
+        return models[named]
     raise StepError(
-        f"ModelName is {arguments.get('ModelName')!r:.80}, which no Model step of this definition "
-        "makes"
+        f"ModelName is {named!r:.80}, which no Model step of this definition makes; describe the "
+        "model with --model NAME=FILE, the answer of `aws sagemaker describe-model`"
     )
 
 

@@ -44,14 +44,23 @@ class ExecutionFacts:
         }
 
 
-def preflight_scope(facts: ExecutionFacts, parameters: Mapping[str, Scalar]) -> Scope:
-    """A scope in which everything that depends on a step is Unresolved."""
+def preflight_scope(
+    facts: ExecutionFacts, parameters: Mapping[str, Scalar], stubs: Mapping[str, Stub]
+) -> Scope:
+    """A scope in which everything that depends on a step is Unresolved, but for what a stub says:
+    an image that a Lambda step or an AutoML step would have found is known now."""
 
     def unresolved(reference: StepReference) -> Unresolved:
         return Unresolved(describe_reference(reference))
 
+    def read_property(reference: StepReference) -> Any:
+        try:
+            return lookup(stubs[reference.step], reference.path, by_name=True)
+        except (KeyError, ExpressionError):
+            return unresolved(reference)
+
     later = {name: Unresolved(f"Execution.{name}") for name in EXECUTION_VARIABLES}
-    return Scope(parameters, {**later, **facts.variables()}, unresolved, unresolved, None)
+    return Scope(parameters, {**later, **facts.variables()}, read_property, unresolved, None)
 
 
 def step_scope(

@@ -167,7 +167,9 @@ def read_training_request(raw: Mapping[str, Any]) -> TrainingRequest:
             return _trained_by(request, algorithm)
         raise StepRequestError(
             "HyperParameters need sagemaker_program and sagemaker_submit_directory, "
-            "or AlgorithmSpecification a ContainerEntrypoint: nothing says what to run"
+            "or AlgorithmSpecification a ContainerEntrypoint: nothing says what to run, for an "
+            "image has no entry point of its own here; do the step by a command of yours "
+            "(--command), leave it out (--skip), or say what it gives (--stub)"
         )
     if request.program is not None and not _is_plain_path(request.program):
         raise StepRequestError(

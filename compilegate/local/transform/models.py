@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from compilegate.local.errors import StepRequestError
+from compilegate.document.reading import refuse_constant
+from compilegate.local.errors import ExecutionError, StepError, StepRequestError
 from compilegate.local.requests import RequestReader
 
 
@@ -31,6 +34,27 @@ def read_containers(raw: Mapping[str, Any]) -> tuple[ModelContainer, ...]:
     if not found:
         raise StepRequestError("a model needs PrimaryContainer or Containers")
     return found
+
+
+def read_model(name: str, path: Path) -> Mapping[str, Any]:
+    """A model that is made elsewhere: a CreateModel request, or the answer of DescribeModel.
+
+    Raises ExecutionError.
+    """
+    try:
+        found = json.loads(path.read_bytes(), parse_constant=refuse_constant)
+    except (OSError, ValueError, RecursionError) as error:
+        raise ExecutionError(f"--model {name}: {path} cannot be read as JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise ExecutionError(
+            f"--model {name}: {path} holds {found!r:.60}, expected an object such as "
+            '{"PrimaryContainer": {"Image": "...", "ModelDataUrl": "s3://..."}}'
+        )
+    try:
+        read_containers(found)
+    except StepError as error:
+        raise ExecutionError(f"--model {name}: {path}: {error}") from error
+    return {**found, "ModelName": name}
 
 
 def _container(reader: RequestReader) -> ModelContainer:

@@ -147,10 +147,38 @@ def _booster(path: Path, xgboost: Any) -> Any:
     with path.open("rb") as file:  # the job's own model: scripts, and images before 1.3, pickle it
         pickled = file.read(1) == pickle.PROTO
         file.seek(0)
-        booster = pickle.load(file) if pickled else xgboost.Booster()  # noqa: S301
+        booster = _unpickler(xgboost)(file).load() if pickled else xgboost.Booster()
     if not pickled:
         booster.load_model(str(path))
     return booster.get_booster() if hasattr(booster, "get_booster") else booster
+
+
+def _unpickler(xgboost: Any) -> Any:
+    """Reads a Booster of any version: before 1.0 a pickle held a saved model, not a state."""
+
+    class Booster(xgboost.Booster):  # type: ignore[misc]
+        def __setstate__(self, state: dict[str, Any]) -> None:
+            saved, names = state.get("handle"), state.get("feature_names")
+            try:
+                super().__setstate__(dict(state))
+            except xgboost.core.XGBoostError as error:
+                try:
+                    xgboost.Booster.__init__(self)
+                    self.load_model(bytearray(saved or b""))
+                except xgboost.core.XGBoostError:
+                    raise ServingError(
+                        f"XGBoost {xgboost.__version__} does not read the pickled model: {error}; "
+                        "name an image whose XGBoost is as old as the model's"
+                    ) from None
+                if names:
+                    self.feature_names = names
+
+    class Unpickler(pickle.Unpickler):
+        def find_class(self, module: str, name: str) -> Any:
+            found = super().find_class(module, name)
+            return Booster if found is xgboost.Booster else found
+
+    return Unpickler
 
 
 def _libsvm(text: str, width: int) -> Any:

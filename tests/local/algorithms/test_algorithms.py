@@ -13,6 +13,7 @@ import pytest
 
 from compilegate.local import RefusedDefinitionError
 from compilegate.local.algorithms.images import built_in_algorithm
+from compilegate.local.transform.serving import ServingError, predictor
 
 REGISTRY = "246618743249.dkr.ecr.us-west-2.amazonaws.com"
 IMAGE = f"{REGISTRY}/sagemaker-xgboost:1.7-1"
@@ -124,6 +125,36 @@ def test_an_image_before_1_3_leaves_a_pickle_and_takes_the_hyperparameters_of_it
         *("mine", "train:mae", "train:mse", "validation:mae", "validation:mse"),
     }
     assert found["mine"] == found["validation:mse"]
+
+
+class OldPickle:
+    """Pickles as a Booster of before 1.0 did, whose state was its saved model."""
+
+    def __init__(self, kind: type, saved: bytes) -> None:
+        self.kind, self.saved = kind, saved
+
+    def __reduce__(self) -> Any:
+        state = {"handle": bytearray(self.saved), "feature_names": None, "best_iteration": 2}
+        return object.__new__, (self.kind,), state
+
+
+def test_a_pickle_from_before_1_0_answers_and_one_that_holds_no_model_is_refused(
+    tmp_path: Path,
+) -> None:
+    xgboost = pytest.importorskip("xgboost")
+    rows = np.round(table(30, 0), 6)
+    data = xgboost.DMatrix(rows[:, 1:], label=rows[:, 0])
+    booster = xgboost.train({"nthread": 1}, data, num_boost_round=3)
+    plan = {"accept": "", "content_type": "text/csv", "program": "", "model": str(tmp_path)}
+    model = tmp_path / "xgboost-model"
+    model.write_bytes(pickle.dumps(OldPickle(xgboost.Booster, bytes(booster.save_raw()))))
+    body, kind = predictor(plan)(as_csv(rows[:, 1:]).encode())
+    assert kind == "text/csv"
+    answers = [float(line) for line in body.split()]
+    assert answers == pytest.approx(booster.predict(data), rel=1e-4)
+    model.write_bytes(pickle.dumps(OldPickle(xgboost.Booster, b"no model")))
+    with pytest.raises(ServingError, match="does not read the pickled model"):
+        predictor(plan)
 
 
 @pytest.mark.slow

@@ -138,6 +138,25 @@ def test_a_stub_that_lacks_what_is_read_is_refused_before_anything_starts(bench:
         )
 
 
+def test_what_a_stub_says_is_known_before_anything_starts(bench: Any) -> None:
+    """The image of a model that only a service would have found."""
+    search = {"Name": "search", "Type": "AutoML", "Arguments": {}}
+    train = bench.training("train", "print('trained')")
+    found = {
+        "Image": train["Arguments"]["AlgorithmSpecification"]["TrainingImage"],
+        "Url": "s3://b/m",
+    }
+    train["Arguments"]["AlgorithmSpecification"]["TrainingImage"] = {
+        "Get": "Steps.search.Best.Image"
+    }
+    result = bench.run(search, train, selection=Selection(stubs={"search": {"Best": found}}))
+    assert result.steps["train"].status is StepStatus.SUCCEEDED
+    source = {"S3DataSource": {"S3Uri": {"Get": "Steps.search.Best.Url"}, "S3DataType": "S3Prefix"}}
+    train["Arguments"]["InputDataConfig"] = [{"ChannelName": "train", "DataSource": source}]
+    with pytest.raises(RefusedDefinitionError, match="train: s3://b/m is not in the local store"):
+        bench.run(search, train, selection=Selection(stubs={"search": {"Best": found}}))
+
+
 def test_a_resumed_execution_keeps_its_choice(bench: Any) -> None:
     flag = bench.home.parent / "flag"
     code = f"import pathlib, sys; sys.exit(not pathlib.Path({str(flag)!r}).exists())"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pytest
 
 from compilegate.execution.status import ExecutionStatus
-from compilegate.local import RefusedDefinitionError
+from compilegate.local import ExecutionError, RefusedDefinitionError, read_model
 
 CODE = """
 import json, pathlib
@@ -181,6 +182,44 @@ def test_a_model_without_inference_code_is_told_by_what_its_archive_has(bench: A
     result = bench.run(model(bench, SAGEMAKER_PROGRAM=""), transform(bench))
     assert "exit code 1" in result.failure
     assert "no inference code" in "".join(result.steps["transform"].failure.last_lines)
+
+
+def test_a_model_that_no_step_makes_is_one_that_a_file_describes(
+    bench: Any, tmp_path: Path
+) -> None:
+    container = model(bench)["Arguments"]["PrimaryContainer"]
+    described = {"ModelName": "whatever", "ModelArn": "arn", "PrimaryContainer": container}
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(described))
+    step = transform(bench, ModelName={"Get": "Parameters.Model"})
+    declared = {"Name": "Model", "Type": "String", "DefaultValue": "churn-7"}
+    result = bench.run(
+        step, parameters=[declared], given_models={"churn-7": read_model("churn-7", path)}
+    )
+    assert result.status is ExecutionStatus.SUCCEEDED, result.failure
+    assert bench.store.read("s3://bucket/out/part/rows.csv.out").decode() == "6.0\n14.0\n"
+    container["ModelDataUrl"] = "s3://bucket/models/none.tar.gz"
+    path.write_text(json.dumps(described))
+    with pytest.raises(RefusedDefinitionError, match=r"none\.tar\.gz is not in the local store"):
+        bench.run(
+            step, parameters=[declared], given_models={"churn-7": read_model("churn-7", path)}
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "cannot be read as JSON"),
+        ("[]", r"holds \[\], expected an object such as"),
+        ("{}", "a model needs PrimaryContainer or Containers"),
+        ('{"PrimaryContainer": {"ModelDataUrl": "s3://b/m"}}', "Image"),
+    ],
+)
+def test_a_file_that_describes_no_model_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "model.json"
+    path.write_text(text)
+    with pytest.raises(ExecutionError, match=f"--model m: .*{told}"):
+        read_model("m", path)
 
 
 @pytest.mark.parametrize(
