@@ -275,6 +275,11 @@ def transform_fn(model, data, content_type, accept):
 """
 """A model's code; it says of every abalone that it has nine rings."""
 
+_TWEETS: Mapping[str, Column] = {
+    "length": (1, 140),
+    "text": ("a fine morning", "rain again today", "nothing to say", "what a good match"),
+    "Sentiment": ("Negative", "Neutral", "Positive"),
+}
 _WDBC: Mapping[str, Column] = {
     "id": (8670, 911320502),
     "diagnosis": ("B", "M"),
@@ -296,6 +301,7 @@ _KINDS: Mapping[str, Callable[[], bytes]] = {
     "mammography": lambda: csv_of(_MAMMOGRAPHY, header=False),
     "store": lambda: csv_of(_STORE),
     "transactions": lambda: csv_of(_TRANSACTIONS),
+    "tweets": lambda: csv_of(_TWEETS),
     "wdbc": lambda: csv_of(_WDBC, header=False),
     "weather": lambda: csv_of(_WEATHER),
 }

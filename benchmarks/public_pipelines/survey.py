@@ -72,10 +72,16 @@ def recorded(out: Path) -> dict[str, dict[str, Any]]:
 
 
 def record(out: Path, key: str, row: dict[str, Any]) -> None:
-    """Keep one result; another survey may run beside this one."""
+    """Keep one result, and what the first was; another survey may run beside this one."""
     with (out / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        rows = {**recorded(out), key: row}
+        rows = recorded(out)
+        before = rows.get(key)
+        if before is not None and "first" in before:
+            row = {**row, "first": before["first"]}
+        elif row["result"] != COMPILED and (before is None or before["result"] == COMPILED):
+            row = {**row, "first": row["result"]}
+        rows[key] = row
         part = out / "results.part"
         part.write_text(json.dumps(rows, indent=1))
         part.replace(out / "results.json")

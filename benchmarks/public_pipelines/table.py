@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,25 @@ def table(pipelines: Sequence[Pipeline], rows: Mapping[str, Mapping[str, Any]]) 
         f"{by_result}. {len(free)} repositories have a pipeline none of whose steps is refused for "
         f"what it is. The SDK's local mode knows every step type of {local}.",
         "",
+        *_first_tries(rows.values()),
         "| pipeline | SDK | steps | here | seconds | given or why | SDK's local mode |",
         "|---|---|---|---|---|---|---|",
     ]
     return "\n".join([*lines, *(_line(each, row) for each, row in told)]) + "\n"
+
+
+def _first_tries(rows: Collection[Mapping[str, Any]]) -> list[str]:
+    """A paragraph on those whose first try is known."""
+    firsts = Counter(row["first"] for row in rows if "first" in row)
+    if not firsts:
+        return []
+    now = sum(1 for row in rows if "first" in row and _is_good(row))
+    told = ", ".join(f"{count} {result}" for result, count in firsts.most_common())
+    return [
+        f"First tries are kept of {firsts.total()}, with nothing given but their programs' own "
+        f"arguments: {told}. With what they ask for, {now} of them come to their end now.",
+        "",
+    ]
 
 
 def _is_good(row: Mapping[str, Any]) -> bool:

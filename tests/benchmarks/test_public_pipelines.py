@@ -71,6 +71,8 @@ def test_the_table_counts_what_ended_and_says_what_was_given(tmp_path: Path) -> 
         {**common, "result": "its own Fail step", "steps": ["Fail"]},
         {**common, "result": "refused", "why": "x: | y", "steps": ["EMR"], "blockers": ["x"]},
     ]
+    record(tmp_path, pipelines[0].key, {**rows[0], "result": "compiled"})
+    record(tmp_path, pipelines[0].key, {**rows[0], "result": "refused"})
     for pipeline, row in zip(pipelines, rows, strict=False):
         record(tmp_path, pipeline.key, row)
     text = table(pipelines, recorded(tmp_path))
@@ -79,5 +81,7 @@ def test_the_table_counts_what_ended_and_says_what_was_given(tmp_path: Path) -> 
     assert "1 repositories have a pipeline none of whose steps" in text
     assert "knows every step type of 1." in text
     assert "1 not tried" in text
+    assert "First tries are kept of 3" in text
+    assert "own arguments: 2 refused, 1 its own Fail step. With what they ask for, 2 of" in text
     assert "| without `Deploy`, parameters | yes |" in text
     assert "https://github.com/a/b/blob/0123456789/flow/pipeline.py" in text
