@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 _PROGRAMS = Path(__file__).with_name("programs")
 _IMAGE = re.compile(r"(?:(?P<registry>[^/]+)/)?(?P<name>[a-z0-9\-]+)(?::(?P<tag>[^@/]+))?(?:@.*)?")
-_ECR = re.compile(r"\d{12}\.dkr\.ecr\.[a-z0-9\-]+\.amazonaws\.com(\.cn)?")
+_ECR = re.compile(
+    r"\d{12}\.(?:dkr\.ecr(?:-fips)?\.[a-z0-9\-]+\.(?:amazonaws\.com(?:\.cn)?|amazonaws\.eu|c2s\.ic\.gov"
+    r"|sc2s\.sgov\.gov|csp\.hci\.ic\.gov|cloud\.adc-e\.uk)|dkr-ecr(?:-fips)?\.[a-z0-9\-]+\.on\.aws)"
+)
+"""The registries of all partitions, with their endpoints for FIPS and for IPv6."""
 
 XGBOOST = "XGBoost"
+LINEAR_LEARNER = "Linear Learner"
+K_MEANS = "K-Means"
 
 
 @dataclass(frozen=True)
@@ -23,9 +29,11 @@ class Algorithm:
     """What trains here; None where nothing does."""
     arguments: tuple[str, ...] = ()
     library: str | None = None
-    """What the program imports, beside numpy."""
+    """What the program needs of the image's environment."""
     package: str | None = None
     """What pip installs to have it."""
+    beside: tuple[Path, ...] = ()
+    """What the program finds in its folder."""
 
     @property
     def refusal(self) -> str:
@@ -33,8 +41,8 @@ class Algorithm:
         here = ", ".join(sorted({made.name for made in _KNOWN.values() if made.program}))
         return (
             f"the image is the built-in algorithm {self.name}, which is in AWS's images only (of "
-            f"them {here} can train here); leave the step out with --skip, or give its result with "
-            "--stub"
+            f"them {here} train here); leave the step out with --skip, give its result with "
+            "--stub, or let a command of yours train with --command"
         )
 
 
@@ -46,6 +54,17 @@ _XGBOOST = Algorithm(
     XGBOOST, _PROGRAMS / "xgboost_training.py", library="xgboost", package="xgboost-cpu"
 )
 
+
+def _by_numpy(name: str, program: str) -> Algorithm:
+    return Algorithm(
+        name,
+        _PROGRAMS / program,
+        library="numpy",
+        package="numpy",
+        beside=(_PROGRAMS / "contract.py",),
+    )
+
+
 _KNOWN: Mapping[str, Algorithm] = {
     "sagemaker-xgboost": _XGBOOST,
     "xgboost": _XGBOOST,
@@ -54,10 +73,10 @@ _KNOWN: Mapping[str, Algorithm] = {
     "forecasting-deepar": _known("DeepAR"),
     "image-classification": _known("Image Classification"),
     "ipinsights": _known("IP Insights"),
-    "kmeans": _known("K-Means"),
+    "kmeans": _by_numpy(K_MEANS, "kmeans.py"),
     "knn": _known("k-NN"),
     "lda": _known("LDA"),
-    "linear-learner": _known("Linear Learner"),
+    "linear-learner": _by_numpy(LINEAR_LEARNER, "linear_learner.py"),
     "ntm": _known("NTM"),
     "object-detection": _known("Object Detection"),
     "object2vec": _known("Object2Vec"),
@@ -81,11 +100,5 @@ def built_in_algorithm(image: str) -> Algorithm | None:
         return None
     algorithm = _KNOWN[match["name"]]
     if algorithm is _XGBOOST and _PICKLED.fullmatch(match["tag"] or "latest"):
-        return Algorithm(
-            algorithm.name,
-            algorithm.program,
-            ("--pickle",),
-            algorithm.library,
-            algorithm.package,
-        )
+        return replace(algorithm, arguments=("--pickle",))
     return algorithm

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from compilegate.local.algorithms.images import XGBOOST, Algorithm
+from compilegate.local.algorithms.images import K_MEANS, LINEAR_LEARNER, XGBOOST, Algorithm
 
 _CHANNELS = ("train", "validation")
 
@@ -69,6 +69,14 @@ def own_metrics(
     algorithm: Algorithm, hyperparameters: Mapping[str, str]
 ) -> list[tuple[str, re.Pattern[str]]]:
     """Names and expressions of the metrics that the image defines by itself."""
+    if algorithm.name == LINEAR_LEARNER:
+        return _linear_metrics()
+    if algorithm.name == K_MEANS:
+        return [
+            (f"{channel}:{metric}", _quality(f"{channel} {metric}"))
+            for channel in ("train", "test")
+            for metric in ("msd", "ssd")
+        ]
     if algorithm.name != XGBOOST:
         return []
     named = str(hyperparameters.get("eval_metric", "")).replace("[", "").replace("]", "")
@@ -87,3 +95,29 @@ def own_metrics(
         for channel in _CHANNELS
         for metric in dict.fromkeys(asked or [default])
     ]
+
+
+_LINEAR_MEASURES = (
+    *("absolute_loss", "binary_classification_accuracy", "binary_f_beta", "dcg", "macro_f_beta"),
+    *("macro_precision", "macro_recall", "mae", "mse", "multiclass_accuracy"),
+    *("multiclass_top_k_accuracy", "precision", "r2", "recall", "rmse", "roc_auc_score"),
+)
+
+
+def _linear_metrics() -> list[tuple[str, re.Pattern[str]]]:
+    channels = (*_CHANNELS, "test")
+    objectives = [
+        (f"{channel}:objective_loss{end}", _quality(rf"{each}{channel} \S+_objective"))
+        for channel in channels
+        for end, each in (("", r"(?:epoch=\S+, )?"), (":final", ""))
+        if channel != "test" or not end
+    ]
+    return objectives + [
+        (f"{channel}:{metric}", _quality(f"{channel} {metric}"))
+        for channel in channels
+        for metric in _LINEAR_MEASURES
+    ]
+
+
+def _quality(what: str) -> re.Pattern[str]:
+    return re.compile(rf"#quality_metric: host=\S+, {what} <(?:score|loss)>=(\S+)")

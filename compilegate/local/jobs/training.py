@@ -188,8 +188,17 @@ def _algorithm(request: TrainingRequest) -> Algorithm | None:
 def _trained_by(request: TrainingRequest, algorithm: Algorithm) -> TrainingRequest:
     if algorithm.program is None:
         raise StepRequestError(algorithm.refusal)
+    divided = [channel.name for channel in request.channels if channel.sharded]
+    if divided and len(request.hosts) > 1:
+        raise StepRequestError(
+            f"the channel {divided[0]} is divided among {len(request.hosts)} instances, but "
+            f"{algorithm.name} trains on one here: set InstanceCount to 1, or "
+            "S3DataDistributionType to FullyReplicated"
+        )
+    # What AWS's image reads from a pipe, the program here reads from files.
+    filed = tuple(replace(channel, piped=False) for channel in request.channels)
     own = own_metrics(algorithm, request.hyperparameters)
-    return replace(_with_metrics(request, own), algorithm=algorithm)
+    return replace(_with_metrics(request, own), algorithm=algorithm, channels=filed)
 
 
 def _with_metrics(
@@ -293,7 +302,10 @@ class TrainingJob:
             self._unpack(self._request.source_uri)
         algorithm = self._request.algorithm
         if algorithm is not None and algorithm.program is not None:
-            shutil.copyfile(algorithm.program, self.sandbox.path(ML / "code" / _ALGORITHM))
+            code = self.sandbox.path(ML / "code")
+            shutil.copyfile(algorithm.program, code / _ALGORITHM)
+            for path in algorithm.beside:
+                shutil.copyfile(path, code / path.name)
         self._write_config("hyperparameters", self._hyperparameters())
         self._write_config("inputdataconfig", self._input_data_config())
         self._write_config("resourceconfig", self._resource_config())

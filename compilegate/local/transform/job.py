@@ -149,7 +149,10 @@ def _filter(reader: RequestReader, key: str) -> str:
     return value
 
 
-_PROGRAMS = (*(Path(__file__).with_name(name) for name in ("serving.py", "records.py")), TOOLKIT)
+_PROGRAMS = (
+    *(Path(__file__).with_name(name) for name in ("serving.py", "built_in.py", "records.py")),
+    TOOLKIT,
+)
 _IN_MODEL = "/opt/ml/model/code"
 _IN_ARCHIVE = "/opt/ml/code"
 _PLAN = "/opt/ml/input/config/transform.json"

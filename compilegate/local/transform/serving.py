@@ -3,33 +3,32 @@
     python serving.py PLAN.json
 
 The handler of the model's code answers (`compilegate/serving/toolkit.py`, which lies beside this
-file when it runs). Without one an `xgboost-model` is served as the built-in algorithm does. Python
-3.8; what it imports beyond the standard library is the image's own.
+file when it runs). Without one `built_in.py` serves the model of a built-in algorithm. Python 3.8;
+what it imports beyond the standard library is the image's own.
 """
 
 from __future__ import annotations
 
-import csv
 import gzip
 import importlib
-import io
 import json
 import os
-import pickle
 import sys
 from pathlib import Path
 from typing import Any
 
 records: Any
+built_in: Any
 toolkit: Any
 if __name__ == "__main__":  # the neighbours of a file that runs by itself
-    records, toolkit = (importlib.import_module(name) for name in ("records", "toolkit"))
-    del sys.modules["records"], sys.modules["toolkit"]  # a handler may have modules of these names
+    neighbours = ("records", "built_in", "toolkit")
+    records, built_in, toolkit = (importlib.import_module(name) for name in neighbours)
+    for name in neighbours:
+        del sys.modules[name]  # a handler may have modules of these names
 else:
     records = importlib.import_module(f"{__package__}.records")
+    built_in = importlib.import_module(f"{__package__}.built_in")
     toolkit = importlib.import_module("compilegate.serving.toolkit")
-
-_LIBSVM = ("text/libsvm", "text/x-libsvm")
 
 Predictor = Any
 """A function from a request's body to the response and its type."""
@@ -54,6 +53,7 @@ def main() -> None:
             print(f"transformed {name}", flush=True)
     except (
         ServingError,
+        built_in.ContentError,
         records.FilterError,
         toolkit.HandlerError,
         toolkit.UnsupportedTypeError,
@@ -101,9 +101,11 @@ def predictor(plan: dict[str, Any]) -> Predictor:
     accept = plan["accept"] or os.environ.get("SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT", "")
     kind = plan["content_type"] or records.CSV
     model_folder, defaults = Path(plan["model"]), plan["defaults"]
-    booster = model_folder / "xgboost-model"
-    if not plan["program"] and booster.is_file():
-        return _boosted(booster, kind)
+    found: Predictor = None
+    if not plan["program"]:
+        found = built_in.predictor(model_folder, kind, accept)
+    if found is not None:
+        return found
     if plan["program"] or defaults != "arrays":
         handler = toolkit.Handler(str(model_folder), Path(plan["code"]), plan["program"], defaults)
         if not accept:
@@ -112,87 +114,9 @@ def predictor(plan: dict[str, Any]) -> Predictor:
         return lambda body: handler.answer(body, kind, accept)
     there = ", ".join(sorted(path.name for path in model_folder.iterdir())) or "nothing"
     raise ServingError(
-        "the model has no inference code (SAGEMAKER_PROGRAM is not set) and no xgboost-model; "
-        f"its archive has {there}"
+        "the model has no inference code (SAGEMAKER_PROGRAM is not set) and is none of a built-in "
+        f"algorithm's that answers here ({built_in.MODELS}); its archive has {there}"
     )
-
-
-def _boosted(path: Path, kind: str) -> Predictor:
-    """As the built-in XGBoost serves: one prediction a line."""
-    import numpy  # noqa: PLC0415
-    import xgboost  # noqa: PLC0415
-
-    booster = _booster(path, xgboost)
-
-    def predict(body: bytes) -> tuple[bytes, str]:
-        text = body.decode("utf-8")
-        if kind.split(";", maxsplit=1)[0] in _LIBSVM:
-            features = _libsvm(text, booster.num_features())
-        else:
-            rows = [
-                [float(cell) if cell.strip() else numpy.nan for cell in row]
-                for row in csv.reader(io.StringIO(text))
-            ]
-            features = numpy.array(rows, dtype=numpy.float32)
-        matrix = xgboost.DMatrix(features, feature_names=booster.feature_names)
-        found = [
-            records.write_record(each, records.CSV) for each in booster.predict(matrix).tolist()
-        ]
-        return "".join(f"{line}\n" for line in found).encode("utf-8"), records.CSV
-
-    return predict
-
-
-def _booster(path: Path, xgboost: Any) -> Any:
-    with path.open("rb") as file:  # the job's own model: scripts, and images before 1.3, pickle it
-        pickled = file.read(1) == pickle.PROTO
-        file.seek(0)
-        booster = _unpickler(xgboost)(file).load() if pickled else xgboost.Booster()
-    if not pickled:
-        booster.load_model(str(path))
-    return booster.get_booster() if hasattr(booster, "get_booster") else booster
-
-
-def _unpickler(xgboost: Any) -> Any:
-    """Reads a Booster of any version: before 1.0 a pickle held a saved model, not a state."""
-
-    class Booster(xgboost.Booster):  # type: ignore[misc]
-        def __setstate__(self, state: dict[str, Any]) -> None:
-            saved, names = state.get("handle"), state.get("feature_names")
-            try:
-                super().__setstate__(dict(state))
-            except xgboost.core.XGBoostError as error:
-                try:
-                    xgboost.Booster.__init__(self)
-                    self.load_model(bytearray(saved or b""))
-                except xgboost.core.XGBoostError:
-                    raise ServingError(
-                        f"XGBoost {xgboost.__version__} does not read the pickled model: {error}; "
-                        "name an image whose XGBoost is as old as the model's"
-                    ) from None
-                if names:
-                    self.feature_names = names
-
-    class Unpickler(pickle.Unpickler):
-        def find_class(self, module: str, name: str) -> Any:
-            found = super().find_class(module, name)
-            return Booster if found is xgboost.Booster else found
-
-    return Unpickler
-
-
-def _libsvm(text: str, width: int) -> Any:
-    import numpy  # noqa: PLC0415
-
-    rows = []
-    for line in text.splitlines():
-        row = numpy.full(width, numpy.nan, dtype=numpy.float32)
-        for cell in line.split():
-            index, colon, value = cell.partition(":")
-            if colon and int(index) < width:  # no tree knows a later one
-                row[int(index)] = float(value)
-        rows.append(row)
-    return numpy.array(rows)
 
 
 if __name__ == "__main__":
