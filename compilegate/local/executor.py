@@ -34,7 +34,12 @@ from compilegate.local.engine.execution import Execution
 from compilegate.local.engine.plan import ExecutionPlan
 from compilegate.local.engine.preflight import Image, Preflight, check_definition
 from compilegate.local.engine.scope import ExecutionFacts, preflight_scope
-from compilegate.local.errors import ExecutionError, ImageEnvironmentError, RefusedDefinitionError
+from compilegate.local.errors import (
+    ExecutionError,
+    ImageEnvironmentError,
+    ObjectStoreError,
+    RefusedDefinitionError,
+)
 from compilegate.local.explaining.explanation import Explanation, explain, told_image
 from compilegate.local.home.functions import FunctionSources
 from compilegate.local.home.images import Environment, ImageSources, build_environment
@@ -264,16 +269,18 @@ class LocalExecutor:
 
     def fetch_verdict(self, result: ExecutionResult) -> bool:
         """Copy the gate's files beside the execution's other files, where one looks first."""
-        for step in result.steps.values():
-            for output in step.properties.get("ProcessingOutputConfig", {}).get("Outputs", []):
-                uri = output.get("S3Output", {}).get("S3Uri")
-                if uri is not None and (self._store.path(uri) / VERDICT_FILE).is_file():
-                    for name in GATE_FILES:
-                        _copy(self._store.path(uri) / name, result.folder / name)
-                    repros = self._store.path(uri) / REPROS_FOLDER
-                    for path in sorted(repros.rglob("*")):
-                        _copy(path, result.folder / REPROS_FOLDER / path.relative_to(repros))
-                    return True
+        for uri in (uri for step in result.steps.values() for uri in _output_uris(step.properties)):
+            try:
+                folder = self._store.path(uri)
+            except ObjectStoreError:
+                continue
+            if (folder / VERDICT_FILE).is_file():
+                for name in GATE_FILES:
+                    _copy(folder / name, result.folder / name)
+                repros = folder / REPROS_FOLDER
+                for path in sorted(repros.rglob("*")):
+                    _copy(path, result.folder / REPROS_FOLDER / path.relative_to(repros))
+                return True
         return False
 
     def models(self, result: ExecutionResult) -> Sequence[str]:
@@ -459,6 +466,21 @@ def _environments(
         )
 
     return {uri: ready(uri, image) for uri, image in images.items()}
+
+
+def _output_uris(properties: Mapping[str, Any]) -> list[str]:
+    """Where a step's outputs lie. A stub or a command says it, too, in any form."""
+    section = properties.get("ProcessingOutputConfig")
+    outputs = section.get("Outputs") if isinstance(section, Mapping) else None
+    if isinstance(outputs, Mapping):
+        outputs = list(outputs.values())
+    places = [
+        output.get("S3Output")
+        for output in (outputs if isinstance(outputs, list) else ())
+        if isinstance(output, Mapping)
+    ]
+    uris = [place.get("S3Uri") for place in places if isinstance(place, Mapping)]
+    return [uri for uri in uris if isinstance(uri, str)]
 
 
 def _copy(source: Path, target: Path) -> None:

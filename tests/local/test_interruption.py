@@ -58,7 +58,7 @@ class Interruption:
     def steps(self, on_term: str = "signal.SIG_DFL") -> list[dict[str, Any]]:
         """first -> second -> third; the second waits unless the file `go` exists."""
         code = f"""
-            import os, signal, subprocess, sys
+            import os, select, signal, subprocess, sys
             folder = {str(self.folder)!r}
             def say(pipe, text):
                 with open(os.path.join(folder, pipe), "w") as file:
@@ -67,8 +67,8 @@ class Interruption:
                 signal.signal(signal.SIGTERM, {on_term})
                 child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
                 say("started", f"{{os.getpid()}} {{child.pid}} {{os.getppid()}}")
-                while True:
-                    signal.pause()
+                while True:  # a signal just before pause() would be heard by nobody
+                    select.select([], [], [], 1)
         """
         count = f"open({str(self.folder / 'first-ran')!r}, 'a').write('x')"
         return [

@@ -75,11 +75,15 @@ def choose(definition: Definition, selection: Selection) -> tuple[Chosen, list[s
     if selection.until:
         needed = _needed(graph, selection)
         names = ", ".join(selection.until)
-        left_out |= {name: f"--until {names}" for name in graph.steps if name not in needed}
+        others = (name for name in graph.steps if name not in needed and name not in left_out)
+        left_out |= dict.fromkeys(others, f"--until {names}")
     _spread(graph, left_out, selection.stubs)
     if not selection.register_from_stubs:
         left_out |= _not_registered(graph, selection)
         _spread(graph, left_out, selection.stubs)
+    for name in selection.until:
+        if name in left_out:
+            faults.append(f"--until {name}: it would be left out: {left_out[name]}")
     in_order = {name: left_out[name] for name in graph.steps if name in left_out}
     stubs = {name: stub for name, stub in selection.stubs.items() if name not in left_out}
     return Chosen(in_order, stubs), faults

@@ -8,8 +8,15 @@ from typing import Any
 import pytest
 
 from compilegate.execution.status import ExecutionStatus, StepStatus
-from compilegate.local import RefusedDefinitionError, Selection, list_groups
+from compilegate.local import (
+    ImageSources,
+    LocalExecutor,
+    RefusedDefinitionError,
+    Selection,
+    list_groups,
+)
 
+HERE = ImageSources(patterns=(("*", "here"),))
 FOREIGN = {"Name": "deploy", "Type": "Teleport", "Arguments": {}, "Beam": 3}
 MODEL = {"Get": "Steps.train.ModelArtifacts.S3ModelArtifacts"}
 
@@ -185,3 +192,32 @@ def test_the_command_names_what_it_left_out(bench: Any, tmp_path: Any) -> None:
         command, [*common, "--stub", f"deploy={stub}"], catch_exceptions=False
     )
     assert stubbed.exit_code == 0, stubbed.output
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"Outputs": {"out": {"OutputName": "out", "S3Output": {"S3Uri": "s3://b/eval"}}}},
+        {"Outputs": [{"OutputName": "out", "S3Output": {"S3Uri": "here"}}, "odd", {"S3Output": 3}]},
+        {"Outputs": 3},
+        [],
+    ],
+    ids=["by name", "odd members", "number", "list"],
+)
+def test_what_a_stub_says_of_outputs_may_have_any_form(bench: Any, given: Any) -> None:
+    step = bench.processing("first")
+    stub = {"ProcessingOutputConfig": given}
+    result = bench.run(step, selection=Selection(stubs={"first": stub}))
+    executor = LocalExecutor(definition=bench.definition(step), home=bench.home, images=HERE)
+    assert statuses(result) == {"first": "Succeeded"}
+    assert not executor.fetch_verdict(result)
+    if isinstance(given, dict) and isinstance(given["Outputs"], dict):
+        bench.put("s3://b/eval/verdict.json", "{}")
+        assert executor.fetch_verdict(result)
+
+
+def test_a_step_that_is_asked_for_is_never_left_out_in_silence(bench: Any) -> None:
+    reads = bench.equals({"Get": "Steps.deploy.Url"}, "x")
+    steps = (FOREIGN, bench.condition("is-it", reads, then=[bench.processing("inside")]))
+    with pytest.raises(RefusedDefinitionError, match="--until inside: it would be left out: it is"):
+        bench.run(*steps, selection=Selection(until=("inside",), skip=("deploy",)))
