@@ -20,7 +20,8 @@ rows of each is even, the rows were doubled, since chance makes each number odd 
 **Neighbours.** Rows of one source often lie side by side. Where the differences of neighbouring
 rows resemble each other by far more than chance (one experiment of a thousand), blocks of that
 many neighbours are the unit. The labels' means are taken out before, since rows may be in the order
-of their classes.
+of their classes. Units by inputs or by repetition are joined in the same way: coarse outputs tell
+the rows of one source apart by their labels alone.
 
 A unit's value is the sum of its rows' deviations from the mean, as the linearised ratio has it
 (Cochran, "Sampling Techniques", 1977, section 9A.2), so that the mean of units is the mean of rows.
@@ -59,6 +60,8 @@ FEWEST_BLOCKS = 20
 FAR = 4.0
 """Standard errors beyond which neighbours resemble each other: with nine lengths tried, chance
 gets there in less than one experiment of a thousand."""
+MOST_JOINED = 0.8
+"""The share of units that are left where joining them says anything new."""
 TINY = 1e-30
 FEWEST_UNITS = 2
 """Fewer show no spread."""
@@ -93,6 +96,25 @@ class Units:
     def of(self, rows: npt.NDArray[np.int64]) -> Units:
         """The units of some of the rows."""
         return Units(_numbered(self.of_row[rows]), self.source, self.column)
+
+    def over(self, parts: Units | None) -> Units:
+        """The same of rows, where these are units of such parts."""
+        if parts is None:
+            return self
+        return Units(self.of_row[parts.of_row], self.source, self.column)
+
+    def joined(self, blocks: Units) -> Units | None:
+        """What these units go together in by blocks of rows, which their first rows lie in; None
+        where that are hardly fewer."""
+        first = np.unique(self.of_row, return_index=True)[1]
+        found = Units(_numbered(blocks.of_row[first]), blocks.source)
+        return found if found.count <= MOST_JOINED * self.count else None
+
+    def of_each_row(self, columns: FloatArray) -> FloatArray:
+        """(rows,) the mean deviation of each row's unit, by what `columns` gave."""
+        sizes = np.bincount(self.of_row)
+        each = (columns - columns.mean()) * (len(self.of_row) / (self.count * sizes))
+        return np.asarray(each[self.of_row], dtype=np.float64)
 
     @property
     def are_alike(self) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from compilegate.evidence import Examples, FloatArray, IntArray
-from compilegate.gate.quality.clusters import Units, neighbouring_units
+from compilegate.gate.quality.clusters import Source, Units, neighbouring_units
 from compilegate.gate.quality.metrics import (
     MetricValues,
     bias_bound,
@@ -133,7 +133,7 @@ class ArmScores:
     bias: float = 0.0
     """How far the metric may lie off its truth (`metrics.bias_bound`)."""
     labels: IntArray | None = None
-    """(examples,) where the columns are examples; None where they are groups or scalars."""
+    """(rows,) where the columns are rows, or `units` of them; None for other groups and scalars."""
     units: Units | None = None
     """What the columns are, where they are groups of rows."""
     worst: float = 0.0
@@ -176,7 +176,6 @@ def _by_units(arm: ArmScores, units: Units) -> ArmScores:
         table=np.stack([units.columns(column) for column in arm.table]),
         one_flip=arm.one_flip * units.usual_size,
         counted=arm.counted and units.are_alike,
-        labels=None,
         units=units,
         bias=arm.bias * units.inflation(),
     )
@@ -198,7 +197,7 @@ def compare_scores(
 ) -> Comparison:
     """Hold a candidate's scores against the baseline's; both have one shape."""
     sign = 1.0 if guard.direction == "higher" else -1.0
-    units = baseline.units or _of_neighbours(baseline, candidate)
+    beside = _of_neighbours(baseline, candidate)
     allowed = _allowed(guard, baseline)
     slack = candidate.table - baseline.table
     slack *= sign
@@ -224,10 +223,8 @@ def compare_scores(
         failed_seeds=failed_seeds(harms, _by_seed(baseline), float(np.mean(allowed)))
         if guard.margin is not None
         else (),
-        units=units,
-        by_units=None
-        if units is baseline.units
-        else _by_neighbours(slack, (baseline, candidate), units),
+        units=baseline.units if beside is None else beside.over(baseline.units),
+        by_units=_by_neighbours(slack, (baseline, candidate), beside),
         resolves_by_flips=baseline.one_flip > 0.0,
         tail=tail,
         worst_example=max(
@@ -251,12 +248,19 @@ def _allowed(guard: MetricGuard, baseline: ArmScores) -> FloatArray | float:
 
 
 def _of_neighbours(baseline: ArmScores, candidate: ArmScores) -> Units | None:
-    """What neighbouring rows go together in, where they resemble each other too much to be evidence
-    of their own."""
-    if baseline.labels is None or candidate.labels is None:
-        return None
+    """What neighbouring columns go together in, where they resemble each other too much to be
+    evidence of their own. Columns that nobody declared, rows that repeat others, may be parts of
+    something larger themselves."""
     differences = candidate.table.mean(axis=0) - baseline.table.mean(axis=0)
-    return neighbouring_units(differences, baseline.labels)
+    units = baseline.units
+    if units is None:
+        if baseline.labels is None or candidate.labels is None:
+            return None
+        return neighbouring_units(differences, baseline.labels)
+    if units.source is Source.DECLARED or baseline.labels is None:
+        return None
+    found = neighbouring_units(units.of_each_row(differences), baseline.labels)
+    return None if found is None else units.joined(found)
 
 
 def _by_neighbours(

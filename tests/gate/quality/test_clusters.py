@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,9 @@ from compilegate.gate.quality.clusters import (
     neighbouring_units,
     repeated_units,
 )
+from compilegate.gate.quality.comparison import arm_scores, compare_scores
 from compilegate.gate.reasons import Code, Outcome
+from compilegate.gate.settings import MetricGuard
 from compilegate.job.evidence import Examples
 
 GROUPS, EACH = 100, 10
@@ -138,3 +142,46 @@ def test_one_group_for_all_rows_proves_nothing(new_execution):
     candidate = execution.judge().candidates[0]
     assert candidate.outcome is Outcome.INCONCLUSIVE
     assert Code.GROUPS_TOO_FEW in {reason.code for reason in candidate.reasons}
+
+
+def test_rows_of_one_source_that_coarse_outputs_tell_apart_by_labels_count_as_one():
+    """Half of each source has the other label: by answers there are twice as many units."""
+    generator = np.random.default_rng(6)
+    labels = np.arange(ROWS) % 2
+
+    def arm(lost: np.ndarray) -> list[Examples]:
+        made = []
+        for _ in range(10):
+            right = np.repeat((generator.random(GROUPS) < 0.95) & ~lost, EACH)
+            scores = np.full((ROWS, 2), 0.1)
+            scores[np.arange(ROWS), np.where(right, labels, 1 - labels)] = 0.9
+            losses = -np.log(scores[np.arange(ROWS), labels])
+            made.append(Examples(np.arange(ROWS).astype(np.str_), labels, scores, losses))
+        return made
+
+    before = arm(np.zeros(GROUPS, dtype=np.bool_))
+    after = arm(generator.random(GROUPS) < 0.03)
+    units = repeated_units([*before, *after])
+    assert units is not None
+    assert units.count == 2 * GROUPS
+    guard = MetricGuard(direction="higher", margin=0.05)
+    arms = [arm_scores("accuracy", each, None, units) for each in (before, after)]
+    compared = compare_scores("accuracy", guard, *arms)
+    assert compared.units is not None
+    assert compared.units.source is Source.NEIGHBOURS
+    assert compared.units.count == GROUPS
+    harm, gain = compared.half_widths(0.95)
+    assert harm > 1.1 * gain
+
+
+def test_declared_groups_are_never_joined():
+    examples = outputs(1, ROWS)
+    pairs = np.repeat(np.arange(ROWS // 2), 2).astype(np.str_)
+    declared = declared_units("pair", dataclasses.replace(examples, slices={"pair": pairs}))
+    lost = np.repeat(np.arange(GROUPS) % 7 == 0, EACH)
+    worse = np.where(lost, 1 - examples.labels, examples.labels)
+    wrong = dataclasses.replace(examples, scores=np.eye(2)[worse])
+    right = dataclasses.replace(examples, scores=np.eye(2)[examples.labels])
+    arms = [arm_scores("accuracy", [each] * 2, None, declared) for each in (right, wrong)]
+    guard = MetricGuard(direction="higher", margin=0.05)
+    assert compare_scores("accuracy", guard, *arms).by_units is None
