@@ -58,7 +58,7 @@ class Orphan:
 
 @dataclass(frozen=True)
 class LeftNetwork:
-    """The stack of a network that the settings make no more."""
+    """The stack of a network that the settings no longer make."""
 
     stack: str
     pipeline: None = None

@@ -116,7 +116,7 @@ def test_an_orphan_is_named_with_its_schedule_and_its_cost_and_only_it_is_remove
     assert look(aws, checkout).stderr == ""
 
 
-def test_a_network_that_is_made_no_more_is_named_and_removed(
+def test_a_network_that_is_no_longer_made_is_named_and_removed(
     aws: AwsServer, tmp_path: Path
 ) -> None:
     create_stack(aws, "compilegate-network", {"VpcId": "vpc-1"})

@@ -9,10 +9,10 @@ from compilegate.account.settings.declaration import Network
 
 HOURS_A_MONTH = 730
 USD_PER_HOUR = {"us-east-1": 0.010, "us-west-2": 0.010, "eu-west-1": 0.011}
-"""Of one interface endpoint in one zone (`VpcEndpoint-Hours`), November 2026; a region that is not
-here has a price that nobody looked up."""
+"""What one interface endpoint costs in one zone (`VpcEndpoint-Hours`), November 2026; a region that
+is not here has a price that nobody looked up."""
 USD_PER_GIGABYTE = 0.010
-"""Of what passes an interface, in these regions; what passes a gateway costs nothing."""
+"""What passes an interface costs this in these regions; what passes a gateway costs nothing."""
 
 
 @dataclass(frozen=True)
