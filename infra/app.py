@@ -18,6 +18,7 @@ from compilegate.infra.limits.quotas import quota_warnings
 from compilegate.infra.network import NetworkStack
 from compilegate.infra.project import Project, read_project
 from compilegate.infra.workload import WorkloadStack
+from compilegate.pipelines.requests.regions import lacking_images
 
 BOOTSTRAP = "@aws-cdk/core:bootstrapQualifier"
 """Where the CDK looks for the bootstrap whose roles and bucket it uses."""
@@ -25,8 +26,16 @@ BAD_INPUT = 2
 """The exit code that the command line uses for it, too."""
 
 
+class NoImageInRegionError(CompilegateError):
+    """The region lacks images that workloads need; a line for each."""
+
+
 def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
-    """Make every stack of the project in the app: the foundation first, the workloads last."""
+    """Make every stack of the project in the app: the foundation first, the workloads last.
+
+    Raises NoImageInRegionError when images that they need cannot be had in the region.
+    """
+    _refuse_region_without_images(project, environment.region)
     names = project.names
     foundation = FoundationStack(app, names.foundation_stack, project=project, env=environment)
     images = ImagesStack(
@@ -75,6 +84,14 @@ def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
     for stack in stacks:
         for key, value in _tags(project).items():
             cdk.Tags.of(stack).add(key, value)
+
+
+def _refuse_region_without_images(project: Project, region: str | None) -> None:
+    bases = {name: image.base for name, image in project.images.items()}
+    workloads = [declared.workload for declared in project.workloads]
+    if region is not None and (lacking := lacking_images(workloads, bases, region)):
+        told = "which images each region has: compilegate images --regions"
+        raise NoImageInRegionError(*lacking, told)
 
 
 def _tags(project: Project) -> dict[str, str]:

@@ -16,6 +16,7 @@ from compilegate.account.settings import (
 )
 from compilegate.built_in import IMAGE_FOLDERS
 from compilegate.datasets import cache_folder
+from compilegate.pipelines.requests.images import used_images
 from compilegate.pipelines.staging import ImageFolder, image_folders
 from compilegate.workload import Workload, find_workload, read_workload
 from compilegate.workload.parameters import APPROVAL
@@ -52,6 +53,12 @@ class Project:
     @cached_property
     def names(self) -> Names:
         return Names(self.settings)
+
+    @property
+    def built_images(self) -> Mapping[str, ImageFolder]:
+        """The folders whose images the deployed workloads use: only these are built."""
+        used = used_images(declared.workload for declared in self.workloads)
+        return {name: image for name, image in self.images.items() if name in used}
 
 
 def read_project(folder: Path | None = None) -> Project:

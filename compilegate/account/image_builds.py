@@ -7,11 +7,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from compilegate.account.errors import NotDeployedError, RefusedRequestError, absent_is, asking
+from botocore.exceptions import ClientError
+
+from compilegate.account.errors import (
+    AwsError,
+    NotDeployedError,
+    RefusedRequestError,
+    absent_is,
+    asking,
+)
 from compilegate.account.session import AwsSession
 
 IN_PROGRESS = "IN_PROGRESS"
 SUCCEEDED = "SUCCEEDED"
+
+NO_ROOM = "AccountLimitExceededException"
+"""What the service answers when more builds are asked for than may run and queue: those that may
+run at once, and five times as many in the queue, which for a new account can both be none."""
 
 POLL_SECONDS = 10.0
 """Between two looks at builds that take minutes."""
@@ -54,12 +66,29 @@ def latest_build(session: AwsSession, project: str) -> Build | None:
         return _build(client.batch_get_builds(ids=ids[:1])["builds"][0])
 
 
+class NoRoomError(AwsError):
+    """The account's quota lets no further build start or queue. It passes, so whoever starts the
+    build waits."""
+
+
 def start_build(session: AwsSession, project: str, token: str) -> Build:
-    """Start a build; twice with one token within five minutes is one build. Raises AwsError."""
+    """Start a build; twice with one token within five minutes is one build.
+
+    Raises NoRoomError where the account's quota lets no further one start, AwsError.
+    """
     with asking(f"start the build {project}"), absent_is(_no_project(project)):
-        answer = session.client("codebuild").start_build(
-            projectName=project, idempotencyToken=token
-        )
+        try:
+            answer = session.client("codebuild").start_build(
+                projectName=project, idempotencyToken=token
+            )
+        except ClientError as error:
+            details = error.response.get("Error", {})
+            if details.get("Code") != NO_ROOM:
+                raise
+            raise NoRoomError(
+                f"the account's quota lets no further build start ({details.get('Message')}); ask "
+                "for more in the Service Quotas console, under AWS CodeBuild"
+            ) from error
     return _build(answer["build"])
 
 
@@ -68,17 +97,27 @@ def follow_builds(
     builds: Mapping[str, Build],
     listener: Callable[[str, Build], None],
     poll_seconds: float = POLL_SECONDS,
+    *,
+    waiting: Mapping[str, Callable[[], Build]] | None = None,
 ) -> dict[str, Build]:
     """Wait until every build has ended; returns them as they ended.
 
-    `builds` is by image. The listener is told whenever one reaches another phase.
+    `builds` is by image. The listener is told whenever one reaches another phase. `waiting` starts
+    the builds for which the quota had no room; each is tried again until it has.
     Raises AwsError when AWS cannot be asked any longer; the builds then go on.
     """
-    now = dict(builds)
-    while any(build.in_progress for build in now.values()):
+    now, still = dict(builds), dict(waiting or {})
+    while still or any(build.in_progress for build in now.values()):
         time.sleep(poll_seconds)
+        for image, start in list(still.items()):
+            try:
+                now[image] = start()
+            except NoRoomError:
+                break
+            del still[image]
+            listener(image, now[image])
         going = {build.id: image for image, build in now.items() if build.in_progress}
-        for build in _read(session, list(going)):
+        for build in _read(session, list(going)) if going else []:
             image = going[build.id]
             before, now[image] = now[image], build
             if (before.status, before.phase) != (build.status, build.phase):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,8 +17,9 @@ from compilegate.account.settings.names import output_suffix
 from compilegate.catalog.images import ecr_repository
 from compilegate.pipelines.staging import ImageFolder
 
-State = Literal["built", "building", "failed", "missing", "stale"]
-"""`missing` was never built as it is deployed; `stale` was changed since it was deployed."""
+State = Literal["built", "building", "failed", "missing", "stale", "unused"]
+"""`missing` was never built as it is deployed; `stale` was changed since it was deployed; `unused`
+is not deployed, and no workload needs it."""
 
 SEVERITIES = ("CRITICAL", "HIGH", "MEDIUM", "LOW", "INFORMATIONAL", "UNDEFINED")
 
@@ -40,14 +41,17 @@ class ImageStatus:
 
 
 def read_images(
-    session: AwsSession, names: Names, folders: Mapping[str, ImageFolder]
+    session: AwsSession,
+    names: Names,
+    folders: Mapping[str, ImageFolder],
+    used: Collection[str],
 ) -> list[ImageStatus]:
-    """What the account has of each folder.
+    """What the account has of each folder; `used` are those that workloads need.
 
     Raises NotDeployedError when the images were never deployed, and AwsError.
     """
     outputs = read_outputs(session, names.images_stack)
-    return [_status(session, outputs, image) for image in folders.values()]
+    return [_status(session, outputs, image, used=name in used) for name, image in folders.items()]
 
 
 def build_image(session: AwsSession, status: ImageStatus) -> Build:
@@ -63,12 +67,19 @@ def build_image(session: AwsSession, status: ImageStatus) -> Build:
     return start_build(session, status.project, f"{status.image.tag}-{after}"[:64])
 
 
-def _status(session: AwsSession, outputs: StackOutputs, image: ImageFolder) -> ImageStatus:
+def _status(
+    session: AwsSession, outputs: StackOutputs, image: ImageFolder, *, used: bool
+) -> ImageStatus:
     suffix = output_suffix(image.name)
     uri = outputs.values.get(f"ImageUri{suffix}")
     if uri is None:
         return ImageStatus(
-            image=image, state="missing", project=None, deployed_tag=None, build=None, findings=None
+            image=image,
+            state="missing" if used else "unused",
+            project=None,
+            deployed_tag=None,
+            build=None,
+            findings=None,
         )
     project = outputs[f"BuildProject{suffix}"]
     tag = uri.rpartition(":")[2]

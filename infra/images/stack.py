@@ -1,4 +1,4 @@
-"""The images: one build for each folder of `containers/`."""
+"""The images: one build for each folder of `containers/` that a workload uses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from compilegate.infra.stack_options import stack_options
 
 
 class ImagesStack(cdk.Stack):
-    """Builds every image of the project, and names the URI that each will have."""
+    """Builds what the workloads use, and names the URI that each image has once it is built."""
 
     def __init__(
         self,
@@ -33,8 +33,8 @@ class ImagesStack(cdk.Stack):
             name: f"{registry_of(self)}/{project.names.repository(name)}:{image.tag}"
             for name, image in project.images.items()
         }
-        """The URI of each image once it is built."""
-        for name, image in project.images.items():
+        """The URI of each image, of those too that nothing uses yet and that are not built."""
+        for name, image in project.built_images.items():
             suffix = output_suffix(name)
             build = ImageBuild(
                 self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from compilegate.catalog.images import UnknownImageError
 from compilegate.errors import CompilegateError
@@ -44,6 +44,16 @@ def image_folders_of(workload: Workload) -> dict[str, str]:
     used.setdefault(GATE, "step Gate")
     if workload.serving is not None and not workload.serving.in_image_of_aws:
         used.setdefault(workload.serving.declared.image, "serving.image")
+    return used
+
+
+def used_images(workloads: Iterable[Workload]) -> dict[str, str]:
+    """The folders whose images these workloads need, each with the first key that names it:
+    `topics: arms.baseline.image`."""
+    used: dict[str, str] = {}
+    for workload in workloads:
+        for folder, key in image_folders_of(workload).items():
+            used.setdefault(folder, f"{workload.name}: {key}")
     return used
 
 

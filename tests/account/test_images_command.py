@@ -12,11 +12,13 @@ from click.testing import CliRunner, Result
 
 from compilegate.account.settings.names import output_suffix
 from compilegate.cli import main
+from compilegate.pipelines.requests.regions import regions
 from compilegate.pipelines.staging import image_tags
 from tests.account.command import compilegate, environment
 from tests.account.deployed import REGISTRY, create_stack
 from tests.aws_server.client import PROJECT, AwsServer
 
+WORKLOAD = PROJECT / "tests" / "infra" / "project" / "workloads" / "topics.toml"
 IMAGES = ("gate", "neuron", "training", "training-compiler", "xgboost")
 
 pytestmark = pytest.mark.slow
@@ -24,8 +26,10 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout with the real image folders."""
+    """A checkout with the real image folders, and a workload that uses two of them."""
     shutil.copytree(PROJECT / "containers", tmp_path / "containers")
+    (tmp_path / "workloads").mkdir()
+    shutil.copy(WORKLOAD, tmp_path / "workloads" / "topics.toml")
     return tmp_path
 
 
@@ -148,11 +152,65 @@ def test_a_changed_folder_is_stale_and_has_to_be_deployed(
 
 def test_a_new_folder_is_missing_until_it_is_deployed(account: AwsServer, checkout: Path) -> None:
     shutil.copytree(checkout / "containers" / "gate", checkout / "containers" / "gather")
+    declared = checkout / "workloads" / "topics.toml"
+    text = declared.read_text()
+    assert "[arms.baseline]\n" in text
+    declared.write_text(text.replace("[arms.baseline]\n", '[arms.baseline]\nimage = "gather"\n'))
     listed = images(account, checkout, "gather")
     assert "gather: not deployed yet; make deploy builds it" in listed.stdout
     refused = images(account, checkout, "gather", "--build")
     assert refused.exit_code == 2
     assert "containers/gather is not deployed yet" in refused.stderr
+
+
+def test_an_image_that_no_workload_uses_is_not_built(account: AwsServer, checkout: Path) -> None:
+    shutil.copytree(checkout / "containers" / "gate", checkout / "containers" / "spare")
+    listed = images(account, checkout, "--build")
+    assert listed.exit_code == 0, listed.stderr
+    assert "spare: no workload uses it, so it is not built" in listed.stdout
+    assert len(account.calls("StartBuild")) == len(IMAGES)
+    refused = images(account, checkout, "--build", "spare")
+    assert refused.exit_code == 2
+    assert refused.stderr == "error: no workload uses the image spare\n"
+
+
+def test_builds_for_which_the_quota_has_no_room_wait_for_it(
+    account: AwsServer, checkout: Path
+) -> None:
+    """As in a new account, whose quota of builds and queue is none until AWS raises it."""
+    account.fail(
+        "StartBuild",
+        "AccountLimitExceededException",
+        message="Cannot have more than 0 builds in queue for the account",
+        times=3,
+    )
+    built = images(account, checkout, "--build", "--wait", "gate", "training")
+    assert built.exit_code == 0, built.stderr
+    assert built.stdout.count("waits, because the account's quota lets no further build start") == 2
+    assert "Service Quotas console" in built.stdout
+    assert states(images(account, checkout, "gate", "training").stdout) == {
+        "gate": "built",
+        "training": "built",
+    }
+
+
+def test_what_each_region_lacks_is_listed_without_asking_aws(
+    aws: AwsServer, checkout: Path
+) -> None:
+    listed = images(aws, checkout, "--regions")
+    assert listed.exit_code == 0, listed.stderr
+    rows = listed.stdout.splitlines()[1:]
+    assert [row.split()[0] for row in rows] == regions()
+    assert {row.split()[-1] for row in rows} == {"-"}
+    (mexico,) = [row for row in rows if row.startswith("mx-central-1")]
+    assert "neuron, training-compiler" in mexico
+    declared = checkout / "workloads" / "topics.toml"
+    text = declared.read_text()
+    declared.write_text(text.replace("[arms.baseline]\n", '[arms.baseline]\nimage = "neuron"\n'))
+    rows = images(aws, checkout, "--regions").stdout.splitlines()
+    (mexico,) = [row for row in rows if row.startswith("mx-central-1")]
+    assert mexico.endswith(" topics")
+    assert aws.calls("DescribeStacks") == []
 
 
 def test_what_a_scan_found_is_in_the_list(account: AwsServer, checkout: Path) -> None:

@@ -74,3 +74,14 @@ def load_workload(name_or_path: str, workloads: Path) -> tuple[Workload, Path]:
     """The checked workload and its file; refuses what is wrong with it."""
     path = find_workload(name_or_path, workloads)
     return read_workload(path), path
+
+
+def deployed_workloads(settings: Settings, workloads: Path) -> list[tuple[Workload, Path]]:
+    """The workloads that a deployment of this folder has, each with its file: those that the
+    settings name, or else all."""
+    paths = (
+        [find_workload(name, workloads) for name in settings.workloads]
+        if settings.workloads
+        else sorted(workloads.glob("*.toml"))
+    )
+    return [(read_workload(path), path) for path in paths]

@@ -7,25 +7,38 @@ import datetime
 import json
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from compilegate.account.errors import AwsError
-from compilegate.account.image_builds import POLL_SECONDS, Build, follow_builds
+from compilegate.account.image_builds import POLL_SECONDS, Build, NoRoomError, follow_builds
 from compilegate.account.images import ImageStatus, build_image, read_images
 from compilegate.account.session import AwsSession
+from compilegate.account.settings import Settings, read_settings
 from compilegate.catalog.images import BaseImage, patches_of
 from compilegate.cli.options.account import Account, open_account, poll_option, settings_option
-from compilegate.cli.options.project import containers_option, require_containers
+from compilegate.cli.options.project import (
+    deployed_workloads,
+    project_options,
+    require_containers,
+)
 from compilegate.cli.terminal.errors import RefusalError, show_error
 from compilegate.cli.terminal.progress import StepLines
 from compilegate.cli.terminal.tables import aligned
 from compilegate.execution import exit_codes
+from compilegate.pipelines.requests.images import used_images
+from compilegate.pipelines.requests.regions import lacking_images, regions
 from compilegate.pipelines.staging import ImageFolder, image_folders
 
 COLUMNS = ("IMAGE", "TAG", "STATE", "VULNERABILITIES", "BASE")
+REGION_COLUMNS = (
+    "REGION",
+    "IMAGES WITHOUT A BASE THERE",
+    "WORKLOADS THAT CANNOT BE DEPLOYED THERE",
+)
 
 
 @click.command("images")
@@ -33,16 +46,24 @@ COLUMNS = ("IMAGE", "TAG", "STATE", "VULNERABILITIES", "BASE")
 @click.option("--build", is_flag=True, help="Start the builds of missing images.")
 @click.option("--wait", is_flag=True, help="Wait until the builds have ended.")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+@click.option(
+    "--regions",
+    "by_region",
+    is_flag=True,
+    help="List what each region lacks of what the workloads need, without asking AWS.",
+)
 @poll_option(POLL_SECONDS)
 @settings_option
-@containers_option
+@project_options
 def command(  # noqa: PLR0917  one argument for each option
     names: tuple[str, ...],
     build: bool,
     wait: bool,
     as_json: bool,
+    by_region: bool,
     poll_seconds: float,
     settings: Path,
+    workloads: Path,
     containers: Path,
 ) -> None:
     """List the container images, or those named; build the missing ones.
@@ -51,16 +72,25 @@ def command(  # noqa: PLR0917  one argument for each option
       compilegate images                    list them
       compilegate images --build --wait     build the missing ones, and wait
       compilegate images --build training   build one
+      compilegate images --regions          what each region lacks, from the catalog
 
     An image's tag is a digest of its folder in containers/ and of its base, so a changed folder is
     a new image. "stale" means that the folder has changed since it was deployed; `make deploy`
-    builds it. An image that exists or is being built is never built again.
+    builds it. An image that exists or is being built is never built again, and one that no workload
+    uses is not built at all ("unused"). A build for which the account's quota has no room waits.
     """
     if as_json and (build or wait):
         raise click.UsageError("--json: found --build or --wait as well, allowed: without them")
+    if by_region:
+        if names or build or wait or as_json:
+            raise click.UsageError("--regions: found more on the command line, allowed: it alone")
+        _list_regions(read_settings(settings), workloads, containers)
+        return
     account = open_account(settings)
     folders = _chosen(names, containers, account)
-    images = read_images(account.session, account.names, folders)
+    declared = deployed_workloads(account.names.settings, workloads)
+    used = used_images(workload for workload, _ in declared)
+    images = read_images(account.session, account.names, folders, used)
     if as_json:
         click.echo(json.dumps([_facts(image) for image in images], indent=2))
         return
@@ -68,11 +98,37 @@ def command(  # noqa: PLR0917  one argument for each option
     for line in (*table, *_remarks(images)):
         click.echo(line)
     going = {image.image.name: image.build for image in images if image.state == "building"}
+    waiting: dict[str, ImageStatus] = {}
     if build:
-        going |= _start(account.session, images)
+        unused = [image.image.name for image in images if image.state == "unused"]
+        if names and unused:
+            raise RefusalError(*(f"no workload uses the image {name}" for name in unused))
+        started, waiting = _start(account.session, images)
+        going |= started
     builds = {name: started for name, started in going.items() if started is not None}
-    if wait and builds:
-        raise SystemExit(_follow(account.session, builds, poll_seconds))
+    if wait and (builds or waiting):
+        raise SystemExit(_follow(account.session, builds, waiting, poll_seconds))
+
+
+def _list_regions(settings: Settings, workloads: Path, containers: Path) -> None:
+    """A row for each region: which image folders cannot be built there, and whom that stops."""
+    require_containers(containers)
+    declared = [workload for workload, _ in deployed_workloads(settings, workloads)]
+    folders = image_folders(containers, settings.images.base)
+    bases = {name: folder.base for name, folder in folders.items()}
+    rows = []
+    for region in regions():
+        without = [
+            name
+            for name, base in bases.items()
+            if isinstance(base, BaseImage) and region not in base.hosts
+        ]
+        stopped = [
+            workload.name for workload in declared if lacking_images([workload], bases, region)
+        ]
+        rows.append((region, ", ".join(without) or "-", ", ".join(stopped) or "-"))
+    for line in aligned([REGION_COLUMNS, *rows]):
+        click.echo(line)
 
 
 def _chosen(names: Sequence[str], containers: Path, account: Account) -> Mapping[str, ImageFolder]:
@@ -86,9 +142,13 @@ def _chosen(names: Sequence[str], containers: Path, account: Account) -> Mapping
     return {name: folders[name] for name in names or folders}
 
 
-def _start(session: AwsSession, images: Sequence[ImageStatus]) -> dict[str, Build | None]:
-    """Start the builds of missing images; first refuses stale ones."""
-    stale = [image for image in images if image.state == "stale" or image.project is None]
+def _start(
+    session: AwsSession, images: Sequence[ImageStatus]
+) -> tuple[dict[str, Build], dict[str, ImageStatus]]:
+    """Start the builds of missing images; returns those, and the images that wait for room in the
+    account's quota. First refuses stale ones."""
+    needed = [image for image in images if image.state != "unused"]
+    stale = [image for image in needed if image.state == "stale" or image.project is None]
     if stale:
         raise RefusalError(
             *(
@@ -100,17 +160,30 @@ def _start(session: AwsSession, images: Sequence[ImageStatus]) -> dict[str, Buil
                 for image in stale
             )
         )
-    started: dict[str, Build | None] = {}
-    for image in images:
-        if image.state in ("missing", "failed"):
-            build = started[image.image.name] = build_image(session, image)
-            click.echo(f"{image.image.name}: build {build.id} started")
-    if not started:
+    started: dict[str, Build] = {}
+    waiting: dict[str, ImageStatus] = {}
+    for image in needed:
+        if image.state not in ("missing", "failed"):
+            continue
+        name = image.image.name
+        try:
+            build = started[name] = build_image(session, image)
+        except NoRoomError as error:
+            waiting[name] = image
+            click.echo(f"{name}: waits, because {error}")
+        else:
+            click.echo(f"{name}: build {build.id} started")
+    if not started and not waiting:
         click.echo("nothing to build")
-    return started
+    return started, waiting
 
 
-def _follow(session: AwsSession, builds: Mapping[str, Build], poll_seconds: float) -> int:
+def _follow(
+    session: AwsSession,
+    builds: Mapping[str, Build],
+    waiting: Mapping[str, ImageStatus],
+    poll_seconds: float,
+) -> int:
     """Report on the builds until they end; returns the exit status."""
     lines, began = StepLines(), time.monotonic()
 
@@ -118,7 +191,13 @@ def _follow(session: AwsSession, builds: Mapping[str, Build], poll_seconds: floa
         lines.show(time.monotonic() - began, image, _progress(build))
 
     try:
-        ended = follow_builds(session, builds, show, poll_seconds)
+        ended = follow_builds(
+            session,
+            builds,
+            show,
+            poll_seconds,
+            waiting={name: partial(build_image, session, image) for name, image in waiting.items()},
+        )
     except KeyboardInterrupt:
         click.echo("\nno longer watching; the builds continue: compilegate images --wait", err=True)
         return exit_codes.INTERRUPTED
@@ -151,6 +230,9 @@ def _remarks(images: Sequence[ImageStatus]) -> list[str]:
     remarks = []
     for status in images:
         image = status.image
+        if status.state == "unused":
+            remarks.append(f"{image.name}: no workload uses it, so it is not built")
+            continue
         if status.project is None:
             remarks.append(f"{image.name}: not deployed yet; make deploy builds it")
         elif status.state == "stale":

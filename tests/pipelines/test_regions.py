@@ -1,0 +1,51 @@
+"""Which regions a project can be deployed to: those that have what its workloads use."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from compilegate.pipelines.requests.regions import lacking_images, regions
+from compilegate.pipelines.staging import image_folders
+from compilegate.workload import Workload, read_workload
+from tests.workload.settled import settled_arm
+
+REPOSITORY = Path(__file__).parents[2]
+BASES = {name: folder.base for name, folder in image_folders(REPOSITORY / "containers").items()}
+
+
+def of_repository() -> list[Workload]:
+    return [read_workload(path) for path in sorted((REPOSITORY / "workloads").glob("*.toml"))]
+
+
+def test_the_repository_s_own_workloads_can_go_to_every_region() -> None:
+    """Though half of them have no base for an image folder that these workloads do not use."""
+    lacking = [
+        region
+        for region in regions()
+        if any(not isinstance(base, str) and region not in base.hosts for base in BASES.values())
+    ]
+    assert len(lacking) >= 20
+    assert [region for region in regions() if lacking_images(of_repository(), BASES, region)] == []
+
+
+def test_what_a_region_lacks_is_said_with_the_key_that_needs_it() -> None:
+    topics = read_workload(Path(__file__).with_name("topics.toml"))
+    common = {
+        "compiler": "training-compiler",
+        "training_compiler": {"version": "1.13.1"},
+        "batch_size": 8,
+        "learning_rate": 1e-3,
+    }
+    own, of_aws = settled_arm(**common), settled_arm(**common, image="aws")
+    workload = replace(topics, arms={**topics.arms, "own": own, "unchanged": of_aws})
+    assert lacking_images([workload], BASES, "us-east-1") == []
+    image = "AWS has no image pytorch-training-compiler 1.13.1 (gpu) in mx-central-1"
+    assert lacking_images([workload], BASES, "mx-central-1") == [
+        f"{image}; the image training-compiler extends it, and {topics.name}: arms.own.image needs "
+        "that; name a base that can be had there under [images] base in infra/settings.toml, or "
+        "leave the workload out of its list of workloads",
+        f"{image}; {topics.name}: arms.unchanged.image needs it",
+    ]
+    named = {**BASES, "training-compiler": "example.com/own:1"}
+    assert len(lacking_images([workload], named, "mx-central-1")) == 1
