@@ -24,7 +24,7 @@ from compilegate.document.expressions import parameter
 from compilegate.document.model import Dependency, Step
 from compilegate.job.names import CHALLENGER_ARM, CHAMPION_ARM, CHAMPION_SEED
 from compilegate.pipelines.steps.blueprint import Blueprint
-from compilegate.pipelines.steps.gate import gate_steps, verdict_uri
+from compilegate.pipelines.steps.gate import gate_steps
 from compilegate.pipelines.steps.packaging import packaged_uri
 from compilegate.pipelines.steps.preparation import prepared_data
 from compilegate.pipelines.steps.processing import INPUT, OUTPUT, Uri, output_uri, processing_step
@@ -113,9 +113,9 @@ def _decide_steps(blueprint: Blueprint, gate: Step, trained: Mapping[int, Step])
     keep = replace(_keep_step(blueprint, package), depends_on=(Dependency(register.name),))
     nothing = fail_step(
         "Fail-no-sound-model",
-        "The new model is not sound and none was approved before, so none was",
-        "registered; the reasons are in",
-        verdict_uri(gate),
+        "The new model is not sound and none was approved before, so none was registered; "
+        "the reasons are in",
+        gate,
     )
     return [
         *decide_arm(CHALLENGER_ARM, [package, register, keep]),
