@@ -24,8 +24,15 @@ BROWSER := tests/report/browser
 CHROMIUM := $(BROWSER)/node_modules/chromium/chromium
 # Node from PATH, or else from the virtual environment. JSII warns about Node 20.
 WITH_NODE := PATH="$(CURDIR)/$(BIN):$$PATH" JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=20
-CDK := $(WITH_NODE) CDK_DISABLE_CLI_TELEMETRY=true node_modules/.bin/cdk --no-notices \
-  --app "$(BIN)/python -m compilegate.infra.app"
+CDK_CLI := $(WITH_NODE) CDK_DISABLE_CLI_TELEMETRY=true node_modules/.bin/cdk --no-notices
+CDK := $(CDK_CLI) --app "$(BIN)/python -m compilegate.infra.app"
+# What `synth` left in cdk.out, deployed in parts: pipelines only once the data that they train on by
+# default is in the bucket. Its key holds its digest, so a schedule would fail on what is not there.
+SYNTH := $(CDK) synth --quiet
+DEPLOY := $(CDK_CLI) --app cdk.out deploy
+FOUNDATION := "$$($(BIN)/python -c 'from compilegate.account.settings import *; \
+  print(Names(read_settings(SETTINGS_FILE)).foundation_stack)')"
+STAGE := $(BIN)/compilegate stage --all >/dev/null
 FLAGS ?=
 # A worker for each core; a file stays with one worker, so that what its tests share is made once.
 SIDE_BY_SIDE := --numprocesses auto --dist loadfile --no-loadscope-reorder
@@ -123,7 +130,10 @@ bootstrap: $(DEPLOYING) $(NODE_TOOLS) ## Make what the CDK needs in the account,
 deploy: $(DEPLOYING) $(NODE_TOOLS) ## Deploy to the credentials' account (FLAGS="--require-approval never")
 	@$(BIN)/python -m compilegate.infra.bootstrapped; \
 	  case $$? in 0) ;; 1) $(MAKE) --no-print-directory bootstrap ;; *) exit 2 ;; esac
-	@$(CDK) deploy --all $(FLAGS)
+	@$(SYNTH)
+	@$(DEPLOY) $(FOUNDATION) $(FLAGS)
+	@$(STAGE)
+	@$(DEPLOY) --all $(FLAGS)
 	@$(BIN)/python -m compilegate.infra.orphans
 
 # A workload whose file was deleted keeps its stack, and its schedule trains on.
@@ -139,7 +149,10 @@ adopt: $(DEPLOYING) $(NODE_TOOLS) ## Deploy with the resources that an earlier d
 	@$(BIN)/python -m compilegate.infra.kept
 	@for file in .cache/kept/*.json; do [ ! -e "$$file" ] \
 	  || $(CDK) import "$$(basename "$$file" .json)" --resource-mapping "$$file" || exit 1; done
-	@$(CDK) deploy --all --import-existing-resources $(FLAGS)
+	@$(SYNTH)
+	@$(DEPLOY) $(FOUNDATION) --import-existing-resources $(FLAGS)
+	@$(STAGE)
+	@$(DEPLOY) --all --import-existing-resources $(FLAGS)
 
 destroy: $(DEPLOYING) $(NODE_TOOLS) ## Remove the stacks (FLAGS=--force asks nothing)
 	@$(CDK) destroy --all $(FLAGS)

@@ -177,3 +177,16 @@ def test_every_command_and_option_of_ours_is_there() -> None:
 def test_the_tests_are_those_of_a_clean_clone() -> None:
     assert ".ci/run" in scripts()
     assert (PROJECT / ".ci" / "run").is_file()
+
+
+@pytest.mark.parametrize("target", ["deploy", "adopt"])
+def test_no_pipeline_is_deployed_before_the_data_that_it_trains_on(target: str) -> None:
+    """Its key holds its digest: a schedule that starts in between would find nothing there."""
+    makefile = (PROJECT / "Makefile").read_text(encoding="utf-8")
+    recipe = makefile.partition(f"\n{target}: ")[2].partition("\n\n")[0]
+    deployed = [line for line in recipe.splitlines() if "$(DEPLOY)" in line or "$(STAGE)" in line]
+    first, staged, rest = deployed
+    assert "$(FOUNDATION)" in first
+    assert "$(STAGE)" in staged
+    assert "--all" in rest
+    assert "stage --all" in makefile.partition("\nSTAGE := ")[2].partition("\n")[0]

@@ -14,6 +14,7 @@ from tests.aws_server.client import REGION, AwsServer
 REPOSITORY = Path(__file__).parents[3]
 CLI = REPOSITORY / "node_modules" / ".bin" / "cdk"
 ASSEMBLY = "cdk.out"
+COMMAND = (sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')")
 
 
 class CdkError(Exception):
@@ -52,8 +53,19 @@ class Cdk:
         )
 
     def deploy(self, concurrency: int = 1) -> str:
-        """Deploy the assembly, so many stacks at once; returns what the command printed."""
-        options = ("--require-approval", "never", "--concurrency", str(concurrency))
+        """Deploy the assembly as `make deploy` does: the foundation, then the data that pipelines
+        train on by default, then the rest, so many stacks at once. Returns what the last
+        command printed."""
+        unasked = ("--require-approval", "never")
+        self._run("deploy", "trial-foundation", *unasked, app=ASSEMBLY)
+        subprocess.run(
+            [*COMMAND, "stage", "--all"],
+            cwd=self.project,
+            env=self._environment(),
+            check=True,
+            capture_output=True,
+        )
+        options = (*unasked, "--concurrency", str(concurrency))
         return self._run("deploy", "--all", *options, app=ASSEMBLY)
 
     def diff(self) -> str:

@@ -13,13 +13,13 @@ from uuid import uuid4
 
 import pytest
 
+from tests.infra.deployment.cdk_cli import COMMAND
 from tests.infra.deployment.deployed import Deployment
 from tests.infra.deployment.functions import deliver
 from tests.infra.deployment.inventory import everything_of_the_project
 
 pytestmark = pytest.mark.slow
 
-COMMAND = (sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')")
 APPROVED = ("-p", "ModelApprovalStatus=Approved")
 STACKS = ("foundation", "images", "workload-tiny", "ci")
 
@@ -92,6 +92,29 @@ def test_what_the_definition_takes_as_code_was_uploaded_under_its_digest(
         place = urlsplit(outputs[name])
         assert any(outputs[name] in text for text in texts)
         assert s3.head_object(Bucket=place.netloc, Key=place.path[1:])["ContentLength"] > 0
+
+
+def test_what_the_schedule_trains_on_is_there_as_soon_as_the_pipeline_is(
+    deployment: Deployment,
+) -> None:
+    """The default of `Data` is a key of its content, and nobody has called `submit`."""
+    data = default_data(deployment)
+    assert data == deployment.outputs("trial-workload-tiny")["DataUri"]
+    assert files_at(deployment, data) == ["train.csv", "validation.csv"]
+
+
+def default_data(deployment: Deployment) -> str:
+    declared = json.loads(deployment.pipeline()["PipelineDefinition"])["Parameters"]
+    (default,) = [item["DefaultValue"] for item in declared if item["Name"] == "Data"]
+    return str(default)
+
+
+def files_at(deployment: Deployment, uri: str) -> list[str]:
+    place = urlsplit(uri)
+    listed = deployment.aws.client("s3").list_objects_v2(
+        Bucket=place.netloc, Prefix=f"{place.path[1:]}/"
+    )
+    return [item["Key"].rpartition("/")[2] for item in listed.get("Contents", [])]
 
 
 def test_an_execution_starts_as_the_schedule_starts_it(deployment: Deployment) -> None:
@@ -220,13 +243,6 @@ def test_the_deployed_definition_runs_in_the_local_runner(
     deployment: Deployment, tmp_path: Path
 ) -> None:
     """As it was read back, with what was uploaded for it: it must end with a registered model."""
-    subprocess.run(
-        [*COMMAND, "stage", "tiny"],
-        cwd=deployment.project.path,
-        env=deployment.aws.environment,
-        check=True,
-        capture_output=True,
-    )
     definition = tmp_path / "definition.json"
     definition.write_text(deployment.pipeline()["PipelineDefinition"], encoding="utf-8")
     home = tmp_path / "home"
@@ -269,6 +285,9 @@ def test_a_changed_workload_is_shown_by_diff_and_then_deployed(deployment: Deplo
     deployment.project.change("cron(0 3 ? * MON *)", "rate(7 days)")
     deployment.project.change("margin = 0.45", "margin = 0.4")
     deployment.project.change("Two topics that differ", "Two topics which differ")
+    with (deployment.project.path / "workloads" / "train.csv").open("a") as file:
+        file.write("ship loan 64,sea\n")
+    data = default_data(deployment)
     deployment.cdk.synth()
     shown = deployment.cdk.diff()
     assert "rate(7 days)" in shown
@@ -285,6 +304,8 @@ def test_a_changed_workload_is_shown_by_diff_and_then_deployed(deployment: Deplo
         GroupName="trial", Name=deployment.outputs("trial-workload-tiny")["ScheduleName"]
     )
     assert schedule["ScheduleExpression"] == "rate(7 days)"
+    assert default_data(deployment) != data
+    assert files_at(deployment, default_data(deployment)) == ["train.csv", "validation.csv"]
 
 
 def test_destroy_leaves_nothing_but_what_the_settings_retain(deployment: Deployment) -> None:
