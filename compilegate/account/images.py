@@ -54,6 +54,19 @@ def read_images(
     return [_status(session, outputs, image, used=name in used) for name, image in folders.items()]
 
 
+def unbuilt_images(session: AwsSession, images: Mapping[str, str]) -> list[str]:
+    """Which of these are not in their registry; a URI in the account's own by each name.
+
+    Raises AwsError.
+    """
+    return [
+        name
+        for name, uri in images.items()
+        if (repository := ecr_repository(uri)) is not None
+        and not _is_there(session, repository.name, uri.rpartition(":")[2])
+    ]
+
+
 def build_image(session: AwsSession, status: ImageStatus) -> Build:
     """Start the build of an image that is not there. Raises AwsError.
 

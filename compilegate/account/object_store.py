@@ -113,6 +113,11 @@ def stage_raw_data(
     return bool(absent)
 
 
+def is_staged(session: AwsSession, data: RawData, uri: str) -> bool:
+    """Whether the raw data is there, all of it. Raises AwsError."""
+    return data.is_whole(_present(session.client("s3"), uri))
+
+
 def _write_many(
     store: S3ObjectStore, uri: str, files: Sequence[tuple[str, Path]], announce: Announce
 ) -> None:

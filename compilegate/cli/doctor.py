@@ -12,7 +12,12 @@ from compilegate.cli.options.account import open_account, settings_option
 from compilegate.cli.options.elsewhere import written_job_options
 from compilegate.cli.options.home import home_option
 from compilegate.cli.options.parameters import name_value_pairs
-from compilegate.cli.options.project import Project, load_workload, project_options
+from compilegate.cli.options.project import (
+    Project,
+    load_workload,
+    project_options,
+    require_containers,
+)
 from compilegate.cli.terminal.errors import refusing_os_errors, writing
 from compilegate.execution.target import Target
 from compilegate.job.files import write_text
@@ -27,6 +32,12 @@ from compilegate.job.files import write_text
     is_flag=True,
     help="Have each compiler that lacks nothing compile a small model, in a minute or so.",
 )
+@click.option(
+    "--account",
+    "of_account",
+    is_flag=True,
+    help="Say what the account has and lacks for what is deployed from here.",
+)
 @written_job_options("With a workload", "its doctor's jobs")
 @home_option
 @settings_option
@@ -35,6 +46,7 @@ def command(  # noqa: PLR0917  one argument for each option
     workload: str | None,
     as_json: bool,
     trying: bool,
+    of_account: bool,
     output: Path | None,
     deployed: bool,
     images: tuple[str, ...],
@@ -49,12 +61,19 @@ def command(  # noqa: PLR0917  one argument for each option
       compilegate doctor                     this machine and this Python, in some seconds
       compilegate doctor --try               and let each compiler compile a small model
       compilegate doctor --json              for programs
+      compilegate doctor --account           images, the quota of their builds, default data
       compilegate doctor gpu-proof           the images of a workload, each as a job here
       compilegate doctor gpu-proof --deployed -o doctor.json    its jobs for SageMaker
 
     Nothing is installed or changed. A job examines the image and the instance that an arm trains
     in, and always tries the compilers. The exit status is 0 whatever was found.
     """
+    given_without = {"--output": output, "--deployed": deployed, "--image": images}
+    if of_account:
+        if workload is not None or trying or any(given_without.values()):
+            raise click.UsageError("--account: found more than --json beside it, allowed: that")
+        _examine_account(settings, Project(workloads=workloads, containers=containers), as_json)
+        return
     if workload is not None:
         if trying:
             raise click.UsageError("--try: a workload is given as well; its jobs try anyway")
@@ -66,7 +85,6 @@ def command(  # noqa: PLR0917  one argument for each option
             return
         _examine_images(workload, project, home, images, output, as_json=as_json)
         return
-    given_without = {"--output": output, "--deployed": deployed, "--image": images}
     for option, given in given_without.items():
         if given:
             raise click.UsageError(f"{option}: no workload is given, whose images it is for")
@@ -75,6 +93,23 @@ def command(  # noqa: PLR0917  one argument for each option
 
     found = examine(trying=trying)
     click.echo(json.dumps(found.document, indent=2) if as_json else text_of(found), nl=as_json)
+
+
+def _examine_account(settings: Path, project: Project, as_json: bool) -> None:
+    """What the account has and lacks, a line each."""
+    from compilegate.cli.options.project import deployed_workloads  # noqa: PLC0415
+    from compilegate.cli.sagemaker.account_doctor import examine_account  # noqa: PLC0415
+    from compilegate.cli.terminal.tables import aligned  # noqa: PLC0415
+
+    require_containers(project.containers)
+    account = open_account(settings)
+    declared = deployed_workloads(account.names.settings, project.workloads)
+    found = list(examine_account(account, declared, project.containers))
+    if as_json:
+        click.echo(json.dumps([finding.document for finding in found], indent=2))
+        return
+    for line in aligned([(each.what, each.answer, each.sentence) for each in found]):
+        click.echo(line)
 
 
 def _write_deployed(workload: str, workloads: Path, settings: Path, output: Path) -> None:

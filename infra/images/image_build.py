@@ -1,7 +1,8 @@
 """The build of one image: a CodeBuild project that does nothing if the image already exists.
 
-No custom resource and no function is needed: a rule starts the build when its own stack has been
-created or updated, and `compilegate images --build` starts it at any other time.
+`builder.py` starts it when its stack has been created or updated, and `compilegate images --build`
+at any other time. It has no limit of concurrent builds: CodeBuild refuses what is above a project's
+own limit, and queues what is above the account's.
 """
 
 from __future__ import annotations
@@ -12,12 +13,11 @@ from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_codebuild as codebuild
-from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from compilegate.access import Arns, Statement
+from compilegate.access import Arns
 from compilegate.catalog.images import EcrRepository, ecr_repository
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.images.permissions import build_statements
@@ -87,7 +87,6 @@ class ImageBuild(Construct):
                 }
             },
             timeout_in_minutes=project.settings.images.build_timeout_minutes,
-            concurrent_build_limit=1,
             vpc_config={
                 "vpcId": network.vpc_id,
                 "subnets": network.subnets,
@@ -102,7 +101,6 @@ class ImageBuild(Construct):
                 reason="`docker build` needs a privileged container; nothing else is run in it.",
             )
         )
-        self._start_when_deployed()
 
     def _role(
         self,
@@ -131,36 +129,6 @@ class ImageBuild(Construct):
             ),
         )
 
-    def _start_when_deployed(self) -> None:
-        """Start the build when CloudFormation has finished with this stack."""
-        role = scoped_role(
-            self,
-            "StartRole",
-            trusted=service_principal(self, "events"),
-            description="Start the build of an image when its stack is deployed",
-            statements=[
-                Statement(
-                    sid="StartBuild",
-                    actions=["codebuild:StartBuild"],
-                    resources=[self.project.attr_arn],
-                )
-            ],
-        )
-        events.CfnRule(
-            self,
-            "Deployed",
-            description="Builds the image, unless it exists, when its stack has been deployed",
-            event_pattern={
-                "source": ["aws.cloudformation"],
-                "detail-type": ["CloudFormation Stack Status Change"],
-                "detail": {
-                    "stack-id": [cdk.Stack.of(self).stack_id],
-                    "status-details": {"status": ["CREATE_COMPLETE", "UPDATE_COMPLETE"]},
-                },
-            },
-            targets=[{"id": "Build", "arn": self.project.attr_arn, "roleArn": role.role_arn}],
-        )
-
 
 def _environment(machine: str, variables: Mapping[str, str]) -> dict[str, Any]:
     """The machine that builds, and the variables of its commands."""
@@ -183,10 +151,13 @@ def registry_of(stack: cdk.Stack) -> str:
 def _build_specification(*, logs_in_to_base: bool) -> dict[str, Any]:
     """What CodeBuild runs. `set -e` ends a phase at the first command that fails."""
     log_in = 'aws ecr get-login-password | docker login --username AWS --password-stdin "{}"'
+    there = (
+        'aws ecr describe-images --repository-name "$REPOSITORY" --image-ids imageTag="$TAG"'
+        " > /dev/null"
+    )
     build = [
         "set -e",
-        'if aws ecr describe-images --repository-name "$REPOSITORY" --image-ids imageTag="$TAG"'
-        " > /dev/null; then",
+        f"if {there}; then",
         '  echo "$REPOSITORY:$TAG already exists: nothing to build"',
         "  exit 0",
         "fi",
@@ -194,7 +165,8 @@ def _build_specification(*, logs_in_to_base: bool) -> dict[str, Any]:
         *([log_in.format("$BASE_REGISTRY")] if logs_in_to_base else []),
         'docker build --pull --build-arg BASE_IMAGE="$BASE_IMAGE"'
         ' --tag "$REGISTRY/$REPOSITORY:$TAG" .',
-        'docker push "$REGISTRY/$REPOSITORY:$TAG"',
+        # Of two builds at the same time, the second finds the tag taken by the same image.
+        f'docker push "$REGISTRY/$REPOSITORY:$TAG" || {there}',
     ]
     return {
         "version": "0.2",

@@ -1,4 +1,4 @@
-"""What the build of an image may do. Pure: ARNs in, statements out."""
+"""What the build of an image may do, and what starts it. Pure: ARNs in, statements out."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from compilegate.access import Arns, Statement
 from compilegate.access.jobs import ANY, NO_RESOURCE, pull_images
+from compilegate.infra.functions.permissions import function_statements
 
 
 def build_statements(
@@ -86,4 +87,47 @@ def _join_vpc(arns: Arns, subnets: Sequence[str]) -> list[Statement]:
             },
             because="CodeBuild makes the interface when a build starts",
         ),
+    ]
+
+
+def builder_statements(
+    *,
+    arns: Arns,
+    build_arns: Sequence[str],
+    repository_arns: Sequence[str],
+    rule_arn: str,
+    topic_arn: str,
+    key_arn: str,
+    dead_letter_arn: str,
+    log_group: str,
+) -> list[Statement]:
+    """The function that starts builds: see what is built, start what is not, tell people."""
+    # A project whose workloads were all removed has no build; IAM takes no empty list.
+    about_builds = [
+        Statement(
+            sid="StartBuilds",
+            actions=[
+                "codebuild:BatchGetBuilds",
+                "codebuild:BatchGetProjects",
+                "codebuild:ListBuildsForProject",
+                "codebuild:StartBuild",
+            ],
+            resources=list(build_arns),
+        ),
+        Statement(
+            sid="SeeWhatIsBuilt",
+            actions=["ecr:DescribeImages"],
+            resources=list(repository_arns),
+        ),
+    ]
+    return [
+        *(about_builds if build_arns else []),
+        Statement(
+            sid="AskAgain",
+            actions=["events:DescribeRule", "events:DisableRule", "events:EnableRule"],
+            resources=[rule_arn],
+        ),
+        Statement(sid="TellPeople", actions=["sns:Publish"], resources=[topic_arn]),
+        Statement(sid="KeepWhatFailed", actions=["sqs:SendMessage"], resources=[dead_letter_arn]),
+        *function_statements(arns, key_arn, log_group),
     ]

@@ -9,6 +9,7 @@ from constructs import Construct
 
 from compilegate.account.settings.names import output_suffix
 from compilegate.infra.foundation import FoundationStack
+from compilegate.infra.images.builder import Builder
 from compilegate.infra.images.image_build import ImageBuild, registry_of
 from compilegate.infra.project import Project
 from compilegate.infra.stack_options import stack_options
@@ -46,3 +47,11 @@ class ImagesStack(cdk.Stack):
             )
             cdk.CfnOutput(self, f"ImageUri{suffix}", value=self.image_uris[name])
             cdk.CfnOutput(self, f"BuildProject{suffix}", value=build.project.ref)
+        # CloudFormation sends its event of this stack when the builds it names are there.
+        Builder(
+            self,
+            "Builder",
+            project=project,
+            foundation=foundation,
+            images=list(project.built_images),
+        )

@@ -15,10 +15,10 @@ from compilegate.cli import main
 from compilegate.pipelines.requests.regions import regions
 from compilegate.pipelines.staging import image_tags
 from tests.account.command import compilegate, environment
-from tests.account.deployed import REGISTRY, create_stack
+from tests.account.deployed import FOUNDATION, REGISTRY, create_stack
 from tests.aws_server.client import PROJECT, AwsServer
 
-WORKLOAD = PROJECT / "tests" / "infra" / "project" / "workloads" / "topics.toml"
+WORKLOAD = PROJECT / "tests" / "pipelines" / "topics.toml"
 IMAGES = ("gate", "neuron", "training", "training-compiler", "xgboost")
 
 pytestmark = pytest.mark.slow
@@ -211,6 +211,41 @@ def test_what_each_region_lacks_is_listed_without_asking_aws(
     (mexico,) = [row for row in rows if row.startswith("mx-central-1")]
     assert mexico.endswith(" topics")
     assert aws.calls("DescribeStacks") == []
+
+
+def test_the_doctor_says_what_the_account_lacks(account: AwsServer, checkout: Path) -> None:
+    bucket = FOUNDATION["BucketName"]
+    account.client("s3").create_bucket(Bucket=bucket)
+    create_stack(account, "compilegate-foundation", FOUNDATION)
+    for name in ("train", "validation"):
+        (checkout / "workloads" / f"{name}.csv").write_text("number,body,topic\n1,oil,crude\n")
+    images(account, checkout, "--build", "--wait", "gate")
+    account.set_quotas({"Concurrently running builds for Linux/Medium environment": 0})
+
+    def doctor() -> dict[str, dict[str, str]]:
+        with chdir(checkout):
+            asked = CliRunner().invoke(
+                main, ["doctor", "--account", "--json"], env=environment(account)
+            )
+        assert asked.exit_code == 0, asked.stderr
+        return {finding["what"]: finding for finding in json.loads(asked.stdout)}
+
+    before = doctor()
+    assert {what: found["answer"] for what, found in before.items()} == {
+        "image gate": "has",
+        "image training": "lacks",
+        "builds": "lacks",
+        "data topics": "lacks",
+    }
+    assert "no image can be built, so they wait: ask for more" in before["builds"]["sentence"]
+    assert before["data topics"]["sentence"].endswith("is not there; compilegate stage topics")
+
+    with chdir(checkout):
+        staged = CliRunner().invoke(main, ["stage", "--all"], env=environment(account))
+    assert staged.exit_code == 0, staged.stderr
+    account.set_quotas({"Concurrently running builds for Linux/Medium environment": 1})
+    after = doctor()
+    assert (after["data topics"]["answer"], after["builds"]["answer"]) == ("has", "has")
 
 
 def test_what_a_scan_found_is_in_the_list(account: AwsServer, checkout: Path) -> None:

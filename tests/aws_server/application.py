@@ -33,10 +33,10 @@ class Application:
     def _reset(self) -> None:
         moto_api_backend.reset()
         self.executions = Executions(DEFAULT_ACCOUNT_ID)
-        self.builds = Builds(DEFAULT_ACCOUNT_ID)
         self.endpoints = Endpoints(DEFAULT_ACCOUNT_ID)
-        self.faults = Faults()
         self.quotas = Quotas()
+        self.builds = Builds(DEFAULT_ACCOUNT_ID, self.quotas)
+        self.faults = Faults()
         self.calls: list[dict[str, Any]] = []
 
     def __call__(self, environ: dict[str, Any], start: StartResponse) -> Iterable[bytes]:

@@ -1,5 +1,8 @@
 """Builds of CodeBuild, which go through the frames of a script: moto's succeed when looked at.
 
+As AWS says of builds, those that the account's quota lets run and five times as many in the queue
+are taken, and any further start is refused.
+
 A frame is `{"status": "IN_PROGRESS", "phase": "BUILD"}`, `{"status": "FAILED", "message": "why"}`
 or `{"status": "SUCCEEDED"}`, which pushes the image that the project's variables name. Each
 BatchGetBuilds moves a build to its next frame and the last one stays. The projects are moto's; a
@@ -18,8 +21,12 @@ from moto.codebuild.models import codebuild_backends
 from moto.ecr.models import ecr_backends
 
 from tests.aws_server.faults import ServiceError
+from tests.aws_server.quotas import Quotas
 
 Request = dict[str, Any]
+MEDIUM = "Concurrently running builds for Linux/Medium environment"
+"""The quota of the machine that every project of the tests builds on."""
+QUEUED_FOR_EACH = 5
 SUCCESS = ({"status": "IN_PROGRESS", "phase": "BUILD"}, {"status": "SUCCEEDED"})
 
 
@@ -34,6 +41,10 @@ class ScriptedBuild:
     variables: list[dict[str, str]]
     frames: list[dict[str, Any]]
     position: int = -1
+
+    @property
+    def ended(self) -> bool:
+        return self.position >= 0 and self.frames[self.position]["status"] != "IN_PROGRESS"
 
     def describe(self) -> dict[str, Any]:
         frame = {"status": "IN_PROGRESS", "phase": "QUEUED"}
@@ -50,6 +61,8 @@ class ScriptedBuild:
             "logs": {"deepLink": f"https://console.aws.amazon.com/cloudwatch/#{self.id}"},
             "phases": [{"phaseType": "QUEUED", "phaseStatus": "SUCCEEDED"}],
         }
+        if frame["status"] == "TIMED_OUT":
+            described["phases"] = [{"phaseType": frame["phase"], "phaseStatus": "TIMED_OUT"}]
         if ended:
             described["endTime"] = 1_000_000_090
         if "message" in frame:
@@ -68,6 +81,7 @@ class Builds:
     """All builds of the account."""
 
     account: str
+    quotas: Quotas
     scripts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     started: dict[str, ScriptedBuild] = field(default_factory=dict)
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
@@ -77,6 +91,7 @@ class Builds:
         """By the name of the API's operation."""
         return {
             "StartBuild": self.start,
+            "StopBuild": self.stop,
             "BatchGetBuilds": self.batch_get,
             "ListBuildsForProject": self.list_for_project,
         }
@@ -87,6 +102,7 @@ class Builds:
         for build in self.started.values():
             if token is not None and build.token == token:
                 return {"build": build.describe()}
+        self._check_room()
         name = project.project_metadata["name"]
         environment = project.project_metadata["environment"]
         build = ScriptedBuild(
@@ -99,6 +115,21 @@ class Builds:
         )
         self.started[build.id] = build
         return {"build": build.describe()}
+
+    def stop(self, request: Request, _region: str) -> dict[str, Any]:
+        build = self.started[request["id"]]
+        build.frames, build.position = [{"status": "STOPPED"}], 0
+        return {"build": build.describe()}
+
+    def _check_room(self) -> None:
+        """Raises ServiceError when the account's quota has no room, where it has one at all."""
+        most = self.quotas.values.get(MEDIUM)
+        going = [build for build in self.started.values() if not build.ended]
+        if most is not None and len(going) >= most + (queued := QUEUED_FOR_EACH * most):
+            raise ServiceError(
+                "AccountLimitExceededException",
+                f"Cannot have more than {queued:.0f} builds in queue for the account",
+            )
 
     def batch_get(self, request: Request, _region: str) -> dict[str, Any]:
         found = [self.started[id] for id in request["ids"] if id in self.started]

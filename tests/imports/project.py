@@ -13,6 +13,7 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[2]
 
 SOURCES = {
+    "builder": "infra/builder/builder",
     "notifier": "infra/notifier/notifier",
     "releaser": "infra/releaser/releaser",
     "starter": "infra/starter/starter",

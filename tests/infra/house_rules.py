@@ -54,6 +54,13 @@ def a_web_identity_is_of_certain_jobs(resource: Resource) -> Iterator[str]:
                     yield f"its trust names an environment and does not compare {missing}"
 
 
+def a_build_queues(resource: Resource) -> Iterator[str]:
+    """Above a limit of the project's own CodeBuild refuses a build; above the account's, it queues
+    it. And the limit has to be below the account's, which can be one."""
+    if resource.type == "AWS::CodeBuild::Project" and "ConcurrentBuildLimit" in resource.properties:
+        yield "it has a limit of concurrent builds"
+
+
 def a_role_is_bounded(resource: Resource) -> Iterator[str]:
     """Whoever may deploy could make himself a role that may do anything."""
     if resource.type == "AWS::IAM::Role" and "PermissionsBoundary" not in resource.properties:
@@ -181,6 +188,7 @@ def an_endpoint_is_found_and_limited(resource: Resource) -> Iterator[str]:
 
 
 RULES: tuple[Callable[[Resource], Iterator[str]], ...] = (
+    a_build_queues,
     a_cron_leaves_one_day_field_open,
     a_definition_is_json,
     a_log_group_is_encrypted_and_forgets,

@@ -175,6 +175,10 @@ FAULTS = [
             ),
         ),
     ),
+    (
+        house_rules.a_build_queues,
+        resource("AWS::CodeBuild::Project", ConcurrentBuildLimit=1),
+    ),
     (house_rules.a_role_is_bounded, resource("AWS::IAM::Role", RoleName="free")),
     (
         house_rules.a_role_has_no_policy_of_anybody_elses,

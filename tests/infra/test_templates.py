@@ -133,15 +133,18 @@ def test_the_settings_choose_the_machine_that_builds(assembly: Assembly) -> None
 @pytest.mark.slow
 def test_builds_start_when_the_images_stack_itself_was_deployed(assembly: Assembly) -> None:
     rules = assembly.resources(IMAGES, "AWS::Events::Rule")
-    projects = assembly.resources(IMAGES, "AWS::CodeBuild::Project")
-    assert {rule.properties["Targets"][0]["Arn"] for rule in rules} == {
-        project.arn for project in projects
-    }
-    for rule in rules:
-        (stack_id,) = rule.properties["EventPattern"]["detail"]["stack-id"]
-        assert stack_id.startswith(
-            f"arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack/compilegate-images/"
-        )
+    function = assembly.one(IMAGES, "AWS::Lambda::Function")
+    assert {rule.properties["Targets"][0]["Arn"] for rule in rules} == {function.arn}
+    (deployed,) = (rule for rule in rules if "Deployed" in rule.logical_id)
+    (stack_id,) = deployed.properties["EventPattern"]["detail"]["stack-id"]
+    assert stack_id.startswith(
+        f"arn:aws:cloudformation:{REGION}:{ACCOUNT}:stack/compilegate-images/"
+    )
+    builds = {build.name for build in assembly.resources(IMAGES, "AWS::CodeBuild::Project")}
+    variables = function.properties["Environment"]["Variables"]
+    assert set(variables["BUILD_PROJECTS"].split()) == builds
+    (waiting,) = (rule for rule in rules if rule.properties["State"] == "DISABLED")
+    assert waiting.name == variables["WAITING_RULE"]
 
 
 @pytest.mark.slow

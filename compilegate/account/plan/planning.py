@@ -12,12 +12,19 @@ from compilegate.account.plan.budget import bound_of, budget_faults, spent_this_
 from compilegate.account.plan.changes import DefinitionChanges, compare_definitions
 from compilegate.account.plan.cost import ExecutionCost, execution_cost
 from compilegate.account.plan.history import PastExecution, read_history
-from compilegate.account.plan.jobs import job_faults, jobs_of
+from compilegate.account.plan.jobs import PlannedJob, job_faults, jobs_of
 from compilegate.account.plan.network import NetworkCost
 from compilegate.account.plan.prediction import Prediction, predict
-from compilegate.account.plan.quotas import QuotaAnswer, check_quotas, check_size, read_quotas
+from compilegate.account.plan.quotas import (
+    QuotaAnswer,
+    check_builds,
+    check_quotas,
+    check_size,
+    read_quotas,
+)
 from compilegate.account.plan.storage import Storage, read_storage
 from compilegate.account.session import AwsSession
+from compilegate.document.model import Definition
 from compilegate.document.parameters import parameter_values
 from compilegate.document.reading import read_definition
 from compilegate.errors import CompilegateError
@@ -31,6 +38,15 @@ MOST_STARTS = 8_784
 
 class PlanError(CompilegateError):
     """The planned definition cannot be executed as asked; a line for each reason."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Builds:
+    """What has to be built before an execution can run."""
+
+    machine: str
+    """That of the settings."""
+    images: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -67,9 +83,12 @@ def make_plan(
     now: datetime,
     workload: Workload,
     bucket: str,
+    builds: Builds,
     network: NetworkCost | None = None,
 ) -> Plan:
     """Plan an execution of `definition` (JSON) as that pipeline, with the given parameters.
+
+    `builds` are the images that it runs in and that are not there yet.
 
     Raises PlanError for parameters that it does not take, AwsError.
     """
@@ -82,10 +101,8 @@ def make_plan(
         raise PlanError(*unable)
     deployed, history = _deployed(session, pipeline)
     predictions = predict(planned, parameters, history, now)
-    quotas, quotas_unknown = _quotas(session)
-    answers = [check_size(len(definition))]
-    if quotas is not None:
-        answers += check_quotas(planned, jobs, quotas, max_parallel_steps)
+    answers, quotas_unknown = _quotas(session, planned, jobs, max_parallel_steps, builds)
+    answers.insert(0, check_size(len(definition)))
     storage, storage_unknown = None, None
     if deployed is not None:
         storage, storage_unknown = _storage(session, bucket, workload, now)
@@ -136,9 +153,21 @@ def _storage(
         return None, str(error)
 
 
-def _quotas(session: AwsSession) -> tuple[Mapping[str, float] | None, str | None]:
-    """The account's quotas, or why they are unknown: a plan without them is still worth having."""
+def _quotas(
+    session: AwsSession,
+    planned: Definition,
+    jobs: Sequence[PlannedJob],
+    max_parallel_steps: int | None,
+    builds: Builds,
+) -> tuple[list[QuotaAnswer], str | None]:
+    """What the account's quotas say, or why they are unknown: a plan without them is still worth
+    having."""
+    answers: list[QuotaAnswer] = []
     try:
-        return read_quotas(session), None
+        answers += check_quotas(planned, jobs, read_quotas(session), max_parallel_steps)
+        if builds.images:
+            of_builds = read_quotas(session, "codebuild")
+            answers.append(check_builds(builds.machine, len(builds.images), of_builds))
     except AwsError as error:
-        return None, str(error)
+        return answers, str(error)
+    return answers, None

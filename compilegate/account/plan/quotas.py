@@ -18,14 +18,16 @@ from compilegate.account.session import AwsSession
 from compilegate.document.graph import build_graph, most_in_parallel
 from compilegate.document.model import Definition
 
+SERVICES = {"sagemaker": "SageMaker", "codebuild": "CodeBuild"}
 
-def read_quotas(session: AwsSession) -> dict[str, float]:
-    """Value by name. Raises AwsError."""
-    with asking("read the account's quotas of SageMaker"):
+
+def read_quotas(session: AwsSession, service: str = "sagemaker") -> dict[str, float]:
+    """Value by name, of one of `SERVICES`. Raises AwsError."""
+    with asking(f"read the account's quotas of {SERVICES[service]}"):
         pages = (
             session.client("service-quotas")
             .get_paginator("list_service_quotas")
-            .paginate(ServiceCode="sagemaker")
+            .paginate(ServiceCode=service)
         )
         return {
             quota["QuotaName"]: quota["Value"]
@@ -65,6 +67,33 @@ def check_quotas(
         *_instance_answers(definition, jobs, quotas, max_parallel_steps),
         *_single_job_answers(jobs, quotas),
     ]
+
+
+QUEUED_FOR_EACH = 5
+"""Builds that CodeBuild queues for each that may run: its user guide, "Builds in AWS CodeBuild"."""
+
+
+def check_builds(machine: str, images: int, quotas: Mapping[str, float]) -> QuotaAnswer:
+    """What the account's quotas of CodeBuild say to the builds of so many images on a machine of
+    the settings: `medium`, `large` or `2xlarge`."""
+    name = "2XLarge" if machine == "2xlarge" else machine.capitalize()
+    quota = f"Concurrently running builds for Linux/{name} environment"
+    allowed = quotas.get(quota)
+    if allowed is None:
+        return QuotaAnswer(
+            quota, "unknown", f"{quota}: {images} images to build; the account lists no limit"
+        )
+    said = f"{quota}: {images} images to build, allowed at once: {allowed:.0f}"
+    if allowed < 1:
+        return QuotaAnswer(quota, "forbids", f"{said}; no image can be built, so they wait: {_ASK}")
+    if allowed < images:
+        waits = "the others are queued"
+        if images > allowed * (1 + QUEUED_FOR_EACH):
+            waits = (
+                f"{QUEUED_FOR_EACH * allowed:.0f} more are queued, and the rest is started later"
+            )
+        return QuotaAnswer(quota, "limits", f"{said}; {waits}")
+    return QuotaAnswer(quota, "allows", said)
 
 
 def check_size(characters: int) -> QuotaAnswer:

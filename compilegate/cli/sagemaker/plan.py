@@ -13,10 +13,11 @@ import click
 
 from compilegate.access import Arns
 from compilegate.account.deployed import StackOutputs, read_outputs
-from compilegate.account.errors import NotDeployedError
+from compilegate.account.errors import AwsError, NotDeployedError
+from compilegate.account.images import unbuilt_images
 from compilegate.account.plan.budget import BudgetError
 from compilegate.account.plan.network import network_cost
-from compilegate.account.plan.planning import Plan, make_plan
+from compilegate.account.plan.planning import Builds, Plan, make_plan
 from compilegate.account.plan.target import target_deployment, target_sources
 from compilegate.cli.options.account import Account, open_account, settings_option
 from compilegate.cli.options.completing import complete_workload
@@ -27,6 +28,7 @@ from compilegate.cli.workload.checks import image_bases, refuse_infeasible
 from compilegate.cli.workload.definition import compiled
 from compilegate.datasets import raw_data
 from compilegate.document.writing import compact
+from compilegate.pipelines.requests.images import image_folders_of
 from compilegate.pipelines.staging import (
     image_folders,
     placement_of,
@@ -118,11 +120,26 @@ def command(  # noqa: PLR0917  one argument for each option
         now=datetime.now(UTC),
         workload=declared,
         bucket=deployment.bucket,
+        builds=_builds(account, declared, deployment),
         network=network_cost(account.names.settings.network, account.session.region),
     )
     click.echo(FORMATS[form](plan))
     if plan.over_budget:
         raise BudgetError(*plan.over_budget)
+
+
+def _builds(account: Account, workload: Workload, deployment: Deployment) -> Builds:
+    """The images that the workload's jobs run in and that are not there as this checkout has them.
+
+    Where the registry cannot be asked, all of them: what the quota says holds for any build.
+    """
+    used = image_folders_of(workload)
+    images = {name: uri for name, uri in deployment.images.items() if name in used}
+    try:
+        missing = unbuilt_images(account.session, images)
+    except AwsError:
+        missing = list(images)
+    return Builds(machine=account.names.settings.images.build_machine, images=missing)
 
 
 def _posture_function(account: Account, workload: Workload) -> str:

@@ -1,4 +1,4 @@
-"""Starts the builds of a project's images, waits for room in the account's quota, tells of failures.
+"""Starts the builds of a project's images, waits for room in the quota, and tells of failures.
 
 A project's first deployment asks for all of its images at once. The account's quota says how many
 builds may run, and five times as many may queue; in a new account both can be none, and then a

@@ -69,7 +69,7 @@ class CodeBuild:
         return found
 
     def is_built(self, project: Project) -> bool:
-        """Whether the image is there already."""
+        """Whether the image exists."""
         try:
             self.ecr.describe_images(
                 repositoryName=project.repository, imageIds=[{"imageTag": project.tag}]
@@ -134,6 +134,8 @@ def _reason(phases: list[Mapping[str, Any]]) -> str | None:
     for phase in phases:
         if phase.get("phaseStatus") in (None, "SUCCEEDED", "IN_PROGRESS"):
             continue
-        said = " ".join(each["message"] for each in phase.get("contexts", []) if each.get("message"))
+        said = " ".join(
+            each["message"] for each in phase.get("contexts", []) if each.get("message")
+        )
         return f"{phase['phaseType'].lower()}: {said or phase['phaseStatus'].lower()}"
     return None

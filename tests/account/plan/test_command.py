@@ -24,6 +24,8 @@ from tests.aws_server.client import PROJECT, AwsServer
 
 pytestmark = pytest.mark.slow
 
+BUILDS = "Concurrently running builds for Linux/Medium environment"
+
 
 def plan(aws: AwsServer, project: Path, *arguments: str, **more: str) -> dict[str, Any]:
     done = compilegate(
@@ -104,7 +106,7 @@ def test_after_a_deployment_and_an_execution_the_plan_says_what_a_change_costs(
 
     declared = project / "workloads" / "topics.toml"
     declared.write_text(declared.read_text().replace("epochs = 2", "epochs = 3"))
-    aws.set_quotas({"ml.g5.xlarge for training job usage": 0})
+    aws.set_quotas({"ml.g5.xlarge for training job usage": 0, BUILDS: 1})
     done = compilegate(
         aws,
         project,
@@ -120,7 +122,11 @@ def test_after_a_deployment_and_an_execution_the_plan_says_what_a_change_costs(
     assert any(line.startswith(row) for line in lines)
     assert "asks for something else: HyperParameters.epochs" in done.stdout
     assert "- **FORBIDDEN**: ml.g5.xlarge for training job usage: 4 needed at once" in done.stdout
-    assert "Quotas: 1 of 3 forbid this execution, 1 unknown" in lines
+    assert (
+        f"- **limited**: {BUILDS}: 2 images to build, allowed at once: 1; the others are queued"
+        in done.stdout
+    )
+    assert "Quotas: 1 of 4 forbid this execution, 1 unknown" in lines
     assert [line for line in done.stderr.splitlines() if line != "compiling topics"] == [
         "asking the account where topics is deployed",
         "reading the deployed definition, its latest executions and the account's quotas",

@@ -31,6 +31,7 @@ ECR = f"arn:aws:ecr:{REGION}:{ACCOUNT}:repository"
 DLC = f"arn:aws:ecr:{REGION}:{AWS_ACCOUNT}:repository/pytorch"
 LOGS = f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group"
 CODEBUILD = f"arn:aws:codebuild:{REGION}:{ACCOUNT}:project"
+RULES = f"arn:aws:events:{REGION}:{ACCOUNT}:rule"
 LAMBDA = f"arn:aws:lambda:{REGION}:{ACCOUNT}:function"
 IAM = f"arn:aws:iam::{ACCOUNT}:role"
 TOPIC = f"arn:aws:sns:{REGION}:{ACCOUNT}:compilegate-notifications"
@@ -225,13 +226,24 @@ ROLES = {
             ),
         ],
     ),
-    "the rule that starts a build": Role(
+    "the function that starts builds": Role(
         IMAGES,
-        "TrainingStartRole",
-        may=[("codebuild:StartBuild", f"{CODEBUILD}/compilegate-training")],
+        "BuilderStarterRole",
+        may=[
+            ("codebuild:StartBuild", f"{CODEBUILD}/compilegate-training"),
+            ("codebuild:ListBuildsForProject", f"{CODEBUILD}/compilegate-gate"),
+            ("ecr:DescribeImages", f"{ECR}/compilegate/training"),
+            ("events:EnableRule", f"{RULES}/compilegate-images-waiting"),
+            ("events:DisableRule", f"{RULES}/compilegate-images-waiting"),
+            ("sns:Publish", TOPIC),
+            ("sqs:SendMessage", "THE QUEUE"),
+        ],
         may_not=[
-            ("codebuild:StartBuild", f"{CODEBUILD}/compilegate-gate"),
+            ("codebuild:StartBuild", f"{CODEBUILD}/neighbour-training"),
             ("codebuild:UpdateProject", f"{CODEBUILD}/compilegate-training"),
+            ("ecr:PutImage", f"{ECR}/compilegate/training"),
+            ("events:PutTargets", f"{RULES}/compilegate-images-waiting"),
+            ("events:DisableRule", f"{RULES}/compilegate-workload-topics-Rule"),
         ],
     ),
     "the scheduler": Role(
@@ -408,7 +420,9 @@ def _question(
 ) -> Question:
     known = {
         KEY: assembly.one(FOUNDATION, "AWS::KMS::Key").arn,
-        "THE QUEUE": assembly.one(WORKLOAD, "AWS::SQS::Queue").arn,
+        "THE QUEUE": assembly.one(
+            IMAGES if role.stack == IMAGES else WORKLOAD, "AWS::SQS::Queue"
+        ).arn,
         "THE TABLE": assembly.one(WATCHED, "AWS::DynamoDB::Table").arn,
         "THE SERVING ROLE": assembly.one(WATCHED, "AWS::IAM::Role", "ReleaseServingRole").arn,
         "THE STREAM": assembly.one(WATCHED, "AWS::DynamoDB::Table").arn + STREAM,
@@ -452,10 +466,9 @@ def test_every_role_is_in_the_table(assembly: Assembly) -> None:
         assembly.one(role.stack, "AWS::IAM::Role", role.starting).logical_id
         for role in ROLES.values()
     }
-    same_as_of_another_image = {"GateStartRole"}
     there = {
         role.logical_id[: -len("12345678")]
         for stack in (FOUNDATION, IMAGES, WORKLOAD, CI, WATCHED, "neighbour-foundation")
         for role in assembly.resources(stack, "AWS::IAM::Role")
     }
-    assert {name[: -len("12345678")] for name in asked_about} == there - same_as_of_another_image
+    assert {name[: -len("12345678")] for name in asked_about} == there

@@ -30,7 +30,7 @@ def test_the_repository_s_own_workloads_can_go_to_every_region() -> None:
 
 
 def test_what_a_region_lacks_is_said_with_the_key_that_needs_it() -> None:
-    topics = read_workload(Path(__file__).with_name("topics.toml"))
+    topics = read_workload(REPOSITORY / "tests" / "pipelines" / "topics.toml")
     common = {
         "compiler": "training-compiler",
         "training_compiler": {"version": "1.13.1"},
