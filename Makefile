@@ -32,6 +32,7 @@ SYNTH := $(CDK) synth --quiet
 DEPLOY := $(CDK_CLI) --app cdk.out deploy
 FOUNDATION := "$$($(BIN)/python -c 'from compilegate.account.settings import *; \
   print(Names(read_settings(SETTINGS_FILE)).foundation_stack)')"
+PIN := $(BIN)/compilegate images --pin --missing
 STAGE := $(BIN)/compilegate stage --all >/dev/null
 FLAGS ?=
 # A worker for each core; a file stays with one worker, so that what its tests share is made once.
@@ -130,6 +131,7 @@ bootstrap: $(DEPLOYING) $(NODE_TOOLS) ## Make what the CDK needs in the account,
 deploy: $(DEPLOYING) $(NODE_TOOLS) ## Deploy to the credentials' account (FLAGS="--require-approval never")
 	@$(BIN)/python -m compilegate.infra.bootstrapped; \
 	  case $$? in 0) ;; 1) $(MAKE) --no-print-directory bootstrap ;; *) exit 2 ;; esac
+	@$(PIN)
 	@$(SYNTH)
 	@$(DEPLOY) $(FOUNDATION) $(FLAGS)
 	@$(STAGE)

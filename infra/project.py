@@ -87,7 +87,7 @@ def read_project(folder: Path | None = None) -> Project:
         settings=settings,
         workloads=workloads,
         folder=folder,
-        images=image_folders(containers_of(folder), settings.images.base),
+        images=image_folders(containers_of(folder), settings.images.base, settings.images.pinned),
     )
 
 

@@ -19,6 +19,8 @@ from compilegate.infra.project import Project
 
 ASK_AGAIN = "rate(5 minutes)"
 """How often a build is asked for again while the account's quota has no room for it."""
+WEEKLY = "cron(0 6 ? * MON *)"
+"""When it is looked whether base images have patches."""
 ALARM_SECONDS = 300
 
 
@@ -34,6 +36,7 @@ class Builder(Construct):
         project: Project,
         foundation: FoundationStack,
         images: Sequence[str],
+        base_repository_arns: Sequence[str],
     ) -> None:
         super().__init__(scope, id)
         stack, names = cdk.Stack.of(self), project.names
@@ -56,6 +59,7 @@ class Builder(Construct):
                 arns=arns,
                 build_arns=[arns.of_service("codebuild", f"project/{build}") for build in builds],
                 repository_arns=foundation.repository_arns(images),
+                base_repository_arns=base_repository_arns,
                 rule_arn=arns.of_service("events", f"rule/{names.waiting_rule}"),
                 topic_arn=foundation.topic.topic_arn,
                 key_arn=foundation.key.key_arn,
@@ -85,6 +89,7 @@ class Builder(Construct):
                 "detail": {"project-name": builds, "build-status": ENDS},
             },
         )
+        self.function.call_on("Patches", WEEKLY, {"act": "bases"})
         self._rule_that_asks_again(names.waiting_rule)
         self._alarms(names.builder, foundation.topic.topic_arn)
 

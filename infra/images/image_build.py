@@ -41,6 +41,7 @@ class ImageBuild(Construct):
         foundation: FoundationStack,
         image: ImageFolder,
         base_uri: str,
+        base_name: str,
     ) -> None:
         super().__init__(scope, id)
         names, network = project.names, project.settings.network
@@ -55,6 +56,9 @@ class ImageBuild(Construct):
         )
         # A private registry needs a login and a permission to pull.
         base = ecr_repository(base_uri)
+        self.base_repository_arn = (
+            Arns.of(cdk.Stack.of(self)).repository(base.name, base.account) if base else None
+        )
         self.project = codebuild.CfnProject(
             self,
             "Project",
@@ -75,6 +79,7 @@ class ImageBuild(Construct):
                     "REGISTRY": registry_of(cdk.Stack.of(self)),
                     "TAG": image.tag,
                     "BASE_IMAGE": base_uri,
+                    "BASE_NAME": base_name,
                     "BASE_REGISTRY": base.host if base else "",
                     # With attestations an image index is pushed, and SageMaker wants an image.
                     "BUILDX_NO_DEFAULT_ATTESTATIONS": "1",
@@ -163,7 +168,11 @@ def _build_specification(*, logs_in_to_base: bool) -> dict[str, Any]:
         "fi",
         log_in.format("$REGISTRY"),
         *([log_in.format("$BASE_REGISTRY")] if logs_in_to_base else []),
-        'docker build --pull --build-arg BASE_IMAGE="$BASE_IMAGE"'
+        # Which image the base was, also where it is named by a tag.
+        'docker pull --quiet "$BASE_IMAGE"',
+        "BASE_DIGEST=$(docker image inspect --format '{{index .RepoDigests 0}}' \"$BASE_IMAGE\")",
+        'docker build --build-arg BASE_IMAGE="$BASE_IMAGE"'
+        ' --label org.opencontainers.image.base.digest="${BASE_DIGEST##*@}"'
         ' --tag "$REGISTRY/$REPOSITORY:$TAG" .',
         # Of two builds at the same time, the second finds the tag taken by the same image.
         f'docker push "$REGISTRY/$REPOSITORY:$TAG" || {there}',

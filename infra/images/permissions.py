@@ -95,6 +95,7 @@ def builder_statements(
     arns: Arns,
     build_arns: Sequence[str],
     repository_arns: Sequence[str],
+    base_repository_arns: Sequence[str],
     rule_arn: str,
     topic_arn: str,
     key_arn: str,
@@ -120,8 +121,14 @@ def builder_statements(
             resources=list(repository_arns),
         ),
     ]
+    bases = Statement(
+        sid="SeeWhatBasesAre",
+        actions=["ecr:BatchGetImage"],
+        resources=list(base_repository_arns),
+    )
     return [
         *(about_builds if build_arns else []),
+        *([bases] if base_repository_arns else []),
         Statement(
             sid="AskAgain",
             actions=["events:DescribeRule", "events:DisableRule", "events:EnableRule"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import aws_cdk as cdk
 from constructs import Construct
@@ -35,6 +36,7 @@ class ImagesStack(cdk.Stack):
             for name, image in project.images.items()
         }
         """The URI of each image, of those too that nothing uses yet and that are not built."""
+        builds = []
         for name, image in project.built_images.items():
             suffix = output_suffix(name)
             build = ImageBuild(
@@ -44,7 +46,9 @@ class ImagesStack(cdk.Stack):
                 foundation=foundation,
                 image=image,
                 base_uri=image.base_uri(self.region),
+                base_name=replace(image, digest=None).base_uri(self.region) if image.digest else "",
             )
+            builds.append(build)
             cdk.CfnOutput(self, f"ImageUri{suffix}", value=self.image_uris[name])
             cdk.CfnOutput(self, f"BuildProject{suffix}", value=build.project.ref)
         # CloudFormation sends its event of this stack when the builds it names are there.
@@ -54,4 +58,7 @@ class ImagesStack(cdk.Stack):
             project=project,
             foundation=foundation,
             images=list(project.built_images),
+            base_repository_arns=sorted(
+                {build.base_repository_arn for build in builds if build.base_repository_arn}
+            ),
         )

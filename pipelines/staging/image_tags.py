@@ -120,6 +120,8 @@ class ImageFolder:
     base: BaseImage | str
     """What it extends: an image of the catalog, or a URI that was named."""
     tag: str
+    digest: str | None = None
+    """What the base's tag stood for when somebody looked; None where nobody has."""
 
     @property
     def base_name(self) -> str:
@@ -130,9 +132,9 @@ class ImageFolder:
         """What `docker build` gets as BASE_IMAGE. Raises ImageFolderError for a region in which
         AWS has no such image."""
         if isinstance(self.base, str):
-            return self.base
+            return _pinned(self.base, self.digest)
         try:
-            return self.base.uri(region)
+            return _pinned(self.base.uri(region), self.digest)
         except UnknownImageError as error:
             raise ImageFolderError(
                 f"{self.folder / FILE}: {error}; name a base that can be had there under "
@@ -140,17 +142,29 @@ class ImageFolder:
             ) from error
 
 
+def _pinned(uri: str, digest: str | None) -> str:
+    """The image by its digest in place of its tag."""
+    return uri if digest is None else f"{uri.rpartition(':')[0]}@{digest}"
+
+
 def image_folders(
-    containers: Path, bases: Mapping[str, str] | None = None
+    containers: Path,
+    bases: Mapping[str, str] | None = None,
+    pinned: Mapping[str, str] | None = None,
 ) -> dict[str, ImageFolder]:
     """The folders with a Dockerfile, by name.
 
-    `bases` names another base by folder, as `[images] base` of the settings does.
+    `bases` names another base by folder, as `[images] base` of the settings does; `pinned` has the
+    digest by base, as its `pinned` does.
     Raises ImageFolderError when an image.toml is missing or wrong, or a name cannot be an image's.
     """
     named = dict(bases or {})
     folders = [folder for folder in sorted(containers.iterdir()) if _has_image(folder)]
-    found = {folder.name: _image_folder(folder, named.pop(folder.name, None)) for folder in folders}
+    digests = pinned or {}
+    found = {
+        folder.name: _image_folder(folder, named.pop(folder.name, None), digests)
+        for folder in folders
+    }
     if named:
         raise ImageFolderError(
             f"infra/settings.toml: images.base names {min(named)!r}, and {containers} has no such "
@@ -173,8 +187,9 @@ def _has_image(folder: Path) -> bool:
 def image_tags(containers: Path, bases: Mapping[str, str] | None = None) -> dict[str, str]:
     """Tag by image folder, also of one that is only a local environment (no Dockerfile).
 
-    The tag is a digest of the folder's files and of the base they are built on, so that the step
-    cache notices when an image changes. It is the same in every region.
+    The tag is a digest of the folder's files and of the base they are built on, by its own digest
+    where that is known, so that the step cache notices when an image changes. It is the same in
+    every region.
     Raises ImageFolderError when an image.toml is missing or wrong.
     """
     built = image_folders(containers, bases)
@@ -185,7 +200,7 @@ def image_tags(containers: Path, bases: Mapping[str, str] | None = None) -> dict
     }
 
 
-def _image_folder(folder: Path, named: str | None) -> ImageFolder:
+def _image_folder(folder: Path, named: str | None, pinned: Mapping[str, str]) -> ImageFolder:
     base: BaseImage | str
     if named is not None:
         base = named
@@ -193,7 +208,9 @@ def _image_folder(folder: Path, named: str | None) -> ImageFolder:
         declared = read_image_file(folder / FILE)
         base = declared.image() if isinstance(declared, CatalogBase) else declared.image
     name = base if isinstance(base, str) else base.name
-    return ImageFolder(name=folder.name, folder=folder, base=base, tag=_tag(folder, name))
+    digest = None if "@" in name else pinned.get(name)
+    tag = _tag(folder, _pinned(name, digest))
+    return ImageFolder(name=folder.name, folder=folder, base=base, tag=tag, digest=digest)
 
 
 def _tag(folder: Path, base: str) -> str:

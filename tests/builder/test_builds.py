@@ -34,6 +34,9 @@ class Account:
     def ask_again(self) -> dict[str, list[str]]:
         return self._handle(ASKED_AGAIN)
 
+    def look_at_bases(self) -> dict[str, list[str]]:
+        return self._handle({"act": "bases"})
+
     def end(self, build: str, status: str) -> dict[str, list[str]]:
         """CodeBuild says that a build has ended."""
         arn = f"arn:aws:codebuild:us-east-1:123456789012:build/{build}"
@@ -64,6 +67,24 @@ class Account:
         return said
 
 
+def make_build(aws: AwsServer, image: str, **base: str) -> None:
+    variables = {"REPOSITORY": f"project/{image}", "TAG": f"{image}-1", **base}
+    aws.client("codebuild").create_project(
+        name=f"project-{image}",
+        source={"type": "S3", "location": "assets/context.zip"},
+        artifacts={"type": "NO_ARTIFACTS"},
+        environment={
+            "type": "LINUX_CONTAINER",
+            "image": "aws/codebuild/amazonlinux-x86_64-standard:5.0",
+            "computeType": "BUILD_GENERAL1_MEDIUM",
+            "environmentVariables": [
+                {"name": name, "value": value} for name, value in variables.items()
+            ],
+        },
+        serviceRole="arn:aws:iam::123456789012:role/build",
+    )
+
+
 @pytest.fixture
 def account(aws: AwsServer, monkeypatch: pytest.MonkeyPatch) -> Account:
     monkeypatch.syspath_prepend(str(CODE))
@@ -78,21 +99,7 @@ def account(aws: AwsServer, monkeypatch: pytest.MonkeyPatch) -> Account:
     aws.client("events").put_rule(Name=RULE, ScheduleExpression="rate(5 minutes)", State="DISABLED")
     for image in IMAGES:
         aws.client("ecr").create_repository(repositoryName=f"project/{image}")
-        aws.client("codebuild").create_project(
-            name=f"project-{image}",
-            source={"type": "S3", "location": "assets/context.zip"},
-            artifacts={"type": "NO_ARTIFACTS"},
-            environment={
-                "type": "LINUX_CONTAINER",
-                "image": "aws/codebuild/amazonlinux-x86_64-standard:5.0",
-                "computeType": "BUILD_GENERAL1_MEDIUM",
-                "environmentVariables": [
-                    {"name": "REPOSITORY", "value": f"project/{image}"},
-                    {"name": "TAG", "value": f"{image}-1"},
-                ],
-            },
-            serviceRole="arn:aws:iam::123456789012:role/build",
-        )
+        make_build(aws, image)
     for name, value in {
         **aws.environment,
         "AWS_DEFAULT_REGION": aws.environment["AWS_REGION"],  # Lambda sets both
@@ -184,6 +191,33 @@ def test_a_build_that_the_queue_dropped_is_queued_again(account: Account) -> Non
     account.pass_time()
     assert account.end("project-gate:build001", "TIMED_OUT")["started"] == ["gate"]
     assert account.messages() == []
+
+
+def test_patches_of_a_base_image_are_told(account: Account) -> None:
+    """Looked for every week, of images whose base was pinned by its digest."""
+    ecr = account.aws.client("ecr")
+    ecr.create_repository(repositoryName="bases/python")
+
+    def push(content: str) -> str:
+        manifest = {"mediaType": "application/vnd.oci.image.manifest.v1+json", "is": content}
+        pushed = ecr.put_image(
+            repositoryName="bases/python", imageManifest=json.dumps(manifest), imageTag="3.12"
+        )
+        return str(pushed["image"]["imageId"]["imageDigest"])
+
+    digest = push("as released")
+    uri = "123456789012.dkr.ecr.us-east-1.amazonaws.com/bases/python"
+    account.aws.client("codebuild").delete_project(name="project-training")
+    make_build(account.aws, "training", BASE_IMAGE=f"{uri}@{digest}", BASE_NAME=f"{uri}:3.12")
+    assert account.look_at_bases() == {"moved": []}
+    assert account.messages() == []
+    push("with patches")
+    assert account.look_at_bases() == {"moved": ["training"]}
+    ((subject, text),) = account.messages()
+    assert subject == "Base images with patches, of: training"
+    assert text.startswith(f"training extends {uri}:3.12\n")
+    assert "compilegate images --pin" in text
+    assert account.aws.calls("StartBuild") == [], "people decide when a new image is trained in"
 
 
 def test_an_environment_that_lacks_something_is_said(

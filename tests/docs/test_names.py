@@ -23,6 +23,7 @@ MODULE = re.compile(r"(?<![\w./-])((?:compilegate|training)(?:\.[A-Za-z_]\w*)+)"
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 CODE = re.compile(r"```.*?```|`[^`]+`", re.DOTALL)
 MADE = {
+    "infra/images.lock.toml",
     "workloads/reviews.toml",
     "workloads/marks",
     "workloads/marks.toml",

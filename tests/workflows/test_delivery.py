@@ -179,6 +179,14 @@ def test_the_tests_are_those_of_a_clean_clone() -> None:
     assert (PROJECT / ".ci" / "run").is_file()
 
 
+def test_a_base_image_is_looked_up_once_before_anything_is_deployed() -> None:
+    """A tag that nobody looked up is built from whatever it stands for at that moment."""
+    makefile = (PROJECT / "Makefile").read_text(encoding="utf-8")
+    recipe = makefile.partition("\ndeploy: ")[2].partition("\n\n")[0]
+    assert recipe.index("$(PIN)") < recipe.index("$(SYNTH)") < recipe.index("$(DEPLOY)")
+    assert "images --pin --missing" in makefile.partition("\nPIN := ")[2].partition("\n")[0]
+
+
 @pytest.mark.parametrize("target", ["deploy", "adopt"])
 def test_no_pipeline_is_deployed_before_the_data_that_it_trains_on(target: str) -> None:
     """Its key holds its digest: a schedule that starts in between would find nothing there."""

@@ -220,6 +220,9 @@ class Images(_Table):
 
     base: dict[str, Text] = {}
     """Base image URI by image folder, in place of the Deep Learning Container of the catalog."""
+    pinned: dict[str, Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]] = {}
+    """Digest by base image, as `images.lock.toml` beside the settings has it; what stands here
+    counts more."""
     build_timeout_minutes: int = Field(default=60, ge=5, le=480)
     build_machine: Literal["medium", "large", "2xlarge"] = "medium"
     """CodeBuild's. No smaller one has a disk that holds a Deep Learning Container and the layers

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from compilegate.account.settings.declaration import Settings
+from compilegate.account.settings.pins import read_pins
 from compilegate.account.settings.stages import STAGE_VARIABLE, SettingsError, stages_of
 from compilegate.declaration_errors import checked, parsed_toml
 from compilegate.pipelines.deployment import MadeNetwork, Network
@@ -17,13 +18,20 @@ SETTINGS_FILE = Path("infra") / "settings.toml"
 
 
 def read_settings(path: Path) -> Settings:
-    """Read and check the settings; without a file they are the defaults.
+    """Read and check the settings, and the digests of base images beside them; without a file they
+    are the defaults.
 
-    Raises SettingsError with one sentence for each thing that is wrong with them.
+    Raises SettingsError with one sentence for each thing that is wrong with them, LockError.
     """
-    if not path.exists():
-        return Settings()
-    return settings_of(path, parsed_toml(path, SettingsError), os.environ.get(STAGE_VARIABLE))
+    settings = Settings()
+    if path.exists():
+        raw = parsed_toml(path, SettingsError)
+        settings = settings_of(path, raw, os.environ.get(STAGE_VARIABLE))
+    pinned = {**read_pins(path), **settings.images.pinned}
+    if not pinned:
+        return settings
+    images = settings.images.model_copy(update={"pinned": pinned})
+    return settings.model_copy(update={"images": images})
 
 
 def settings_of(path: Path, raw: Mapping[str, Any], stage: str | None) -> Settings:

@@ -12,7 +12,8 @@ import click
 from click.core import ParameterSource
 
 from compilegate.account.session import AwsSession, open_session
-from compilegate.account.settings import SETTINGS_FILE, Names, read_settings
+from compilegate.account.settings import SETTINGS_FILE, Names, Settings, read_settings
+from compilegate.pipelines.staging import ImageFolder, image_folders
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -63,3 +64,8 @@ def open_account(settings: Path) -> Account:
     declared = read_settings(settings)
     session = open_session(declared.region, declared.account)
     return Account(Names(declared), session)
+
+
+def folders_of(settings: Settings, containers: Path) -> dict[str, ImageFolder]:
+    """The image folders, with the bases and their digests that the settings name."""
+    return image_folders(containers, settings.images.base, settings.images.pinned)

@@ -13,11 +13,11 @@ from compilegate.account.errors import AwsError, NotDeployedError
 from compilegate.account.images import ImageStatus, read_images
 from compilegate.account.object_store import is_staged
 from compilegate.account.plan.quotas import check_builds, read_quotas
-from compilegate.cli.options.account import Account
+from compilegate.cli.options.account import Account, folders_of
 from compilegate.cli.terminal.errors import refusing_os_errors
 from compilegate.datasets import raw_data
 from compilegate.pipelines.requests.images import used_images
-from compilegate.pipelines.staging import image_folders, raw_data_uri
+from compilegate.pipelines.staging import raw_data_uri
 from compilegate.workload import Workload
 
 Answer = Literal["has", "lacks", "unknown"]
@@ -56,7 +56,7 @@ def _statuses(
     account: Account, workloads: Declared, containers: Path
 ) -> Sequence[ImageStatus] | Finding:
     used = used_images(workload for workload, _ in workloads)
-    folders = image_folders(containers, account.names.settings.images.base)
+    folders = folders_of(account.names.settings, containers)
     needed = {name: folder for name, folder in folders.items() if name in used}
     try:
         return read_images(account.session, account.names, needed, used)

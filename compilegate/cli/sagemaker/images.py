@@ -17,21 +17,27 @@ from compilegate.account.errors import AwsError
 from compilegate.account.image_builds import POLL_SECONDS, Build, NoRoomError, follow_builds
 from compilegate.account.images import ImageStatus, build_image, read_images
 from compilegate.account.session import AwsSession
-from compilegate.account.settings import Settings, read_settings
+from compilegate.account.settings import read_settings
 from compilegate.catalog.images import BaseImage, patches_of
-from compilegate.cli.options.account import Account, open_account, poll_option, settings_option
+from compilegate.cli.options.account import (
+    Account,
+    folders_of,
+    open_account,
+    poll_option,
+    settings_option,
+)
 from compilegate.cli.options.project import (
     deployed_workloads,
     project_options,
     require_containers,
 )
+from compilegate.cli.sagemaker.bases import list_regions, pin_bases
 from compilegate.cli.terminal.errors import RefusalError, show_error
 from compilegate.cli.terminal.progress import StepLines
 from compilegate.cli.terminal.tables import aligned
 from compilegate.execution import exit_codes
 from compilegate.pipelines.requests.images import used_images
-from compilegate.pipelines.requests.regions import lacking_images, regions
-from compilegate.pipelines.staging import ImageFolder, image_folders
+from compilegate.pipelines.staging import ImageFolder
 
 COLUMNS = ("IMAGE", "TAG", "STATE", "VULNERABILITIES", "BASE")
 REGION_COLUMNS = (
@@ -52,6 +58,14 @@ REGION_COLUMNS = (
     is_flag=True,
     help="List what each region lacks of what the workloads need, without asking AWS.",
 )
+@click.option(
+    "--pin",
+    is_flag=True,
+    help="Look up what the tags of base images stand for, and write it to images.lock.toml.",
+)
+@click.option(
+    "--missing", is_flag=True, help="With --pin: only for bases that were never looked up."
+)
 @poll_option(POLL_SECONDS)
 @settings_option
 @project_options
@@ -61,6 +75,8 @@ def command(  # noqa: PLR0917  one argument for each option
     wait: bool,
     as_json: bool,
     by_region: bool,
+    pin: bool,
+    missing: bool,
     poll_seconds: float,
     settings: Path,
     workloads: Path,
@@ -73,6 +89,7 @@ def command(  # noqa: PLR0917  one argument for each option
       compilegate images --build --wait     build the missing ones, and wait
       compilegate images --build training   build one
       compilegate images --regions          what each region lacks, from the catalog
+      compilegate images --pin              take up what AWS has patched, as new images
 
     An image's tag is a digest of its folder in containers/ and of its base, so a changed folder is
     a new image. "stale" means that the folder has changed since it was deployed; `make deploy`
@@ -81,60 +98,70 @@ def command(  # noqa: PLR0917  one argument for each option
     """
     if as_json and (build or wait):
         raise click.UsageError("--json: found --build or --wait as well, allowed: without them")
+    acting = build or wait or as_json
     if by_region:
-        if names or build or wait or as_json:
+        if names or acting or pin:
             raise click.UsageError("--regions: found more on the command line, allowed: it alone")
-        _list_regions(read_settings(settings), workloads, containers)
+        list_regions(read_settings(settings), workloads, containers)
         return
+    if pin and acting:
+        raise click.UsageError("--pin: found more than --missing beside it, allowed: that")
+    if missing and not pin:
+        raise click.UsageError("--missing: found no --pin, allowed: with it")
     account = open_account(settings)
     folders = _chosen(names, containers, account)
     declared = deployed_workloads(account.names.settings, workloads)
     used = used_images(workload for workload, _ in declared)
+    if pin:
+        chosen = [folder for name, folder in folders.items() if names or name in used]
+        pin_bases(account, settings, chosen, only_missing=missing)
+        return
     images = read_images(account.session, account.names, folders, used)
+    _list(images, as_json=as_json)
+    if build or wait:
+        if build and names:
+            _refuse_unused(images)
+        raise SystemExit(_build(account.session, images, poll_seconds, start=build, wait=wait))
+
+
+def _list(images: Sequence[ImageStatus], *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([_facts(image) for image in images], indent=2))
         return
     table = aligned([COLUMNS, *(_row(image) for image in images)])
     for line in (*table, *_remarks(images)):
         click.echo(line)
+
+
+def _refuse_unused(images: Sequence[ImageStatus]) -> None:
+    if unused := [image.image.name for image in images if image.state == "unused"]:
+        raise RefusalError(*(f"no workload uses the image {name}" for name in unused))
+
+
+def _build(
+    session: AwsSession,
+    images: Sequence[ImageStatus],
+    poll_seconds: float,
+    *,
+    start: bool,
+    wait: bool,
+) -> int:
+    """Start what is missing and wait, as asked for; returns the exit status."""
     going = {image.image.name: image.build for image in images if image.state == "building"}
     waiting: dict[str, ImageStatus] = {}
-    if build:
-        unused = [image.image.name for image in images if image.state == "unused"]
-        if names and unused:
-            raise RefusalError(*(f"no workload uses the image {name}" for name in unused))
-        started, waiting = _start(account.session, images)
+    if start:
+        started, waiting = _start(session, images)
         going |= started
     builds = {name: started for name, started in going.items() if started is not None}
     if wait and (builds or waiting):
-        raise SystemExit(_follow(account.session, builds, waiting, poll_seconds))
-
-
-def _list_regions(settings: Settings, workloads: Path, containers: Path) -> None:
-    """A row for each region: which image folders cannot be built there, and whom that stops."""
-    require_containers(containers)
-    declared = [workload for workload, _ in deployed_workloads(settings, workloads)]
-    folders = image_folders(containers, settings.images.base)
-    bases = {name: folder.base for name, folder in folders.items()}
-    rows = []
-    for region in regions():
-        without = [
-            name
-            for name, base in bases.items()
-            if isinstance(base, BaseImage) and region not in base.hosts
-        ]
-        stopped = [
-            workload.name for workload in declared if lacking_images([workload], bases, region)
-        ]
-        rows.append((region, ", ".join(without) or "-", ", ".join(stopped) or "-"))
-    for line in aligned([REGION_COLUMNS, *rows]):
-        click.echo(line)
+        return _follow(session, builds, waiting, poll_seconds)
+    return exit_codes.DECIDED
 
 
 def _chosen(names: Sequence[str], containers: Path, account: Account) -> Mapping[str, ImageFolder]:
     """The image folders that were named, or all; refuses an unknown name."""
     require_containers(containers)
-    folders = image_folders(containers, account.names.settings.images.base)
+    folders = folders_of(account.names.settings, containers)
     for name in names:
         if name not in folders:
             known = ", ".join(folders) or "none"

@@ -19,7 +19,7 @@ from compilegate.account.plan.budget import BudgetError
 from compilegate.account.plan.network import network_cost
 from compilegate.account.plan.planning import Builds, Plan, make_plan
 from compilegate.account.plan.target import target_deployment, target_sources
-from compilegate.cli.options.account import Account, open_account, settings_option
+from compilegate.cli.options.account import Account, folders_of, open_account, settings_option
 from compilegate.cli.options.completing import complete_workload
 from compilegate.cli.options.parameters import parameter_option, parameter_pairs
 from compilegate.cli.options.project import load_workload, project_options, require_containers
@@ -29,10 +29,7 @@ from compilegate.cli.workload.definition import compiled
 from compilegate.datasets import raw_data
 from compilegate.document.writing import compact
 from compilegate.pipelines.requests.images import image_folders_of
-from compilegate.pipelines.staging import (
-    image_folders,
-    placement_of,
-)
+from compilegate.pipelines.staging import placement_of
 from compilegate.posture.names import FUNCTION_KIND
 from compilegate.workload.parameters import INSTANCE_TYPE
 
@@ -166,7 +163,7 @@ def _target(
     the foundation is deployed."""
     require_containers(containers)
     foundation = read_outputs(account.session, account.names.foundation_stack)
-    folders = image_folders(containers, account.names.settings.images.base)
+    folders = folders_of(account.names.settings, containers)
     try:
         stack = read_outputs(account.session, account.names.workload_stack(workload.name))
     except NotDeployedError:

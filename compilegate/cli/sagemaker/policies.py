@@ -62,7 +62,8 @@ def command(  # noqa: PLR0917  one argument for each option
     declared, _ = load_workload(workload, workloads)
     require_containers(containers)
     place = given_place(settings, account=account, region=region, key=key)
-    folders = image_folders(containers, place.names.settings.images.base)
+    images = place.names.settings.images
+    folders = image_folders(containers, images.base, images.pinned)
     place.check(declared)
     roles = named_roles(place, declared, folders)
     document: dict[str, Any] = (

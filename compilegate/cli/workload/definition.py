@@ -48,7 +48,8 @@ def place_by_name(
     """Where an execution in an account that is only named finds its files."""
     require_containers(project.containers)
     check_requirements(workload, path, project.containers)
-    folders = image_folders(project.containers, place.names.settings.images.base)
+    images = place.names.settings.images
+    folders = image_folders(project.containers, images.base, images.pinned)
     deployment = place.deployment(workload, {name: each.tag for name, each in folders.items()})
     with refusing_os_errors():
         data = raw_data(workload.data, path.parent)

@@ -25,6 +25,10 @@ class Project:
     name: str
     repository: str
     tag: str
+    base_image: str
+    """What it is built from, by digest where that is known."""
+    base_name: str
+    """The same by its tag; empty where its digest is not known."""
 
     @property
     def image(self) -> str:
@@ -64,7 +68,8 @@ class CodeBuild:
             answer = self.codebuild.batch_get_projects(names=names[first : first + MOST_ASKED])
             for described in answer["projects"]:
                 variables = _variables(described)
-                image = variables["REPOSITORY"], variables["TAG"]
+                names = ("REPOSITORY", "TAG", "BASE_IMAGE", "BASE_NAME")
+                image = (variables.get(name, "") for name in names)
                 found.append(Project(described["name"], *image))
         return found
 

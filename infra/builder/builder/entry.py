@@ -1,4 +1,4 @@
-"""The handler: acts on a deployment, on the end of a build, and on the rule that asks again.
+"""The handler: acts on a deployment, on the end of a build, and on the rules that call it.
 
 Errors are raised, never swallowed: Lambda then delivers the event again, and finally puts it into
 the dead-letter queue, whose alarm goes off.
@@ -16,10 +16,13 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
+from builder.bases import Registries
 from builder.builds import Build, CodeBuild, NoRoomError
 from builder.settings import Settings, read_settings
 
 DEPLOYED, ENDED = "aws.cloudformation", "aws.codebuild"
+LOOK_AT_BASES = "bases"
+"""What the weekly rule's event says."""
 TELLING = ("FAILED", "FAULT", "TIMED_OUT")
 """Ends of a build that people are told of; one that was stopped was stopped by one of them."""
 LONGEST_SUBJECT = 100
@@ -41,7 +44,8 @@ def connect(settings: Settings) -> Builder:
     """The builder of one project, with clients that a warm function reuses."""
     names = ("codebuild", "ecr", "events", "sns")
     codebuild, ecr, events, sns = (boto3.client(name, config=_CONFIG) for name in names)
-    return Builder(settings, CodeBuild(codebuild, ecr), events, sns)
+    registries = Registries(lambda region: boto3.client("ecr", region_name=region, config=_CONFIG))
+    return Builder(settings, CodeBuild(codebuild, ecr), registries, events, sns)
 
 
 @dataclass(frozen=True)
@@ -50,12 +54,15 @@ class Builder:
 
     settings: Settings
     codebuild: CodeBuild
+    registries: Registries
     events: Any
     sns: Any
 
     def handle(self, event: Mapping[str, Any]) -> dict[str, list[str]]:
         """Act on an event; says which images are built, building, started, failed and waiting."""
         source = event.get("source")
+        if event.get("act") == LOOK_AT_BASES:
+            return {"moved": self._look_at_bases()}
         if source == ENDED:
             self._tell_of_failure(event["detail"])
         return self._look(again=source == DEPLOYED)
@@ -74,6 +81,27 @@ class Builder:
             "mended, `make deploy` builds a changed folder, and `compilegate images --build` "
             "starts the same build again.",
         )
+
+    def _look_at_bases(self) -> list[str]:
+        """Tell people of base images that were patched; names the images that extend them."""
+        projects = self.codebuild.projects(self.settings.build_projects)
+        moved = [
+            project
+            for project in projects
+            if project.base_name and self.registries.has_moved(project)
+        ]
+        if moved:
+            images = [f"{project.image} extends {project.base_name}" for project in moved]
+            self._publish(
+                f"Base images with patches, of: {', '.join(project.image for project in moved)}",
+                "\n".join(images)
+                + "\n\nThe tag of each stands for another image than these are built from. "
+                "`compilegate images --pin` writes what it stands for now into "
+                "infra/images.lock.toml; that is a change like any other: `compilegate plan` says "
+                "what it costs, `make deploy` builds new images, and the next execution trains "
+                "in them and compares.",
+            )
+        return [project.image for project in moved]
 
     def _look(self, *, again: bool) -> dict[str, list[str]]:
         """Start what is missing; `again` also what failed, as after a deployment."""
