@@ -10,6 +10,8 @@ from botocore.exceptions import ClientError
 
 NO_ROOM = "AccountLimitExceededException"
 NOT_THERE = ("ImageNotFoundException", "RepositoryNotFoundException")
+VARIABLES = ("REPOSITORY", "TAG", "BASE_IMAGE", "BASE_NAME")
+"""What a build's project says of its image."""
 MOST_ASKED = 100
 """Projects that one request may name."""
 
@@ -68,8 +70,7 @@ class CodeBuild:
             answer = self.codebuild.batch_get_projects(names=names[first : first + MOST_ASKED])
             for described in answer["projects"]:
                 variables = _variables(described)
-                names = ("REPOSITORY", "TAG", "BASE_IMAGE", "BASE_NAME")
-                image = (variables.get(name, "") for name in names)
+                image = (variables.get(name, "") for name in VARIABLES)
                 found.append(Project(described["name"], *image))
         return found
 

@@ -57,7 +57,7 @@ class Cdk:
         train on by default, then the rest, so many stacks at once. Returns what the last
         command printed."""
         unasked = ("--require-approval", "never")
-        self._run("deploy", "trial-foundation", *unasked, app=ASSEMBLY)
+        self._run("deploy", "*-foundation", *unasked, app=ASSEMBLY)
         subprocess.run(
             [*COMMAND, "stage", "--all"],
             cwd=self.project,
