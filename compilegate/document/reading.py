@@ -167,6 +167,11 @@ def _steps(
         if not isinstance(kind, str) or not isinstance(arguments, dict):
             faults.append(f"{name}: a step needs a Type (string) and Arguments (object)")
             continue
+        if is_expression(arguments):
+            faults.append(
+                f"{name}: Arguments is the expression {arguments!r:.80}, expected a request"
+            )
+            continue
         if kind in STEP_TYPES:
             faults += _unknown(name, raw, step_members(kind))
         own = {k: v for k, v in arguments.items() if k not in {"IfSteps", "ElseSteps"}}

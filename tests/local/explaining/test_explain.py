@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -103,3 +104,42 @@ def test_what_is_no_definition_is_told_in_a_sentence(tmp_path: Path, content: by
     result = CliRunner().invoke(command, [str(file), "--home", str(tmp_path / "home")])
     assert result.exit_code == 2
     assert "refused" in result.output or "cannot be read" in result.output
+
+
+def waiting(name: str, *waits_for: str) -> ExplainedStep:
+    return ExplainedStep(name, "Training", waits_for, None, None, "here", None, ())
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@given(st.data())
+def test_a_line_that_passes_a_column_goes_behind_none_of_its_boxes(data: Any) -> None:
+    names = [f"s{number}" for number in range(data.draw(st.integers(1, 8)))]
+    steps = [
+        waiting(name, *(data.draw(st.sets(st.sampled_from(names[:at]))) if at else ()))
+        for at, name in enumerate(names)
+    ]
+    root = ET.fromstring(svg(Explanation(tuple(steps), ())))  # noqa: S314  our own
+    sizes = [
+        [int(box.attrib[key]) for key in ("x", "y", "width", "height")]
+        for box in root.iter(f"{SVG}rect")
+    ]
+    lanes = [
+        (int(x), int(y), int(end))
+        for path in root.iter(f"{SVG}path")
+        for x, y, end in re.findall(r" (\d+) (\d+)H(\d+)", path.attrib["d"])
+    ]
+    for x, y, end in lanes:
+        assert all(
+            end <= left or left + width <= x or y < top or top + height < y
+            for left, top, width, height in sizes
+        )
+        assert y < int(root.attrib["height"])
+
+
+def test_a_name_is_cut_where_its_box_ends() -> None:
+    drawn = svg(Explanation((waiting("W" * 90), waiting("s" * 37), waiting("名" * 30)), ()))
+    assert f">{'W' * 18}…</text>" in drawn
+    assert f">{'s' * 37}</text>" in drawn
+    assert f">{'名' * 18}…</text>" in drawn

@@ -84,3 +84,10 @@ def test_a_disk_that_cannot_be_written_is_told_in_a_sentence(code: int, status: 
     assert shown.exit_code == status
     assert "home/x" in str(shown)
     assert disk_error(OSError(errno.EIO, "odd")) is None
+
+
+def test_a_request_that_is_an_expression_is_refused(bench: Any, tmp_path: Path) -> None:
+    step = {**bench.training("train"), "Arguments": {"Get": "Steps.first.Request"}}
+    result = started(bench, tmp_path, step)
+    assert result.exit_code == 2, result.output
+    assert "train: Arguments is the expression {'Get': 'Steps.first.Request'}" in result.output
