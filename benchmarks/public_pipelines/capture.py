@@ -43,6 +43,8 @@ def main() -> None:
     request = json.load(sys.stdin)
     sys.argv = [str(source), *request["arguments"]]
     patch()
+    if request["outside"]:
+        have_no_role()
     problem = None
     try:
         if source.suffix == ".ipynb":
@@ -137,7 +139,10 @@ def patch_service() -> None:
         except self.exceptions.ClientError as error:
             if error.response["Error"]["Code"] != "NoSuchBucket":
                 raise
-            plain(self, "CreateBucket", {"Bucket": arguments["Bucket"]})
+            place = {"LocationConstraint": self.meta.region_name}
+            elsewhere = self.meta.region_name not in {None, "us-east-1", "aws-global"}
+            where = {"CreateBucketConfiguration": place} if elsewhere else {}
+            plain(self, "CreateBucket", {"Bucket": arguments["Bucket"], **where})
             return plain(self, name, arguments)
 
     BaseClient._make_api_call = call  # type: ignore[method-assign]
@@ -164,6 +169,18 @@ def patch_roles() -> None:
             owner.get_execution_role = lambda *_a, **_n: ROLE
         if hasattr(owner, "Session"):
             owner.Session.get_caller_identity_arn = lambda _self: ROLE
+
+
+def have_no_role() -> None:
+    """As outside SageMaker: a program that looks its role up goes on without one."""
+
+    def refuse(*_arguments: Any, **_named: Any) -> Any:
+        raise ValueError("The current AWS identity is not a role")
+
+    for name in ("sagemaker", "sagemaker.session", _HELPER):
+        owner = sys.modules.get(name)
+        if owner is not None and hasattr(owner, "get_execution_role"):
+            owner.get_execution_role = refuse
 
 
 def run_notebooks(paths: list[Path]) -> str | None:

@@ -53,6 +53,7 @@ def compile_pipeline(
         "before": pipeline.before,
         "build": pipeline.build,
         "start": pipeline.start,
+        "outside": pipeline.outside,
         "arguments": pipeline.arguments,
     }
     request.write_text(json.dumps(asked))

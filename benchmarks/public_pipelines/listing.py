@@ -26,6 +26,8 @@ class Pipeline:
     """The expression that makes the pipeline, where its module does not by itself."""
     start: str = ""
     """The folder in which its instructions start it, where that is not its own."""
+    outside: bool = False
+    """Whether it asks for its role by variables, as outside AWS: nobody has a role there."""
     arguments: tuple[str, ...] = ()
     """What its script is called with."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -40,6 +42,8 @@ class Pipeline:
     parameters: Mapping[str, str] = field(default_factory=dict)
     skip: tuple[str, ...] = ()
     command: Mapping[str, str] = field(default_factory=dict)
+    stub: Mapping[str, str] = field(default_factory=dict)
+    """Step -> what it is said to give, JSON."""
     function: Mapping[str, str] = field(default_factory=dict)
     """Pattern of ARNs -> file of the repository."""
     models: Mapping[str, str] = field(default_factory=dict)
@@ -63,6 +67,7 @@ class Pipeline:
     def arranged(self) -> str:
         """What was given beside the repository, for the table."""
         told = [f"without `{name}`" for name in self.skip]
+        told += [f"a stub for `{name}`" for name in self.stub]
         told += [f"own command for `{name}`" for name in self.command]
         if any(
             not kind.startswith("file:") for kind in (*self.data.values(), *self.files.values())
@@ -70,6 +75,8 @@ class Pipeline:
             told.append("made data")
         if self.models:
             told.append("made model")
+        if self.images:
+            told.append("own image")
         if self.job_environment or self.constraints:
             told.append("variables")
         if self.parameters:

@@ -275,6 +275,19 @@ def transform_fn(model, data, content_type, accept):
 """
 """A model's code; it says of every abalone that it has nine rings."""
 
+_SETTINGS = b"""SchemaVersion: '1.0'
+SageMaker:
+  PythonSDK:
+    Modules:
+      RemoteFunction:
+        InstanceType: ml.m5.xlarge
+        Dependencies: ./requirements.txt
+        IncludeLocalWorkDir: true
+        CustomFileFilter:
+          IgnoreNamePatterns: ["data/*", "models/*", "*.ipynb", "__pycache__"]
+"""
+"""The SDK's own settings, as a notebook writes them that asks AWS for its user."""
+
 _TWEETS: Mapping[str, Column] = {
     "length": (1, 140),
     "text": ("a fine morning", "rain again today", "nothing to say", "what a good match"),
@@ -299,6 +312,7 @@ _KINDS: Mapping[str, Callable[[], bytes]] = {
         "CaliforniaHousing/cal_housing.data", csv_of(_HOUSING, header=False)
     ),
     "mammography": lambda: csv_of(_MAMMOGRAPHY, header=False),
+    "sdk-settings": lambda: _SETTINGS,
     "store": lambda: csv_of(_STORE),
     "transactions": lambda: csv_of(_TRANSACTIONS),
     "tweets": lambda: csv_of(_TWEETS),

@@ -385,7 +385,10 @@ def _image_faults(
         return
     image = checked.job.image
     if isinstance(image, Unresolved):
-        yield f"the image {image} must be known before the execution starts"
+        yield (
+            f"the image {image} must be known before the execution starts; say what its step gives "
+            "(--stub)"
+        )
         return
     try:
         if image not in images:

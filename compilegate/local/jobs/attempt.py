@@ -26,7 +26,7 @@ from compilegate.local.jobs.container.installing import (
     wanted_by,
 )
 from compilegate.local.jobs.container.layers import image_python, keep_layer, make_layer
-from compilegate.local.jobs.environment import base_environment, hugging_face_cache
+from compilegate.local.jobs.environment import base_environment, hugging_face_cache, pip_cache
 from compilegate.local.jobs.job import Job, JobOutcome
 from compilegate.local.jobs.launcher import Alias, JobCommand, JobEnd, RunningJob
 from compilegate.local.jobs.leases.cores import CoreLease
@@ -266,9 +266,10 @@ class _Layer:
         sandbox, gpus = job.sandbox, slot.gpus
         seen = gpus.part(job.rank, self._hosts)
         cores = max(1, len(slot.cores.cores) // self._hosts)
-        models = hugging_face_cache(os.environ)
-        with contextlib.suppress(OSError):
-            models.mkdir(parents=True, exist_ok=True)
+        shared = [hugging_face_cache(os.environ), pip_cache(os.environ)]
+        for folder in shared:
+            with contextlib.suppress(OSError):
+                folder.mkdir(parents=True, exist_ok=True)
         variables = base_environment(sandbox, self._environment, cores, os.environ)
         shown = (*self._image.folders, slot.environment.python.parent.parent, self._layers)
         with contextlib.suppress(OSError):
@@ -284,7 +285,7 @@ class _Layer:
             max_seconds=job.max_seconds,
             grace_seconds=slot.grace_seconds,
             alias=None if sandbox.own_root else Alias(sandbox.alias, sandbox.folder),
-            view=sandbox.view(shown, [models]),
+            view=sandbox.view(shown, shared),
             locks=(*slot.cores.descriptors, *gpus.descriptors),
         )
 
