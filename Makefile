@@ -39,7 +39,7 @@ FLAGS ?=
 SIDE_BY_SIDE := --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: pictures help setup setup-deploy setup-dev run test test-all test-again test-quick check check-quietly format docs reference constraints image-locks xla-env browser clean synth diff bootstrap check-github deploy prune adopt destroy
+.PHONY: pictures help setup setup-deploy setup-dev run test test-all test-again test-quick check check-quietly format docs reference constraints image-locks xla-env browser clean synth diff bootstrap check-github prove-aws deploy prune adopt destroy
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -141,6 +141,10 @@ deploy: $(DEPLOYING) $(NODE_TOOLS) ## Deploy to the credentials' account (FLAGS=
 # A workload whose file was deleted keeps its stack, and its schedule trains on.
 prune: $(DEPLOYING) ## Remove the stacks of workloads that are no longer declared (FLAGS=--force asks nothing)
 	@$(BIN)/python -m compilegate.infra.orphans --remove $(FLAGS)
+
+# In a folder of its own, .cache/prove-aws, and under a name of its own: docs/aws.md has the claims.
+prove-aws: $(DEPLOYING) $(NODE_TOOLS) ## Prove in an empty account what only one can prove (FLAGS=--yes asks nothing)
+	@$(WITH_NODE) CDK_DISABLE_CLI_TELEMETRY=true $(BIN)/python -m compilegate.infra.proving $(FLAGS)
 
 check-github: $(DEPLOYING) ## Check that GitHub's environment protects deployments (needs GITHUB_TOKEN)
 	@$(BIN)/python -m compilegate.infra.github.protection

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from compilegate.infra.foundation.artifacts import TEMPORARY
+from compilegate.infra.workload.release.permissions import ALARMS
 from compilegate.workload import Workload
 
 
@@ -25,27 +27,40 @@ class Quota:
     default: int
 
 
+LIFECYCLE_RULE = "AWS::S3::Bucket LifecycleRule"
+"""No resource of its own: each workload has some on the project's bucket."""
 QUOTAS = (
     Quota("AWS::Events::Rule", "EventBridge (CloudWatch Events): Rules, of one event bus", 300),
     Quota("AWS::IAM::Role", "IAM: Roles per account", 1_000),
     Quota("AWS::CloudFormation::Stack", "CloudFormation: Stack count", 2_000),
+    Quota("AWS::SageMaker::Pipeline", "SageMaker: Maximum number of pipelines", 500),
+    Quota("AWS::CloudWatch::Alarm", "CloudWatch: Alarms of a region", 5_000),
+    Quota(LIFECYCLE_RULE, "S3: Lifecycle rules of a bucket (it cannot be raised)", 1_000),
 )
 
+ENDPOINTS = ("real-time", "serverless")
 RULES_OF = {"real-time": 1, "serverless": 2, "batch": 1}
 """What tells the releaser of an endpoint, of a serverless one's alarms, or of a batch."""
 
 
 def resources_of(workload: Workload) -> Counter[str]:
     """What the stack of one workload has of the resources that quotas count."""
-    counted = Counter({"AWS::CloudFormation::Stack": 1})
+    counted = Counter({"AWS::CloudFormation::Stack": 1, "AWS::SageMaker::Pipeline": 1})
+    counted += Counter({LIFECYCLE_RULE: len(TEMPORARY)})
+    # An execution failed, an event was not delivered, the notifier failed.
+    counted += Counter({"AWS::CloudWatch::Alarm": 3})
     # The pipeline's three and the notifier's; executions, the gate, and the hourly look.
     counted += Counter({"AWS::IAM::Role": 4, "AWS::Events::Rule": 3})
     if workload.schedule is not None:
         counted += Counter({"AWS::IAM::Role": 1})
     if workload.new_data is not None:
-        counted += Counter({"AWS::IAM::Role": 1, "AWS::Events::Rule": 2})
+        counted += Counter(
+            {"AWS::IAM::Role": 1, "AWS::Events::Rule": 2, "AWS::CloudWatch::Alarm": 1}
+        )
     if workload.posture is not None:
-        counted += Counter({"AWS::IAM::Role": 1, "AWS::Events::Rule": 2})
+        counted += Counter(
+            {"AWS::IAM::Role": 1, "AWS::Events::Rule": 2, "AWS::CloudWatch::Alarm": 1}
+        )
     return counted + _of_releases(workload)
 
 
@@ -54,9 +69,13 @@ def _of_releases(workload: Workload) -> Counter[str]:
     deploy = "none" if workload.serving is None else workload.serving.declared.deploy
     counted: Counter[str] = Counter()
     if deploy != "none" or workload.kind.against_champion:
-        counted += Counter({"AWS::IAM::Role": 1, "AWS::Events::Rule": 1})
+        counted += Counter(
+            {"AWS::IAM::Role": 1, "AWS::Events::Rule": 1, "AWS::CloudWatch::Alarm": 1}
+        )
     if deploy != "none":
         counted += Counter({"AWS::IAM::Role": 1, "AWS::Events::Rule": RULES_OF[deploy]})
+    if deploy in ENDPOINTS:
+        counted += Counter({"AWS::CloudWatch::Alarm": len(ALARMS)})
     return counted
 
 

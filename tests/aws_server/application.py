@@ -13,18 +13,34 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.moto_api._internal.models import moto_api_backend
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
+from tests.aws_server.accounts import GROUP_POLICIES, HEADER, account_asked, account_of
 from tests.aws_server.builds import Builds
 from tests.aws_server.executions import Executions
 from tests.aws_server.faults import Faults, ServiceError
 from tests.aws_server.quotas import Quotas
-from tests.aws_server.serving import Endpoints
+from tests.aws_server.serving import Endpoints, Packages
 
 StartResponse = Callable[..., Any]
 _REGION = re.compile(r"Credential=[^/]+/\d+/([a-z0-9-]+)/")
 
 
+class Account:
+    """What the stand-in itself knows of one account."""
+
+    def __init__(self, number: str, quotas: Quotas) -> None:
+        self.executions = Executions(number)
+        self.builds = Builds(number, quotas)
+        self.endpoints = Endpoints(number)
+        self.packages = Packages(number)
+
+    @property
+    def operations(self) -> dict[str, Callable[[dict[str, Any], str], dict[str, Any]]]:
+        own = (self.executions, self.builds, self.endpoints, self.packages)
+        return {name: call for each in own for name, call in each.operations.items()}
+
+
 class Application:
-    """One account, with state from one reset to the next."""
+    """Accounts, with state from one reset to the next."""
 
     def __init__(self) -> None:
         self._moto = DomainDispatcherApplication(create_backend_app)
@@ -32,10 +48,9 @@ class Application:
 
     def _reset(self) -> None:
         moto_api_backend.reset()
-        self.executions = Executions(DEFAULT_ACCOUNT_ID)
-        self.endpoints = Endpoints(DEFAULT_ACCOUNT_ID)
+        GROUP_POLICIES.clear()
+        self.accounts: dict[str, Account] = {}
         self.quotas = Quotas()
-        self.builds = Builds(DEFAULT_ACCOUNT_ID, self.quotas)
         self.faults = Faults()
         self.calls: list[dict[str, Any]] = []
 
@@ -46,30 +61,38 @@ class Application:
         self.calls.append({"operation": operation, "request": request})
         try:
             self.faults.check(operation)
-            own = self._own(operation)
+            own = self._own(operation, account_of(environ))
             if own is not None:
                 return _json(start, own(request, _region(environ)))
+            asked = account_asked(environ, operation, request)
+            if operation == "DescribeModelPackage":
+                environ[HEADER] = asked
         except ServiceError as error:
             return error.respond(environ, start)
         return self._moto(environ, start)
 
-    def _own(self, operation: str) -> Callable[[dict[str, Any], str], dict[str, Any]] | None:
+    def _account(self, number: str) -> Account:
+        return self.accounts.setdefault(number, Account(number, self.quotas))
+
+    def _own(
+        self, operation: str, account: str
+    ) -> Callable[[dict[str, Any], str], dict[str, Any]] | None:
         if operation == "ListServiceQuotas":
             return self.quotas.list_quotas
-        own = (self.executions, self.builds, self.endpoints)
-        return {name: call for each in own for name, call in each.operations.items()}.get(operation)
+        return self._account(account).operations.get(operation)
 
     def _administer(self, path: str, body: bytes) -> Any:
-        given = json.loads(body or b"null")
+        given = json.loads(body or b"null") or {}
+        account = self._account(given.pop("account", DEFAULT_ACCOUNT_ID))
         match path.removeprefix("/stand-in/"):
             case "reset":
                 self._reset()
             case "scripts":
-                self.executions.scripts[given["pipeline"]] = given["frames"]
+                account.executions.scripts[given["pipeline"]] = given["frames"]
             case "build-scripts":
-                self.builds.scripts[given["project"]] = given["frames"]
+                account.builds.scripts[given["project"]] = given["frames"]
             case "endpoint-ends":
-                self.endpoints.end(**given)
+                account.endpoints.end(**given)
             case "faults":
                 self.faults.add(**given)
             case "quotas":

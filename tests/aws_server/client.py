@@ -9,7 +9,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,10 @@ class AwsServer:
     """A server that runs."""
 
     port: int
+    account: str = ACCOUNT
+    """Whose credentials its clients have."""
+    keys: tuple[str, str, str] = ("AKIAIOSFODNN7EXAMPLE", "test", "")
+    """Access key, secret, and token."""
 
     @property
     def url(self) -> str:
@@ -39,8 +43,9 @@ class AwsServer:
         return {
             **{name: value for name, value in os.environ.items() if name not in foreign},
             "AWS_ENDPOINT_URL": self.url,
-            "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
-            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_ACCESS_KEY_ID": self.keys[0],
+            "AWS_SECRET_ACCESS_KEY": self.keys[1],
+            **({"AWS_SESSION_TOKEN": self.keys[2]} if self.keys[2] else {}),
             "AWS_REGION": REGION,
             "AWS_CONFIG_FILE": os.devnull,
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
@@ -49,14 +54,23 @@ class AwsServer:
 
     def client(self, service: str) -> Any:
         """A boto3 client of it."""
-        return _client(self.url, service)
+        return _client(self.url, service, self.keys)
+
+    def in_account(self, account: str, role: str = "people") -> AwsServer:
+        """The same server, for somebody who has assumed a role of another account."""
+        assumed = self.client("sts").assume_role(
+            RoleArn=f"arn:aws:iam::{account}:role/{role}", RoleSessionName="test"
+        )["Credentials"]
+        keys = (assumed["AccessKeyId"], assumed["SecretAccessKey"], assumed["SessionToken"])
+        return replace(self, account=account, keys=keys)
 
     def reset(self) -> None:
         self._post("reset", None)
 
     def script(self, pipeline: str, frames: Sequence[dict[str, Any]]) -> None:
         """What executions of that pipeline do that start from now on."""
-        self._post("scripts", {"pipeline": pipeline, "frames": list(frames)})
+        given = {"pipeline": pipeline, "frames": list(frames), "account": self.account}
+        self._post("scripts", given)
 
     def script_builds(self, project: str, *frames: dict[str, Any]) -> None:
         """What builds of that CodeBuild project do that start from now on."""
@@ -68,7 +82,8 @@ class AwsServer:
 
     def end_deployment(self, endpoint: str, how: str = "InService") -> None:
         """What becomes of the deployment that is going on: `InService`, `RolledBack`, `Failed`."""
-        self._post("endpoint-ends", {"name": endpoint, "how": how})
+        given = {"name": endpoint, "how": how, "account": self.account}
+        self._post("endpoint-ends", given)
 
     def set_quotas(self, values: dict[str, float]) -> None:
         self._post("quotas", values)
@@ -87,14 +102,15 @@ class AwsServer:
 
 
 @cache
-def _client(url: str, service: str) -> Any:
+def _client(url: str, service: str, keys: tuple[str, str, str]) -> Any:
     """Made once: a client takes longer to make than most of what it is asked."""
     return boto3.client(
         service,
         endpoint_url=url,
         region_name=REGION,
-        aws_access_key_id="AKIAIOSFODNN7EXAMPLE",
-        aws_secret_access_key="test",
+        aws_access_key_id=keys[0],
+        aws_secret_access_key=keys[1],
+        aws_session_token=keys[2] or None,
     )
 
 

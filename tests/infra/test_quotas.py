@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from compilegate.infra.limits.quotas import QUOTAS, quota_warnings, resources_of
+from compilegate.infra.limits.quotas import LIFECYCLE_RULE, QUOTAS, quota_warnings, resources_of
 from compilegate.workload import read_workload
 from tests.infra.assembly import PROJECT, Assembly
 
@@ -20,6 +20,12 @@ def test_what_counts_against_quotas_is_what_the_stack_has(name: str, assembly: A
     stack = f"compilegate-workload-{name}"
     made = Counter(resource.type for resource in assembly.resources(stack))
     made["AWS::CloudFormation::Stack"] = 1
+    made[LIFECYCLE_RULE] = sum(
+        rule["Id"].endswith(f"-of-{name}")
+        for resource in assembly.resources("compilegate-foundation")
+        if resource.type == "AWS::S3::Bucket"
+        for rule in resource.properties["LifecycleConfiguration"]["Rules"]
+    )
     counted = resources_of(read_workload(DECLARED / f"{name}.toml"))
     assert counted == Counter({quota.type: made[quota.type] for quota in QUOTAS})
 

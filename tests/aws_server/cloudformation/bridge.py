@@ -114,7 +114,9 @@ class _Resource:
     ) -> Self:
         properties = cloudformation_json.get("Properties") or {}
         with _refusing(resource_name):
-            return cls(cls.bridge.create(cls._client(region_name), resource_name, properties))
+            return cls(
+                cls.bridge.create(cls._client(region_name, account_id), resource_name, properties)
+            )
 
     @classmethod
     def update_from_cloudformation_json(
@@ -128,7 +130,7 @@ class _Resource:
         properties = cloudformation_json.get("Properties") or {}
         made = original_resource.made
         with _refusing(new_resource_name):
-            return cls(cls.bridge.update(cls._client(region_name), made, properties))
+            return cls(cls.bridge.update(cls._client(region_name, account_id), made, properties))
 
     @classmethod
     def delete_from_cloudformation_json(
@@ -139,15 +141,21 @@ class _Resource:
         region_name: str,
     ) -> None:
         try:
-            cls.bridge.delete(cls._client(region_name), resource_name)
+            cls.bridge.delete(cls._client(region_name, account_id), resource_name)
         except ClientError as error:
             # moto deletes in no order: what hung off a deleted resource is gone with it.
             if not any(word in str(error) for word in _GONE):
                 raise
 
     @classmethod
-    def _client(cls, region: str) -> Any:
-        return boto3.client(cls.bridge.service, region_name=region)
+    def _client(cls, region: str, account: str) -> Any:
+        """One that asks as the stack's account."""
+        client = boto3.client(cls.bridge.service, region_name=region)
+        client.meta.events.register(
+            "before-sign.*.*",
+            lambda request, **_: request.headers.add_header("x-moto-account-id", account),
+        )
+        return client
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from moto.sagemaker.models import sagemaker_backends
 
+from tests.aws_server.accounts import GROUP_POLICIES
 from tests.aws_server.cloudformation.bridge import Bridge, Made, Properties
 
 
@@ -42,12 +43,18 @@ class ModelPackageGroup(Bridge):
     @classmethod
     def create(cls, client: Any, name: str, properties: Properties) -> Made:
         request = {**properties, "ModelPackageGroupName": name}
+        policy = request.pop("ModelPackageGroupPolicy", None)
         arn = client.create_model_package_group(**request)["ModelPackageGroupArn"]
+        if policy is not None:
+            GROUP_POLICIES[arn] = policy
         return Made(arn, {"ModelPackageGroupArn": arn, "ModelPackageGroupStatus": "Completed"})
 
     @classmethod
     def update(cls, client: Any, made: Made, properties: Properties) -> Made:
         name = made.ref.rpartition("/")[2]
+        GROUP_POLICIES.pop(made.ref, None)
+        if "ModelPackageGroupPolicy" in properties:
+            GROUP_POLICIES[made.ref] = properties["ModelPackageGroupPolicy"]
         described = client.describe_model_package_group(ModelPackageGroupName=name)
         key = "ModelPackageGroupDescription"
         if properties.get(key) != described.get(key):
@@ -61,8 +68,14 @@ class ModelPackageGroup(Bridge):
     def delete(cls, client: Any, ref: str) -> None:
         # moto has no DeleteModelPackageGroup.
         _, _, _, region, account, resource = ref.split(":", 5)
-        groups = sagemaker_backends[account][region].model_package_groups
-        groups.pop(resource.rpartition("/")[2], None)
+        backend, name = sagemaker_backends[account][region], resource.rpartition("/")[2]
+        if any(
+            package.model_package_group_name == name for package in backend.model_packages.values()
+        ):
+            raise ValueError(
+                f"Model Package Group cannot be deleted, because {name} still has Model Packages"
+            )
+        backend.model_package_groups.pop(name, None)
 
 
 def _pipeline_request(name: str, properties: Properties) -> dict[str, Any]:

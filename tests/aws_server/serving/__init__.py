@@ -1,6 +1,6 @@
 """What moto lacks of serving: endpoints that take time, and updates that leave metadata alone."""
 
 from tests.aws_server.serving.endpoints import Endpoints
-from tests.aws_server.serving.registry import repair_registry, repair_transforms
+from tests.aws_server.serving.registry import Packages, repair_registry, repair_transforms
 
-__all__ = ["Endpoints", "repair_registry", "repair_transforms"]
+__all__ = ["Endpoints", "Packages", "repair_registry", "repair_transforms"]

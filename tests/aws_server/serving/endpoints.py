@@ -44,6 +44,7 @@ class Endpoints:
             "DescribeEndpoint": self.describe,
             "UpdateEndpoint": self.update,
             "DeleteEndpoint": self.delete,
+            "ListEndpoints": self.list_all,
         }
 
     def create(self, request: Request, region: str) -> dict[str, Any]:
@@ -71,6 +72,21 @@ class Endpoints:
             "CreationTime": found.made,
             "LastModifiedTime": found.made,
             **({"FailureReason": found.reason} if found.reason else {}),
+        }
+
+    def list_all(self, _request: Request, region: str) -> dict[str, Any]:
+        """All on one page."""
+        return {
+            "Endpoints": [
+                {
+                    "EndpointName": name,
+                    "EndpointArn": self._arn(name, region),
+                    "CreationTime": found.made,
+                    "LastModifiedTime": found.made,
+                    "EndpointStatus": found.status,
+                }
+                for name, found in self.there.items()
+            ]
         }
 
     def delete(self, request: Request, _region: str) -> dict[str, Any]:

@@ -2,10 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from moto.sagemaker.exceptions import ResourceInUseException
-from moto.sagemaker.models import SageMakerModelBackend
+from moto.sagemaker.models import SageMakerModelBackend, sagemaker_backends
+
+from tests.aws_server.faults import ServiceError
+
+Request = dict[str, Any]
+
+
+@dataclass
+class Packages:
+    """What moto lacks of the model registry."""
+
+    account: str
+
+    @property
+    def operations(self) -> dict[str, Callable[[Request, str], dict[str, Any]]]:
+        """By the name of the API's operation."""
+        return {"DeleteModelPackage": self.delete}
+
+    def delete(self, request: Request, region: str) -> dict[str, Any]:
+        packages = sagemaker_backends[self.account][region].model_packages
+        arn = request["ModelPackageName"]
+        found = [name for name, package in packages.items() if package.arn == arn]
+        if not found:
+            raise ServiceError("ValidationException", f"ModelPackage {arn} does not exist.")
+        del packages[found[0]]
+        return {}
 
 
 def repair_registry() -> None:

@@ -77,8 +77,8 @@ def _targets(aws: AwsServer, event: dict[str, Any]) -> set[str]:
 
 def _unpack(deployment: Deployment, function: str, folder: Path) -> None:
     client = deployment.aws.client
-    project = function.partition("-")[0]
-    stack = f"{project}-workload-tiny"
+    project, _, rest = function.partition("-")
+    stack = f"{project}-workload-{rest.rpartition('-')[0]}"
     template = client("cloudformation").get_template(StackName=stack)["TemplateBody"]
     (code,) = [
         resource["Properties"]["Code"]

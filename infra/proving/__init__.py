@@ -1,0 +1,1 @@
+"""`make prove-aws`: what only a real account can prove, proven in one, which is left as it was."""
