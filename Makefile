@@ -162,6 +162,7 @@ adopt: $(DEPLOYING) $(NODE_TOOLS) ## Deploy with the resources that an earlier d
 
 destroy: $(DEPLOYING) $(NODE_TOOLS) ## Remove the stacks (FLAGS=--force asks nothing)
 	@$(CDK) destroy --all $(FLAGS)
+	@$(BIN)/python -m compilegate.infra.orphans
 
 pictures: $(DEVELOPING) $(CHROMIUM) ## Run a workload, and take README's pictures of it
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/record_terminal.py docs/run.svg compilegate run digits-cnn

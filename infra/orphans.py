@@ -2,7 +2,8 @@
 
 Without arguments it names them (`make diff`, `make deploy`); `--remove` deletes their stacks
 (`make prune`), after a question unless `--force` is given too. Registered models, their group and
-all that lies in the bucket stay, as after `make destroy`.
+all that lies in the bucket stay, as after `make destroy`. Endpoints that a removed stack leaves are
+named, too, since a real-time one costs for as long as it is there.
 
 Exit code 2: the settings, the workloads or the account do not allow it; standard error says why.
 """
@@ -78,21 +79,48 @@ def find_orphans(
     names = project.names
     declared = {names.workload_stack(each.workload.name) for each in project.workloads}
     prefix, network = names.workload_stack(""), names.network_stack
-    with asking("list the stacks of the project"):
-        pages = session.client("cloudformation").get_paginator("describe_stacks").paginate()
-        deployed = [
-            stack["StackName"]
-            for page in pages
-            for stack in page["Stacks"]
-            if stack["StackStatus"] not in GONE
-            and (stack["StackName"].startswith(prefix) or stack["StackName"] == network)
-        ]
+    deployed = [
+        stack for stack in _deployed(session) if stack.startswith(prefix) or stack == network
+    ]
     workloads = [stack for stack in sorted(deployed) if stack not in {*declared, network}]
     left = network in deployed and not project.settings.network.create
     return [
         *(_orphan(session, project, stack, now) for stack in workloads),
         *([LeftNetwork(network)] if left else []),
     ]
+
+
+def left_endpoints(project: Project, session: AwsSession) -> list[str]:
+    """A sentence for each endpoint of the project whose workload's stack is gone: no stack made
+    it, so that removing the stack leaves it, and nothing watches it. Raises AwsError."""
+    names = project.names
+    with asking("list the endpoints of the project"):
+        pages = (
+            session.client("sagemaker")
+            .get_paginator("list_endpoints")
+            .paginate(NameContains=names.endpoint(""))
+        )
+        found = [item["EndpointName"] for page in pages for item in page["Endpoints"]]
+    endpoints = sorted(name for name in found if name.startswith(names.endpoint("")))
+    deployed = set(_deployed(session)) if endpoints else set()
+    return [
+        f"{name}: the endpoint answers and may cost, and the workload that deployed it is gone; "
+        f"end it with: aws sagemaker delete-endpoint --endpoint-name {name}"
+        for name in endpoints
+        if names.workload_stack(name.removeprefix(names.endpoint(""))) not in deployed
+    ]
+
+
+def _deployed(session: AwsSession) -> list[str]:
+    """Every stack of the account and region."""
+    with asking("list the stacks of the project"):
+        pages = session.client("cloudformation").get_paginator("describe_stacks").paginate()
+        return [
+            stack["StackName"]
+            for page in pages
+            for stack in page["Stacks"]
+            if stack["StackStatus"] not in GONE
+        ]
 
 
 def _orphan(session: AwsSession, project: Project, stack: str, now: datetime) -> Orphan:
@@ -154,6 +182,8 @@ def main(arguments: Sequence[str]) -> int:
             print("remove what is no longer declared with: make prune", file=sys.stderr)
         elif orphans and ("--force" in arguments or _confirmed()):
             remove(session, orphans)
+        for endpoint in left_endpoints(project, session):
+            print(endpoint, file=sys.stderr)
     except DeniedError as error:
         print(f"not looked for what is no longer declared: {error}", file=sys.stderr)
         # CI's roles do not see the account's stacks, and have deployed what there was to deploy.

@@ -116,6 +116,28 @@ def test_an_orphan_is_named_with_its_schedule_and_its_cost_and_only_it_is_remove
     assert look(aws, checkout).stderr == ""
 
 
+def test_an_endpoint_whose_workload_is_gone_is_named_until_it_is_deleted(
+    aws: AwsServer, checkout: Path
+) -> None:
+    sagemaker = aws.client("sagemaker")
+    for name in ("compilegate-older", "neighbour-older"):
+        sagemaker.create_model(ModelName=name, ExecutionRoleArn="arn:aws:iam::123456789012:role/r")
+        variant = {"VariantName": "AllTraffic", "ModelName": name, "InstanceType": "ml.m5.large"}
+        sagemaker.create_endpoint_config(
+            EndpointConfigName=name, ProductionVariants=[{**variant, "InitialInstanceCount": 1}]
+        )
+        sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
+    assert "delete-endpoint" not in look(aws, checkout).stderr, "its stack is there"
+    said = (
+        "compilegate-older: the endpoint answers and may cost, and the workload that deployed it "
+        "is gone; end it with: aws sagemaker delete-endpoint --endpoint-name compilegate-older"
+    )
+    assert look(aws, checkout, "--remove", "--force").stderr.splitlines()[-1] == said
+    assert look(aws, checkout).stderr.splitlines() == [said]
+    sagemaker.delete_endpoint(EndpointName="compilegate-older")
+    assert look(aws, checkout).stderr == ""
+
+
 def test_a_network_that_is_no_longer_made_is_named_and_removed(
     aws: AwsServer, tmp_path: Path
 ) -> None:
