@@ -11,6 +11,7 @@ Exit code 0: every claim was proved, and nothing is left. 1: some was not; the t
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import time
@@ -21,7 +22,7 @@ from pathlib import Path
 from botocore.exceptions import BotoCoreError, ClientError
 
 from compilegate.account.session import AwsSession, open_session
-from compilegate.account.settings import SETTINGS_FILE, Names, read_settings
+from compilegate.account.settings import SETTINGS_FILE, STAGE_VARIABLE, Names, read_settings
 from compilegate.errors import CompilegateError
 from compilegate.infra.proving.account import Proving
 from compilegate.infra.proving.claims import CLAIMS, cost, hours, proven_here
@@ -44,6 +45,8 @@ class RefusedError(CompilegateError):
 
 def main(arguments: Sequence[str]) -> int:
     given = _parsed(arguments)
+    # A stage of somebody's own project is none of this one.
+    os.environ.pop(STAGE_VARIABLE, None)
     try:
         session = open_session(None)
         proving = prepare(session, given.folder.resolve())
@@ -60,12 +63,14 @@ def main(arguments: Sequence[str]) -> int:
     except (BotoCoreError, ClientError, CompilegateError) as error:
         print(error, file=sys.stderr)
         return REFUSED
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         held = conductor.remove() if given.clean else conductor.conduct()
     except KeyboardInterrupt:
         print("interrupted; remove what is there with: make prove-aws FLAGS=--clean")
         return NOT_HELD
+    finally:
+        signal.signal(signal.SIGTERM, before)
     print(f"\n{table(record.outcomes)}\n\n{record.path} has all of it")
     return HELD if held else NOT_HELD
 

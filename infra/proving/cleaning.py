@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError, WaiterError
+from botocore.exceptions import WaiterError
 
 from compilegate.access import Arns
 from compilegate.account.errors import asking
 from compilegate.account.executions.calls import running_execution, stop_execution
-from compilegate.errors import CompilegateError
 from compilegate.infra.proving.account import Proving
 from compilegate.infra.proving.commands import NotProvedError
 from compilegate.infra.proving.inventory import is_of, names_of
@@ -57,8 +56,8 @@ def _each(proving: Proving, *steps: Callable[[Proving], None]) -> list[str]:
     for step in steps:
         try:
             step(proving)
-        except (BotoCoreError, ClientError, CompilegateError) as error:
-            problems.append(str(error).splitlines()[0])
+        except Exception as error:  # noqa: BLE001  a bug of one step must not leave what costs
+            problems.append(f"{type(error).__name__}: {error}".splitlines()[0])
     return problems
 
 

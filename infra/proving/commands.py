@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -66,8 +65,6 @@ class Commands:
         done = subprocess.run(
             command,
             cwd=self.folder,
-            # A stage of somebody's own project is none of this one.
-            env={name: value for name, value in os.environ.items() if name != "COMPILEGATE_STAGE"},
             capture_output=True,
             text=True,
             check=False,

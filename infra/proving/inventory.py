@@ -82,7 +82,7 @@ class Thing:
 def things_of(session: AwsSession, names: Names) -> list[Thing]:
     """All that the account has of the project, its bootstrap included. Raises AwsError.
 
-    A key that is deleted stays for a week, costs nothing, and is not counted.
+    A key that is deleted stays for 30 days, costs nothing, and is not counted.
     """
     found = [Thing(kind.name, name) for kind in KINDS for name in _named(session, names, kind)]
     return sorted([*found, *_budgets(session, names), *_keys(session, names)])

@@ -13,7 +13,7 @@ import pytest
 from compilegate.account.session import open_session
 from compilegate.infra.proving.__main__ import HELD, REFUSED, main, prepare
 from compilegate.infra.proving.account import Proving
-from compilegate.infra.proving.claims import CLAIMS
+from compilegate.infra.proving.claims import CLAIMS, cost, proven_here
 from compilegate.infra.proving.commands import NotProvedError
 from compilegate.infra.proving.conducting import Conductor
 from compilegate.infra.proving.inventory import things_of
@@ -145,7 +145,7 @@ def test_an_account_that_is_not_empty_is_refused_and_cleaned_when_asked(
     assert main(folder) == REFUSED
     told = capsys.readouterr()
     assert "found no terminal to ask at, allowed: make prove-aws FLAGS=--yes" in told.err
-    assert "1.20 USD" in told.out
+    assert f"Together about {cost(proven_here()):.2f} USD" in told.out
     aws.client("s3").create_bucket(Bucket=BUCKET)
     assert main(["--yes", *folder]) == REFUSED
     told = capsys.readouterr().err
