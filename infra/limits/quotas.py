@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from compilegate.infra.foundation.artifacts import TEMPORARY
-from compilegate.infra.workload.release.permissions import ALARMS
 from compilegate.workload import Workload
 
 
@@ -38,6 +36,10 @@ QUOTAS = (
     Quota(LIFECYCLE_RULE, "S3: Lifecycle rules of a bucket (it cannot be raised)", 1_000),
 )
 
+LIFECYCLE_RULES = 3
+"""For checkpoints, for what executions write, and for what is not registered."""
+ENDPOINT_ALARMS = 2
+"""For errors, and for answers that come late."""
 ENDPOINTS = ("real-time", "serverless")
 RULES_OF = {"real-time": 1, "serverless": 2, "batch": 1}
 """What tells the releaser of an endpoint, of a serverless one's alarms, or of a batch."""
@@ -46,7 +48,7 @@ RULES_OF = {"real-time": 1, "serverless": 2, "batch": 1}
 def resources_of(workload: Workload) -> Counter[str]:
     """What the stack of one workload has of the resources that quotas count."""
     counted = Counter({"AWS::CloudFormation::Stack": 1, "AWS::SageMaker::Pipeline": 1})
-    counted += Counter({LIFECYCLE_RULE: len(TEMPORARY)})
+    counted += Counter({LIFECYCLE_RULE: LIFECYCLE_RULES})
     # An execution failed, an event was not delivered, the notifier failed.
     counted += Counter({"AWS::CloudWatch::Alarm": 3})
     # The pipeline's three and the notifier's; executions, the gate, and the hourly look.
@@ -75,7 +77,7 @@ def _of_releases(workload: Workload) -> Counter[str]:
     if deploy != "none":
         counted += Counter({"AWS::IAM::Role": 1, "AWS::Events::Rule": RULES_OF[deploy]})
     if deploy in ENDPOINTS:
-        counted += Counter({"AWS::CloudWatch::Alarm": len(ALARMS)})
+        counted += Counter({"AWS::CloudWatch::Alarm": ENDPOINT_ALARMS})
     return counted
 
 

@@ -42,7 +42,7 @@ class Proving:
         return self.names.bucket(self.session.account, self.session.region)
 
     def outputs(self, workload: str = WORKLOAD) -> dict[str, str]:
-        """Of a workload's stack."""
+        """What a workload's stack says of itself."""
         return dict(read_outputs(self.session, self.names.workload_stack(workload)).values)
 
     def until(self, what: str, minutes: float, look: Callable[[], Found | None]) -> Found:

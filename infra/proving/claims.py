@@ -16,7 +16,7 @@ class Claim:
     key: str
     says: str
     proved_by: str
-    """The command, as one types it for a project of one's own."""
+    """The command, as somebody types it for another project."""
     usd: float
     """In `us-east-1`, rounded up."""
     minutes: int = 0

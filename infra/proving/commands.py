@@ -25,7 +25,7 @@ class CommandError(NotProvedError):
 
 @dataclass(frozen=True)
 class Commands:
-    """Of one folder. `cdk` is the pinned CLI; `log` gets all that they print."""
+    """They run in one folder. `cdk` is the pinned CLI; `log` gets all that they print."""
 
     folder: Path
     cdk: Path
