@@ -7,10 +7,13 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from compilegate.built_in import IMAGE_FOLDERS
 from compilegate.errors import CompilegateError
 from compilegate.infra.proving.claims import Claim
 
 LAST_LINES = 12
+APP = f"{sys.executable} -m compilegate.infra.app"
+ASSEMBLY = "cdk.out"
 AT_ONCE = "4"
 """Stacks that are deployed at the same time."""
 
@@ -40,10 +43,15 @@ class Commands:
         arguments = self.module("compilegate.infra.bootstrap_policies").split()
         self.run_cdk("bootstrap", *arguments)
 
-    def deploy(self) -> str:
-        """As `make deploy`."""
-        options = ("--all", "--require-approval", "never", "--concurrency", AT_ONCE)
-        return self.run_cdk("deploy", *options)
+    def deploy(self, foundation: str) -> str:
+        """As `make deploy`: the foundation, then the data that pipelines train on by default, then
+        the rest."""
+        self.compilegate("images", "--pin", "--missing", "--containers", str(IMAGE_FOLDERS))
+        self.run_cdk("synth", "--quiet", "--output", ASSEMBLY)
+        unasked = ("--require-approval", "never")
+        self.run_cdk("deploy", foundation, *unasked, app=ASSEMBLY)
+        self.compilegate("stage", "--all")
+        return self.run_cdk("deploy", "--all", *unasked, "--concurrency", AT_ONCE, app=ASSEMBLY)
 
     def destroy(self) -> str:
         """As `make destroy`."""
@@ -56,8 +64,7 @@ class Commands:
     def compilegate(self, *arguments: str) -> str:
         return self.run(str(Path(sys.executable).parent / "compilegate"), *arguments)
 
-    def run_cdk(self, *arguments: str) -> str:
-        app = f"{sys.executable} -m compilegate.infra.app"
+    def run_cdk(self, *arguments: str, app: str = APP) -> str:
         return self.run(str(self.cdk), *arguments, "--app", app, "--no-notices", "--no-color")
 
     def run(self, *command: str) -> str:

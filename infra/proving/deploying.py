@@ -15,7 +15,7 @@ SAME = "the same as the deployed one"
 def deploy(proving: Proving) -> str:
     """The bootstrap, and every stack."""
     proving.commands.bootstrap()
-    proving.commands.deploy()
+    proving.commands.deploy(proving.names.foundation_stack)
     names = proving.names
     wanted = {
         names.foundation_stack,

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from compilegate.account.session import open_session
+from compilegate.account.settings import SETTINGS_FILE
+from compilegate.account.settings.pins import write_pins
+from compilegate.infra.project import read_project
 from compilegate.infra.proving.__main__ import HELD, REFUSED, main, prepare
 from compilegate.infra.proving.account import Proving
 from compilegate.infra.proving.claims import CLAIMS, cost, proven_here
@@ -66,6 +69,10 @@ def conductor(aws: AwsServer, folder: Path) -> tuple[Conductor, list[str]]:
     """With a clock that does not tick: while a proof waits, the account goes on."""
     session = open_session(REGION)
     proving = prepare(session, folder)
+    # The stand-in has no registry of AWS's that could be asked for digests.
+    images = read_project(proving.folder.path).images.values()
+    pins = {image.base_name: f"sha256:{'0' * 64}" for image in images}
+    write_pins(proving.folder.path / SETTINGS_FILE, pins)
     motion = Motion(aws, folder / "functions", folder / "project")
     motion.begin()
     said: list[str] = []
