@@ -15,7 +15,8 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("compilegate/gate", "benchmarks/gate")
+GATE = "compilegate/gate"
+DRAWN_BY = ("gate_adverse_designs.py", "gate_adverse_speed.py", "gate_simulation.py")
 
 
 class Kept:
@@ -23,12 +24,18 @@ class Kept:
 
     def __init__(self) -> None:
         self.folder: Path | None = None
+        self.root: Path | None = None
+        """The checkout whose gate counts; None for this one."""
         self.seconds = 0.0
         """CPU time of all counts so far, those of earlier runs among them."""
 
     def counts(self, name: str, count: Callable[[], Mapping[str, int]]) -> Counter[str]:
         """What `count` gives, or what it gave when it was last called under this name."""
-        path = None if self.folder is None else self.folder / f"{_digest(name, _code())}.json"
+        path = (
+            None
+            if self.folder is None
+            else self.folder / f"{_digest(name, _code(self.root or ROOT))}.json"
+        )
         if path is not None and path.exists():
             found = json.loads(path.read_text(encoding="utf-8"))
         else:
@@ -49,9 +56,10 @@ def _digest(*texts: str) -> str:
 
 
 @cache
-def _code() -> str:
-    """A digest of all code that the counts depend on."""
-    files = sorted(file for folder in FOLDERS for file in (ROOT / folder).rglob("*.py"))
+def _code(root: Path) -> str:
+    """A digest of all code that the counts depend on: a gate, and what draws and counts."""
+    designs = [Path(__file__).with_name(name) for name in DRAWN_BY]
+    files = [*sorted((root / GATE).rglob("*.py")), *designs]
     return _digest(*(file.read_text(encoding="utf-8") for file in files))
 
 

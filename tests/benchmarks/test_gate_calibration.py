@@ -182,7 +182,24 @@ def test_the_designs_that_fool_a_bound_are_counted_alike_each_time(module):
     design = next(each for each in adverse.adverse_designs() if "log-normal" in each.name)
     first, second = (adverse.verdicts(design, 1.0, 3, 1000) for _ in range(2))
     assert first == second
-    assert sum(first.values()) == 6
+    assert sum(first.values()) == 3
+
+
+@pytest.mark.parametrize("name", ["quiet machine, 2 seeds", "interrupted jobs"])
+def test_honest_experiments_are_refused_by_their_bounds_alone(module, name):
+    honest = module("gate_honest")
+    work = next(each for each in honest.works() if each.name == name)
+    found = honest.judged(work, 1.5, 2, 1)
+    assert found["refused"] == 0
+    assert set(found) == {"pass", "refused"}
+
+
+def test_every_design_that_fools_a_bound_is_on_its_page(module):
+    page = (ROOT / "docs" / "gate-adverse.md").read_text(encoding="utf-8")
+    for design in module("gate_adverse_designs").adverse_designs():
+        assert f"| {design.name} | {design.rows:,} | {design.seeds} |" in page
+    for jobs in module("gate_adverse_speed").adverse_jobs():
+        assert f"| {jobs.name} | {jobs.jobs} |" in page
 
 
 def test_the_best_test_of_few_seeds_costs_more_where_noise_hides_the_harm(module):

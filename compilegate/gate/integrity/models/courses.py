@@ -24,7 +24,7 @@ LEAST_FALL = 0.05
 """The share of the loss at first that a training loses which has learnt anything; a guess."""
 
 
-RISING = 3.0
+RISING = 4.0
 """Standard errors by which a loss rises that does not by luck."""
 FEWEST_STARTS = 2
 """Seeds; one first batch may differ by itself."""
