@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
+import subprocess
+import sys
+import sysconfig
 import tarfile
 import zipfile
 from importlib import metadata
@@ -82,6 +86,64 @@ def test_what_jobs_install_at_one_moment_stays_theirs(bench: Any, wheels: Path) 
         assert result.steps["job-2"].log.read_text().split() == ["2.0"]
     with pytest.raises(metadata.PackageNotFoundError):
         metadata.version(NAME)
+
+
+def content_of(folder: Path) -> dict[str, str]:
+    """Every file and link of a folder but what Python compiles, with a digest of each."""
+    return {
+        str(path.relative_to(folder)): str(path.readlink())
+        if path.is_symlink()
+        else hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if "__pycache__" not in path.parts and (path.is_symlink() or path.is_file())
+    }
+
+
+def listing_of(folder: Path) -> set[tuple[str, int]]:
+    """The same for a folder that is too large to be read whole: when each entry was changed."""
+    return {
+        (str(path), path.lstat().st_mtime_ns)
+        for path in folder.rglob("*")
+        if path.name != "__pycache__" and path.parent.name != "__pycache__" and not path.is_dir()
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("own_root", [None, False], ids=["as it is", "rewriting"])
+def test_no_byte_of_an_image_changes_when_jobs_install_over_it(
+    bench: Any, wheels: Path, tmp_path: Path, own_root: bool | None
+) -> None:
+    venv = tmp_path / "image"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    (packages,) = venv.glob("lib/python3*/site-packages")
+    with zipfile.ZipFile(wheels / f"{NAME}-1.0-py3-none-any.whl") as wheel:
+        wheel.extractall(packages)  # noqa: S202  it is our own
+    here = Path(sysconfig.get_path("purelib"))
+    before, listed = content_of(venv), listing_of(here)
+    code = f"""
+        import subprocess, sys
+        if sys.argv[1] != "0":
+            pip = [sys.executable, "-m", "pip", "install", "-q", "{NAME}==" + sys.argv[1]]
+            subprocess.run(pip, check=True)
+        print(subprocess.run([sys.executable, "-c", "import {NAME} as t; print(t.VERSION)"],
+                             capture_output=True, text=True).stdout)
+    """
+    names = {"job-0": "0", "job-1": "1.0", "job-2": "2.0"}
+    steps = [bench.processing(name, code, arguments=[told]) for name, told in names.items()]
+    source = {"requirements.txt": f"{NAME}>=2\n", "train.py": PRINTS}
+    images = ImageSources(patterns=(("*", str(venv / "bin/python")),))
+    result = bench.run(*steps, train_with(bench, "fit", source), images=images, own_root=own_root)
+    assert result.status is ExecutionStatus.SUCCEEDED, result.failure
+    logs = {name: result.steps[name].log.read_text() for name in names}
+    assert {name: log.split()[-1] for name, log in logs.items()} == {
+        "job-0": "1.0",
+        "job-1": "1.0",
+        "job-2": "2.0",
+    }
+    assert "it is 2.0" in result.steps["fit"].log.read_text()
+    bench.run(*steps[1:], own_root=own_root)
+    assert content_of(venv) == before
+    assert listing_of(here) == listed
 
 
 @pytest.mark.slow
