@@ -121,6 +121,7 @@ def deployment_policy(arns: Arns, names: ProjectNames) -> Document:
                 of("events", f"rule/{ours}"),
                 arns.log_group(f"/aws/codebuild/{ours}"),
                 arns.log_group(f"/aws/lambda/{ours}"),
+                arns.log_group(f"/aws/sagemaker/Endpoints/{ours}"),
                 of("scheduler", f"schedule-group/{names.schedule_group}"),
                 of("scheduler", f"schedule/{names.schedule_group}/*"),
                 of("sns", f"{names.topic}*"),

@@ -27,7 +27,7 @@ PROMOTED_FROM = "promoted_from"
 """The metadata that says which model of the stage before it is."""
 REPORTS = (REPORT_FILE, REPORT_MARKDOWN_FILE)
 """What lies beside a verdict for people; some executions leave none."""
-_KEPT = ("ModelPackageDescription", "InferenceSpecification", "ModelMetrics")
+_KEPT = ("ModelPackageDescription", "InferenceSpecification", "ModelMetrics", "ModelCard")
 _OF_THE_COPY = "ModelDataETag"
 """S3 may give a copy another."""
 _NOT_FOR_US = ("403", "404", "AccessDenied", "NoSuchKey")
@@ -123,13 +123,16 @@ class Promotion:
 
 
 def _uris(model: RegisteredModel) -> Iterator[str]:
-    """All that a model needs to be what it is: its archives and its verdict."""
+    """All that a model needs to be what it is: its archives, its verdict, what is drawn of it."""
     for container in model.description.get("InferenceSpecification", {}).get("Containers", []):
         if "ModelDataUrl" in container:
             yield str(container["ModelDataUrl"])
-    verdict = model.metadata.get("verdict")
-    if verdict is not None:
-        yield str(verdict)
+    statistics = model.description.get("ModelMetrics", {}).get("ModelQuality", {}).get("Statistics")
+    if statistics:
+        yield str(statistics["S3Uri"])
+    for named in ("verdict", "model_card"):
+        if named in model.metadata:
+            yield str(model.metadata[named])
 
 
 def _replaced(value: Any, moved: Mapping[str, str]) -> Any:

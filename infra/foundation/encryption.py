@@ -56,6 +56,7 @@ class EncryptionKey(Construct):
                         "kms:EncryptionContext:aws:logs:arn": [
                             arns.log_group(f"/aws/codebuild/{project}-*"),
                             arns.log_group(f"/aws/lambda/{project}-*"),
+                            arns.log_group(f"/aws/sagemaker/Endpoints/{project}-*"),
                             arns.log_group(f"/aws/vpc/{project}-*"),
                         ]
                     }

@@ -23,13 +23,15 @@ def notifier(
     *,
     project: Project,
     workload: str,
+    group: str,
     pipeline_arn: str,
     foundation: FoundationStack,
     dead_letters: DeadLetters,
     limits: Mapping[str, Any],
     also: Sequence[Statement] = (),
 ) -> EventFunction:
-    """Keeps executions from overlapping, and reports failures and refused candidates.
+    """Keeps executions from overlapping, reports failures and refused candidates, and gives
+    registered models their cards.
 
     `also` is what it may do beyond that, for what else it is told of.
     """
@@ -53,6 +55,7 @@ def notifier(
             *notifier_statements(
                 arns=Arns.of(cdk.Stack.of(scope)),
                 workload=workload,
+                group=group,
                 pipeline_arn=pipeline_arn,
                 bucket_arn=foundation.bucket_arn,
                 key_arn=foundation.key.key_arn,
@@ -74,7 +77,7 @@ def notifier(
 GATE_STEP = "Gate"
 EXECUTION_STATES = {"currentPipelineExecutionStatus": ["Executing", "Failed"]}
 GATE_STATES = {
-    "stepName": [GATE_STEP, {"prefix": f"{GATE_STEP}-"}],
+    "stepName": [GATE_STEP, {"prefix": f"{GATE_STEP}-"}, {"prefix": "Register-"}],
     "currentStepStatus": ["Succeeded"],
 }
 

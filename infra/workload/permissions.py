@@ -8,6 +8,8 @@ from compilegate.access.layout import deliveries_prefix, notices_prefix, verdict
 from compilegate.access.starts import schedule_statements
 from compilegate.infra.functions.permissions import EXECUTION_NAMES, function_statements
 
+VERSIONS = "The versions in a group are numbered"
+
 
 def starter_statements(
     *,
@@ -64,6 +66,7 @@ def notifier_statements(
     *,
     arns: Arns,
     workload: str,
+    group: str,
     pipeline_arn: str,
     bucket_arn: str,
     key_arn: str,
@@ -71,7 +74,7 @@ def notifier_statements(
     dead_letter_arn: str,
     log_group: str,
 ) -> list[Statement]:
-    """The notifier: see this pipeline's executions, stop one, notify people."""
+    """The notifier: see this pipeline's executions, stop one, notify people, attach cards."""
     return [
         Statement(
             sid="ListExecutions",
@@ -95,7 +98,7 @@ def notifier_statements(
             because=JOB_NAMES,
         ),
         Statement(
-            sid="ReadTheGatesNotice",
+            sid="ReadWhatTheGateWrote",
             actions=["s3:GetObject"],
             resources=[f"{bucket_arn}/{verdicts_prefix(workload)}*"],
             because=MANY_OBJECTS,
@@ -105,6 +108,20 @@ def notifier_statements(
             actions=["s3:DeleteObject", "s3:PutObject"],
             resources=[f"{bucket_arn}/{notices_prefix(workload)}*"],
             because=MANY_OBJECTS,
+        ),
+        Statement(
+            sid="SeeRegisteredModels",
+            actions=["sagemaker:DescribeModelPackage"],
+            resources=[arns.sagemaker(f"model-package/{group}/*")],
+            because=VERSIONS,
+        ),
+        # A card, and nothing that would approve or reject the model.
+        Statement(
+            sid="AttachCards",
+            actions=["sagemaker:UpdateModelPackage"],
+            resources=[arns.sagemaker(f"model-package/{group}/*")],
+            conditions={"Null": {"sagemaker:ModelApprovalStatus": "true"}},
+            because=VERSIONS,
         ),
         Statement(sid="Notify", actions=["sns:Publish"], resources=[topic_arn]),
         Statement(sid="KeepWhatFailed", actions=["sqs:SendMessage"], resources=[dead_letter_arn]),

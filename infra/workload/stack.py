@@ -76,6 +76,7 @@ class WorkloadStack(cdk.Stack):
                 "Notifier",
                 project=project,
                 workload=name,
+                group=project.names.model_package_group(declared.workload),
                 pipeline_arn=training.arn,
                 foundation=foundation,
                 dead_letters=dead_letters,

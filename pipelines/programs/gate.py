@@ -10,15 +10,24 @@ the pipeline's condition's work. It is 2 for a bad experiment file or bad usage,
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from compilegate.errors import CompilegateError
-from compilegate.evidence import EvidenceError, Replicate, copy_repro, read_records
+from compilegate.evidence import (
+    EvidenceError,
+    EvidenceRecord,
+    Replicate,
+    copy_repro,
+    read_records,
+    usable,
+)
 from compilegate.gate.experiment import ExperimentError, read_experiment
 from compilegate.gate.judge import judge
 from compilegate.gate.observations import Observations, observe
@@ -28,11 +37,14 @@ from compilegate.gate.verdict import Verdict
 from compilegate.job.files import write_text
 from compilegate.job.names import (
     BASELINE_ARM,
+    MODEL_CARD_FILE,
+    NO_ARM,
     NOTICE_FILE,
     OBSERVATIONS_FILE,
     POSTURE_FILE,
     REPORT_FILE,
     REPORT_MARKDOWN_FILE,
+    STATISTICS_FILE,
     VERDICT_FILE,
 )
 from compilegate.pipelines.programs.posture import (
@@ -42,6 +54,7 @@ from compilegate.pipelines.programs.posture import (
     posture_document,
 )
 from compilegate.report import About, notice_of, render_html, render_markdown, summary_lines
+from compilegate.report.registry import model_card, model_quality
 
 EXIT_JUDGED = 0
 EXIT_USAGE = 2
@@ -80,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(asked: GateArguments) -> list[str]:
-    """Judge the evidence and write the five files; returns the summary's lines."""
+    """Judge the evidence and write the files; returns the summary's lines."""
     judged = judge_evidence(asked.experiment, asked.evidence, asked.jobs)
     if asked.posture:
         asked.output.mkdir(parents=True, exist_ok=True)
@@ -108,6 +121,8 @@ class Judged:
     observations: Observations
     evidence: Path
     """The folder that was judged."""
+    quality: Mapping[str, Any] | None = None
+    """The metrics of the model that is released; None where none is."""
 
 
 def judge_evidence(
@@ -117,11 +132,20 @@ def judge_evidence(
     records = read_records(evidence, experiment.replicates)
     values = MetricValues()
     verdict = judge(experiment, records, jobs, values)
-    return Judged(verdict, observe(experiment, records, values), evidence)
+    observations = observe(experiment, records, values)
+    released = (verdict.decision.arm, verdict.decision.seed)
+    scored = {
+        replicate: record.examples
+        for replicate, each in records.items()
+        if isinstance(record := usable(each), EvidenceRecord) and record.examples is not None
+    }
+    quality = None if released[0] == NO_ARM else model_quality(observations, scored, released)
+    return Judged(verdict, observations, evidence, quality)
 
 
 def write_files(judged: Judged, output: Path, about: About | None = None) -> None:
-    """Write the verdict, the observations, the two reports, the notice and the repros."""
+    """Write the verdict, what was observed, the reports, the notice and the repros; and what a
+    registry shows of the released model."""
     output.mkdir(parents=True, exist_ok=True)
     write_repros(judged, output)
     write_text(output / OBSERVATIONS_FILE, judged.observations.to_json())
@@ -129,8 +153,16 @@ def write_files(judged: Judged, output: Path, about: About | None = None) -> Non
     markdown = render_markdown(judged.verdict, judged.observations, about)
     write_text(output / REPORT_MARKDOWN_FILE, markdown)
     write_text(output / NOTICE_FILE, notice_of(judged.verdict).to_json())
+    if judged.quality is not None:
+        card = model_card(judged.verdict, judged.observations, judged.quality)
+        write_text(output / STATISTICS_FILE, _as_json(judged.quality))
+        write_text(output / MODEL_CARD_FILE, _as_json(card))
     # Last: who finds a verdict finds everything else beside it.
     write_text(output / VERDICT_FILE, judged.verdict.to_json())
+
+
+def _as_json(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n"
 
 
 def write_repros(judged: Judged, folder: Path) -> None:
@@ -158,7 +190,7 @@ def read_arguments(arguments: Sequence[str] | None) -> GateArguments:
     parser.add_argument(
         "--evidence", required=True, type=Path, help="folder with one subfolder ARM--SEED each"
     )
-    parser.add_argument("--output", required=True, type=Path, help="folder of the five files")
+    parser.add_argument("--output", required=True, type=Path, help="folder of the files")
     parser.add_argument(
         "--expect",
         nargs="*",

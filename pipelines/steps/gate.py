@@ -72,7 +72,11 @@ def gate_steps(
 
 
 def verdict_uri(gate: Step) -> Expression:
-    return join("/", [output_uri(gate), VERDICT.file_path])
+    return beside_the_verdict(gate, VERDICT.file_path)
+
+
+def beside_the_verdict(gate: Step, file: str) -> Expression:
+    return join("/", [output_uri(gate), file])
 
 
 def _arguments(blueprint: Blueprint, trained: Mapping[Replicate, Step]) -> list[str | Expression]:

@@ -16,11 +16,11 @@ from compilegate.document.expressions import (
 )
 from compilegate.document.model import Branch, Step
 from compilegate.document.step_types import CONDITION, FAIL, REGISTER_MODEL
-from compilegate.job.names import BASELINE_ARM, NO_ARM
+from compilegate.job.names import BASELINE_ARM, MODEL_CARD_FILE, NO_ARM, STATISTICS_FILE
 from compilegate.pipelines.requests.images import image_of
 from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.gate import STEP as GATE_STEP
-from compilegate.pipelines.steps.gate import VERDICT, Replicate, verdict_uri
+from compilegate.pipelines.steps.gate import VERDICT, Replicate, beside_the_verdict, verdict_uri
 from compilegate.pipelines.steps.packaging import (
     inference_specification,
     package_step,
@@ -125,7 +125,7 @@ def register_step(
                 "ModelQuality": {
                     "Statistics": {
                         "ContentType": "application/json",
-                        "S3Uri": verdict_uri(gate),
+                        "S3Uri": beside_the_verdict(gate, STATISTICS_FILE),
                     }
                 }
             },
@@ -136,6 +136,7 @@ def register_step(
                 "seed": str(seed),
                 "training_job": step_property(step.name, "TrainingJobName"),
                 "verdict": verdict_uri(gate),
+                "model_card": beside_the_verdict(gate, MODEL_CARD_FILE),
                 "execution": execution_variable("PipelineExecutionId"),
             },
         },

@@ -186,6 +186,9 @@ def test_the_winner_is_registered_with_its_verdict_and_a_page_says_why(finished:
     # On a busy machine two jobs may differ so much that even this speed-up is only not settled.
     refusals = [each for each in candidate["reasons"] if each["outcome"] != "pass"]
     assert any(each["sentence"] in page for each in refusals)
+    card = json.loads(finished.package["ModelCard"]["ModelCardContent"])
+    told_of = card["evaluation_details"][0]["evaluation_observation"]
+    assert told_of == verdict["decision"]["sentence"]
     *_, decided, saves, report = finished.stdout.splitlines()
     assert decided.startswith(f"decided: {verdict['decision']['sentence']} Registered: tiny/1, P")
     assert saves.startswith("saves:   nothing: the baseline is released")

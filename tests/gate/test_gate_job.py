@@ -97,13 +97,20 @@ def test_the_job_writes_a_verdict_and_its_report(execution, tmp_path, archives):
     result = run_gate(tmp_path)
     assert result.returncode == 0, result.stderr
     assert sorted(file.name for file in (tmp_path / "output").iterdir()) == [
+        "model_card.json",
         "notice.json",
         "observations.json",
         "report.html",
         "report.md",
+        "statistics.json",
         "verdict.json",
     ]
     assert read_verdict(tmp_path) == execution.judge()
+    (figures,) = json.loads((tmp_path / "output" / "statistics.json").read_text()).values()
+    released = read_verdict(tmp_path).decision
+    judged = execution.record(released.arm, released.seed).examples
+    right = (judged.scores.argmax(axis=1) == judged.labels).mean()
+    assert figures["accuracy"]["value"] == pytest.approx(right)
     assert result.stdout.splitlines()[0] == read_verdict(tmp_path).decision.sentence
     assert len(result.stdout.splitlines()) <= 15
     observed = Observations.from_json((tmp_path / "output" / "observations.json").read_bytes())

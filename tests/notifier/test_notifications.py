@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.notifier.account import BUCKET, EXECUTION_CHANGED, Account
+from tests.notifier.account import BUCKET, EXECUTION_CHANGED, STEP_CHANGED, Account
 
 pytestmark = pytest.mark.slow
 
@@ -154,6 +154,57 @@ def test_a_notice_that_cannot_be_read_is_an_error_that_names_it(account, broken)
     job = gate_job(account, broken)
     with pytest.raises(Exception, match=r"s3://models/.*/abc/notice\.json is not a notice"):
         account.gate_succeeds(account.start(), job)
+
+
+CARD = '{"model_overview": {"model_creator": "Workload topics"}}'
+
+
+def register(account: Account, **metadata: str) -> str:
+    """A model that an execution has registered; returns its ARN."""
+    sagemaker = account.aws.client("sagemaker")
+    sagemaker.create_model_package_group(ModelPackageGroupName="topics")
+    model: str = sagemaker.create_model_package(
+        ModelPackageGroupName="topics",
+        ModelApprovalStatus="PendingManualApproval",
+        CustomerMetadataProperties={"arm": "fast", **metadata},
+    )["ModelPackageArn"]
+    return model
+
+
+def registers(account: Account, model: str) -> list[str]:
+    """An execution whose step has registered it, and the event of that."""
+    step = {
+        "StepName": "Register-fast",
+        "StepStatus": "Succeeded",
+        "Metadata": {"RegisterModel": {"Arn": model}},
+    }
+    arn = account.start([{"status": "Executing", "steps": [step]}])
+    detail = {
+        "pipelineExecutionArn": arn,
+        "stepName": "Register-fast",
+        "stepType": "RegisterModel",
+        "currentStepStatus": "Succeeded",
+    }
+    return account.deliver(STEP_CHANGED, detail)
+
+
+def test_a_registered_model_gets_the_card_that_the_gate_has_written(account):
+    key = "compilegate/workloads/topics/verdicts/abc/model_card.json"
+    account.aws.client("s3").put_object(Bucket=BUCKET, Key=key, Body=CARD.encode())
+    model = register(account, model_card=f"s3://{BUCKET}/{key}")
+    assert registers(account, model) == [], "of which nobody is told"
+    (asked,) = account.aws.calls("UpdateModelPackage")
+    assert asked == {
+        "ModelPackageArn": model,
+        "ModelCard": {"ModelCardContent": CARD, "ModelCardStatus": "PendingReview"},
+    }
+    there = account.aws.client("sagemaker").describe_model_package(ModelPackageName=model)
+    assert there["ModelApprovalStatus"] == "PendingManualApproval"
+
+
+def test_a_model_that_names_no_card_is_left_alone(account):
+    registers(account, register(account))
+    assert account.aws.calls("UpdateModelPackage") == []
 
 
 def test_events_of_other_pipelines_steps_and_states_are_nobodys_business(account):

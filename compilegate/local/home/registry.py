@@ -141,7 +141,8 @@ def create_package(
         if there is not None:
             return there
         version = max((package.version for package in packages), default=0) + 1
-        description = _description(request, version, origin, content)
+        card = _card(request, store)
+        description = {**_description(request, version, origin, content), **card}
         write_json(_path(home, request.group, version), description)
     return ModelPackage(request.group, version, description)
 
@@ -209,6 +210,17 @@ def _description(
         },
         **{key: request.raw[key] for key in _KEPT if request.raw.get(key) is not None},
     }
+
+
+def _card(request: PackageRequest, store: ObjectStore) -> dict[str, Any]:
+    """The card that the metadata name, as an account attaches it to a model once it is there."""
+    uri = (request.raw.get("CustomerMetadataProperties") or {}).get("model_card")
+    if request.raw.get("ModelCard") is not None or not isinstance(uri, str):
+        return {}
+    if not store.exists(uri):
+        return {}
+    content = store.read(uri).decode("utf-8", errors="replace")
+    return {"ModelCard": {"ModelCardContent": content, "ModelCardStatus": "PendingReview"}}
 
 
 def list_groups(home: Path) -> list[str]:

@@ -21,7 +21,13 @@ from notifier.decisions import (
     read_summaries,
     summary_message,
 )
-from notifier.events import ExecutionFailed, ExecutionStarted, GateFinished, read_event
+from notifier.events import (
+    ExecutionFailed,
+    ExecutionStarted,
+    GateFinished,
+    ModelRegistered,
+    read_event,
+)
 from notifier.limits import (
     Limits,
     above_message,
@@ -85,8 +91,11 @@ class Notifier:
                 return self._tell_failure(execution_arn)
             case GateFinished(execution_arn, job_arn):
                 return self._forward_notice(execution_arn, job_arn)
+            case ModelRegistered(execution_arn, step):
+                self._attach_card(execution_arn, step)
             case None:
-                return []
+                pass
+        return []
 
     def _tell_decisions(self, event: Mapping[str, Any]) -> list[str]:
         sent = []
@@ -158,7 +167,7 @@ class Notifier:
 
     def _forward_notice(self, execution_arn: str, job_arn: str) -> list[str]:
         output = self.pipeline.gate_output(job_arn)
-        message = gate_message(self._notice(output), execution_arn, output)
+        message = gate_message(self._object(f"{output}/notice.json"), execution_arn, output)
         if message is None:
             return []
         occasion = Occasion(execution_arn, "gate", occurrence=job_arn)
@@ -167,8 +176,15 @@ class Notifier:
     def _send(self, occasion: Occasion, message: Message) -> list[str]:
         return [message.subject] if self.outbox.send(occasion, message) else []
 
-    def _notice(self, output_uri: str) -> bytes:
-        bucket, _, key = output_uri.removeprefix("s3://").partition("/")
-        body = self.outbox.s3.get_object(Bucket=bucket, Key=f"{key}/notice.json")["Body"]
-        content: bytes = body.read()
+    def _attach_card(self, execution_arn: str, step: str) -> None:
+        """A definition cannot put a file's content into a request, so the model gets its card once
+        it is registered. Nobody is told."""
+        model = self.pipeline.registered(execution_arn, step)
+        uri = None if model is None else self.pipeline.card_uri(model)
+        if model is not None and uri is not None:
+            self.pipeline.attach_card(model, self._object(uri).decode())
+
+    def _object(self, uri: str) -> bytes:
+        bucket, _, key = uri.removeprefix("s3://").partition("/")
+        content: bytes = self.outbox.s3.get_object(Bucket=bucket, Key=key)["Body"].read()
         return content

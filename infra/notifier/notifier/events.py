@@ -1,4 +1,4 @@
-"""Reads an EventBridge event as one of three things that can happen, or as none. Pure.
+"""Reads an EventBridge event as one of four things that can happen, or as none. Pure.
 
 SageMaker may send several events for one change of state, and EventBridge may deliver each of them
 several times. So an event only says where to look; the notifier acts on what it finds there.
@@ -14,6 +14,8 @@ EXECUTION_CHANGED = "SageMaker Model Building Pipeline Execution Status Change"
 STEP_CHANGED = "SageMaker Model Building Pipeline Execution Step Status Change"
 GATE_STEP = "Gate"
 """Where an arm trains alone, its name follows: `Gate-compiled-alone`."""
+REGISTER_STEPS = "Register-"
+"""What the names of the steps that register a model begin with; an arm's name follows."""
 
 
 class EventError(Exception):
@@ -42,7 +44,15 @@ class GateFinished:
     processing_job_arn: str
 
 
-Happening = ExecutionStarted | ExecutionFailed | GateFinished
+@dataclass(frozen=True)
+class ModelRegistered:
+    """A step registered a model."""
+
+    execution_arn: str
+    step: str
+
+
+Happening = ExecutionStarted | ExecutionFailed | GateFinished | ModelRegistered
 
 
 def read_event(event: Mapping[str, Any], pipeline_arn: str) -> Happening | None:
@@ -74,8 +84,11 @@ def _of_execution(detail: Mapping[str, Any]) -> Happening | None:
 
 def _of_step(detail: Mapping[str, Any]) -> Happening | None:
     name = str(detail.get("stepName", ""))
-    of_a_gate = name == GATE_STEP or name.startswith(f"{GATE_STEP}-")
-    if not of_a_gate or detail.get("currentStepStatus") != "Succeeded":
+    if detail.get("currentStepStatus") != "Succeeded":
+        return None
+    if name.startswith(REGISTER_STEPS):
+        return ModelRegistered(_text(detail, "pipelineExecutionArn"), name)
+    if name != GATE_STEP and not name.startswith(f"{GATE_STEP}-"):
         return None
     job = (detail.get("metadata") or {}).get("processingJob") or {}
     return GateFinished(_text(detail, "pipelineExecutionArn"), _text(job, "arn"))

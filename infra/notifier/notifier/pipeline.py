@@ -89,6 +89,30 @@ class Pipeline:
             raise NoGateOutputError(f"{job_arn} has no output in S3")
         return str(outputs[0]["S3Output"]["S3Uri"]).rstrip("/")
 
+    def registered(self, execution_arn: str, step: str) -> str | None:
+        """The ARN of the model that a step registered; None where it registered none."""
+        pages = self.client.get_paginator("list_pipeline_execution_steps").paginate(
+            PipelineExecutionArn=execution_arn
+        )
+        for page in pages:
+            for found in page["PipelineExecutionSteps"]:
+                if found["StepName"] == step:
+                    metadata = (found.get("Metadata") or {}).get("RegisterModel") or {}
+                    return metadata.get("Arn")
+        return None
+
+    def card_uri(self, model_arn: str) -> str | None:
+        """Where the card lies that the gate has written; None for a model that names none, or has
+        its card: people may have changed it."""
+        found = self.client.describe_model_package(ModelPackageName=model_arn)
+        metadata = found.get("CustomerMetadataProperties") or {}
+        return None if found.get("ModelCard") else metadata.get("model_card")
+
+    def attach_card(self, model_arn: str, content: str) -> None:
+        """Give a registered model its card, for people to review."""
+        card = {"ModelCardContent": content, "ModelCardStatus": "PendingReview"}
+        self.client.update_model_package(ModelPackageArn=model_arn, ModelCard=card)
+
     def step_times(self, execution_arn: str) -> list[StepTime]:
         """How long each step of an execution took, as far as it is."""
         pages = self.client.get_paginator("list_pipeline_execution_steps").paginate(

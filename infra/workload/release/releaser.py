@@ -25,6 +25,7 @@ from compilegate.account.named.pulled import (
 from compilegate.account.settings import Names
 from compilegate.infra.foundation import FoundationStack
 from compilegate.infra.functions import DeadLetters, EventFunction, log_name
+from compilegate.infra.log_group import log_group
 from compilegate.infra.project import Project, deploys
 from compilegate.infra.role import scoped_role, service_principal
 from compilegate.infra.workload.release.permissions import (
@@ -42,6 +43,11 @@ MINUTES = 2
 """How long an endpoint is bad before its alarm goes off."""
 ERRORS, LATENCY = ALARMS
 ENDPOINTS = ("real-time", "serverless")
+
+
+def endpoint_log(endpoint: str) -> str:
+    """The log group that SageMaker writes an endpoint's output to."""
+    return f"/aws/sagemaker/Endpoints/{endpoint}"
 
 
 class Release(Construct):
@@ -87,6 +93,14 @@ class Release(Construct):
         alarms: list[cloudwatch.CfnAlarm] = []
         if declared is not None and deploy in ENDPOINTS:
             alarms = self._alarms(released.name, declared.max_latency_ms)
+            # SageMaker would make it: without a key, and kept for ever.
+            log_group(
+                self,
+                "AnswersLog",
+                name=endpoint_log(released.name),
+                key=foundation.key,
+                days=project.settings.storage.log_days,
+            )
         name = project.names.function(workload.name, "releaser")
         self.function = EventFunction(
             self,

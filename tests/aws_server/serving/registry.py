@@ -36,7 +36,7 @@ class Packages:
 
 
 def repair_registry() -> None:
-    """An update of moto's takes away the metadata and the description that it does not name."""
+    """An update of moto's takes away what it does not name: metadata, description and approval."""
     original = SageMakerModelBackend.update_model_package
 
     def update_model_package(self: Any, model_package_arn: str, *given: Any, **named: Any) -> str:
@@ -45,9 +45,11 @@ def repair_registry() -> None:
         )
         kept = {} if there is None else dict(there.customer_metadata_properties or {})
         why = None if there is None else there.approval_description
+        status = None if there is None else there.model_approval_status
         arn: str = original(self, model_package_arn, *given, **named)
         there.customer_metadata_properties = {**kept, **(there.customer_metadata_properties or {})}
         there.approval_description = there.approval_description or why
+        there.model_approval_status = there.model_approval_status or status
         return arn
 
     SageMakerModelBackend.update_model_package = update_model_package
