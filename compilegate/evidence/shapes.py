@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,9 @@ _KINDS = {"f": "fiu", "i": "iu", "b": "b", "U": "U"}
 """Kinds of numpy that do for a column in memory, by the one that is written."""
 
 
+_Part = TypeVar("_Part", Steps, Examples)
+
+
 def usable(
     record: EvidenceRecord | EvidenceError,
 ) -> EvidenceRecord | EvidenceError:
@@ -52,7 +55,22 @@ def usable(
         _check_parts(record)
     except EvidenceError as error:
         return error
+    if record.steps is not None:
+        record = dataclasses.replace(record, steps=_in_full(record.steps))
+    if record.examples is not None:
+        record = dataclasses.replace(record, examples=_in_full(record.examples))
     return record
+
+
+def _in_full(part: _Part) -> _Part:
+    """Its numbers in double precision, as they are read from a file: sums over half a million
+    numbers in half precision are none."""
+    narrow = {
+        name: column.astype(np.float64)
+        for name, column in vars(part).items()
+        if isinstance(column, np.ndarray) and column.dtype.kind == "f" and column.dtype.itemsize < 8
+    }
+    return dataclasses.replace(part, **narrow) if narrow else part
 
 
 def _check_evidence(evidence: Evidence) -> None:

@@ -21,6 +21,7 @@ from compilegate.gate.integrity.examination import Examined, Records, examine
 from compilegate.gate.integrity.examples import unchecked_losses
 from compilegate.gate.integrity.models.leakage import about_inputs_seen
 from compilegate.gate.integrity.parity_record import doubts_of_parity
+from compilegate.gate.integrity.timing import examples_of_steps
 from compilegate.gate.judgements import (
     Confound,
     EffectSplit,
@@ -122,8 +123,8 @@ class _Case:
         self.values = values
         self.examined = examine(experiment, records, jobs, values)
         self.speeds = {
-            arm: measure_arm(declared.global_batch_size, self.examined.timed(arm))
-            for arm, declared in experiment.arms.items()
+            arm: measure_arm(size, self.examined.timed(arm))
+            for arm, size in self._examples_of_steps().items()
         }
         self.pairs = {
             arm: paired_jobs(
@@ -132,6 +133,21 @@ class _Case:
             for arm, declared in experiment.arms.items()
         }
         self.candidates = self._candidates()
+
+    def _examples_of_steps(self) -> dict[str, int]:
+        """By arm, what its jobs say of their micro-batches. A candidate's word counts where its
+        steps are like the baseline's: anything else is what the workload declares."""
+        arms, baseline = self.experiment.arms, self.experiment.baseline
+        told = {
+            arm: examples_of_steps(self.examined.timed(arm), declared)
+            for arm, declared in arms.items()
+        }
+        return {
+            arm: told[arm]
+            if arm == baseline or told[arm] == told[baseline]
+            else declared.global_batch_size
+            for arm, declared in arms.items()
+        }
 
     def verdict(self) -> Verdict:
         experiment = self.experiment

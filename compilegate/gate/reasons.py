@@ -65,8 +65,10 @@ class Code(StrEnum):
     DATA_DIFFERS = "data.differs"
     DATA_TRAINED_ON = "data.trained_on"
     DATA_INPUTS_TRAINED_ON = "data.inputs_trained_on"
+    DATA_OTHER_TRAINED_ON = "data.other_trained_on"
     MODEL_DUPLICATED = "model.duplicated"
     MODEL_SEEDS_ALIKE = "model.seeds_alike"
+    MODEL_SEEDS_CLOSE = "model.seeds_close"
     MODEL_OUTPUTS_OF_ANOTHER = "model.outputs_of_another"
 
     STEPS_COUNT = "steps.count"
@@ -77,10 +79,12 @@ class Code(StrEnum):
     STEPS_LOSS_FLAT = "steps.loss_flat"
     STEPS_TIMES_OF_ANOTHER = "steps.times_of_another"
     STEPS_TOTAL_UNACCOUNTED = "steps.total_unaccounted"
+    STEPS_SEEDS_ALIKE = "steps.seeds_alike"
     STEPS_OTHER_START = "steps.other_start"
     STEPS_OTHER_END = "steps.other_end"
 
     EXAMPLES_ONE_CLASS = "examples.one_class"
+    EXAMPLES_LOSSES_EQUAL = "examples.losses_equal"
     EXAMPLES_TOO_FEW = "examples.too_few"
     EXAMPLES_NOT_FINITE = "examples.not_finite"
     EXAMPLES_NOT_PROBABILITIES = "examples.not_probabilities"
@@ -92,6 +96,7 @@ class Code(StrEnum):
     EXAMPLES_LABELS_DIFFER = "examples.labels_differ"
     EXAMPLES_CLASSES_DIFFER = "examples.classes_differ"
     EXAMPLES_TARGETS_DIFFER = "examples.targets_differ"
+    EXAMPLES_INPUTS_DIFFER = "examples.inputs_differ"
     EXAMPLES_SLICES_DIFFER = "examples.slices_differ"
     EXAMPLES_LOSSES_UNCHECKED = "examples.losses_unchecked"
 
@@ -101,6 +106,7 @@ class Code(StrEnum):
     METRIC_DISAGREES = "metric.disagrees"
     METRIC_UNDEFINED = "metric.undefined"
     METRIC_BELOW_FLOOR = "metric.below_floor"
+    METRIC_TOO_GOOD = "metric.too_good"
 
     COMPILER_DIFFERS = "compiler.differs"
     COMPILER_DID_NOT_RUN = "compiler.did_not_run"
@@ -108,6 +114,7 @@ class Code(StrEnum):
     COMPILER_RECOMPILED = "compiler.recompiled"
     COMPILER_IN_PIECES = "compiler.in_pieces"
     COMPILER_NO_PROOF = "compiler.no_proof"
+    COMPILER_FEW_CALLS = "compiler.few_calls"
     COMPILER_CACHE_CONTRADICTS = "compiler.cache_contradicts"
     RECIPE_BATCH_SIZE = "recipe.batch_size"
     RECIPE_WORLD_SIZE = "recipe.world_size"

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from compilegate.evidence import EvidenceRecord, Examples, Replicate
+from compilegate.evidence import EvidenceRecord, Examples, FloatArray, Replicate
 from compilegate.evidence.rows import in_the_order_of, same_column
 from compilegate.gate.reasons import Code, Reason, Subject, clipped
 
+ROUNDED = 2.0**-23
+"""What a number in single precision is off by, as a share of itself."""
 SAME_LOSS = 0.01
 """What the same course may differ by, as a share of the losses' range."""
 
@@ -64,7 +66,7 @@ def _equal_bits(
     compilers of which one at least ran. Some compute what eager does to the last bit, as CUDA
     graphs alone."""
     scored = [records[each].evidence.digests.get("outputs") for each in (one, other)]
-    if scored[0] != scored[1] or not _same_course(records[one], records[other]):
+    if scored[0] != scored[1] or not same_course(records[one], records[other]):
         return False
     compilers = [records[each].evidence.compiler for each in (one, other)]
     if one[1] != other[1] or one[0] == other[0] or None in compilers:
@@ -73,7 +75,7 @@ def _equal_bits(
     return named[0] != named[1] and any(ran for _, ran, _ in named)
 
 
-def _same_course(one: EvidenceRecord, other: EvidenceRecord) -> bool:
+def same_course(one: EvidenceRecord, other: EvidenceRecord) -> bool:
     """Whether two trainings had the same losses: weights that are equal in the end were equal all
     the way. Losses that are logged with fewer digits, or of some steps only, are nearly so."""
     if one.steps is None or other.steps is None:
@@ -122,13 +124,23 @@ def _check_same_examples(
     if differing:
         told = f"{differing} examples have another label than {whose}'s."
         yield about.fails(Code.EXAMPLES_LABELS_DIFFER, told, examples=differing)
-    if not same_column(found.targets, reference.targets):
-        told = f"the targets of the examples are not {whose}'s."
-        yield about.fails(Code.EXAMPLES_TARGETS_DIFFER, told)
+    differing = _differing_targets(found.targets, reference.targets)
+    if differing:
+        told = f"the targets of {differing} examples are not {whose}'s."
+        yield about.fails(Code.EXAMPLES_TARGETS_DIFFER, told, examples=differing)
     for column in sorted({*found.slices, *reference.slices}):
         if not same_column(found.slices.get(column), reference.slices.get(column)):
             told = f"column {clipped(column, 60)!r} of the examples' categories is not {whose}'s."
             yield about.fails(Code.EXAMPLES_SLICES_DIFFER, told)
+
+
+def _differing_targets(found: FloatArray | None, reference: FloatArray | None) -> int:
+    """How many targets differ by more than one of both was rounded to single precision."""
+    if same_column(found, reference):
+        return 0
+    if found is None or reference is None:
+        return len(found if found is not None else reference if reference is not None else ())
+    return int(np.sum(np.abs(found - reference) > ROUNDED * np.abs(reference)))
 
 
 def _same_ids(found: Examples, reference: Examples) -> bool:

@@ -22,6 +22,9 @@ FOLLOWS_FROM_BATCH_SIZE = frozenset(
 """Recipe keys that change with the examples of a step, by the batch of a process or by the number
 of processes: fewer, larger steps over the same epochs."""
 
+STEPS, EPOCHS = "steps", "epochs"
+"""Recipe keys of jobs that stop early, each at a step of its own."""
+
 FOLLOWS_FROM_SCALING = frozenset(
     {"learning_rate_rule", "learning_rate_factor", "base_learning_rate", "base_global_batch_size"}
 )
@@ -106,9 +109,10 @@ def find_confounds(
         declared.add(INSTANCE_TYPE)
     if (baseline_declaration.padding == "buckets") != (candidate_declaration.padding == "buckets"):
         declared.add(BUCKETS)
+    stops_differ = examples_tolerance > EPOCHS_END
     recipes = _differences([item.recipe for item in baseline], [item.recipe for item in candidate])
     found = [
-        _recipe_confound(key, before, after, declared)
+        _recipe_confound(key, before, after, declared, stops_differ=stops_differ)
         for key, before, after in recipes
         if key not in NOT_COMPARED
     ]
@@ -185,13 +189,18 @@ def undeclared(confounds: Sequence[Confound]) -> tuple[Reason, ...]:
 _CODES = {EXAMPLES_SEEN: Code.CONFOUND_EXAMPLES_SEEN}
 _ADVICE = {
     EXAMPLES_SEEN: " Train for as many epochs, count optimizer steps and not micro-batches, or "
-    "allow for it with examples_tolerance."
+    "allow for it with examples_tolerance, as where jobs stop early.",
 }
 
 
-def _recipe_confound(key: str, before: str, after: str, declared: set[str]) -> Confound:
+def _recipe_confound(
+    key: str, before: str, after: str, declared: set[str], *, stops_differ: bool
+) -> Confound:
     if key in declared:
         return Confound(key, before, after, intended=True, why="declared by the workload")
+    if key == STEPS or (key == EPOCHS and stops_differ):
+        # By how much is judged by the examples that were seen.
+        return Confound(key, before, after, intended=True, why="see examples_seen")
     for following, causes in (
         (FOLLOWS_FROM_BATCH_SIZE, ("batch_size", "world_size")),
         (FOLLOWS_FROM_SCALING, (SCALING,)),

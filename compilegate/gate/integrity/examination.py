@@ -17,12 +17,20 @@ from compilegate.evidence import (
 from compilegate.evidence.rows import in_the_order_of
 from compilegate.gate.integrity.agreement import check_agreement, find_duplicates
 from compilegate.gate.integrity.copied_times import find_copied_times
-from compilegate.gate.integrity.examples import of_one_class
+from compilegate.gate.integrity.examples import (
+    of_equal_losses,
+    of_one_class,
+    of_other_inputs,
+)
 from compilegate.gate.integrity.expectation import Expectation, KnownRows
+from compilegate.gate.integrity.models.beginnings import seeds_begin_alike
 from compilegate.gate.integrity.models.courses import ends_elsewhere, starts_elsewhere
-from compilegate.gate.integrity.models.leakage import trained_on_validation
-from compilegate.gate.integrity.models.learning import below_floor
-from compilegate.gate.integrity.models.likeness import find_likeness
+from compilegate.gate.integrity.models.leakage import (
+    trained_on_other_data,
+    trained_on_validation,
+)
+from compilegate.gate.integrity.models.learning import below_floor, too_good
+from compilegate.gate.integrity.models.likeness import find_likeness, seeds_too_close
 from compilegate.gate.integrity.replicate import check_record, unusable
 from compilegate.gate.integrity.standing import scores_stand, times_stand
 from compilegate.gate.quality.metrics import MetricValues
@@ -143,6 +151,8 @@ def _look_at_models(
     }
     for replicate, found in find_likeness(scored, experiment.baseline).items():
         problems[replicate].extend(found)
+    for replicate, reason in seeds_begin_alike(scored):
+        problems[replicate].append(reason)
     for arm in dict.fromkeys(arm for arm, _ in experiment.trained):
         seeds = [seed for seed in experiment.seeds if (arm, seed) in scored]
         if seeds:
@@ -161,7 +171,13 @@ def _look_at_models(
                 if _have_one_recipe(experiment, arm):
                     found += starts_elsewhere(usual, own)
                     found += ends_elsewhere(usual, own)
+                    found += seeds_too_close(scored, experiment.baseline, arm)
+                    if _pad_alike(experiment, arm):
+                        found += of_other_inputs(own, usual)
+                    found += too_good(usual, own, experiment.settings, values)
+                found += trained_on_other_data(own, usual, experiment.settings.examples_tolerance)
                 found += of_one_class(records[0])
+                found += of_equal_losses(records[0])
             problems[arm, seeds[0]].extend(found)
 
 
@@ -174,6 +190,10 @@ def _have_one_recipe(experiment: Experiment, arm: str) -> bool:
         and before.global_batch_size == after.global_batch_size
         and before.learning_rate == after.learning_rate
     )
+
+
+def _pad_alike(experiment: Experiment, arm: str) -> bool:
+    return experiment.arms[experiment.baseline].padding == experiment.arms[arm].padding
 
 
 def _subject(experiment: Experiment, arm: str, seed: int) -> Subject:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -118,6 +118,44 @@ def of_one_class(record: EvidenceRecord) -> Iterator[Reason]:
             Outcome.INCONCLUSIVE,
             f"All {rows:,} validation examples are of one class: what the models make of the "
             "others is not seen. See how the validation data were taken.",
+            {"examples": rows},
+        )
+
+
+def of_other_inputs(
+    candidate: Mapping[int, EvidenceRecord], baseline: Mapping[int, EvidenceRecord]
+) -> Iterator[Reason]:
+    """A candidate of the baseline's recipe that was evaluated on other inputs under the same ids.
+    Another batch or padding makes other inputs of the same text."""
+    for seed, record in candidate.items():
+        before = baseline.get(seed)
+        found = [None if each is None else each.examples for each in (before, record)]
+        usual, own = (None if each is None else each.inputs for each in found)
+        if usual is None or own is None or len(usual) != len(own):
+            continue
+        differing = int(np.sum(usual != own))
+        if differing:
+            yield Subject(seed).fails(
+                Code.EXAMPLES_INPUTS_DIFFER,
+                f"{differing:,} examples have other inputs than the baseline's under the same ids: "
+                "see whether both arms read the validation data in one order and one way.",
+                examples=differing,
+            )
+            return
+
+
+def of_equal_losses(record: EvidenceRecord) -> Iterator[Reason]:
+    """A doubt of losses of which every example has the same: that is a mean, written many times."""
+    examples = record.examples
+    if examples is None or examples.scores.shape[1] or examples.predictions is not None:
+        return
+    rows = len(examples.losses)
+    if rows >= ROWS_OF_ONE_CLASS and float(np.ptp(examples.losses)) == 0.0:
+        yield Reason(
+            Code.EXAMPLES_LOSSES_EQUAL,
+            Outcome.INCONCLUSIVE,
+            f"All {rows:,} validation examples have the same loss, which is their mean and not "
+            "theirs: how much examples differ is not known. Write the loss of each.",
             {"examples": rows},
         )
 

@@ -41,6 +41,7 @@ def _same_rows(one: Examples, other: Examples) -> bool:
         same_column(one.ids, other.ids)
         and same_column(one.labels, other.labels)
         and same_column(one.targets, other.targets)
+        and same_column(one.inputs, other.inputs)
     )
 
 

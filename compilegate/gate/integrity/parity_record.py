@@ -52,6 +52,8 @@ def doubts_of_parity(
     )
     first: list[Reason | Note] = list(islice(found, 1))
     if settings.enabled and not first:
+        first = list(islice(_contradictory_digests(records), 1))
+    if settings.enabled and not first:
         first = [*_copies(records), *_unknown_coverage(records, settings)]
     return first[:1]
 
@@ -68,6 +70,28 @@ def _copies(records: Mapping[int, EvidenceRecord]) -> Iterator[Reason]:
                 "have no weights in common: one record was copied, or the seed is not used."
             )
             yield failure(Code.PARITY_OF_ANOTHER, told, seed=seed, other_seed=seen[digest])
+
+
+def _contradictory_digests(records: Mapping[int, EvidenceRecord]) -> Iterator[Reason]:
+    """Digests that say that two steps are equal, beside errors that say that they are not."""
+    for seed, record in records.items():
+        parity, errors = record.evidence.parity, record.parity
+        if parity is None or errors is None:
+            continue
+        exact, compiled, eager = (
+            parity.compared.get(name) for name in ("exact", "compiled", "eager")
+        )
+        equal = exact is not None and exact in (compiled, eager)
+        if compiled is not None and compiled == eager:
+            with np.errstate(invalid="ignore"):
+                apart = np.abs(errors.compiled - errors.eager) > UNLIKE * errors.eager
+            equal |= bool(apart.all())
+        if equal:
+            told = (
+                f"Seed {seed}: by their digests the tensors that parity compared are the same, and "
+                "by their errors they are not: these are of something else."
+            )
+            yield failure(Code.PARITY_NOT_MEASURED, told, seed=seed)
 
 
 def _unknown_coverage(

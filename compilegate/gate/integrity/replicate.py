@@ -52,11 +52,16 @@ REQUIRED_DIGESTS = {
 OF_EXAMPLES = frozenset({"examples", "outputs"})
 LEAST_SPEED = 1e-9
 """Samples per second: less is not a measurement, and overflows ratios."""
-_OF_NOTHING = hashlib.sha256(b"").hexdigest()
+_OF_NOTHING = {
+    hashlib.sha256(each).hexdigest() for each in (b"", b"\n", b"{}", b"[]", b"null", b"None", b"0")
+}
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
+INDUCTOR = "inductor"
 CALLS = "graph_calls"
 """How often compiled graphs were called; what is never called has computed nothing."""
+LEAST_CALLED = 0.5
+"""The share of the steps in which a compiled graph is called at least."""
 MOST_GRAPHS = 1000
 MOST_BREAKS = 200
 """What the worst of models do not reach that a compiler takes as a model, and not in crumbs."""
@@ -111,6 +116,7 @@ def check_record(record: EvidenceRecord, expected: Expectation) -> tuple[Reason,
         found += check_cache(evidence.compile_cache, about)
     if record.steps is not None:
         found += _check_steps(evidence, record.steps, expected)
+        found += _check_calls(evidence, len(record.steps.loss), about)
     if record.examples is not None:
         found += check_examples(evidence, record.examples, expected)
     elif evidence.origin in (Origin.PRINTED, Origin.MEASURED):
@@ -218,7 +224,7 @@ def _check_provenance(evidence: Evidence, about: Subject) -> Iterator[Reason]:
         yield about.fails(Code.DIGEST_PLACEHOLDER, told)
     of_process = evidence.memory_of == "process"
     least = LEAST_BYTES_OF_PROCESS if of_process else LEAST_BYTES
-    if evidence.peak_memory_bytes and evidence.peak_memory_bytes < least:
+    if evidence.peak_memory_bytes is not None and 0 <= evidence.peak_memory_bytes < least:
         yield about.fails(
             Code.EVIDENCE_IMPLAUSIBLE,
             f"peak_memory_bytes is {evidence.peak_memory_bytes:,}, and no training takes less than "
@@ -229,7 +235,7 @@ def _check_provenance(evidence: Evidence, about: Subject) -> Iterator[Reason]:
 def is_placeholder(digest: str) -> bool:
     """Whether it is a digest of nothing, or stands in for one: a pattern that repeats."""
     pattern = any(digest == digest[:length] * (64 // length) for length in (1, 2, 4, 8, 16))
-    return digest == _OF_NOTHING or (digest != "" and pattern)
+    return digest in _OF_NOTHING or (digest != "" and pattern)
 
 
 def _magnitudes(evidence: Evidence) -> Iterator[tuple[str, float, float]]:
@@ -277,6 +283,13 @@ def _check_compiler(
             f"trained with compiler {clipped(compiler.name)!r}, "
             f"the workload declares {declared!r}.",
         )
+    backend = compiler.proof.get("backend", INDUCTOR)
+    if compiler.name == INDUCTOR and isinstance(backend, str) and backend != INDUCTOR:
+        yield about.fails(
+            Code.COMPILER_DIFFERS,
+            f"trained with compiler {INDUCTOR!r}, and its proof names the backend "
+            f"{clipped(backend, 60)!r}: declare what ran.",
+        )
     if declared == "eager" and (compiler.ran or compiler.graphs):
         yield about.fails(
             Code.COMPILER_RAN_IN_EAGER,
@@ -322,6 +335,25 @@ def _check_proof(compiler: CompilerRecord, declared: str, about: Subject) -> Ite
             f"more than {MOST_GRAPHS:,} or {MOST_BREAKS} are no model that was compiled. See what "
             "it gives up on with `compilegate check`, and what is counted.",
             {"seed": about.seed},
+        )
+
+
+def _check_calls(evidence: Evidence, steps: int, about: Subject) -> Iterator[Reason]:
+    """Whether compiled graphs were called in the steps, and not only in a few before they gave
+    way to eager ones."""
+    compiler = evidence.compiler
+    calls = None if compiler is None or not compiler.ran else compiler.proof.get(CALLS)
+    of_this_process = steps - max((each.step for each in evidence.resumed), default=0)
+    if not isinstance(calls, int) or isinstance(calls, bool) or calls <= 0:
+        return
+    if calls < LEAST_CALLED * of_this_process:
+        yield Reason(
+            Code.COMPILER_FEW_CALLS,
+            Outcome.INCONCLUSIVE,
+            f"Seed {about.seed}: compiled graphs were called {calls:,} times in "
+            f"{of_this_process:,} steps: most ran in eager mode. See what the compiler "
+            "gives up on with `compilegate check`.",
+            {"seed": about.seed, "calls": calls, "steps": of_this_process},
         )
 
 

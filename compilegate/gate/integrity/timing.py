@@ -8,11 +8,11 @@ of its steps, were measured on something else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from compilegate.evidence import CompileCacheRecord, Evidence, SpeedRecord, Steps
+from compilegate.evidence import CompileCacheRecord, Evidence, EvidenceRecord, SpeedRecord, Steps
 from compilegate.gate.judgements import CompileState
 from compilegate.gate.reasons import Code, Reason, Subject, clipped
 from compilegate.gate.settings import ArmDeclaration
@@ -131,6 +131,19 @@ def examples_of_a_step(evidence: Evidence, declaration: ArmDeclaration) -> int:
     told = evidence.recipe.get("global_batch_size")
     whole = isinstance(told, int) and not isinstance(told, bool) and 0 < told <= MOST_EXAMPLES
     return told if whole and isinstance(told, int) else declaration.global_batch_size
+
+
+def examples_of_steps(records: Sequence[EvidenceRecord], declaration: ArmDeclaration) -> int:
+    """The same of an arm: what all its jobs say, as with micro-batches, or else the declared one.
+
+    Only a multiple of the declared batch is believed: micro-batches are whole ones.
+    """
+    told = {examples_of_a_step(record.evidence, declaration) for record in records}
+    if len(told) == 1:
+        (size,) = told
+        if size % declaration.global_batch_size == 0:
+            return size
+    return declaration.global_batch_size
 
 
 def check_cache(cache: CompileCacheRecord, about: Subject) -> Iterator[Reason]:

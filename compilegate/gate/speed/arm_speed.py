@@ -36,6 +36,8 @@ class Runs:
     """In all replicates: how often one lost its machine and resumed from a checkpoint."""
     lost_seconds: float = 0.0
     """What they cost in all; part of `train_seconds`, and of no steady step."""
+    beside_seconds: float = 0.0
+    """What a job took beside its training, on average: start, data, evaluation."""
     spent_compiling: float = 0.0
     """Seconds of `train_seconds`: the mean over the replicates, cold and warm ones alike."""
 
@@ -90,6 +92,9 @@ def measure_arm(batch_size: int, records: Sequence[EvidenceRecord]) -> ArmSpeed 
             steady_seconds=seconds,
             compilation=compile_times(records),
             train_seconds=float(np.mean([speed.train_seconds for speed in speeds])),
+            beside_seconds=float(
+                np.mean([speed.total_seconds - speed.train_seconds for speed in speeds])
+            ),
             spent_compiling=float(np.mean([compile_seconds(record) for record in records])),
             steps=max(len(each.loss) for each in steps),
             interruptions=len(resumed),

@@ -25,6 +25,24 @@ from compilegate.gate.speed.arm_speed import ArmSpeed
 
 HARDWARE = ("accelerator", "cpu", "device", "gpu", "hardware", "instance", "processor", "tpu")
 """Parts of the names under which jobs record what they ran on."""
+NOTHING_TOLD = frozenset(
+    {
+        "",
+        "unknown",
+        "none",
+        "null",
+        "nil",
+        "n/a",
+        "na",
+        "nan",
+        "?",
+        "-",
+        "todo",
+        "tbd",
+        "not available",
+    }
+)
+"""What stands for a name that was not found."""
 COUNTS = ("cores", "count", "accelerators", "threads", "memory")
 """Parts of names of such keys that say how many, and not of what."""
 DECIMALS = 9
@@ -33,8 +51,15 @@ DRIFT = 1.15
 FEWEST_IN_HALVES = 20
 MOST_OF_NO_STEP = 5.0
 """Seconds that a training may spend beside its steps more than the baseline's, whatever it is."""
-PART_OF_NO_STEP = 0.1
+PART_OF_NO_STEP = 0.05
 """The same as a part of the baseline's seconds in steps."""
+MOST_BESIDE = 60.0
+"""Seconds that a job may take beside its training more than the baseline's, whatever it is: an
+import on a loaded machine, data that one job fetches and the next one finds."""
+PART_BESIDE = 0.1
+"""The same as a part of the baseline's training."""
+TIMES_COMPILING = 2.0
+"""The same as times what compiling takes: the model that is evaluated compiles once more."""
 
 
 def doubts_of(
@@ -55,7 +80,9 @@ def doubts_of(
         )
     if judgement.outcome is not Outcome.PASS:
         return
-    yield from _lost_elsewhere(baseline, candidate)
+    required = judgement.required_speedup or judgement.min_speedup
+    yield from _lost_elsewhere(baseline, candidate, required)
+    yield from _lost_beside(baseline, candidate, settings.repaid_within_runs)
     if judgement.paired is not None:
         return
     yield from _drifts(judgement, baseline, candidate)
@@ -70,7 +97,6 @@ def doubts_of(
     lowest = judgement.speedup.lower
     for arm in printed:
         lowest *= 1.0 - half_a_digit(arm.rates) / arm.rate
-    required = judgement.required_speedup or judgement.min_speedup
     if printed and lowest < required * (1.0 - 1e-9):
         yield _rounded(
             f"The speeds are printed with so few digits that the speed-up may be {lowest:.2f}, and "
@@ -111,8 +137,8 @@ def _halves(arm: ArmSpeed) -> FloatArray | None:
     return np.array([[float(np.median(half)) for half in each] for each in halves])
 
 
-def _lost_elsewhere(baseline: ArmSpeed, candidate: ArmSpeed) -> Iterator[Reason]:
-    """The reason against a training with faster steps that is over no earlier.
+def _lost_elsewhere(baseline: ArmSpeed, candidate: ArmSpeed, required: float) -> Iterator[Reason]:
+    """The reason against a training with faster steps that loses what these save between them.
 
     What a loaded machine, or a compilation that is told too short, takes beside the steps is none.
     """
@@ -120,17 +146,42 @@ def _lost_elsewhere(baseline: ArmSpeed, candidate: ArmSpeed) -> Iterator[Reason]
     if before is None or after is None:
         return
     explained = max(MOST_OF_NO_STEP, PART_OF_NO_STEP * before.in_steps, after.compilation)
-    if after.of_no_step - before.of_no_step < explained:
+    lost = after.of_no_step - before.of_no_step
+    if lost < explained:
         return
-    if after.seconds / after.examples < before.seconds / before.examples:
+    step, other = before.in_steps / before.examples, (after.in_steps + lost) / after.examples
+    if step / other >= required:
         return
     yield Reason(
         Code.SPEED_LOST_ELSEWHERE,
         Outcome.INCONCLUSIVE,
-        f"Its steps are faster and its trainings are not: without compilation and lost machines "
-        f"they took {after.seconds:.0f} s, the baseline's {before.seconds:.0f} s. "
-        f"{after.of_no_step:.0f} s are of no step: see how long checkpoints take.",
+        "Its steps are faster, and its trainings lose that again: without compilation and lost "
+        f"machines they took {after.seconds:.0f} s, the baseline's {before.seconds:.0f} s. "
+        f"{after.of_no_step:.0f} s are of no step: see how long checkpoints take, and whether the "
+        "device is waited for before a step is timed.",
         {"seconds": after.seconds, "baseline_seconds": before.seconds},
+    )
+
+
+def _lost_beside(
+    baseline: ArmSpeed, candidate: ArmSpeed, repaid_within_runs: float
+) -> Iterator[Reason]:
+    """The reason against jobs that take longer beside their training than it saves: something may
+    have compiled before the first step was timed."""
+    before, after = _whole(baseline), _whole(candidate)
+    if before is None or after is None or baseline.runs is None or candidate.runs is None:
+        return
+    usual, own = baseline.runs.beside_seconds, candidate.runs.beside_seconds
+    explained = max(MOST_BESIDE, PART_BESIDE * before.seconds, TIMES_COMPILING * after.compilation)
+    saved = before.seconds * after.examples / before.examples - after.seconds
+    if own - usual < max(explained, saved * repaid_within_runs):
+        return
+    yield Reason(
+        Code.SPEED_LOST_ELSEWHERE,
+        Outcome.INCONCLUSIVE,
+        f"Its jobs take {own:.0f} s beside the training and the baseline's {usual:.0f} s, more "
+        "than the faster steps save. See whether something compiles before the first step.",
+        {"seconds": own, "baseline_seconds": usual},
     )
 
 
@@ -205,7 +256,8 @@ def with_machine(
 
 def _knows_hardware(evidence: Evidence) -> bool:
     return any(
-        value not in (None, "", 0, False, "unknown")
+        value not in (None, 0, False)
+        and str(value).strip().lower() not in NOTHING_TOLD
         and any(part in key.lower() for part in HARDWARE)
         and not any(part in key.lower() for part in COUNTS)
         for key, value in evidence.environment.items()

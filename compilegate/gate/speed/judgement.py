@@ -45,6 +45,8 @@ _LEADS = {
 }
 AT_LIMIT = 0.02
 """How near, as a logarithm, a speed-up is at the limit."""
+FAR_APART = 2.5
+"""Times by which two measurements of one speed-up differ that no neighbour of a job explains."""
 MOST_FURTHER = 2
 """Sentences after the first."""
 _RUN_AGAIN = "This says nothing about the compiler; run again when the machine is quiet."
@@ -85,7 +87,9 @@ def judge_speed(
         judge_pairs(pairs.jobs, settings.confidence).speedup, by_jobs
     )
     outcome = _outcome(speedup, required)
-    if disagree and outcome is Outcome.PASS and _outcome(by_jobs, required) is not Outcome.PASS:
+    far_apart = abs(math.log(speedup.estimate / by_jobs.estimate)) > math.log(FAR_APART)
+    both_pass = _outcome(by_jobs, required) is Outcome.PASS and not far_apart
+    if disagree and outcome is Outcome.PASS and not both_pass:
         outcome = Outcome.INCONCLUSIVE
     not_repaid = outcome is Outcome.FAIL and speedup.upper >= settings.min_speedup
     if not_repaid and busy_machine is not None:

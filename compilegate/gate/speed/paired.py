@@ -58,6 +58,9 @@ LEAST_PAIRS = 6
 LEAST_OF_AN_ORDER, MOST_OF_AN_ORDER = 0.2, 0.8
 """The share of the pairs that the baseline begins; the probe changes the order every time."""
 LEAST_JOBS = 2
+MOST_TIMES_A_STEP = 50.0
+"""Times that a step of the training and one of the probe may differ by; a busy machine makes
+several, and a loader that is waited for dozens."""
 TRIMMED = 0.2
 """The share of the pairs that is left out at either end."""
 SLOW_TIMES, QUICK_TIMES = 0.9, 0.1
@@ -178,12 +181,15 @@ def _paired_job(
         return None
     if told.obstacle is not None or blocks is None:
         return clipped(told.obstacle or "the record holds no pairs").rstrip(".")
-    obstacle = _other_arms(told, baseline, candidate) or _no_times(blocks)
+    steady = steady_seconds(record.evidence, record.steps)
+    obstacle = (
+        _other_arms(told, baseline, candidate) or _no_times(blocks) or _other_unit(blocks, steady)
+    )
     if obstacle is not None:
         return obstacle
     return PairedJob(
         blocks=blocks,
-        steady_seconds=steady_seconds(record.evidence, record.steps),
+        steady_seconds=steady,
         steps_per_block=told.steps_per_block,
         batch_ratio=candidate.batch_size / baseline.batch_size,
         seconds=told.seconds,
@@ -226,6 +232,17 @@ def _no_times(blocks: PairedBlocks) -> str | None:
     if not LEAST_OF_AN_ORDER * count <= blocks.baseline_first.sum() <= MOST_OF_AN_ORDER * count:
         return "one of the two arms was first in nearly all pairs, and what is first is slower"
     return None
+
+
+def _other_unit(blocks: PairedBlocks, steady: FloatArray) -> str | None:
+    """Why the blocks' times are not those of the steps that trained: a step of the probe leaves
+    out what a training step does besides, and takes no other order of time."""
+    if not len(steady):
+        return None
+    step, usual = float(np.median(blocks.candidate_seconds)), float(np.median(steady))
+    if usual / MOST_TIMES_A_STEP <= step <= usual * MOST_TIMES_A_STEP:
+        return None
+    return "its steps take quite other times there than in the training: one is in another unit"
 
 
 def _interval(ratios: Sequence[JobRatio], confidence: float) -> Interval:

@@ -57,8 +57,15 @@ OF_EXPLOITS = {
     Code.COMPILER_IN_PIECES,
     Code.STEPS_SPEED_DIFFERS,
     Code.STEPS_TIME_UNACCOUNTED,
+    Code.DATA_OTHER_TRAINED_ON,
+    Code.MODEL_SEEDS_CLOSE,
+    Code.STEPS_SEEDS_ALIKE,
+    Code.EXAMPLES_INPUTS_DIFFER,
+    Code.EXAMPLES_LOSSES_EQUAL,
+    Code.METRIC_TOO_GOOD,
+    Code.COMPILER_FEW_CALLS,
 }
-"""They have their tests in test_exploits.py and test_trained_on.py."""
+"""They have their tests in test_exploits.py, test_implausible.py and test_trained_on.py."""
 INTEGRITY_CODES = {
     code for code in Code if code.partition(".")[0] not in ABOUT_ARMS and code not in OF_EXPLOITS
 }

@@ -7,7 +7,7 @@ Jobs may say what they trained on, as hashes of ids and inputs
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -65,6 +65,40 @@ def trained_on_validation(
             share=share,
             baseline_share=usual,
         )
+
+
+def trained_on_other_data(
+    of: Mapping[int, EvidenceRecord], baseline: Mapping[int, EvidenceRecord], tolerance: float
+) -> Iterator[Reason]:
+    """A candidate whose job says that it trained on other examples than the baseline's with the
+    same seed, beyond what the ends of epochs or an early stop leave out."""
+    most = max(MOST_MORE_SEEN, tolerance)
+    for seed, record in of.items():
+        before = baseline.get(seed)
+        if before is None or record.trained_on is None or before.trained_on is None:
+            continue
+        share = _of_another(record.trained_on.ids, before.trained_on.ids)
+        if share is None or share <= most:
+            continue
+        yield Subject(seed).fails(
+            Code.DATA_OTHER_TRAINED_ON,
+            f"{share:.0%} of the training examples are in one of the two arms alone, by their ids: "
+            "the arms did not train on the same data.",
+            share=share,
+        )
+        return
+
+
+def _of_another(one: IntArray, other: IntArray) -> float | None:
+    """The share of two sets that one alone holds, as far as the smallest hashes tell."""
+    if not len(one) or not len(other):
+        return None
+    kept = [each for each in (one, other) if len(each) >= MOST_HASHES]
+    last = min((each[-1] for each in kept), default=None)
+    if last is not None:
+        one, other = one[one <= last], other[other <= last]
+    together = len(np.union1d(one, other))
+    return 1.0 - len(np.intersect1d(one, other)) / together if together else None
 
 
 def _is_name(identifier: str) -> bool:
