@@ -124,7 +124,7 @@ class _Case:
         self.examined = examine(experiment, records, jobs, values)
         self.speeds = {
             arm: measure_arm(size, self.examined.timed(arm))
-            for arm, size in self._examples_of_steps().items()
+            for arm, size in examples_of_steps(experiment, self.examined.timed).items()
         }
         self.pairs = {
             arm: paired_jobs(
@@ -133,21 +133,6 @@ class _Case:
             for arm, declared in experiment.arms.items()
         }
         self.candidates = self._candidates()
-
-    def _examples_of_steps(self) -> dict[str, int]:
-        """By arm, what its jobs say of their micro-batches. A candidate's word counts where its
-        steps are like the baseline's: anything else is what the workload declares."""
-        arms, baseline = self.experiment.arms, self.experiment.baseline
-        told = {
-            arm: examples_of_steps(self.examined.timed(arm), declared)
-            for arm, declared in arms.items()
-        }
-        return {
-            arm: told[arm]
-            if arm == baseline or told[arm] == told[baseline]
-            else declared.global_batch_size
-            for arm, declared in arms.items()
-        }
 
     def verdict(self) -> Verdict:
         experiment = self.experiment

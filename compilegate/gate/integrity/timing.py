@@ -8,14 +8,14 @@ of its steps, were measured on something else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from compilegate.evidence import CompileCacheRecord, Evidence, EvidenceRecord, SpeedRecord, Steps
 from compilegate.gate.judgements import CompileState
 from compilegate.gate.reasons import Code, Reason, Subject, clipped
-from compilegate.gate.settings import ArmDeclaration
+from compilegate.gate.settings import ArmDeclaration, Experiment
 from compilegate.gate.speed.steady import added_seconds, steady_mask
 
 ROUNDING = 0.01
@@ -133,11 +133,23 @@ def examples_of_a_step(evidence: Evidence, declaration: ArmDeclaration) -> int:
     return told if whole and isinstance(told, int) else declaration.global_batch_size
 
 
-def examples_of_steps(records: Sequence[EvidenceRecord], declaration: ArmDeclaration) -> int:
-    """The same of an arm: what all its jobs say, as with micro-batches, or else the declared one.
+def examples_of_steps(
+    experiment: Experiment, timed: Callable[[str], Sequence[EvidenceRecord]]
+) -> dict[str, int]:
+    """By arm, the examples of its steps: what all its jobs say, as with micro-batches, or else the
+    declared ones. A candidate's word counts where its steps are like the baseline's."""
+    arms, baseline = experiment.arms, experiment.baseline
+    told = {arm: _told_by_all(timed(arm), declared) for arm, declared in arms.items()}
+    return {
+        arm: told[arm]
+        if arm == baseline or told[arm] == told[baseline]
+        else declared.global_batch_size
+        for arm, declared in arms.items()
+    }
 
-    Only a multiple of the declared batch is believed: micro-batches are whole ones.
-    """
+
+def _told_by_all(records: Sequence[EvidenceRecord], declaration: ArmDeclaration) -> int:
+    """Only a multiple of the declared batch is believed: micro-batches are whole ones."""
     told = {examples_of_a_step(record.evidence, declaration) for record in records}
     if len(told) == 1:
         (size,) = told
