@@ -56,8 +56,9 @@ def _first_tries(rows: Collection[Mapping[str, Any]]) -> list[str]:
     now = sum(1 for row in rows if "first" in row and _is_good(row))
     told = ", ".join(f"{count} {result}" for result, count in firsts.most_common())
     return [
-        f"First tries are kept of {firsts.total()}, with nothing given but their programs' own "
-        f"arguments: {told}. With what they ask for, {now} of them come to their end now.",
+        f"First tries are kept of {firsts.total()}, with nothing given but the arguments, "
+        f"variables and folder that their programs start with: {told}. With what they ask for, "
+        f"{now} of them come to their end now.",
         "",
     ]
 

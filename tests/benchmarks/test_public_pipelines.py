@@ -82,6 +82,6 @@ def test_the_table_counts_what_ended_and_says_what_was_given(tmp_path: Path) -> 
     assert "knows every step type of 1." in text
     assert "1 not tried" in text
     assert "First tries are kept of 3" in text
-    assert "own arguments: 2 refused, 1 its own Fail step. With what they ask for, 2 of" in text
+    assert "start with: 2 refused, 1 its own Fail step. With what they ask for, 2 of" in text
     assert "| without `Deploy`, parameters | yes |" in text
     assert "https://github.com/a/b/blob/0123456789/flow/pipeline.py" in text

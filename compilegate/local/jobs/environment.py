@@ -120,9 +120,13 @@ def hugging_face_cache(machine: Mapping[str, str]) -> Path:
 
 
 def pip_cache(machine: Mapping[str, str]) -> Path:
-    """What pip has downloaded and built before, on this machine: shared as that of models is."""
+    """What the pip of jobs has downloaded and built before.
+
+    Theirs alone unless PIP_CACHE_DIR says otherwise: what a foreign job puts there must not be
+    installed by this machine's user.
+    """
     caches = Path(machine.get("XDG_CACHE_HOME", str(Path.home() / ".cache")))
-    return Path(machine.get("PIP_CACHE_DIR", str(caches / "pip")))
+    return Path(machine.get("PIP_CACHE_DIR", str(caches / "compilegate" / "pip")))
 
 
 def _pip_settings() -> Path | None:
