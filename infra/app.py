@@ -77,6 +77,7 @@ def build(app: cdk.App, project: Project, environment: cdk.Environment) -> None:
             project=project,
             github=project.settings.github,
             foundation=foundation,
+            base_repository_arns=images.base_repository_arns,
             env=environment,
         )
         ci.add_stack_dependency(foundation)

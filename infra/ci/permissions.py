@@ -29,6 +29,7 @@ def deploy_statements(
     bucket_arn: str,
     key_arn: str,
     repository_arns: Sequence[str],
+    base_repository_arns: Sequence[str],
     source: Place | None = None,
 ) -> list[Statement]:
     """Plan, and also deploy through the CDK's roles, build, stage data and submit; and bring models
@@ -44,6 +45,7 @@ def deploy_statements(
         *_looking(arns, project),
         *_submitting(arns, project, bucket_arn, key_arn),
         *_building(arns, project, repository_arns),
+        *_pinning(base_repository_arns),
     ]
 
 
@@ -165,6 +167,16 @@ def _building(arns: Arns, project: str, repository_arns: Sequence[str]) -> list[
             resources=repository_arns,
         ),
     ]
+
+
+def _pinning(base_repository_arns: Sequence[str]) -> list[Statement]:
+    """Ask what the tags of base images stand for; registries that want no login need no right."""
+    bases = Statement(
+        sid="SeeWhatBasesAre",
+        actions=["ecr:BatchGetImage"],
+        resources=base_repository_arns,
+    )
+    return [bases] if base_repository_arns else []
 
 
 def _assume_cdk_roles(arns: Arns, qualifier: str) -> Statement:

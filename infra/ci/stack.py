@@ -33,6 +33,7 @@ class CiStack(cdk.Stack):
         project: Project,
         github: GitHub,
         foundation: FoundationStack,
+        base_repository_arns: Sequence[str],
         env: cdk.Environment,
     ) -> None:
         super().__init__(
@@ -54,6 +55,7 @@ class CiStack(cdk.Stack):
                 bucket_arn=foundation.bucket_arn,
                 key_arn=foundation.key.key_arn,
                 repository_arns=foundation.repository_arns(list(project.images)),
+                base_repository_arns=base_repository_arns,
                 source=_source(project, arns),
             ),
         )

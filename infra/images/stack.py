@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import aws_cdk as cdk
@@ -51,6 +51,10 @@ class ImagesStack(cdk.Stack):
             builds.append(build)
             cdk.CfnOutput(self, f"ImageUri{suffix}", value=self.image_uris[name])
             cdk.CfnOutput(self, f"BuildProject{suffix}", value=build.project.ref)
+        self.base_repository_arns: Sequence[str] = sorted(
+            {build.base_repository_arn for build in builds if build.base_repository_arn}
+        )
+        """The repositories of base images that ask for a login."""
         # CloudFormation sends its event of this stack when the builds it names are there.
         Builder(
             self,
@@ -58,7 +62,5 @@ class ImagesStack(cdk.Stack):
             project=project,
             foundation=foundation,
             images=list(project.built_images),
-            base_repository_arns=sorted(
-                {build.base_repository_arn for build in builds if build.base_repository_arn}
-            ),
+            base_repository_arns=self.base_repository_arns,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import importlib
 import os
 import re
@@ -109,7 +110,7 @@ def test_what_writes_comments_runs_nothing_of_the_pull_request() -> None:
     writers = [
         job for job in jobs().values() if "write" in job["permissions"].get("pull-requests", "")
     ]
-    assert [actions(job) for job in writers] == [[]]
+    assert [actions(job) for job in writers] == [[], []]
 
 
 def test_deploying_waits_for_the_tests_and_submitting_for_the_deployment() -> None:
@@ -124,6 +125,55 @@ def test_promoting_trains_nothing_and_happens_on_demand_alone() -> None:
         assert has in jobs()[name]["if"]
         assert "refs/heads/main" in jobs()[name]["if"]
     assert not any("submit" in step.get("run", "") for step in jobs()["promote"]["steps"])
+
+
+def test_a_schedule_looks_at_base_images_and_deploys_nothing() -> None:
+    on = yaml.safe_load(DELIVERY.read_text())[True]  # YAML takes the word `on` for a truth
+    assert on["schedule"] == [{"cron": "0 5 * * 1"}]
+    scheduled = "github.event_name == 'schedule'"
+    assert scheduled in jobs()["bases"]["if"]
+    # Deploying, submitting and promoting wait for the tests, which a schedule does not run.
+    assert "github.event_name != 'schedule'" in jobs()["test"]["if"]
+    assert jobs()["propose"]["needs"] == "bases"
+    assert jobs()["propose"]["permissions"] == {"contents": "write", "pull-requests": "write"}
+
+
+@pytest.mark.parametrize("proposed", [False, True])
+def test_a_patched_base_is_proposed_once_as_a_change_like_any_other(
+    proposed: bool, tmp_path: Path
+) -> None:
+    lock = '["pytorch-training:2.13"]\ndigest = "sha256:2"\n'
+    gh = tmp_path / "gh"
+    gh.write_text(
+        "#!/bin/sh\n"
+        'echo "$@" >> calls\n'
+        'case "$*" in\n'
+        f"  *state=all*) echo {int(proposed)} ;;\n"
+        "  *heads/main*) echo 0123abc ;;\n"
+        '  *"contents/infra/images.lock.toml?ref"*) echo 4567def ;;\n'
+        "esac\n"
+    )
+    gh.chmod(0o755)
+    (step,) = jobs()["propose"]["steps"]
+    subprocess.run(
+        ["bash", "-e", "-c", step["run"]],
+        cwd=tmp_path,
+        env={
+            "PATH": f"{tmp_path}:/usr/bin:/bin",
+            "REPOSITORY": "acme/models",
+            "OWNER": "acme",
+            "LOCK": lock.rstrip("\n"),
+        },
+        check=True,
+    )
+    asked = (tmp_path / "calls").read_text()
+    assert ("repos/acme/models/pulls --raw-field" in asked) != proposed
+    assert ("--method PUT" in asked) != proposed
+    if not proposed:
+        written = re.search(r"content=(\S+)", asked)
+        assert written is not None
+        assert base64.b64decode(written[1]).decode() == lock
+        assert "sha=4567def" in asked
 
 
 def test_what_others_write_is_never_part_of_a_script() -> None:

@@ -376,8 +376,11 @@ ROLES = {
             ("logs:DescribeLogStreams", f"{LOGS}:/aws/sagemaker/TrainingJobs"),
             ("logs:DescribeLogStreams", f"{LOGS}:/aws/sagemaker/TrainingJobs:log-stream:"),
             ("logs:GetLogEvents", f"{LOGS}:/aws/sagemaker/TrainingJobs:log-stream:pipelines-x"),
+            ("ecr:BatchGetImage", DLC),
         ],
         may_not=[
+            ("ecr:BatchGetImage", f"{DLC}-of-somebody"),
+            ("ecr:GetDownloadUrlForLayer", DLC),
             ("logs:GetLogEvents", f"{LOGS}:/aws/sagemaker/TrainingJobs:log-stream:somebodys"),
             ("sts:AssumeRole", f"{IAM}/cdk-{QUALIFIER}-cfn-exec-role-{ACCOUNT}-{REGION}"),
             ("sts:AssumeRole", f"{IAM}/Admin"),
