@@ -81,7 +81,7 @@ def test_a_number_of_machines_that_is_none_names_its_step(bench: Any) -> None:
         ({"DataSource": {"S3DataSource": {"S3Uri": "https://b/x"}}}, "is not of the form"),
         (
             {"DataSource": {"S3DataSource": {"S3Uri": "s3://b/x", "S3DataType": "Odd"}}},
-            "S3DataType is 'Odd', allowed here: S3Prefix, ManifestFile",
+            "S3DataType is 'Odd', allowed here: S3Prefix, ManifestFile, AugmentedManifestFile",
         ),
         (
             {
@@ -89,7 +89,16 @@ def test_a_number_of_machines_that_is_none_names_its_step(bench: Any) -> None:
                     "S3DataSource": {"S3Uri": "s3://b/x", "S3DataType": "AugmentedManifestFile"}
                 }
             },
-            "AugmentedManifestFile is not read here; name the objects",
+            "AugmentedManifestFile needs InputMode Pipe",
+        ),
+        (
+            {
+                "InputMode": "Pipe",
+                "DataSource": {
+                    "S3DataSource": {"S3Uri": "s3://b/x", "S3DataType": "AugmentedManifestFile"}
+                },
+            },
+            "AugmentedManifestFile needs AttributeNames",
         ),
     ],
 )

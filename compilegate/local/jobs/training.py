@@ -46,6 +46,7 @@ from compilegate.local.jobs.inputs.channels import (
     share_of,
     unknown_groups,
 )
+from compilegate.local.jobs.inputs.manifest import augmented_records
 from compilegate.local.jobs.inputs.pipes import PipedChannel, fed
 from compilegate.local.jobs.job import Job, JobOutcome, interpreter_for, read_message
 from compilegate.local.jobs.launcher import JobEnd
@@ -283,10 +284,15 @@ class TrainingJob:
         files: list[Path] = []
         self._piped = []
         for channel, share in self._shares():
+            piped_into = self.sandbox.path(ML / "input/data")
+            if channel.attributes:
+                which, of = share
+                records = augmented_records(self._store, channel.uri, channel.attributes)
+                self._piped.append(PipedChannel(channel, records[which::of], piped_into))
+                continue
             found = objects_of(self._store, channel.uri, share, manifest=channel.is_manifest)
             if channel.piped:
-                folder = self.sandbox.path(ML / "input/data")
-                self._piped.append(PipedChannel(channel, [file for file, _ in found], folder))
+                self._piped.append(PipedChannel(channel, [[file] for file, _ in found], piped_into))
             else:
                 folder = self.sandbox.make(ML / "input/data" / channel.name)
                 files += self._store.place(found, folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,56 @@ def test_a_pipe_wraps_records_and_unpacks_what_is_compressed(bench: Any) -> None
     result = bench.run(step)
     record = b"\x0a\x23\xd7\xce" + b"\x05\0\0\0" + b"12345\0\0\0"
     assert result.steps["train"].log.read_text() == f"{record!r}\n" * 2
+
+
+def augmented(bench: Any, lines: str, **channel: Any) -> dict[str, Any]:
+    uri = bench.put("s3://bucket/records.manifest", lines)
+    step: dict[str, Any] = bench.training("train", READ_TWO_EPOCHS, channels={"data": uri})
+    channel_of(step).update(InputMode="Pipe", **channel)
+    channel_of(step)["DataSource"]["S3DataSource"].update(
+        S3DataType="AugmentedManifestFile", AttributeNames=["image-ref", "class"]
+    )
+    return step
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_an_augmented_manifest_gives_the_attributes_of_each_line_in_turn(
+    bench: Any, wrapped: bool
+) -> None:
+    bench.put("s3://bucket/cat.png", "CAT")
+    bench.put("s3://bucket/dog.png", "DOG")
+    lines = [
+        {"image-ref": "s3://bucket/cat.png", "class": "1", "unused": [3]},
+        {"class": {"id": 0}, "image-ref": "s3://bucket/dog.png"},
+    ]
+    text = "\n".join(json.dumps(line) for line in lines)
+    wrapper = {"RecordWrapperType": "RecordIO"} if wrapped else {}
+    result = bench.run(augmented(bench, text, **wrapper))
+    assert result.status is ExecutionStatus.SUCCEEDED, result.steps["train"].failure
+    contents = [b"CAT", b"1", b"DOG", b'{"id": 0}']
+    if wrapped:
+        contents = [
+            struct.pack("<II", 0xCED7230A, len(each)) + each + b"\0" * (-len(each) % 4)
+            for each in contents
+        ]
+    assert result.steps["train"].log.read_text() == f"{b''.join(contents)!r}\n" * 2
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ("{", "line 1 of s3://bucket/records.manifest is no JSON"),
+        ("\n[1]", "line 2 of s3://bucket/records.manifest is [1], expected an object"),
+        ('{"class": 1}', "has no 'image-ref' (AttributeNames), but class"),
+        ('{"image-ref": 3, "class": 1}', "image-ref is 3, expected the URI of an object"),
+        ('{"image-ref": "s3://bucket/gone", "class": 1}', "s3://bucket/gone, which line 1 of"),
+        (" ", "has no lines"),
+    ],
+)
+def test_a_line_that_is_no_record_fails_its_job(bench: Any, lines: str, reason: str) -> None:
+    result = bench.run(augmented(bench, lines))
+    assert result.steps["train"].status is StepStatus.FAILED
+    assert reason in result.steps["train"].failure.sentence
 
 
 def test_a_job_that_never_reads_its_pipe_ends_all_the_same(bench: Any) -> None:

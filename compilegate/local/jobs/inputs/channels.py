@@ -10,10 +10,11 @@ from pathlib import Path
 from compilegate.local.errors import StepRequestError
 from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.jobs.cluster.hosts import Host, members
-from compilegate.local.jobs.inputs.manifest import MANIFEST, manifest_entries
+from compilegate.local.jobs.inputs.manifest import AUGMENTED, MANIFEST, manifest_entries
 from compilegate.local.requests import RequestReader
 
 FILE, PIPE = "File", "Pipe"
+_PREFIX = "S3Prefix"
 _SHARDED, _REPLICATED = "ShardedByS3Key", "FullyReplicated"
 
 
@@ -25,6 +26,8 @@ class Channel:
     uri: str
     content_type: str | None
     is_manifest: bool = False
+    attributes: tuple[str, ...] = ()
+    """What a pipe gives of each line, where the URI is that of an augmented manifest."""
     sharded: bool = False
     """Whether each host gets its share of the objects."""
     groups: tuple[str, ...] = ()
@@ -65,13 +68,20 @@ def read_channel(reader: RequestReader, mode: str) -> Channel:
         raise StepRequestError(f"{where}: RecordWrapperType must be None unless InputMode is Pipe")
     if not piped and compression != "None":
         raise StepRequestError(f"{where}: CompressionType must be None unless InputMode is Pipe")
+    kind = _one_of(s3, "S3DataType", (_PREFIX, MANIFEST, AUGMENTED), _PREFIX, where)
+    if kind == AUGMENTED and not piped:
+        raise StepRequestError(f"{where}: S3DataType {AUGMENTED} needs InputMode Pipe")
+    attributes = tuple(s3.texts("AttributeNames")) if kind == AUGMENTED else ()
+    if kind == AUGMENTED and not attributes:
+        raise StepRequestError(f"{where}: S3DataType {AUGMENTED} needs AttributeNames")
     shuffle = reader.has("ShuffleConfig")
     seed = reader.section_or_empty("ShuffleConfig").integer_or("Seed", 0)
     return Channel(
         name=name,
         uri=s3.uri("S3Uri"),
         content_type=reader.text("ContentType") if reader.has("ContentType") else None,
-        is_manifest=is_manifest(s3, where),
+        is_manifest=kind == MANIFEST,
+        attributes=attributes,
         sharded=is_sharded(s3, where),
         groups=tuple(s3.texts("InstanceGroupNames")),
         piped=piped,
@@ -82,14 +92,11 @@ def read_channel(reader: RequestReader, mode: str) -> Channel:
 
 
 def is_manifest(s3: RequestReader, where: str) -> bool:
-    """Whether the URI of a source is that of a manifest. Raises StepRequestError."""
-    kind = s3.text_or("S3DataType", "S3Prefix")
-    if kind == "AugmentedManifestFile":
-        raise StepRequestError(
-            f"{where}: S3DataType AugmentedManifestFile is not read here; name the objects with a "
-            "ManifestFile or an S3Prefix"
-        )
-    return _one_of(s3, "S3DataType", ("S3Prefix", MANIFEST), "S3Prefix", where) == MANIFEST
+    """Whether the URI of a processing job's source is that of a manifest.
+
+    Raises StepRequestError.
+    """
+    return _one_of(s3, "S3DataType", (_PREFIX, MANIFEST), _PREFIX, where) == MANIFEST
 
 
 def is_sharded(s3: RequestReader, where: str) -> bool:

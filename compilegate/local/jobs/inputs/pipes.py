@@ -25,10 +25,11 @@ _WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
 
 @dataclass(frozen=True)
 class PipedChannel:
-    """A channel, its files, and the folder of the pipes."""
+    """A channel, its records, and the folder of the pipes."""
 
     channel: Channel
-    files: Sequence[Path]
+    records: Sequence[Sequence[Path | bytes]]
+    """Each of one file, or of the files and values of an augmented manifest's line."""
     folder: Path
 
     def pipe(self, epoch: int) -> Path:
@@ -37,15 +38,22 @@ class PipedChannel:
 
     def chunks(self, epoch: int) -> Iterator[bytes]:
         """All that an epoch's reader gets."""
-        files = list(self.files)
+        records = list(self.records)
         if self.channel.shuffle_seed is not None:
-            random.Random(self.channel.shuffle_seed + epoch).shuffle(files)  # noqa: S311
-        for file in files:
-            with gzip.open(file) if self.channel.gzipped else file.open("rb") as source:
-                if self.channel.record_io:
-                    yield from _records(source.read())
-                else:
-                    yield from iter(lambda source=source: source.read(_CHUNK_BYTES), b"")
+            random.Random(self.channel.shuffle_seed + epoch).shuffle(records)  # noqa: S311
+        for record in records:
+            for each in record:
+                yield from self._content(each)
+
+    def _content(self, what: Path | bytes) -> Iterator[bytes]:
+        if isinstance(what, bytes):
+            yield from _records(what) if self.channel.record_io else (what,)
+            return
+        with gzip.open(what) if self.channel.gzipped else what.open("rb") as source:
+            if self.channel.record_io:
+                yield from _records(source.read())
+            else:
+                yield from iter(lambda: source.read(_CHUNK_BYTES), b"")
 
 
 def _records(content: bytes) -> Iterator[bytes]:
