@@ -151,7 +151,9 @@ def _look_at_models(
     }
     for replicate, found in find_likeness(scored, experiment.baseline).items():
         problems[replicate].extend(found)
-    for replicate, reason in seeds_begin_alike(scored):
+    # What is damaged says nothing of others.
+    sound = {key: record for key, record in scored.items() if not problems[key]}
+    for replicate, reason in seeds_begin_alike(sound):
         problems[replicate].append(reason)
     for arm in dict.fromkeys(arm for arm, _ in experiment.trained):
         seeds = [seed for seed in experiment.seeds if (arm, seed) in scored]

@@ -91,8 +91,9 @@ def _unpickler(xgboost: Any) -> Any:
                     xgboost.Booster.__init__(self)
                     self.load_model(bytearray(saved or b""))
                 except xgboost.core.XGBoostError:
+                    said = str(error).splitlines()[0]  # without the library's stack
                     raise ContentError(
-                        f"XGBoost {xgboost.__version__} does not read the pickled model: {error}; "
+                        f"XGBoost {xgboost.__version__} does not read the pickled model: {said}; "
                         "name an image whose XGBoost is as old as the model's"
                     ) from None
                 if names:

@@ -89,6 +89,7 @@ def ask(questions: Sequence[Question], *, reader: str = PROD, boundary: bool = T
         bucket_arn=bucket(PROD),
         key_arn=OWN_KEY,
         repository_arns=[arns(PROD).repository(f"{PROJECT}/training")],
+        base_repository_arns=[],
         source=source,
     )
     names = replace(

@@ -13,7 +13,8 @@ import pytest
 
 from compilegate.local import RefusedDefinitionError
 from compilegate.local.algorithms.images import built_in_algorithm
-from compilegate.local.transform.serving import ServingError, predictor
+from compilegate.local.transform.built_in import ContentError
+from compilegate.local.transform.serving import predictor
 
 REGISTRY = "246618743249.dkr.ecr.us-west-2.amazonaws.com"
 IMAGE = f"{REGISTRY}/sagemaker-xgboost:1.7-1"
@@ -146,6 +147,7 @@ def test_a_pickle_from_before_1_0_answers_and_one_that_holds_no_model_is_refused
     data = xgboost.DMatrix(rows[:, 1:], label=rows[:, 0])
     booster = xgboost.train({"nthread": 1}, data, num_boost_round=3)
     plan = {"accept": "", "content_type": "text/csv", "program": "", "model": str(tmp_path)}
+    plan["defaults"] = "arrays"
     model = tmp_path / "xgboost-model"
     model.write_bytes(pickle.dumps(OldPickle(xgboost.Booster, bytes(booster.save_raw()))))
     body, kind = predictor(plan)(as_csv(rows[:, 1:]).encode())
@@ -153,7 +155,7 @@ def test_a_pickle_from_before_1_0_answers_and_one_that_holds_no_model_is_refused
     answers = [float(line) for line in body.split()]
     assert answers == pytest.approx(booster.predict(data), rel=1e-4)
     model.write_bytes(pickle.dumps(OldPickle(xgboost.Booster, b"no model")))
-    with pytest.raises(ServingError, match="does not read the pickled model"):
+    with pytest.raises(ContentError, match="does not read the pickled model"):
         predictor(plan)
 
 
