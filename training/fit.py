@@ -48,6 +48,8 @@ _SAID_OF_MEMORY = (
     "bad_alloc",
     "Resource temporarily unavailable",  # a thread without room for its stack
 )
+_SAID_BY_ONEDNN = "could not create a primitive"
+"""All that it says of any failure. With "descriptor" after it, the operation is unknown to it."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -67,6 +69,7 @@ def main(arguments: Sequence[str]) -> int:
         ran_out = isinstance(error, MemoryError) or any(
             said in str(error) for said in _SAID_OF_MEMORY
         )
+        ran_out = ran_out or (bool(options.memory_limit) and str(error) == _SAID_BY_ONEDNN)
         result = {"outcome": OUT_OF_MEMORY if ran_out else FAILED, "reason": one_sentence(error)}
     result["peak_memory_bytes"] = None if job is None else job.peak_memory_bytes
     result["seconds"] = time.perf_counter() - began

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 import torch
 
@@ -222,6 +222,7 @@ class TorchCompile(ImmediateSteps):
         def stopping(*arguments: Any, **named: Any) -> Any:
             nonlocal called
             before = self._backend.calls
+            seen = {} if called else _not_captured()
             try:
                 results = forward(*arguments, **named)
             except Exception as error:
@@ -243,7 +244,8 @@ class TorchCompile(ImmediateSteps):
             if not called and self._backend.calls == before and not self._backend.left:
                 raise CompilerError(
                     f"torch compiled nothing of {_named(function)} for {self._chosen}: "
-                    f"{_unsupported()}; do not give it to job.compile(), or take compiler = 'eager'"
+                    f"{_unsupported(seen)}; do not give it to job.compile(), or take compiler = "
+                    "'eager'"
                 )
             called = True
             return results
@@ -256,15 +258,25 @@ def _named(function: Callable[..., Any]) -> str:
     return type(owner).__name__ if owner is not None else getattr(function, "__name__", "it")
 
 
-def _unsupported() -> str:
-    """What torch said last of code that it could not capture."""
+def _unsupported(seen: Mapping[str, int]) -> str:
+    """What torch said last of code that it could not capture, and had not said before.
+
+    Its counters are the whole process's, and a reason keeps the place where it was first counted.
+    """
     from torch._dynamo import config  # noqa: PLC0415
-    from torch._dynamo.utils import counters  # noqa: PLC0415
 
     if config.suppress_errors:
         return "an error was suppressed, since torch._dynamo.config.suppress_errors is set"
-    reasons = [*counters["graph_break"], *counters["unimplemented"]]
+    told = _not_captured()
+    reasons = [each for each, count in told.items() if count > seen.get(each, 0)] or [*told]
     return reasons[-1].split("\n")[0] if reasons else "it called no operation that torch captures"
+
+
+def _not_captured() -> Dict[str, int]:
+    """How often torch has given each reason for code that it could not capture."""
+    from torch._dynamo.utils import counters  # noqa: PLC0415
+
+    return {**counters["graph_break"], **counters["unimplemented"]}
 
 
 def create(settings: Settings) -> Compiler:
