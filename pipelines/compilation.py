@@ -63,7 +63,7 @@ def _check_reach(workload: Workload, deployment: Deployment) -> None:
 
 def _check_images(workload: Workload, deployment: Deployment) -> None:
     faults = [
-        *image_faults(deployment, workload.arms),
+        *image_faults(deployment, workload),
         *processing_faults(deployment, workload.kind),
         *serving_faults(deployment, workload.serving),
         *isolation_faults(deployment, workload.arms),

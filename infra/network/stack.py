@@ -80,9 +80,9 @@ class NetworkStack(cdk.Stack):
             security_group_egress=[_https("Endpoints and the gateway of S3", cidr_ip=ANYWHERE)],
         )
         if any(
-            arm.instance_count > 1
+            setup.instance_count > 1
             for each in project.workloads
-            for arm in each.workload.arms.values()
+            for setup in each.workload.trained.values()
         ):
             self._let_hosts_of_a_job_talk()
         self._endpoints(routes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from compilegate.catalog.images import UnknownImageError
 from compilegate.errors import CompilegateError
@@ -36,9 +36,9 @@ def image_of(deployment: Deployment, arm: Setup) -> str:
 def image_folders_of(workload: Workload) -> dict[str, str]:
     """The folders whose images a workload's jobs run in, each with what needs it first."""
     used: dict[str, str] = {}
-    for name, arm in workload.arms.items():
-        if arm.image_folder != AWS_IMAGE:
-            used.setdefault(arm.image_folder, f"arms.{name}.image")
+    for name, setup in workload.trained.items():
+        if setup.image_folder != AWS_IMAGE:
+            used.setdefault(setup.image_folder, workload.kind.image_key(name))
     step, image = workload.kind.processing_image
     used.setdefault(image, f"step {step}")
     used.setdefault(GATE, "step Gate")
@@ -57,14 +57,14 @@ def used_images(workloads: Iterable[Workload]) -> dict[str, str]:
     return used
 
 
-def image_faults(deployment: Deployment, arms: Mapping[str, Setup]) -> list[str]:
+def image_faults(deployment: Deployment, workload: Workload) -> list[str]:
     """A sentence for each arm that has no image there."""
     faults = []
-    for name, arm in arms.items():
+    for name, setup in workload.trained.items():
         try:
-            image_of(deployment, arm)
+            image_of(deployment, setup)
         except NoImageError as error:
-            faults.append(f"arms.{name}.image: {error}")
+            faults.append(f"{workload.kind.image_key(name)}: {error}")
     return faults
 
 

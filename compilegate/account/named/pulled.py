@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 from compilegate.access import Arns
 from compilegate.catalog.images import EcrRepository, ecr_repository
-from compilegate.pipelines.requests.images import GATE, image_folders_of
+from compilegate.pipelines.requests.images import GATE
 from compilegate.workload import AWS_IMAGE, Workload
 
 
 def arm_folders(workload: Workload, folders: Iterable[str]) -> list[str]:
     """Those of the image folders that training jobs run in."""
-    used = image_folders_of(workload)
-    return [folder for folder in folders if used.get(folder, "").startswith("arms.")]
+    used = {setup.image_folder for setup in workload.trained.values()}
+    return [folder for folder in folders if folder in used]
 
 
 def processing_folders(workload: Workload, folders: Iterable[str]) -> list[str]:
@@ -30,8 +30,8 @@ def aws_repositories(workloads: Iterable[Workload], region: str) -> list[EcrRepo
     found = {
         ecr_repository(stack.image.uri(region))
         for workload in workloads
-        for arm in workload.arms.values()
-        if arm.image_folder == AWS_IMAGE and (stack := arm.known_stack) is not None
+        for setup in workload.trained.values()
+        if setup.image_folder == AWS_IMAGE and (stack := setup.known_stack) is not None
     }
     return sorted((each for each in found if each is not None), key=lambda each: each.name)
 

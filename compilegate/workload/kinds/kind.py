@@ -135,6 +135,10 @@ class Kind(ABC):
         """What is trained, by name."""
         return arms
 
+    def image_key(self, name: str) -> str:
+        """The key of the workload's file that names the image of what is trained under `name`."""
+        return f"arms.{name}.image"
+
     def job_in_words(self, workload: Workload, arm_name: str, seed: int) -> str:
         """What the job of this replicate trains, for whoever looks at the pipeline."""
         arm = workload.arms[arm_name]

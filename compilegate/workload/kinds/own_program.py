@@ -39,6 +39,8 @@ MOST_CHALLENGERS = 7
 LAUNCHER = "compilegate/job/launch/own_script.py"
 """What starts a script, catches the metrics that it prints and makes a candidate's failure
 evidence: the job's program, in place of the script."""
+SCRIPT_PROCESS = "compilegate/job/launch/script_process.py"
+"""What seeds a process and becomes the script, where SageMaker itself starts the processes."""
 
 OLDEST_PYTHON = (3, 8)
 """What `compilegate.job` is written for."""
@@ -116,22 +118,27 @@ class _Scripts(Kind):
         """The hyperparameters of a job that the file does not declare."""
 
     def training_program(self, workload: Workload, arm_name: str, seed: int) -> TrainingProgram:
-        """The launcher that starts the training script; the script, where SageMaker starts it."""
+        """The launcher that starts the training script; where SageMaker starts the processes, what
+        becomes the script in each."""
         setup = workload.trained[arm_name]
         launched = setup.distribution in LAUNCHED
+        entry = LAUNCHER if launched else SCRIPT_PROCESS
+        if setup.distribution == "sm_dist":
+            entry = self.program.entry  # behind a launcher of its own
         told = {
             **self.told(workload, arm_name, seed),
             **{name: text_of(value) for name, value in self.program.hyperparameters.items()},
         }
         launch = self._launch(workload, setup, arm_name) if launched else {}
         return TrainingProgram(
-            entry=LAUNCHER if launched else self.program.entry,
+            entry=entry,
             hyperparameters=told if launched else renamed_hyperparameters(self.program, told),
             metrics=self.program.metrics,
             environment={
                 names.ARM_VARIABLE: arm_name,
                 **job_variables(workload, arm_name, seed),
                 **launcher_arguments(self.program, told),
+                names.SCRIPT_VARIABLE: self.program.entry,
                 **launch,
             },
         )
@@ -139,7 +146,7 @@ class _Scripts(Kind):
     def _launch(self, workload: Workload, setup: Setup, arm_name: str) -> dict[str, str]:
         """What the launcher is told. No arguments: those are the script's."""
         program = self.program
-        told = {names.SCRIPT_VARIABLE: program.entry}
+        told: dict[str, str] = {}
         if setup.distribution == "torchrun":
             told[names.PROCESSES_VARIABLE] = str(setup.processes)
         if arm_name != names.BASELINE_ARM:
@@ -224,6 +231,9 @@ class Succession(_Scripts):
 
     def told(self, workload: Workload, arm_name: str, seed: int) -> Mapping[str, str]:
         return {names.SEED: str(seed)}
+
+    def image_key(self, name: str) -> str:
+        return "program.image"
 
     def job_in_words(self, workload: Workload, arm_name: str, seed: int) -> str:
         return f"The new model, seed {seed}"
