@@ -1,0 +1,3 @@
+"""What the script of the article imports."""
+
+import xgboost  # noqa: F401

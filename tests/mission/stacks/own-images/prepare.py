@@ -1,0 +1,1 @@
+"""Makes the training data, once for all jobs."""
