@@ -1,5 +1,5 @@
-"""What a training script shows of itself without being run: its arguments, what it imports from
-beside itself, and where Compilegate's five lines go. Pure but for reading files.
+"""What a training script shows of itself without being run: its arguments, its precision, what it
+imports from beside itself, and where Compilegate's five lines go. Pure but for reading files.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ class Script:
     batch_size: int | None
     """Its default."""
     learning_rate: float | None
+    precision: str | None
+    """bf16 or fp16, where it trains in one by autocast or by its library's setting."""
     beside: tuple[Path, ...]
     """Files and folders that it imports from beside itself."""
     uses_job: bool
@@ -66,6 +68,7 @@ def read_script(path: Path) -> Script:
         arguments={ours: options[name].written for ours, name in arguments.items()},
         batch_size=_whole(options, arguments.get("batch_size")) or _size(tree),
         learning_rate=_rate(options, arguments.get("learning_rate")) or _keyword(tree, "lr"),
+        precision=_precision(tree, options),
         beside=tuple(_beside(tree, path)),
         uses_job=uses_job,
         advice=() if uses_job else tuple(_advice(tree, text.splitlines())),
@@ -121,6 +124,68 @@ def _keyword(tree: ast.AST, name: str) -> float | None:
             if each.arg == name and type(value) in (int, float) and float(str(value)) > 0:
                 return float(str(value))
     return None
+
+
+def _precision(tree: ast.AST, options: Mapping[str, _Option]) -> str | None:
+    """The first that a call of torch, Accelerate, Transformers or Lightning asks for. What an
+    option or a variable says counts as far as its default is plain."""
+    variables = {
+        target.id: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+    def plain(node: ast.expr | None) -> Any:
+        """The constant, or the end of a dotted name, such as `bfloat16`."""
+        if isinstance(node, ast.Name):
+            node = variables.get(node.id)
+        if isinstance(node, ast.Attribute):
+            known = options.get(node.attr)
+            return node.attr if known is None else known.default
+        return node.value if isinstance(node, ast.Constant) else None
+
+    for call in _calls(tree):
+        given = {each.arg: plain(each.value) for each in call.keywords if each.arg}
+        name = _called(call)
+        found: str | None = None
+        if name == "autocast" and ast.unparse(call.func) in _AUTOCASTS:
+            places = [plain(each) for each in call.args]
+            found = _autocast(ast.unparse(call.func), places, given)
+        elif name == "Accelerator":
+            found = _PRECISIONS.get(given.get("mixed_precision"))
+        elif name.endswith(("TrainingArguments", "Config")):
+            found = next((each for each in ("bf16", "fp16") if given.get(each) is True), None)
+        elif name in ("Trainer", "Fabric"):
+            found = _PRECISIONS.get(given.get("precision"))
+        if found is not None:
+            return found
+    return None
+
+
+def _autocast(function: str, places: list[Any], given: Mapping[str, Any]) -> str | None:
+    """What autocast makes of its arguments: torch.cuda.amp's takes no device."""
+    if given.get("enabled", True) is not True:
+        return None
+    if function in ("torch.cuda.amp.autocast", "torch.cpu.amp.autocast"):
+        places = [function.split(".")[1]]
+    device = given.get("device_type", places[0] if places else "cuda")
+    dtype = given.get("dtype", places[1] if len(places) > 1 else None)
+    if dtype is None and "dtype" not in given:
+        dtype = "float16" if device == "cuda" else "bfloat16"
+    return _PRECISIONS.get(dtype)
+
+
+_AUTOCASTS = (
+    *("autocast", "amp.autocast", "torch.autocast", "torch.amp.autocast"),
+    *("torch.cuda.amp.autocast", "torch.cpu.amp.autocast"),
+)
+_PRECISIONS: Mapping[Any, str] = {
+    **dict.fromkeys(("bfloat16", "bf16", "bf16-mixed", "bf16-true"), "bf16"),
+    **dict.fromkeys(("float16", "half", "fp16", "16-mixed", "16-true", "16", 16), "fp16"),
+}
+"""By what torch, Accelerate and Lightning call them."""
 
 
 def _calls(tree: ast.AST) -> Iterator[ast.Call]:

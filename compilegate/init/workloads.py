@@ -104,6 +104,7 @@ def from_script(path: Path, *, name: str | None = None, data: Path | None = None
         "epochs": None,
         "batch_size": script.batch_size or LARGEST_BATCH,
         "learning_rate": f"{script.learning_rate or 1e-3:g}",
+        "precision": script.precision,
         "metric": "accuracy",
         "direction": "higher",
         "margin": 0.02,
@@ -121,7 +122,7 @@ def from_script(path: Path, *, name: str | None = None, data: Path | None = None
         ),
         told=(
             f"workloads/{name}/{path.name} is a copy, and what jobs run; {path} stays as it is",
-            *_told_of_numbers(script.batch_size, script.learning_rate),
+            *_told_of_numbers(script.batch_size, script.learning_rate, script.precision),
         ),
         first=tuple(f"workloads/{name}/{path.name}, {line}" for line in script.advice),
     )
@@ -190,6 +191,7 @@ def _table(name: str, path: Path, read: Rows, found: Table) -> Started:
         "epochs": epochs,
         "batch_size": batch,
         "learning_rate": "2e-3",
+        "precision": None,
         "metric": "accuracy" if classes else "mse",
         "direction": "higher" if classes else "lower",
         "relative": not classes,
@@ -261,10 +263,13 @@ def _power_of_two(number: int) -> int:
     return 1 << max(0, number.bit_length() - 1)
 
 
-def _told_of_numbers(batch_size: int | None, learning_rate: float | None) -> list[str]:
+def _told_of_numbers(
+    batch_size: int | None, learning_rate: float | None, precision: str | None
+) -> list[str]:
     found = [
         f"batch size {batch_size}" if batch_size else "",
         f"rate {learning_rate:g}" if learning_rate else "",
+        f"precision {precision}" if precision else "",
     ]
     missing = [
         what

@@ -17,6 +17,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from compilegate.cli import main
+from compilegate.init.script import read_script
 from compilegate.workload import read_workload
 
 PROJECT = Path(__file__).parents[2]
@@ -158,6 +159,45 @@ def test_a_script_brings_its_arguments_and_what_it_imports(tmp_path: Path) -> No
     assert "train_marks.py, line 13: for x, y in loader:  ->  loop over job.steps(...)" in said
     assert "train_marks.py, line 16: job.save(model)" in said
     assert "valid: 2 arms" in validate(tmp_path / "p", "train-marks")
+
+
+@pytest.mark.parametrize(
+    ("line", "precision"),
+    [
+        ("with torch.autocast('cuda', dtype=torch.bfloat16): pass", "bf16"),
+        ("context = torch.amp.autocast(device_type='cuda', dtype=torch.float16)", "fp16"),
+        ("low = torch.bfloat16\nwith torch.autocast('cuda', low): pass", "bf16"),
+        ("with torch.autocast('cpu'): pass", "bf16"),
+        ("from torch.cuda.amp import autocast\nwith autocast(): pass", "fp16"),
+        ("with torch.cuda.amp.autocast(dtype=torch.bfloat16): pass", "bf16"),
+        ("accelerator = Accelerator(mixed_precision='bf16')", "bf16"),
+        (
+            "parser.add_argument('--mixed-precision', default='fp16')\n"
+            "accelerator = Accelerator(mixed_precision=args.mixed_precision)",
+            "fp16",
+        ),
+        ("arguments = transformers.TrainingArguments('out', bf16=True)", "bf16"),
+        ("arguments = Seq2SeqTrainingArguments('out', bf16=False, fp16=True)", "fp16"),
+        ("trainer = lightning.Trainer(precision='bf16-mixed')", "bf16"),
+        ("accelerator = Accelerator()", None),
+        ("with torch.autocast('cuda', enabled=False): pass", None),
+        # Nobody knows without running it.
+        ("with torch.autocast('cuda', dtype=TYPES[args.type]): pass", None),
+        ("with torch.autocast('cuda', enabled=args.mixed): pass", None),
+    ],
+)
+def test_a_script_shows_its_precision(tmp_path: Path, line: str, precision: str | None) -> None:
+    (tmp_path / "train.py").write_text(f"{SCRIPT}{line}\n")
+    assert read_script(tmp_path / "train.py").precision == precision
+
+
+def test_a_script_s_precision_is_declared(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(f"{SCRIPT}accelerator = Accelerator(mixed_precision='fp16')")
+    said = begin(tmp_path / "p", "--script", tmp_path / "train.py", "--name", "mine").output
+    assert "precision fp16" in said
+    declared = tomllib.loads((tmp_path / "p/workloads/mine.toml").read_text())
+    assert {arm["precision"] for arm in declared["arms"].values()} == {"fp16"}
+    assert "valid: 2 arms" in validate(tmp_path / "p", "mine")
 
 
 def test_a_model_of_the_hub_reads_the_table_s_texts(tmp_path: Path) -> None:

@@ -28,17 +28,18 @@ def require_agreement(job: Job, *settings: Setting) -> None:
         told = _told(job, each.told)
         if told is None or each.value is None or _same(told, each.value):
             continue
+        change = f"say {each.remedy}"
+        if each.told == "precision":
+            change += f', or set precision = "{each.value}" in [arms.{job.arm}]'
         raise InputError(
-            f"the job's {each.told} is {told}, and {each.called} is {each.value}; say {each.remedy}"
+            f"the job's {each.told} is {told}, and {each.called} is {each.value}; {change}"
         )
 
 
 def _told(job: Job, name: str) -> Optional[Any]:
-    if name == "precision":
-        return job.precision
-    if name == "seed" and job.told.alone:
-        return None  # of a script that is started by hand, it is the script's own
-    return getattr(job.told, name)
+    if name in ("precision", "seed") and job.told.alone:
+        return None  # of a script that is started by hand, they are the script's own
+    return job.precision if name == "precision" else getattr(job.told, name)
 
 
 def _same(told: Any, value: Any) -> bool:

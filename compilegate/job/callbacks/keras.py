@@ -67,6 +67,13 @@ class KerasCallback(keras.callbacks.Callback):
                 f"the arm's compiler is {compiler}, and the model runs eagerly; leave "
                 "run_eagerly=True out of model.compile(...)"
             )
+        if self._job.told.alone and not wanted:
+            if model.jit_compile:
+                self._job.note(
+                    "Keras compiles this training by XLA (jit_compile); the eager arm of a "
+                    'workload turns that off, and an arm with compiler = "xla" has it.'
+                )
+            return  # started by hand: it trains as the script says
         if model.jit_compile != wanted:
             model.jit_compile = wanted
             model.train_function = model.test_function = None

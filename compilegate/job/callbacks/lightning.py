@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequen
 
 from compilegate.job.callbacks.agreement import Setting, require_agreement, scalars
 from compilegate.job.errors import InputError
-from compilegate.job.names import JOB_VARIABLE
+from compilegate.job.machine.generators import preserved_generators
 from compilegate.job.script import Job, current
 from compilegate.job.script.steps import Loop, batch_size_of
 
@@ -71,8 +71,6 @@ class LightningCallback(lightning.Callback):
         """While it trains."""
         self._global_step = -1
         self._begun = self._disturbed = self._fitted = False
-        if os.environ.get(JOB_VARIABLE):
-            self._started = current()  # its seed before the script makes its model
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """The job starts, where a script was started by hand."""
@@ -149,7 +147,8 @@ class LightningCallback(lightning.Callback):
             return
         found: Dict[str, Any] = {}
         if self._examples is not None:
-            found = dict(self._examples(pl_module, batch))
+            with preserved_generators():
+                found = dict(self._examples(pl_module, batch))
         elif isinstance(outputs, dict):
             found = {name: outputs[name] for name in COLUMNS if name in outputs}
         if not any(name in found for name in _JUDGED_BY):

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from compilegate.job.callbacks.agreement import Setting, require_agreement, scalars
 from compilegate.job.callbacks.outcomes import outcome
 from compilegate.job.errors import InputError
+from compilegate.job.machine.generators import preserved_generators
 from compilegate.job.script import Job, current
 from compilegate.job.script.steps import Loop
 
@@ -208,12 +209,12 @@ class TrainerCallback(transformers.TrainerCallback):
             )
 
     def _judge(self, job: Job, args: Any, **given: Any) -> None:
-        """Say what the model makes of each example, and save it."""
+        """Say what the model makes of each example, and save it. The script draws nothing here."""
         if job.world.first:
             model = given["model"]
             was_training = model.training
             model.eval()
-            with torch.no_grad():
+            with torch.no_grad(), preserved_generators():
                 self._say_examples(job, args, model, self._loader(args, given))
             model.train(was_training)
         job.save(_writing(given))

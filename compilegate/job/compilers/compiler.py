@@ -51,7 +51,8 @@ class Compiler(Protocol):
         """Have the peak count from here on; whether it does."""
 
     def seed(self, seed: int, world: World) -> None:
-        """Seed the generators of a step, beyond what every process was seeded with."""
+        """Seed the device's own generator, in an arm's job: that of a device which has one beside
+        torch's. Without it the generator is as the script left it."""
 
     def batches(self, batches: Iterable[Any]) -> Iterable[Any]:
         """The batches; where steps are traced, on the device that computes them."""

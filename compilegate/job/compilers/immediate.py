@@ -9,7 +9,6 @@ import torch
 
 from compilegate.job.machine.memory import peak_memory, reset_peak_memory
 from compilegate.job.machine.world import World
-from compilegate.job.stepping.distribution import seed_dropout
 
 
 class ImmediateSteps:
@@ -43,8 +42,7 @@ class ImmediateSteps:
         return reset_peak_memory(device)
 
     def seed(self, seed: int, world: World) -> None:
-        """Each process has its own dropout masks."""
-        seed_dropout(seed, world)
+        """Nothing: steps draw from torch's generators, which are the script's."""
 
     def batches(self, batches: Iterable[Any]) -> Iterable[Any]:
         """The batches as they are: the script brings them to the device."""

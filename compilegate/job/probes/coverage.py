@@ -1,9 +1,10 @@
-"""What the parity probe compared: which parameters, and digests that differ from job to job."""
+"""What the parity probe compared: which parameters, in which precision, and digests that differ
+from job to job."""
 
 from __future__ import annotations
 
 import hashlib
-from typing import Dict, Iterable, Set
+from typing import Dict, Iterable, List, Optional, Set
 
 import numpy as np
 import torch
@@ -23,6 +24,8 @@ class Compared:
         self._shown: Dict[int, int] = {}
         """By parameter, how many numbers it has."""
         self._digests: Dict[str, hashlib._Hash] = {}
+        self.precisions: List[Optional[str]] = []
+        """What eager's calls computed their products in; None where that does not show."""
 
     def add(self, variant: str, tensors: Tensors) -> None:
         """What a variant computed in one call."""

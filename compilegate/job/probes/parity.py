@@ -27,13 +27,16 @@ import torch
 from compilegate.job.compilers import Compiler
 from compilegate.job.errors import one_sentence
 from compilegate.job.evidence import ParityErrors, ParityRecord
+from compilegate.job.evidence.precision import coarsest
 from compilegate.job.evidence.ratios import departing, error_ratios, lasting, repeats
+from compilegate.job.machine.generators import preserved_generators
 from compilegate.job.names import DEFAULT_PARITY_LIMITS
 from compilegate.job.probes.capture import Compiled
 from compilegate.job.probes.coverage import Compared, trained_parameters
 from compilegate.job.probes.exact import NoRoomError
 from compilegate.job.probes.repro.locate import Located, Wrong, locate
 from compilegate.job.probes.variants import GRADIENT, ObstacleError, Replay, Tensors, relative_to
+from compilegate.job.stepping.precision import own_precision
 
 SEARCH_SECONDS = 60.0
 """How much of a processor the search for what departs first may use."""
@@ -41,14 +44,19 @@ _SHOWN = 5
 """How many departing tensors are printed."""
 
 
+@preserved_generators()
 def probe_parity(
     compiled: Sequence[Compiled],
     *,
     compiler: Compiler,
     folder: Path,
+    declared: str = "fp32",
     search_seconds: float = SEARCH_SECONDS,
 ) -> Tuple[ParityRecord, Optional[ParityErrors]]:
     """Compare the captured calls of compiled functions with eager ones, and print what was found.
+
+    Judged is in the precision that the calls had; where that does not show, it is the arm's,
+    `declared`.
 
     Where they depart, a repro is written below `folder`, the job's evidence; the search for it uses
     `search_seconds` of a processor. Weights, buffers, gradients, random numbers and the compiler's
@@ -57,7 +65,7 @@ def probe_parity(
     """
     began = time.perf_counter()
     called = [each for each in compiled if each.calls]
-    precision = _precision(called)
+    precision = _precision(called, [], declared)
     obstacle: Optional[str] = None
     errors: Optional[ParityErrors] = None
     located = Located()
@@ -68,6 +76,7 @@ def probe_parity(
         with _no_new_graphs(compiler):
             measured = [_measure(each, compiler, seen) for each in called]
             errors = _joined(measured, called)
+        precision = _precision(called, seen.precisions, declared)
         if departing(errors, precision, DEFAULT_PARITY_LIMITS[precision]).any():
             lost = _lost_names(measured, called)
             _say(_departures(errors, precision, lost))
@@ -97,6 +106,8 @@ def probe_parity(
         compared={} if errors is None else seen.digests(),
     )
     _say(_outcome(record, errors))
+    if precision != declared:
+        _say(f"parity: judged in {precision}, as the steps compute; the arm declares {declared}")
     return record, errors
 
 
@@ -127,6 +138,7 @@ def _measure(compiled: Compiled, compiler: Compiler, seen: Compared) -> List[_Me
             rows.lost.intersection_update(_lost(compiled_tensors, exact))
             eager = replay.eager(call)
             seen.add("eager", eager)
+            seen.precisions.append(replay.precision)
             rows.eager.append(_distances(eager, exact, scales))
             rows.repeated.append(_distances(replay.eager(call), eager, scales))
     return list(found.values())
@@ -200,19 +212,15 @@ def _no_new_graphs(compiler: Compiler) -> Iterator[None]:
         raise ObstacleError("the probe made the compiler compile anew, so it judged other code")
 
 
-def _precision(called: Sequence[Compiled]) -> str:
-    """The precision of the calls: that of autocast, or of the parameters; the coarsest of all."""
-    return max((_precision_of(each) for each in called), key=list(_COARSER).index, default="fp32")
-
-
-_COARSER = ("fp32", "fp16", "bf16")
-
-
-def _precision_of(compiled: Compiled) -> str:
-    under = [each.autocast.precision for each in compiled.calls]
-    names = {torch.bfloat16: "bf16", torch.float16: "fp16"}
-    own = [names.get(each.dtype, "fp32") for each in compiled.module.parameters()]
-    return max(under + own, key=_COARSER.index, default="fp32")
+def _precision(called: Sequence[Compiled], products: Sequence[Optional[str]], declared: str) -> str:
+    """The precision of the calls, the coarsest of all: that of autocast around them or of their
+    parameters, or else that of their `products`, and `declared` where these do not show it."""
+    around = [call.autocast.precision for each in called for call in each.calls]
+    own = [own_precision(each.module) for each in called]
+    found = coarsest(around + own)
+    if found != "fp32":
+        return found
+    return coarsest(each or declared for each in products or [None])
 
 
 def _search(

@@ -27,6 +27,7 @@ import torch
 from compilegate.job.compilers import Compiler
 from compilegate.job.errors import one_sentence
 from compilegate.job.evidence import PairedBlocks, PairedSpeedRecord
+from compilegate.job.machine.generators import preserved_generators
 from compilegate.job.machine.world import ALONE, World
 from compilegate.job.probes.capture import Compiled, brought_back
 from compilegate.job.probes.exact import NoRoomError
@@ -68,6 +69,7 @@ def seconds_allowed(declared: Optional[float], train_seconds: float) -> float:
     return min(SHARE_OF_TRAINING * train_seconds, MOST_SECONDS)
 
 
+@preserved_generators()
 def probe_speed(
     compiled: Sequence[Compiled],
     optimizers: Sequence[torch.optim.Optimizer],

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any, List, Mapping, Optional, Tuple
 
-import numpy as np
 import torch
 
-from compilegate.job.probes.capture import RandomState
+from compilegate.job.machine.generators import Generators
 
 
 class Snapshot:
     """What of modules and generators a call can change, to be put back as often as wanted."""
 
-    def __init__(self, module: torch.nn.Module, device: torch.device) -> None:
-        self._device = device
-        self._random = RandomState.now(device)
-        self._python, self._numpy = random.getstate(), np.random.get_state()
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._generators = Generators()
         self._modules = [_ModuleState(each) for each in module.modules()]
         self._parameters: List[Tuple[torch.Tensor, torch.Tensor]] = []
 
@@ -27,9 +23,7 @@ class Snapshot:
 
     def restore(self) -> None:
         """Make everything as it was."""
-        self._random.restore(self._device)
-        random.setstate(self._python)
-        np.random.set_state(self._numpy)
+        self._generators.restore()
         for each in self._modules:
             each.restore()
         with torch.no_grad():

@@ -12,14 +12,13 @@ by their address.
 from __future__ import annotations
 
 import contextlib
-import random
 import sys
 from collections import deque
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Set, Tuple
 
-import numpy as np
 import torch
 
+from compilegate.job.machine.generators import Generators
 from compilegate.job.probes.exact import NoRoomError, free_bytes, megabytes
 
 _Restore = Callable[[], None]
@@ -34,7 +33,7 @@ class Lent:
 
     Kept are parameters, buffers, gradients and training modes of the modules, all that the
     optimizers hold, the tensors of `inputs` (any nest of lists, tuples and dictionaries), and the
-    random generators of torch, numpy and Python. On entering, gradients are set aside and the hooks
+    random generators of torch, NumPy and Python. On entering, gradients are set aside and the hooks
     around optimizer steps are taken off, since a script counts or averages in them.
     """
 
@@ -50,7 +49,6 @@ class Lent:
         self._surroundings = contextlib.ExitStack()
         self._values = _Values()
         self._structures: List[_Restore] = []
-        self._generators: List[_Restore] = []
 
     @property
     def devices(self) -> List[torch.device]:
@@ -72,7 +70,7 @@ class Lent:
                 self._keep(vars(optimizer))
             self._keep(self._inputs)
             self._values.copy()
-            self._generators = _generators(self.devices)
+            self._generators = Generators()
             modes = [(module, module.training) for module in self._modules]
             gradients = [(each, each.grad) for each in self.leaves]
             surroundings.callback(_set_back, modes, gradients)
@@ -92,8 +90,7 @@ class Lent:
         for restore in self._structures:
             restore()
         self._values.restore()
-        for restore in self._generators:
-            restore()
+        self._generators.restore()
 
     def _keep(self, structure: Any) -> None:
         _keep(structure, self._values, self._structures, set())
@@ -219,21 +216,6 @@ def _set_back(
             module.training = training
     for each, gradient in gradients:
         each.grad = gradient
-
-
-def _generators(devices: Sequence[torch.device]) -> List[_Restore]:
-    """How each random generator gets back to where it is now."""
-    host, own, of_numpy = torch.get_rng_state(), random.getstate(), np.random.get_state()
-    restores: List[_Restore] = [
-        lambda: torch.set_rng_state(host),
-        lambda: random.setstate(own),
-        lambda: np.random.set_state(of_numpy),
-    ]
-    for device in devices:
-        if device.type == "cuda":
-            state = torch.cuda.get_rng_state(device)
-            restores.append(lambda of=state, on=device: torch.cuda.set_rng_state(of, on))
-    return restores
 
 
 @contextlib.contextmanager

@@ -36,7 +36,7 @@ from compilegate.job.probes.state import (
     Snapshot,
     TrainingFlags,
 )
-from compilegate.job.stepping.precision import autocast
+from compilegate.job.stepping.precision import autocast, products_precision
 
 SMALLEST_SHARE = 1e-3
 """A gradient's error is relative to the gradient's norm, or to this share of the norm of all
@@ -98,13 +98,15 @@ class Replay:
         """By call, the outputs that its captured gradients belong to."""
         self._written: Dict[int, List[str]] = {}
         """By call, the buffers that it changes."""
+        self.precision: Optional[str] = None
+        """What the last call computed its products in; None where that does not show."""
 
     def __enter__(self) -> Replay:
         self._flags = TrainingFlags(
             self._function.module, getattr(self._function, "training", None)
         )
         self._synchronisation = _NoSynchronisation(self._function.module)
-        self._snapshot = Snapshot(self._function.module, self._device)
+        self._snapshot = Snapshot(self._function.module)
         return self
 
     def __exit__(
@@ -260,6 +262,7 @@ class Replay:
             with surroundings:
                 output = function(*arguments, **named)
             outputs = _outputs(output)
+            self.precision = products_precision(each for _, each in outputs)
             starts = self._starts(call, outputs)
             found = {name: each.detach() for name, each in outputs}
             if id(call) not in self._written:  # the exact one comes first

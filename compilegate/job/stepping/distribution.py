@@ -14,7 +14,7 @@ import torch
 import torch.distributed
 
 from compilegate.job.errors import InputError
-from compilegate.job.machine.world import SEED_LIMIT, World
+from compilegate.job.machine.world import World
 
 
 @contextlib.contextmanager
@@ -68,10 +68,3 @@ def average_through_host(
     for (parameter, gradient), averaged in zip(gradients.items(), means):
         parameter.grad = averaged.view_as(gradient).to(parameter.device)
     return float(mean)
-
-
-def seed_dropout(seed: int, world: World) -> None:
-    """From here on each process draws random numbers of its own, as rows of one batch do. The
-    first goes on as one process alone would."""
-    if not world.first:
-        torch.manual_seed(seed + world.rank * SEED_LIMIT)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, ContextManager, Optional
+import re
+from typing import Any, ContextManager, Iterable, List, Optional, Set
 
 import torch
 
@@ -28,8 +29,9 @@ def precision_now(module: torch.nn.Module) -> str:
     """fp32, bf16 or fp16: what the module computes in if it is called now, by its parameters' type
     or by the autocast that is on."""
     first = next(module.parameters(), None)
-    if first is None or first.dtype in _NAMES:
-        return "fp32" if first is None else _NAMES[first.dtype]
+    own = own_precision(module)
+    if first is None or own != "fp32":
+        return own
     kind = first.device.type
     if hasattr(torch, "get_autocast_dtype"):  # since torch 2.4
         enabled, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
@@ -38,6 +40,42 @@ def precision_now(module: torch.nn.Module) -> str:
     else:  # torch_xla 1 takes that of GPUs
         enabled, dtype = torch.is_autocast_enabled(), torch.get_autocast_gpu_dtype()
     return _NAMES.get(dtype, "fp32") if enabled else "fp32"
+
+
+def own_precision(module: torch.nn.Module) -> str:
+    """fp32, bf16 or fp16: the type of the module's parameters, by the first."""
+    first = next(module.parameters(), None)
+    return "fp32" if first is None else _NAMES.get(first.dtype, "fp32")
+
+
+def products_precision(outputs: Iterable[torch.Tensor]) -> Optional[str]:
+    """fp32, bf16 or fp16: what the matrix products and convolutions behind these tensors were
+    computed in, by autograd's graph of them, wherever autocast was switched on.
+
+    None where that does not show: there are none, they differ, or some are within one node, as
+    those of compiled code are.
+    """
+    seen: Set[Any] = set()
+    found: Set[str] = set()
+    waiting: List[Any] = [each.grad_fn for each in outputs]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, torch.autograd.function.BackwardCFunction) or "::jit::" in node.name():
+            return None
+        if _PRODUCT.search(node.name()):
+            kinds = [each.dtype for each in getattr(node, "_input_metadata", ())]  # torch 2.1 on
+            if not kinds:
+                return None
+            found.add(_NAMES.get(kinds[0], "fp32"))
+        waiting += [each for each, _ in node.next_functions]
+    return found.pop() if len(found) == 1 else None
+
+
+_PRODUCT = re.compile(r"[Mm]mBackward|^LinearBackward|ConvolutionBackward|Rnn(Layer)?Backward")
+"""In autograd's names for them."""
 
 
 def check_precision(precision: str, accelerator: str) -> None:

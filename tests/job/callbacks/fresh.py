@@ -33,12 +33,9 @@ def _run(folder: Path, train: Callable[..., Any], arguments: dict[str, Any]) -> 
     torch.set_num_threads(1)
     from compilegate import job  # noqa: PLC0415
 
-    told = {"compiler": "eager", "speed_probe_seconds": 0.0, **arguments.pop("told", {})}
-    job.start(
-        told=job.Told(
-            job="job-1", arm="arm", model=folder / "model", output=folder, alone=True, **told
-        )
-    )
+    told = {"compiler": "eager", "speed_probe_seconds": 0.0, "alone": True}
+    told.update(arguments.pop("told", {}))
+    job.start(told=job.Told(job="job-1", arm="arm", model=folder / "model", output=folder, **told))
     result = train(**arguments)
     job.finish()
     return result

@@ -68,7 +68,10 @@ def test_a_module_that_only_logs_is_judged_by_its_metrics(tmp_path: Path) -> Non
     ("arguments", "sentence"),
     [
         ({"module": TwoParts}, "parameters .encoder, decoder.; say which are compiled"),
-        ({"told": {"precision": "bf16"}}, "the job's precision is bf16, and the Trainer's is fp32"),
+        (
+            {"told": {"precision": "bf16", "alone": False}},
+            "the job's precision is bf16, and the Trainer's is fp32",
+        ),
         ({"told": {"batch_size": 8}}, "the job's batch_size is 8, and the loader's is 4"),
     ],
 )

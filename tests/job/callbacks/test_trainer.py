@@ -91,12 +91,22 @@ def test_ids_and_slices_may_be_given(tmp_path: Path) -> None:
     assert list(examples.slices["half"]) == ["a"] * 5 + ["b"] * 5
 
 
+def test_a_precision_that_nobody_declared_is_the_script_s_own(tmp_path: Path) -> None:
+    in_job(tmp_path, train, bf16=True, max_steps=2)
+    assert read(tmp_path).evidence.recipe["precision"] == "bf16"
+
+
 @pytest.mark.parametrize(
     ("told", "settings", "sentence"),
     [
         ({"batch_size": 8}, {}, "batch_size is 8, and the Trainer's per_device_train_batch_size"),
         ({"learning_rate": 0.5}, {}, "the job's learning_rate is 0.5, and the Trainer's is 0.01"),
-        ({}, {"bf16": True}, "the job's precision is fp32, and the Trainer's is bf16"),
+        (
+            {"alone": False},
+            {"bf16": True, "seed": 0},
+            r"the job's precision is fp32, and the Trainer's is bf16; .*"
+            r'set precision = "bf16" in \[arms\.arm\]',
+        ),
         ({}, {"torch_compile": True}, "torch_compile is on, so that every arm would be compiled"),
         ({}, {"auto_find_batch_size": True}, "auto_find_batch_size is on"),
         ({}, {"callback": {"ids": "name"}}, r"give the ids themselves: .*ids=eval_dataset\['name'"),

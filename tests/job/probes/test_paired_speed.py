@@ -3,6 +3,7 @@ and leaves everything as it was."""
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -27,6 +28,7 @@ from compilegate.job.probes.capture import (
 )
 from compilegate.job.probes.replay import Side
 from compilegate.job.probes.speed import LEAST_PAIRS, probe_speed, seconds_allowed
+from tests.job.every_call import states
 from tests.job.probes.scripts import (
     BATCH,
     FEATURES,
@@ -281,6 +283,20 @@ def test_a_script_that_failed_in_the_probe_is_as_it_was() -> None:
 
     script.compiled[0].compiled = failing
     assert obstacle(script) == "the probe broke off: RuntimeError: no kernel"
+
+
+def test_an_interrupted_probe_leaves_the_generators_as_they_were() -> None:
+    script = trained()
+
+    def interrupted(rows: torch.Tensor) -> torch.Tensor:
+        random.random(), np.random.random(), torch.manual_seed(1)
+        raise KeyboardInterrupt
+
+    script.compiled[0].compiled = interrupted
+    before = states()
+    with pytest.raises(KeyboardInterrupt):
+        probed(script)
+    assert states() == before
 
 
 def test_without_a_time_the_probe_takes_a_share_of_the_training_s() -> None:

@@ -24,6 +24,7 @@ from compilegate.job.evidence.ratios import error_ratios, lasting
 from compilegate.job.probes import exact
 from compilegate.job.probes.capture import Compiled, same_layout
 from compilegate.job.probes.parity import probe_parity
+from tests.job.every_call import states
 from tests.job.probes.scenes import KINDS, captured, new_model
 
 EPSILON = 2.0**-23
@@ -421,6 +422,42 @@ def test_a_call_that_fails_costs_no_model(tmp_path: Path) -> None:
     assert errors is None
     assert record.obstacle == "the probe broke off: MemoryError: no room"
     assert equal(before, everything(model))
+
+
+def test_an_interrupted_probe_leaves_the_generators_as_they_were(tmp_path: Path) -> None:
+    model, compiler = new_model("unet"), Plain()
+    compiled = captured(model, compiler)
+
+    def interrupted(image: Tensor) -> Tensor:
+        random.random(), np.random.random(), torch.manual_seed(1)
+        raise KeyboardInterrupt
+
+    compiled.compiled = interrupted
+    before = states()
+    with pytest.raises(KeyboardInterrupt):
+        probe_parity([compiled], compiler=compiler, folder=tmp_path)
+    assert states() == before
+
+
+@pytest.mark.parametrize("declared", ["fp32", "bf16"])
+def test_what_is_judged_is_the_precision_of_the_step_whatever_is_declared(
+    declared: str, tmp_path: Path
+) -> None:
+    """Autocast around the call, and one that the function itself switches on."""
+    compiler = Plain()
+    around = captured(new_model("perceptron"), compiler, precision="bf16")
+    plain = captured(new_model("perceptron"), compiler)
+    model = new_model("perceptron")
+    within = captured(model, compiler)
+
+    def casting(*batch: Tensor) -> Any:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return model(*batch)
+
+    within.eager = within.compiled = casting
+    for compiled, precision in ((around, "bf16"), (within, "bf16"), (plain, "fp32")):
+        record, _ = probe_parity([compiled], compiler=compiler, folder=tmp_path, declared=declared)
+        assert (record.precision, record.obstacle) == (precision, None)
 
 
 def test_it_says_how_many_of_the_trained_parameters_it_compared(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from compilegate.job.probes.repro import search
 from compilegate.job.probes.repro.case import SCRIPT, TENSORS
 from compilegate.job.probes.repro.locate import REPRO_FOLDER, hand_over
 from compilegate.job.probes.repro.program import module_path, program_of
+from tests.job.every_call import states
 from tests.job.probes.scenes import backend, captured, new_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -100,10 +101,11 @@ def test_a_miscompiled_model_is_found_and_located(wrong: str, tmp_path: Path) ->
     kind, place = WHERE[wrong]
     compiler = backend(f"benchmarks.miscompilers.{wrong}")
     compiled = of(kind, compiler)
-    graphs = compiler.graphs()
+    graphs, generators = compiler.graphs(), states()
     record, errors = probe_parity(
         [compiled], compiler=compiler, folder=tmp_path, search_seconds=0.0
     )
+    assert states() == generators
     assert (record.obstacle, compiler.graphs()) == (None, graphs)
     assert errors is not None
     # Not by a hair: even with five times the limit.

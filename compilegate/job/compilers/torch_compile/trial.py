@@ -7,6 +7,8 @@ from typing import Any, Callable
 
 import torch
 
+from compilegate.job.machine.generators import preserved_generators
+
 _ELEMENTS = 512
 _SEEDS = (7, 8, 9)
 
@@ -27,10 +29,9 @@ def draws_as_eager(backend: Callable[..., Any], device: torch.device) -> bool:
 
     counted = copy.deepcopy(dict(counters))
     values = torch.ones(_ELEMENTS, device=device)
-    devices = [device] if device.type == "cuda" else []
     try:
         compiled = torch.compile(dropped, backend=backend)
-        with torch.no_grad(), torch.random.fork_rng(devices=devices):
+        with torch.no_grad(), preserved_generators():
             eager = [_seeded(dropped, values, seed) for seed in _SEEDS]
             return all(
                 torch.equal(wanted == 0, _seeded(compiled, values, seed) == 0)
@@ -44,6 +45,8 @@ def draws_as_eager(backend: Callable[..., Any], device: torch.device) -> bool:
 
 
 def _seeded(function: Callable[..., Any], values: torch.Tensor, seed: int) -> torch.Tensor:
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
+    if values.is_cuda:
+        torch.cuda.manual_seed(seed)
     result: torch.Tensor = function(values)
     return result.clone()  # the next replay of a CUDA graph overwrites it

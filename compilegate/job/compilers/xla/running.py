@@ -37,7 +37,7 @@ class Xla:
         self._settings = settings
         self._version = runtime.start(os.environ, without_device=self.without_device)
         self._graphs_before_steps = Compilations.now().graphs
-        self._seed = 0
+        self._seed: Optional[int] = None
         self._processes = Processes(ALONE, through_host=False)
         self._steps: Optional[TracedSteps] = None
         self._forwards: List[TracedForward] = []

@@ -42,11 +42,11 @@ class TracedSteps:
         parameters: Callable[[], Iterable[torch.nn.Parameter]],
         shapes: Callable[[], str],
         *,
-        seed: int,
+        seed: Optional[int],
         most_graphs: int,
     ) -> None:
         """`parameters` are those that are trained; `shapes` says what a step's batch looked like.
-        `seed` is this process's own."""
+        `seed` is this process's own; None leaves the device's generator to the script."""
         self._processes = processes
         self._parameters = parameters
         self._shapes_now = shapes
@@ -108,7 +108,8 @@ class TracedSteps:
     def _trace_gradients(self, step: int, take: Take) -> None:
         # The device's generator moves on with every synchronisation, and a job that was resumed has
         # others; so each step has a seed of its own.
-        runtime.seed(self._seed + (step + 1) * SEEDS_OF_A_STEP)
+        if self._seed is not None:
+            runtime.seed(self._seed + (step + 1) * SEEDS_OF_A_STEP)
         self._result = take()
 
     def _trace_update(self, update: Optional[Take]) -> None:

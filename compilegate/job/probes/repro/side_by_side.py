@@ -120,7 +120,7 @@ def _run(
     values = {name: _copy(each, convert) for name, each in arguments.inputs.items()}
     buffers = {n: each for n, each in values.items() if _floats(each) and not each.requires_grad}
     before = {name: each.clone() for name, each in buffers.items()}
-    torch.manual_seed(0)
+    _seed()
     with contextlib.ExitStack() as stack:
         if arguments.device in ("cpu", "cuda"):
             low = None if exactly else arguments.autocast
@@ -154,6 +154,13 @@ def _run(
                 zero = torch.zeros_like(each) if gradient is None else gradient
                 found["gradient of " + name] = zero.detach().to_dense()
     return found
+
+
+def _seed() -> None:
+    """torch.manual_seed would seed GPUs that are not in use as well, once they are."""
+    torch.default_generator.manual_seed(0)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(0)
 
 
 def _floats(value: Any) -> bool:

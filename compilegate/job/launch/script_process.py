@@ -1,0 +1,133 @@
+"""Stands for a training script in each process of an arm's job: seeds the process, then becomes it.
+
+The arm's seed is set before the script's first line: of Python's generator at once, of NumPy's and
+torch's as soon as the script has imported them. To import them here would take from the script what
+has to be set before an import, such as OMP_NUM_THREADS, and cost a script that uses neither.
+
+The script is in SCRIPT_VARIABLE. Its arguments are this program's, or in SCRIPT_ARGUMENTS_VARIABLE
+where a launcher in between would not pass them on as declared. Launchers of PyTorch/XLA import this
+file and call `_mp_fn(index)`; others run it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import random
+import sys
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Callable, Dict, Optional, Sequence
+
+from compilegate.job.launch.scripts.told import job_text
+from compilegate.job.names import SCRIPT_ARGUMENTS_VARIABLE, SCRIPT_VARIABLE, SEED
+
+NO_FUNCTION = (
+    "error: {script} has no function _mp_fn(index), which the launcher of Training Compiler calls "
+    "in each process; add `def _mp_fn(index): main()`"
+)
+
+
+def seed_process(seed: int) -> None:
+    """Seed the generators of Python, NumPy and torch: those of a library that is not imported yet,
+    when it is."""
+    random.seed(seed)
+    seeds: Dict[str, Callable[[Any], None]] = {
+        "numpy.random": lambda module: module.seed(seed % 2**32),
+        "torch": lambda module: module.manual_seed(seed),  # of its CPU and every GPU
+    }
+    for name in [name for name in seeds if name in sys.modules]:
+        seeds.pop(name)(sys.modules[name])
+    if seeds:
+        sys.meta_path.insert(0, _OnImport(seeds))
+
+
+class _OnImport(MetaPathFinder):
+    """Calls a function with a module when it has been imported for the first time."""
+
+    def __init__(self, calls: Dict[str, Callable[[Any], None]]) -> None:
+        """`calls`: the functions by the modules' names."""
+        self._calls = calls
+
+    def find_spec(
+        self, name: str, path: Optional[Sequence[str]], target: Optional[ModuleType] = None
+    ) -> Optional[ModuleSpec]:
+        """As the other finders have it, with a loader that calls the function. To be found is not
+        to be imported: many a library looks whether torch is there."""
+        if name not in self._calls:
+            return None
+        others = [each for each in sys.meta_path if each is not self and hasattr(each, "find_spec")]
+        found = (each.find_spec(name, path, target) for each in others)
+        spec = next((each for each in found if each is not None), None)
+        loader: Any = None if spec is None else spec.loader
+        if loader is not None:
+            load = loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                del loader.exec_module
+                load(module)
+                self._imported(name, module)
+
+            loader.exec_module = exec_module
+        return spec
+
+    def _imported(self, name: str, module: ModuleType) -> None:
+        self._calls.pop(name)(module)
+        if not self._calls:
+            sys.meta_path.remove(self)
+
+
+def _mp_fn(index: int) -> None:
+    """Call the script's own function, in a process that torch_xla started."""
+    script = _become()
+    module = _imported(script)
+    if not hasattr(module, "_mp_fn"):
+        sys.exit(NO_FUNCTION.format(script=script))
+    module._mp_fn(index)
+
+
+def _become() -> str:
+    """Take the arm's seed, the script's arguments and its place among the modules' folders; returns
+    its path."""
+    text = job_text(os.environ)
+    if text:
+        seed_process(int(json.loads(text).get(SEED, 0)))
+    script = os.environ[SCRIPT_VARIABLE]
+    arguments = os.environ.get(SCRIPT_ARGUMENTS_VARIABLE)
+    sys.argv = [script, *(sys.argv[1:] if arguments is None else json.loads(arguments))]
+    folder = str(Path(script).resolve().parent)
+    if sys.path and Path(sys.path[0]).resolve() == Path(__file__).resolve().parent:
+        sys.path[0] = folder  # this program's place is no place of the script's modules
+    elif folder not in sys.path:
+        sys.path.insert(0, folder)
+    return script
+
+
+def _imported(script: str) -> ModuleType:
+    """The script as a module, under its own name, so that what it defines can be pickled."""
+    name = Path(script).stem
+    specification = importlib.util.spec_from_file_location(name, script)
+    if specification is None or specification.loader is None:
+        sys.exit(f"error: the hyperparameter training_script is {script}, expected a Python file")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module
+    specification.loader.exec_module(module)
+    return module
+
+
+def _run(script: str) -> None:
+    """Run the script as Python runs a file. It stays `__main__` to the end of the process: what the
+    job does at its exit, and threads of the script, look its classes up there."""
+    module, path = ModuleType("__main__"), os.path.abspath(script)
+    loader = SourceFileLoader("__main__", path)
+    module.__file__, module.__loader__ = path, loader
+    sys.modules["__main__"] = module
+    code = loader.source_to_code(loader.get_data(path), path)
+    exec(code, vars(module))  # noqa: S102 - it is the program that this process was started for
+
+
+if __name__ == "__main__":
+    _run(_become())

@@ -1,0 +1,270 @@
+"""A script that is started by hand prints the losses that it prints without the job, bit for bit.
+
+Each script shuffles, drops out, and has workers whose data draw from the generators of Python,
+NumPy and torch; after each step it draws from all three itself. What stands behind `#:` replaces
+its line in the script with the job.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compilegate.evidence import read_evidence
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[3]
+STEPS = 52
+COMMON = """
+import random
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+#: from compilegate import job
+
+class Rows(Dataset):
+    def __init__(self, count):
+        self.rows = torch.randn(count, 6, generator=torch.Generator().manual_seed(count))
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        row = self.rows[index]
+        drawn = random.random() + np.random.random() + torch.rand(()).item()
+        return row + 0.1 * drawn, int(row[0] > 0)
+
+TRAINED, JUDGED = Rows(104), Rows(16)  # thirteen steps an epoch
+
+def network():
+    return nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 2))
+
+def show(loss):
+    drawn = [random.random(), float(np.random.random()), torch.rand(()).item()]
+    print("step", float(loss).hex(), *(each.hex() for each in drawn), flush=True)
+
+"""
+LOOP = """
+def main():
+    random.seed(3), np.random.seed(4), torch.manual_seed(5)
+    model = network()  #: model = job.compile(network())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(TRAINED, batch_size=8, shuffle=True, num_workers=2)
+    for epoch in range(4):
+        for x, y in loader:  #: for x, y in job.steps(loader):
+            loss = nn.functional.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            show(loss)
+        model.eval()
+        with torch.no_grad():
+            logits = model(JUDGED.rows)
+        model.train()
+        #: job.examples(ids=job.positions(16), logits=logits, labels=(JUDGED.rows[:, 0] > 0).long())
+    #: job.save(model)
+    show(0)  # what the script draws later is the same, too
+
+if __name__ == "__main__":
+    main()
+"""
+ACCELERATE = """
+from accelerate import Accelerator
+
+def main():
+    random.seed(3), np.random.seed(4), torch.manual_seed(5)
+    accelerator = Accelerator(cpu=True)
+    model = network()  #: model = job.compile(network())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = DataLoader(TRAINED, batch_size=8, shuffle=True, num_workers=2)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    for epoch in range(4):
+        for x, y in loader:  #: for x, y in job.steps(loader):
+            loss = nn.functional.cross_entropy(model(x), y)
+            accelerator.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+            show(loss)
+    model.eval()
+    with torch.no_grad():
+        logits = model(JUDGED.rows)
+    #: job.examples(ids=job.positions(16), logits=logits, labels=(JUDGED.rows[:, 0] > 0).long())
+    #: job.save(accelerator.unwrap_model(model))
+    show(0)
+
+if __name__ == "__main__":
+    main()
+"""
+TRAINER = """
+import transformers
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.network = network()
+
+    def forward(self, x, labels):
+        logits = self.network(x)
+        return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
+
+class Named(Rows):
+    def __getitem__(self, index):
+        x, label = super().__getitem__(index)
+        return {"x": x, "labels": label}
+
+class Trainer(transformers.Trainer):
+    def compute_loss(self, model, inputs, **settings):
+        found = super().compute_loss(model, inputs, **settings)
+        if model.training:
+            show(found)
+        return found
+
+def main():
+    random.seed(3), np.random.seed(4), torch.manual_seed(5)
+    trainer = Trainer(
+        model=Model(),
+        args=transformers.TrainingArguments(
+            "trained", per_device_train_batch_size=8, num_train_epochs=4, learning_rate=0.1,
+            dataloader_num_workers=2, report_to="none", disable_tqdm=True, use_cpu=True,
+            save_strategy="no", eval_strategy="epoch",
+        ),
+        train_dataset=Named(104),
+        eval_dataset=Named(16),
+        callbacks=[],  #: callbacks=[job.TrainerCallback()],
+    )
+    trainer.train()
+    show(0)
+
+if __name__ == "__main__":
+    main()
+"""
+LIGHTNING = """
+import pytorch_lightning
+
+class Module(pytorch_lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.network = network()
+
+    def training_step(self, batch, batch_idx):
+        x, y = batch
+        loss = nn.functional.cross_entropy(self.network(x), y)
+        show(loss)
+        return loss
+
+    def validation_step(self, batch, batch_idx):
+        x, y = batch
+        return {"logits": self.network(x), "labels": y}
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+def main():
+    random.seed(3), np.random.seed(4), torch.manual_seed(5)
+    callbacks = []  #: callbacks = [job.LightningCallback()]
+    trainer = pytorch_lightning.Trainer(
+        max_epochs=4, accelerator="cpu", logger=False, enable_progress_bar=False,
+        enable_checkpointing=False, enable_model_summary=False, callbacks=callbacks,
+    )
+    trainer.fit(
+        Module(),
+        DataLoader(TRAINED, batch_size=8, shuffle=True, num_workers=2),
+        DataLoader(JUDGED, batch_size=8, num_workers=2),
+    )
+    show(0)
+
+if __name__ == "__main__":
+    main()
+"""
+KERAS = """
+import keras
+
+class Shows(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        show(logs["loss"])
+
+def main():
+    random.seed(3), np.random.seed(4), torch.manual_seed(5)
+    #: job.start(batch_size=8)
+    callbacks = [Shows()]  #: callbacks = [Shows(), job.KerasCallback()]
+    layers = [keras.layers.Dense(16, "relu"), keras.layers.Dropout(0.5), keras.layers.Dense(2)]
+    model = keras.Sequential(layers)
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit(
+        DataLoader(TRAINED, batch_size=8, shuffle=True, num_workers=2),
+        validation_data=DataLoader(JUDGED, batch_size=8),
+        epochs=4, verbose=0, callbacks=callbacks,
+    )
+    show(0)
+
+if __name__ == "__main__":
+    main()
+"""
+SCRIPTS = {
+    "loop": LOOP,
+    "accelerate": ACCELERATE,
+    "trainer": TRAINER,
+    "lightning": LIGHTNING,
+    "keras": KERAS,
+}
+
+
+def printed(folder: Path, text: str, **variables: str) -> list[str]:
+    """What the script prints of its steps, the losses in all their bits."""
+    folder.mkdir()
+    (folder / "train.py").write_text(text)
+    surroundings = {
+        "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1",
+        "KERAS_BACKEND": "torch",
+        **variables,
+    }
+    ended = subprocess.run(
+        [sys.executable, "train.py"],
+        cwd=folder,
+        env={**os.environ, **surroundings},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert "Traceback" not in ended.stderr, ended.stderr[-3000:]
+    return [line for line in ended.stdout.splitlines() if line.startswith("step ")]
+
+
+def with_job(text: str) -> str:
+    return re.sub(r"^( *).*#: (.*)$", r"\1\2", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", list(SCRIPTS))
+def test_a_script_with_the_job_trains_as_without(name: str, tmp_path: Path) -> None:
+    text = COMMON + SCRIPTS[name]
+    without = printed(tmp_path / "without", text)
+    observed = printed(tmp_path / "with", with_job(text))
+    assert len(without) == STEPS + 1
+    assert observed == without
+    evidence = read_evidence(tmp_path / "with" / "compilegate-job" / "evidence").evidence
+    assert evidence.recipe["steps"] == STEPS
+
+
+@pytest.mark.parametrize("name", ["loop", "trainer"])
+def test_the_probes_of_a_compiler_that_is_tried_move_no_generator(
+    name: str, tmp_path: Path
+) -> None:
+    """aot_eager calls eager's own operators in eager's order: its losses are eager's."""
+    text = COMMON + SCRIPTS[name]
+    tried = {"COMPILEGATE_COMPILER": "torch-compile:aot_eager"}
+    assert printed(tmp_path / "with", with_job(text), **tried) == printed(
+        tmp_path / "without", text
+    )
+    evidence = read_evidence(tmp_path / "with" / "compilegate-job" / "evidence").evidence
+    assert evidence.parity is not None
+    assert evidence.parity.obstacle is None
+    assert evidence.paired_speed is not None
