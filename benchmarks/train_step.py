@@ -1,6 +1,6 @@
 """A training step here and in Hugging Face's Trainer, with the same model, data and precision.
 
-    .venv/bin/python -m pip install -e '.[trainer]'
+    .venv/bin/python -m pip install -e '.[run]'
     .venv/bin/python benchmarks/train_step.py [--rounds N] [--steps N] [--clock cpu] [--dropout P]
 
 A cell is a compiler and a precision. In each round every cell runs twice, once with this project's

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any, Optional
 
-from compilegate.job import Job, NonFiniteLossError
+import torch
+
+from compilegate.job import SEED_LIMIT, Job, NonFiniteLossError
 from training.checkpoints import Checkpoints, RunState
 from training.data.batches import BatchSource, batches_of_run
 from training.evaluation import InterimEvaluation
@@ -37,6 +39,7 @@ def train(
     """
     host = next(model.parameters()).device
     together = job.distributed(model)
+    _draw_own_numbers(job)
     model.to(job.device)
     average = WeightAverage(model, hyperparameters.averaging)
     update = WeightUpdate(model, hyperparameters, length, average=average)
@@ -77,6 +80,13 @@ def train(
         raise NonFiniteLossError(f"{error} {described}", step=error.step) from error
     average.apply()
     model.to(host)
+
+
+def _draw_own_numbers(job: Job) -> None:
+    """Have each process draw dropout masks of its own, as rows of one batch do; the first goes on
+    as one process alone would. Whole steps draw from their device's generator instead."""
+    if not job.world.first and not job.compiles_whole_steps:
+        torch.manual_seed(job.seed + job.world.rank * SEED_LIMIT)
 
 
 class _Progress:

@@ -14,11 +14,11 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import Sequence
+from typing import Dict, Optional, Sequence
 
 from compilegate.job import InputError, record_failure
 from compilegate.job.errors import report_failure
-from compilegate.job.launch.supervisor import Launch, supervise
+from compilegate.job.launch.supervisor import Failure, Launch, supervise
 from compilegate.job.names import JOB_STARTED_VARIABLE
 from training.arguments import read_arguments
 
@@ -31,19 +31,30 @@ def main(arguments: Sequence[str]) -> int:
         report_failure(str(error), os.environ)
         return 1
 
-    def record(reason: str) -> None:
-        record_failure(job.folders.output_data, job.told().failure(reason))
+    def record(failure: Failure) -> None:
+        evidence = job.told().failure(
+            failure.reason, ending=failure.ending.name, attempts=failure.attempts
+        )
+        record_failure(job.folders.output_data, evidence)
 
+    several = job.processes if job.distribution == "torchrun" else None
     return supervise(
         Launch(
-            module="training.job",
-            arguments=arguments,
-            output_data=job.folders.output_data,
-            processes=job.processes if job.distribution == "torchrun" else None,
-            compile_cache=job.folders.compile_cache,
+            program=["-m", "training.job", *arguments],
+            without_evidence="the training ended without writing its evidence",
+            processes=several,
+            environment={**os.environ, **_threads(several)},
             record=record if job.on_failure == "record" else None,
         )
     )
+
+
+def _threads(processes: Optional[int]) -> Dict[str, str]:
+    """Each of several processes would otherwise have a thread on every core."""
+    if processes is None:
+        return {}
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {"OMP_NUM_THREADS": str(max(1, (cores or 1) // processes))}
 
 
 def _mp_fn(_index: int) -> None:

@@ -74,7 +74,7 @@ def command(  # noqa: PLR0917  one argument for each option
         return
     for step in result.steps.values():
         how = "from the cache" if step.cached else f"{step.seconds:.1f} s"
-        click.echo(f"{step.name:<32}  {step.type:<14}  {step.status:<12}  {how}")
+        click.echo(f"{step.name:<32}  {step.type:<14}  {step.outcome_in_words:<16}  {how}")
     show_outcome(
         executor,
         result,
@@ -120,7 +120,7 @@ def _step_facts(step: StepResult) -> dict[str, Any]:
     return {
         "step": step.name,
         "type": step.type,
-        "status": str(step.status),
+        "status": step.outcome_in_words,
         "cached": step.cached,
         "seconds": round(step.seconds, 1),
         "failure": None if why is None else why.text,

@@ -37,7 +37,7 @@ MOST_SHOWN = 60
 _MAY_BE_LEFT_OUT = frozenset(
     {"failure", "parity", "compile_cache", "checkpoints", "paired_speed", "padding", "notes"}
     | {"peak_memory_bytes", "memory_of", "repro", "departs", "printed", "checkup", "hindrances"}
-    | {"share", "where", "reason", "rule"}
+    | {"share", "where", "reason", "rule", "ending", "attempts"}
     | {"trained_parameters", "compared_parameters", "compared"}
 )
 """Keys that a job may have nothing to say under."""

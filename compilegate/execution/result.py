@@ -13,6 +13,8 @@ from compilegate.execution.failure import StepFailure
 from compilegate.execution.status import UNSUCCESSFUL, ExecutionStatus, StepStatus
 
 FailedBy = Literal["job", "fail-step"]
+RECORDED = "Failed, recorded"
+"""A job whose training failed, and which left that as evidence for the gate."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,21 @@ class StepResult:
     @property
     def cached(self) -> bool:
         return self.cached_from is not None
+
+    @property
+    def failed(self) -> bool:
+        """Whether its job failed, or ended well after recording that its training had failed."""
+        return self.status in UNSUCCESSFUL or self.recorded
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the step succeeded because its job recorded a failure as evidence."""
+        return self.status is StepStatus.SUCCEEDED and self.failure is not None
+
+    @property
+    def outcome_in_words(self) -> str:
+        """The status, for people: a job that died did not succeed."""
+        return RECORDED if self.recorded else str(self.status)
 
     @property
     def ended(self) -> float | None:

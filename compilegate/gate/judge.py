@@ -21,6 +21,7 @@ from compilegate.gate.integrity.examination import Examined, Records, examine
 from compilegate.gate.integrity.examples import unchecked_losses
 from compilegate.gate.integrity.models.leakage import about_inputs_seen
 from compilegate.gate.integrity.parity_record import doubts_of_parity
+from compilegate.gate.integrity.precision import about_precision
 from compilegate.gate.integrity.timing import examples_of_steps
 from compilegate.gate.judgements import (
     Confound,
@@ -161,7 +162,9 @@ class _Case:
             parity, about_parity = self._parity(arm)
             memory, about_memory = self._memory(arm)
             confounds = self._confounds(arm)
-            about = [] if arm not in quality else quality[arm].findings
+            about = [] if arm not in quality else [*quality[arm].findings]
+            precision = about_precision(self.experiment, self.examined.records, arm)
+            about += [] if precision is None else [precision]
             reasons, notes = split_findings([*about_parity, *about_memory, *about])
             found[arm] = _Candidate(
                 arm=arm,

@@ -57,6 +57,7 @@ class Code(StrEnum):
     EVIDENCE_IMPLAUSIBLE = "evidence.implausible"
     EVIDENCE_LACKING = "evidence.lacking"
     EVIDENCE_NO_ENVIRONMENT = "evidence.no_environment"
+    EVIDENCE_LOST = "evidence.lost"
     ARM_FAILED = "arm.failed"
 
     DIGEST_MISSING = "digest.missing"
@@ -285,8 +286,15 @@ class Subject:
 
     def fails(self, code: Code, told: str, **numbers: Number) -> Reason:
         """A reason that fails the replicate; `told` is a sentence without its subject."""
-        who = "The registered model" if self.registered else f"Seed {self.seed}"
-        return failure(code, f"{who}: {told}", seed=self.seed, **numbers)
+        return failure(code, f"{self._called}: {told}", seed=self.seed, **numbers)
+
+    def stays_open(self, code: Code, told: str) -> Reason:
+        """A reason for which nothing can be said of the replicate."""
+        return Reason(code, Outcome.INCONCLUSIVE, f"{self._called}: {told}", {"seed": self.seed})
+
+    @property
+    def _called(self) -> str:
+        return "The registered model" if self.registered else f"Seed {self.seed}"
 
 
 def interval_name(confidence: float) -> str:

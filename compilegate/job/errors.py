@@ -76,11 +76,23 @@ def first_line(error: BaseException) -> str:
     return " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
 
 
+_CAUSES: Mapping[int, str] = {
+    signal.SIGKILL: "the machine may have run out of memory",
+    signal.SIGTERM: "something outside of it ended it",
+    signal.SIGINT: "somebody interrupted it",
+    **dict.fromkeys(
+        (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT),
+        "machine code was wrong, as of a compiler or a library",
+    ),
+    signal.SIGILL: "machine code was made for another processor",
+}
+
+
 def killed_by(number: int) -> str:
     """What to say about a process that this signal ended."""
     name = next((each.name for each in signal.Signals if each == number), f"signal {number}")
-    hint = "; the machine may have run out of memory" if number == signal.SIGKILL else ""
-    return f"killed by {name}{hint}"
+    cause = _CAUSES.get(number)
+    return f"killed by {name}" if cause is None else f"killed by {name}; {cause}"
 
 
 def report_failure(reason: str, environment: Mapping[str, str]) -> None:

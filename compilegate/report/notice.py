@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from compilegate.gate.reasons import Outcome, Reason, clipped
+from compilegate.gate.reasons import Code, Outcome, Reason, clipped
 from compilegate.gate.verdict import CandidateVerdict, Verdict
 from compilegate.job.names import NO_ARM
 from compilegate.report import cost
@@ -39,6 +39,8 @@ class Notice:
     subject: str
     """100 printable characters of ASCII at most."""
     message: str
+    lost: bool = False
+    """Whether the machines lost a candidate's job, so that it is worth another start."""
     schema_version: int = SCHEMA_VERSION
 
     def to_json(self) -> str:
@@ -54,6 +56,9 @@ def notice_of(verdict: Verdict) -> Notice:
         send=bool(open_ones) or verdict.decision.arm == NO_ARM,
         subject=_subject(verdict, open_ones),
         message="\n".join(_message(verdict, open_ones)) + "\n",
+        lost=any(
+            reason.code is Code.EVIDENCE_LOST for item in open_ones for reason in item.reasons
+        ),
     )
 
 

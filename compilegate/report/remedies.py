@@ -53,7 +53,12 @@ _BY_CODE = {
     Code.COMPILER_RECOMPILED: (
         "Keep shapes and settings the same in every step, or allow it by `max_recompilations`."
     ),
+    Code.RECIPE_PRECISION: (
+        "Declare for each arm the `precision` that the script trains in, or have it train in the "
+        "declared one (`job.autocast()`)."
+    ),
     Code.ARM_FAILED: "Read the log of the failed job, and fix the arm.",
+    Code.EVIDENCE_LOST: "Run it again: the jobs that were lost train anew, and no others.",
 }
 _BY_SUBJECT = {
     "parity": "Its compiler does not compute what eager does: update or replace it.",

@@ -12,6 +12,9 @@ DATA = "Data"
 APPROVAL = "ModelApprovalStatus"
 INSTANCE_TYPE = "TrainingInstanceType"
 MAX_RUNTIME = "MaxRuntimeInSeconds"
+ATTEMPT = "Attempt"
+"""Raised where the machines lost a candidate's job: the service keeps a step that ended well in its
+cache, and trains it again where its request has another value of this."""
 
 LONGEST_JOB_SECONDS = 2_419_200
 """28 days, the service's limit."""
@@ -34,6 +37,7 @@ InstanceType = Annotated[
     BeforeValidator(_no_local_mode),
     StringConstraints(pattern=r"^ml\.[a-z0-9-]+\.[a-z0-9-]+$"),
 ]
+AttemptNumber = Annotated[str, StringConstraints(pattern=r"^[1-9]\d{0,3}$")]
 RuntimeSeconds = Annotated[int, Field(ge=60, le=LONGEST_JOB_SECONDS)]
 DataUri = Annotated[str, StringConstraints(pattern=r"^s3://[a-z0-9][a-z0-9.-]+/\S+$")]
 
@@ -45,6 +49,7 @@ _ALLOWED: Mapping[str, tuple[TypeAdapter[Any], str]] = {
         TypeAdapter(RuntimeSeconds),
         f"a whole number from 60 to {LONGEST_JOB_SECONDS}",
     ),
+    ATTEMPT: (TypeAdapter(AttemptNumber), "a number from '1' on, as text"),
 }
 
 

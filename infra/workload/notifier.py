@@ -75,7 +75,7 @@ def notifier(
 
 
 GATE_STEP = "Gate"
-EXECUTION_STATES = {"currentPipelineExecutionStatus": ["Executing", "Failed"]}
+EXECUTION_STATES = {"currentPipelineExecutionStatus": ["Executing", "Failed", "Succeeded"]}
 GATE_STATES = {
     "stepName": [GATE_STEP, {"prefix": f"{GATE_STEP}-"}, {"prefix": "Register-"}],
     "currentStepStatus": ["Succeeded"],

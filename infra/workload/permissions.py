@@ -74,7 +74,8 @@ def notifier_statements(
     dead_letter_arn: str,
     log_group: str,
 ) -> list[Statement]:
-    """The notifier: see this pipeline's executions, stop one, notify people, attach cards."""
+    """The notifier: see this pipeline's executions, stop one or start one again, notify people,
+    attach cards."""
     return [
         Statement(
             sid="ListExecutions",
@@ -86,10 +87,16 @@ def notifier_statements(
             actions=[
                 "sagemaker:DescribePipelineExecution",
                 "sagemaker:ListPipelineExecutionSteps",
+                "sagemaker:ListPipelineParametersForExecution",
                 "sagemaker:StopPipelineExecution",
             ],
             resources=[f"{pipeline_arn}/execution/*"],
             because=EXECUTION_NAMES,
+        ),
+        Statement(
+            sid="StartAgain",
+            actions=["sagemaker:StartPipelineExecution"],
+            resources=[pipeline_arn],
         ),
         Statement(
             sid="FindTheGatesOutput",

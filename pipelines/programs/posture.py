@@ -55,10 +55,18 @@ def posture_document(observed: Observed) -> str:
 def observed_together(verdict: Verdict) -> Observed:
     """What all arms together showed."""
     unsound = "" if verdict.baseline.sound else "the baseline's evidence is not sound"
+    seen, lost = [], []
+    for candidate in verdict.candidates:
+        told = _lost(candidate.reasons) if candidate.outcome is Outcome.INCONCLUSIVE else None
+        if told is None:
+            seen.append(_seen(candidate, verdict.confidence))
+        else:
+            lost.append(f"{candidate.arm}: {told}")
     return Observed(
-        seen=tuple(_seen(candidate, verdict.confidence) for candidate in verdict.candidates),
+        seen=tuple(seen),
         registered=verdict.decision.arm,
         nothing_learned=unsound,
+        lost="; ".join(lost) or None,
         spent=_spent(verdict),
     )
 
@@ -75,6 +83,9 @@ def observed_alone(
     arm = verdict.baseline
     if not candidate:
         return Observed(registered=verdict.decision.arm, spent=_spent(verdict))
+    lost = _lost(arm.reasons)
+    if lost is not None:
+        return Observed(lost=f"{arm.arm}: {lost}", spent=_spent(verdict))
     reason = _first_sentence(arm.reasons) or "its evidence is sound"
     seen = Seen(
         arm=arm.arm,
@@ -103,6 +114,12 @@ def _spent(verdict: Verdict) -> tuple[Spent, ...]:
         )
         for one in arms
     )
+
+
+def _lost(reasons: Sequence[Reason]) -> str | None:
+    """What the gate says of a job that left no model by the machine's doing."""
+    found = [reason for reason in reasons if reason.code is Code.EVIDENCE_LOST]
+    return _first_sentence(found) or None
 
 
 def _values(experiment: Experiment, records: Records, values: MetricValues) -> dict[str, float]:

@@ -64,12 +64,12 @@ def read_requirements(path: Path) -> list[Requirement]:
 
 def images_in_use(workload: Workload) -> dict[str, tuple[str, ...]]:
     """The image folders that run a workload's own program, each with the keys that name it."""
-    used: dict[str, list[str]] = {}
+    used: dict[str, dict[str, None]] = {}
     key, image = workload.kind.processing_image
     if workload.kind.preparation is not None or workload.kind.against_champion:
-        used.setdefault(image, []).append(key)
-    for name, arm in workload.arms.items():
-        used.setdefault(arm.image_folder, []).append(f"arms.{name}.image")
+        used.setdefault(image, {})[key] = None
+    for name, setup in workload.trained.items():
+        used.setdefault(setup.image_folder, {})[workload.kind.image_key(name)] = None
     return {image: tuple(keys) for image, keys in used.items()}
 
 

@@ -13,7 +13,14 @@ from compilegate.document.durations import parse_duration
 from compilegate.document.model import CachePolicy, Parameter
 from compilegate.pipelines.deployment import Deployment, Sources
 from compilegate.workload import Workload
-from compilegate.workload.parameters import APPROVAL, DATA, INSTANCE_TYPE, MAX_RUNTIME, Approval
+from compilegate.workload.parameters import (
+    APPROVAL,
+    ATTEMPT,
+    DATA,
+    INSTANCE_TYPE,
+    MAX_RUNTIME,
+    Approval,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,4 +49,5 @@ class Blueprint:
             Parameter(APPROVAL, "String", workload.registry.approval, get_args(Approval)),
             Parameter(INSTANCE_TYPE, "String", compute.instance_type),
             Parameter(MAX_RUNTIME, "Integer", compute.max_runtime_seconds),
+            Parameter(ATTEMPT, "String", "1"),
         )

@@ -7,7 +7,14 @@ from typing import Any
 from compilegate.document.expressions import Expression, join, parameter, step_property
 from compilegate.document.model import Step
 from compilegate.document.step_types import TRAINING
-from compilegate.job.names import IMAGE_VARIABLE, INSTANCE_TYPE_VARIABLE, OUTPUT_ARCHIVE
+from compilegate.job.names import (
+    ATTEMPT_VARIABLE,
+    BASELINE_ARM,
+    IMAGE_VARIABLE,
+    INSTANCE_TYPE_VARIABLE,
+    OUTPUT_ARCHIVE,
+    TIME_LIMIT_VARIABLE,
+)
 from compilegate.pipelines.deployment import Deployment
 from compilegate.pipelines.requests.checkpoints import (
     checkpoint_members,
@@ -30,7 +37,7 @@ from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.neuron import neuron_environment
 from compilegate.pipelines.steps.processing import Uri
 from compilegate.workload import Setup, Workload
-from compilegate.workload.parameters import INSTANCE_TYPE, MAX_RUNTIME
+from compilegate.workload.parameters import ATTEMPT, INSTANCE_TYPE, MAX_RUNTIME
 
 
 def step_name(arm: str, seed: int) -> str:
@@ -65,6 +72,7 @@ def training_step(blueprint: Blueprint, data: Uri, *, arm_name: str, seed: int) 
             IMAGE_VARIABLE: image,
             "PYTHONUNBUFFERED": "1",
             **program.environment,
+            **_candidate_environment(arm_name),
             **compile_cache_environment(workload, arm),
             **spot_environment(workload, arm),
             **neuron_environment(deployment, workload, arm_name, arm),
@@ -104,6 +112,17 @@ def training_step(blueprint: Blueprint, data: Uri, *, arm_name: str, seed: int) 
         retry_policies=job_retries(workload.compute),
         description=workload.kind.job_in_words(workload, arm_name, seed),
     )
+
+
+def _candidate_environment(arm_name: str) -> dict[str, Any]:
+    """What a candidate's job is told so that its end never costs the baseline's release, and so
+    that one that was lost is not taken from the cache for ever. The baseline's job just fails."""
+    if arm_name == BASELINE_ARM:
+        return {}
+    return {
+        TIME_LIMIT_VARIABLE: join("", [parameter(MAX_RUNTIME)]),
+        ATTEMPT_VARIABLE: parameter(ATTEMPT),
+    }
 
 
 def model_uri(step: Step) -> Expression:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,53 @@ def test_an_environment_is_built_once_and_its_interpreter_runs_the_jobs(
         assert file.startswith(str(bench.home / "environments"))
     building = [event for event in bench.events if isinstance(event, EnvironmentBuilding)]
     assert [event.image for event in building] == ["registry.example/processing:1"]
+
+
+def environment(folder: Path, packages: Mapping[str, Sequence[str]]) -> Environment:
+    """One whose image asks for `numpy`, with these installed: `name==version`, what each needs."""
+    site = folder / "lib" / "python3.11" / "site-packages"
+    for pinned, needs in packages.items():
+        name, version = pinned.split("==")
+        info = site / f"{name}-{version}.dist-info"
+        info.mkdir(parents=True)
+        lines = [f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {n}" for n in needs)]
+        (info / "METADATA").write_text("Metadata-Version: 2.1\n" + "\n".join(lines) + "\n")
+    requirements = folder / "requirements.txt"
+    requirements.write_text("trainer[fast]>=1  # with its extra\n")
+    return Environment(folder / "bin/python", False, "Python", requirements=requirements)
+
+
+INSTALLED: Mapping[str, Sequence[str]] = {
+    "trainer==1.0": ["tensors>=2", 'kernels; extra == "fast"', 'nowhere; extra == "slow"'],
+    "tensors==2.1": ["trainer"],
+    "kernels==0.3": [],
+    "linter==9.0": ["tensors"],
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "same"),
+    [
+        ({"linter==9.0": "linter==9.1"}, True),
+        ({"trainer==1.0": "trainer==1.1"}, False),
+        ({"tensors==2.1": "tensors==2.2"}, False),
+        ({"kernels==0.3": "kernels==0.4"}, False),
+    ],
+)
+def test_a_result_depends_on_what_the_image_asks_for_and_what_that_needs(
+    tmp_path: Path, changed: Mapping[str, str], same: bool
+) -> None:
+    other = {changed.get(name, name): needs for name, needs in INSTALLED.items()}
+    before, after = environment(tmp_path / "a", INSTALLED), environment(tmp_path / "b", other)
+    assert (before.closure() == after.closure()) == same
+    assert before.identity != after.identity
+
+
+def test_what_a_workload_asks_for_itself_counts_too(tmp_path: Path) -> None:
+    other = {name.replace("9.0", "9.1"): needs for name, needs in INSTALLED.items()}
+    before, after = environment(tmp_path / "a", INSTALLED), environment(tmp_path / "b", other)
+    assert before.closure("linter\n") != after.closure("linter\n")
+    assert before.closure("absent\n") != before.closure()
 
 
 def wheel_of(package: Path, metadata: str, folder: Path) -> Path:

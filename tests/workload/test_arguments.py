@@ -93,7 +93,8 @@ def test_a_script_that_sagemaker_s_launcher_starts_has_its_names_as_hyperparamet
         HERE / "diffusion.toml", program={"arguments": table}, arms__compiled={**arm, "spot": False}
     )
     program = workload.kind.training_program(workload, "compiled", 8)
-    assert program.entry == "train.py"
+    assert program.entry == "compilegate/job/launch/script_process.py"
+    assert program.environment["COMPILEGATE_SCRIPT"] == "train.py"
     assert program.hyperparameters == {
         "per_device_train_batch_size": "12",
         "max_steps": "100",

@@ -75,6 +75,8 @@ def main() -> None:
     _, pixels, labels = digits("train", run.device)
     network = Digits(args.width, args.dropout).to(run.device)
     model = job.distributed(job.compile(network))
+    if not run.world.first:
+        torch.manual_seed(run.seed + run.world.rank)  # dropout masks of its own
     optimizer = torch.optim.AdamW(model.parameters(), lr=run.learning_rate, weight_decay=0.01)
     together = run.batch_size * run.world.size
     per_epoch = len(labels) // together

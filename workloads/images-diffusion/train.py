@@ -44,7 +44,8 @@ def main() -> None:
     data = Path(os.environ["SM_CHANNEL_PREPARED"])
     _, train = images(data, "train", job.device)
 
-    model = job.compile(UNet(args.channels, args.halvings).to(job.device))
+    network = UNet(args.channels, args.halvings).to(job.device)
+    model = job.compile(network)
     optimizer = torch.optim.AdamW(model.parameters(), lr=job.learning_rate)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, job.learning_rate, total_steps=args.steps, pct_start=0.1
@@ -67,10 +68,15 @@ def main() -> None:
         if step % 50 == 0:
             print(f"step {step} loss {loss.item():.4f}", flush=True)
 
-    job.save(model)
-    ids, held_out = images(data, "validation", job.device)
-    with torch.no_grad(), job.autocast():
-        job.examples(ids=ids, **evaluate(model.eval(), held_out))
+    job.save(network)
+    # All arms evaluate in one place and one precision: Training Compiler keeps the GPU to itself.
+    place = job.evaluation_device
+    judged = UNet(args.channels, args.halvings)
+    judged.load_state_dict({name: each.cpu() for name, each in network.state_dict().items()})
+    ids, held_out = images(data, "validation", place)
+    with torch.no_grad():
+        job.examples(ids=ids, **evaluate(judged.to(place).eval(), held_out))
+    job.evaluated(place, "fp32")
 
 
 def evaluate(model: torch.nn.Module, held_out: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -87,7 +93,7 @@ def evaluate(model: torch.nn.Module, held_out: torch.Tensor) -> dict[str, torch.
         columns.append([((predicted - noise) ** 2), noise**2, predicted**2])
     losses, targets, predictions = (
         torch.stack([each.mean(dim=(1, 2, 3)) for each in kind]).mean(dim=0).double()
-        for kind in zip(*columns, strict=True)
+        for kind in zip(*columns)
     )
     return {"losses": losses, "targets": targets**0.5, "predictions": predictions**0.5}
 

@@ -42,6 +42,19 @@ def start_execution(
     return str(answer["PipelineExecutionArn"])
 
 
+def execution_parameters(session: AwsSession, arn: str) -> dict[str, str]:
+    """What an execution was given, by the name of the parameter. Raises AwsError."""
+    with asking(f"read the parameters of {arn}"):
+        pages = (
+            session.client("sagemaker")
+            .get_paginator("list_pipeline_parameters_for_execution")
+            .paginate(PipelineExecutionArn=arn)
+        )
+        return {
+            each["Name"]: each["Value"] for page in pages for each in page["PipelineParameters"]
+        }
+
+
 def stop_execution(session: AwsSession, arn: str) -> None:
     """Ask the service to stop an execution; its running jobs are stopped with it."""
     with asking(f"stop the execution {arn}"), absent_is(_vanished(arn)):

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
+from compilegate.access.layout import verdicts_prefix
 from compilegate.account.deployed import DeployedPipeline, StackOutputs, read_outputs, read_pipeline
-from compilegate.account.executions.calls import running_execution
+from compilegate.account.errors import asking
+from compilegate.account.executions.calls import (
+    execution_parameters,
+    latest_executions,
+    running_execution,
+)
 from compilegate.account.executions.executor import SageMakerExecutor
+from compilegate.account.object_store import S3ObjectStore
 from compilegate.account.plan.budget import (
     BudgetError,
     bound_of,
@@ -31,8 +39,9 @@ from compilegate.cli.workload.checks import refuse_infeasible
 from compilegate.document.parameters import parameter_values
 from compilegate.document.reading import read_definition
 from compilegate.execution.looking import POLL_SECONDS
+from compilegate.job.names import NOTICE_FILE
 from compilegate.workload import Workload
-from compilegate.workload.parameters import INSTANCE_TYPE
+from compilegate.workload.parameters import ATTEMPT, INSTANCE_TYPE
 
 DATA = "Data"
 """The pipeline parameter for the raw data's URI."""
@@ -92,6 +101,7 @@ def command(  # noqa: PLR0917  one argument for each option
         if data != stack["DataUri"]:
             click.echo(f"the raw data has changed since the deployment; {DATA}={data}", err=True)
             given[DATA] = data
+    given |= _attempt(account, name, pipeline, given)
     executor = SageMakerExecutor(
         session=account.session, home=home, token=token, poll_seconds=poll_seconds
     )
@@ -118,6 +128,38 @@ def _refuse_overlap(account: Account, pipeline: DeployedPipeline) -> None:
             f"{pipeline.name} is already executing, and executions do not overlap; follow it with: "
             f"compilegate watch {running}"
         )
+
+
+def _attempt(
+    account: Account, workload: str, pipeline: DeployedPipeline, given: Mapping[str, str]
+) -> dict[str, str]:
+    """The parameter by which candidates train again whose jobs the last execution lost: for the
+    service their steps ended well, and lie in its cache. Empty where that is not needed."""
+    declared, _ = read_definition(pipeline.definition)
+    latest = latest_executions(account.session, pipeline.name, 1)
+    if ATTEMPT in given or ATTEMPT not in {each.name for each in declared.parameters} or not latest:
+        return {}
+    (arn,) = latest
+    before = int(execution_parameters(account.session, arn).get(ATTEMPT, "1"))
+    lost = _lost_jobs(account, workload, arn.rpartition("/")[2])
+    if lost:
+        click.echo(
+            f"the last execution lost jobs; their arms train again: {ATTEMPT}={before + 1}",
+            err=True,
+        )
+    return {ATTEMPT: str(before + lost)} if before + lost > 1 else {}
+
+
+def _lost_jobs(account: Account, workload: str, execution: str) -> bool:
+    """Whether the gate of an execution says so."""
+    bucket = read_outputs(account.session, account.names.foundation_stack)["BucketName"]
+    key = f"{verdicts_prefix(workload)}{execution}/{NOTICE_FILE}"
+    client = account.session.client("s3")
+    if not S3ObjectStore(client).exists(f"s3://{bucket}/{key}"):
+        return False
+    with asking(f"read s3://{bucket}/{key}"):
+        notice = json.loads(client.get_object(Bucket=bucket, Key=key)["Body"].read())
+    return bool(notice.get("lost"))
 
 
 def _check_arguments(given: Mapping[str, str], token: str | None) -> None:

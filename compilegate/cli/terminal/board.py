@@ -200,6 +200,8 @@ class Board:
             return  # it ran no job
         row = self._row(event.step)
         row.state = State.CACHED if event.cached_from is not None else _ENDS[event.status]
+        if row.state is State.DONE and event.failure is not None:
+            row.state = State.FAILED
         row.seconds, row.compiling_since = event.seconds, None
         # Where its log is and what it printed last is told below the table.
         row.said = "" if event.failure is None else event.failure.sentence.partition("\n")[0]

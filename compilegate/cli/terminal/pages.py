@@ -139,9 +139,9 @@ def _spans(result: ExecutionResult) -> tuple[Span, ...]:
             arm=_arm(step),
             start=max((step.started or result.started) - result.started, 0.0),
             seconds=0.0 if step.cached else step.seconds,
-            status=str(step.status).lower(),
+            status=step.outcome_in_words.lower(),
             cached=step.cached,
-            failed=step.status in UNSUCCESSFUL,
+            failed=step.failed,
         )
         for step in ran
         if step.cached or step.job_name is not None or step.status in UNSUCCESSFUL
@@ -163,7 +163,7 @@ def _step(step: StepResult) -> StepFacts:
     return StepFacts(
         name=step.name,
         type=step.type,
-        status=step.status,
+        status=step.outcome_in_words,
         seconds=step.seconds,
         cached=step.cached,
         metrics={

@@ -145,6 +145,8 @@ def _numbered(kind: str, names: tuple[str, ...]) -> str:
 def _ending(event: StepEnded) -> str:
     if event.cached_from is not None:
         return f"taken from the cache (execution {event.cached_from.rpartition('/')[2]})"
+    if event.status is StepStatus.SUCCEEDED and event.failure is not None:
+        return click.style(f"failed, recorded as evidence: {event.failure.headline}", fg="red")
     if event.status is StepStatus.SUCCEEDED:
         return f"succeeded in {event.seconds:.1f} s"
     return click.style(event.status.lower(), fg="red")

@@ -101,7 +101,7 @@ def refuse_unknown_images(
         return
     deployment = local_deployment(image_tags(containers, named))
     faults = [
-        *image_faults(deployment, workload.arms),
+        *image_faults(deployment, workload),
         *processing_faults(deployment, workload.kind),
     ]
     if faults:

@@ -15,6 +15,7 @@ from compilegate.gate.integrity.timing import examples_of_a_step
 from compilegate.gate.judgements import Confound
 from compilegate.gate.reasons import Code, Reason, clipped, failure
 from compilegate.gate.settings import DECLARED, ArmDeclaration
+from compilegate.job.names import AUTOCAST
 
 FOLLOWS_FROM_BATCH_SIZE = frozenset(
     {"steps", "warmup_steps", "steps_per_epoch", "data_order", "global_batch_size"}
@@ -83,10 +84,11 @@ MOST_CONFOUNDS = 200
 MOST_SHOWN = 80
 """Characters of a value."""
 
-NOT_COMPARED = frozenset({"arm", "seed", "compiler", "on_failure"})
+NOT_COMPARED = frozenset({"arm", "seed", "compiler", "on_failure", AUTOCAST})
 """Recipe keys of programs that record all they were told: who the job is and what it does when it
 fails, not how it trains. A compiler's options are not part of a recipe: the compiler's own record
-holds it, so that an option can never be an undeclared confound."""
+holds it, so that an option can never be an undeclared confound. Autocast is how a precision comes
+about, which is compared itself."""
 
 
 def find_confounds(

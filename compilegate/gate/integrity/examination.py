@@ -31,11 +31,13 @@ from compilegate.gate.integrity.models.leakage import (
 )
 from compilegate.gate.integrity.models.learning import below_floor, too_good
 from compilegate.gate.integrity.models.likeness import find_likeness, seeds_too_close
+from compilegate.gate.integrity.precision import check_one_precision
 from compilegate.gate.integrity.replicate import check_record, unusable
 from compilegate.gate.integrity.standing import scores_stand, times_stand
 from compilegate.gate.quality.metrics import MetricValues
 from compilegate.gate.reasons import Reason, Subject
 from compilegate.gate.settings import Experiment
+from compilegate.job.endings import ARM, ENDINGS, NEED
 from compilegate.job.names import CHALLENGER_ARM, CHAMPION_ARM, CHAMPION_SEED
 
 Records = Mapping[Replicate, EvidenceRecord | EvidenceError]
@@ -100,7 +102,7 @@ def examine(
     records = {replicate: usable(record) for replicate, record in records.items()}
     readable: dict[Replicate, EvidenceRecord] = {}
     problems: dict[Replicate, list[Reason]] = defaultdict(list)
-    known = KnownRows()
+    known, lost = KnownRows(), _lost(experiment, records)
     for arm, seed in experiment.replicates:
         record = records.get((arm, seed))
         about = _subject(experiment, arm, seed)
@@ -117,6 +119,7 @@ def examine(
             job=None if jobs is None or about.registered else jobs.get((arm, seed), ""),
             known=known,
             values=values,
+            lost=(arm, seed) in lost,
         )
         problems[arm, seed] += check_record(record, expected)
     for (arm, seed), record in records.items():
@@ -128,11 +131,38 @@ def examine(
     whole = {key: record for key, record in trained.items() if record.evidence.failure is None}
     for replicate, found in find_copied_times(whole, experiment.baseline).items():
         problems[replicate] += found
+    for replicate, reason in check_one_precision(experiment, trained):
+        problems[replicate].append(reason)
     _compare_with_reference(experiment, readable, problems)
     _look_at_models(experiment, readable, problems, values)
     return Examined(
         experiment, readable, {key: tuple(found) for key, found in problems.items() if found}
     )
+
+
+def _lost(experiment: Experiment, records: Records) -> frozenset[Replicate]:
+    """The replicates whose jobs ended without a model by the machine's doing, which is no evidence
+    about their arm. Memory or time that ran out in all jobs of an arm, and in none of the
+    baseline's attempts, is what the arm needs, and not lost."""
+    evidence = {
+        replicate: record.evidence
+        for replicate, record in records.items()
+        if isinstance(record, EvidenceRecord)
+    }
+    endings = {
+        replicate: ENDINGS[each.ending]
+        for replicate, each in evidence.items()
+        if each.failure is not None and each.ending in ENDINGS
+    }
+    baseline = [each for (arm, _), each in evidence.items() if arm == experiment.baseline]
+    met = {name for each in baseline for name in (each.ending, *each.attempts)}
+    found = set()
+    for (arm, seed), ending in endings.items():
+        alike = (endings.get((arm, other)) for other in experiment.seeds_of(arm))
+        needed = ending.about == NEED and ending.name not in met and {*alike} == {ending}
+        if ending.about != ARM and not needed:
+            found.add((arm, seed))
+    return frozenset(found)
 
 
 def _look_at_models(

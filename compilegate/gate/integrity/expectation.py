@@ -67,6 +67,8 @@ class Expectation:
     settings: GateSettings
     job: str | None
     """The training job whose evidence this must be; None when any job will do."""
+    lost: bool = False
+    """Whether its job left no model by the machine's doing."""
     known: KnownRows = field(default_factory=KnownRows)
     """What other replicates' rows have shown already."""
     values: MetricValues = field(default_factory=MetricValues)

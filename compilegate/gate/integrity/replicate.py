@@ -41,6 +41,7 @@ from compilegate.gate.integrity.timing import check_cache, check_times
 from compilegate.gate.reasons import Code, Outcome, Reason, Subject, clipped
 from compilegate.gate.settings import ArmDeclaration
 from compilegate.gate.speed.steady import MOST_SECONDS, are_durations
+from compilegate.job.evidence.ratios import EPSILON
 from compilegate.job.names import AVERAGE_SPEED_METRIC, PADDING, SPEED_METRIC
 
 REQUIRED_DIGESTS = {
@@ -91,6 +92,11 @@ def check_record(record: EvidenceRecord, expected: Expectation) -> tuple[Reason,
     evidence, about = record.evidence, expected.about
     identity = tuple(_check_identity(evidence, expected))
     if evidence.failure is not None:
+        if expected.lost:
+            told = (
+                f"the job left no model, which says nothing of the arm: {clipped(evidence.failure)}"
+            )
+            return (*identity, about.stays_open(Code.EVIDENCE_LOST, told))
         told = f"the arm could not be trained: {clipped(evidence.failure)}"
         return (*identity, about.fails(Code.ARM_FAILED, told))
     if evidence.origin not in expected.origins:
@@ -386,7 +392,6 @@ def _check_recipe(evidence: Evidence, declared: ArmDeclaration, about: Subject) 
         ("world_size", declared.world_size, Code.RECIPE_WORLD_SIZE),
         ("batch_size", declared.batch_size, Code.RECIPE_BATCH_SIZE),
         ("learning_rate", declared.learning_rate, Code.RECIPE_LEARNING_RATE),
-        ("precision", declared.precision, Code.RECIPE_PRECISION),
         *([] if declared.padding is None else [(PADDING, declared.padding, Code.RECIPE_PADDING)]),
     ):
         found = recipe.get(key)
@@ -395,6 +400,12 @@ def _check_recipe(evidence: Evidence, declared: ArmDeclaration, about: Subject) 
                 code,
                 f"trained with {key} {clipped(repr(found))}, the workload declares {wanted!r}.",
             )
+    if recipe.get("precision") not in EPSILON:  # another than the declared one: `precision`
+        yield about.fails(
+            Code.RECIPE_PRECISION,
+            f"trained with precision {clipped(repr(recipe.get('precision')))}, the workload "
+            f"declares {declared.precision!r}.",
+        )
     record = evidence.padding
     if record is not None and record.padding != recipe.get(PADDING):
         yield about.fails(

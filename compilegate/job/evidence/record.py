@@ -207,6 +207,10 @@ class Evidence:
     columns (`steps`, `examples`, `outputs`, `parity`) are filled in when the record is written."""
     failure: Optional[str] = None
     """Why the arm could not be trained, in one sentence; None when it was."""
+    ending: Optional[str] = None
+    """How such a job ended: a name of `compilegate.job.endings`. None in evidence from before."""
+    attempts: Tuple[str, ...] = ()
+    """How earlier starts of the training within this job ended, as they are named there."""
     parity: Optional[ParityRecord] = None
     """None when parity was not asked for, as with the eager compiler."""
     compile_cache: Optional[CompileCacheRecord] = None

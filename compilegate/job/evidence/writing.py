@@ -37,8 +37,8 @@ from compilegate.job.names import (
 
 
 def record_failure(output_data_dir: Union[str, Path], evidence: Evidence) -> None:
-    """Write evidence that says why the arm could not be trained, and print the reason."""
-    print(f"recorded: arm {evidence.arm} could not be trained: {evidence.failure}", flush=True)
+    """Write evidence that says why a job left no model, and print the reason."""
+    print(f"recorded: arm {evidence.arm} left no model: {evidence.failure}", flush=True)
     write_evidence(output_data_dir, evidence)
 
 

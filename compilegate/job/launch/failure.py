@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Mapping, Optional
 
 from compilegate.job.cache import discard
+from compilegate.job.endings import WRONG_CODE, Ending
 from compilegate.job.errors import InputError, one_sentence, report_failure
 from compilegate.job.names import (
     FAILURE_NOTE_VARIABLE,
@@ -26,12 +26,8 @@ from compilegate.job.names import (
     PROFILE_VARIABLE,
 )
 
-_BAD_CODE = (signal.SIGILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT)
-"""Signals of machine code that is wrong, or made for another processor; the last comes from the C
-library, which found its heap damaged."""
-
 REPORTED_FAILURE = 3
-"""Exit status of a child that said itself why it failed."""
+"""Exit status of a process that said itself why it failed."""
 _PEER_GONE = (
     "Connection closed by peer",
     "Connection reset by peer",
@@ -54,7 +50,8 @@ class FailureNote:
 
 
 def leave_note(note: FailureNote, environment: Mapping[str, str]) -> bool:
-    """In a process of several: write the note, unless another was first. False in one alone.
+    """In a process that a supervisor started: write the note, unless another of the job's processes
+    was first. False in any other process.
 
     What failed first is the reason, and other processes fail because of it; that one was gone is
     no reason where there is another.
@@ -70,8 +67,8 @@ def leave_note(note: FailureNote, environment: Mapping[str, str]) -> bool:
 
 
 def tell_failure(error: BaseException, environment: Mapping[str, str]) -> int:
-    """In a process that a supervisor started: say why it fails, to the supervisor where it is one
-    of several, and else to the platform. Returns the exit status."""
+    """Say why a process fails: to its supervisor, or to the platform where it has none. Returns the
+    exit status."""
     note = FailureNote(
         one_sentence(error), by_input=isinstance(error, InputError), lost_peer=_lost_peer(error)
     )
@@ -93,10 +90,10 @@ def read_note(path: Path) -> Optional[FailureNote]:
         return None  # none, or its writer was killed while it wrote
 
 
-def distrust_compile_cache(died_of: int, archives: Optional[Path]) -> None:
-    """Remove the code that a process may have loaded, where it died of a signal of wrong code, so
-    that the next job compiles anew."""
-    if archives is None or died_of not in _BAD_CODE:
+def distrust_compile_cache(ending: Ending, archives: Optional[Path]) -> None:
+    """Remove the code that a process may have loaded, where it died of wrong code, so that the next
+    one compiles anew."""
+    if archives is None or ending is not WRONG_CODE:
         return
     for archive in discard(archives):
         print(f"compile cache: {archive} was removed: its code may be why", flush=True)

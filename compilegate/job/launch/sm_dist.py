@@ -5,7 +5,7 @@ is the hyperparameter `training_script`, which comes along with all others as ar
 
 AWS's launcher, `torch_xla.distributed.sm_dist`, puts arguments into a shell's command line, and
 makes `--flag` of `--flag True` and nothing of `--flag False`. So the script's arguments do not go
-through it: it is told to start `sm_dist_script.py`, which finds them in a variable.
+through it: it is told to start `script_process.py`, which finds them in a variable.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from compilegate.job.launch import script_process
 from compilegate.job.machine.gpus import name_gpus
-from compilegate.job.names import HYPERPARAMETERS_VARIABLE, SCRIPT_ARGUMENTS_VARIABLE
-
-STARTED = "sm_dist_script.py"
-"""Beside this file."""
+from compilegate.job.names import (
+    HYPERPARAMETERS_VARIABLE,
+    SCRIPT_ARGUMENTS_VARIABLE,
+    SCRIPT_VARIABLE,
+)
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -31,11 +32,14 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     if script is None:
         print("error: the hyperparameter training_script is missing", file=sys.stderr)
         return 2
-    told = {**environment, SCRIPT_ARGUMENTS_VARIABLE: json.dumps([script, *own])}
+    told = {
+        **environment,
+        SCRIPT_VARIABLE: script,
+        SCRIPT_ARGUMENTS_VARIABLE: json.dumps(own),
+    }
     name_gpus(told)
-    started = str(Path(__file__).with_name(STARTED))
     launcher = [sys.executable, "-m", "torch_xla.distributed.sm_dist", "--training_script"]
-    return subprocess.call([*launcher, started], env=told)
+    return subprocess.call([*launcher, script_process.__file__], env=told)
 
 
 def _script_of(

@@ -8,8 +8,9 @@ from typing import List, Mapping, Sequence
 
 from compilegate.job.machine.world import host_rank, hosts
 
-PORT = 29500
-"""The port at which several machines meet."""
+PORT = "29500"
+"""The port at which several machines meet, where none is given: on SageMaker a job has its machines
+to itself. Here jobs share one, and the local target gives each a free port."""
 
 
 def torchrun_command(
@@ -27,7 +28,7 @@ def torchrun_command(
         if len(machines) == 1
         else [
             *("--nnodes", str(len(machines)), "--node_rank", str(host_rank(environment))),
-            *("--master_addr", machines[0], "--master_port", str(PORT)),
+            *("--master_addr", machines[0], "--master_port", environment.get("MASTER_PORT", PORT)),
         ]
     )
     count = ["--nproc_per_node", str(processes)]

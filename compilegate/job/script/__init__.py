@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import random
 import sys
 import traceback
 from dataclasses import replace
@@ -70,13 +69,14 @@ def start(
     shapes: int = 1,
     told: Optional[Told] = None,
 ) -> Job:
-    """Start the job of this process, and seed Python's, NumPy's and torch's generators.
+    """Start the job of this process. No random generator is seeded or moved: an arm's process was
+    seeded before its script's first line, and a script that is started by hand seeds itself.
 
     The arguments say what holds where the job was not told: in a script that is started by hand.
-    `log_every` is how many steps' losses are fetched together from a GPU; `shapes`, how many shapes
-    the steps have, where texts are padded to a few lengths: each is a graph of its own, and no
-    recompilation. `told` takes the place of the environment. Raises InputError where the job was
-    started before, or was told nonsense.
+    `seed` is the one that it took, for the evidence. `log_every` is how many steps' losses are
+    fetched together from a GPU; `shapes`, how many shapes the steps have, where texts are padded to
+    a few lengths: each is a graph of its own, and no recompilation. `told` takes the place of the
+    environment. Raises InputError where the job was started before, or was told nonsense.
     """
     global _started  # noqa: PLW0603 - a process has one job
     if _started is not None:
@@ -91,7 +91,6 @@ def start(
         learning_rate=learning_rate if told.learning_rate is None else told.learning_rate,
         precision=precision if told.precision is None else told.precision,
     )
-    _seed(told.seed)
     _started = Job(told, log_every=log_every, shapes=shapes)
     _finish_at_exit(_started)
     return _started
@@ -191,16 +190,6 @@ def save(model: Any) -> None:
 def finish() -> None:
     """See `Job.finish`."""
     current().finish()
-
-
-def _seed(seed: int) -> None:
-    random.seed(seed)
-    for name in ("numpy", "torch"):
-        library = sys.modules.get(name)
-        if name == "numpy" and library is not None:
-            library.random.seed(seed % 2**32)
-        elif library is not None:
-            library.manual_seed(seed)
 
 
 def _is_profiled() -> bool:

@@ -47,7 +47,7 @@ class Compilation:
         take_own_gpu(launched)
         self.compiler: Compiler = load_compiler(told.compiler, told.options)
         self.world = self.compiler.world(launched)
-        if self.compiler.compiles_whole_steps:
+        if not told.alone:
             self.compiler.seed(told.seed, self.world)
         self.dispatches: List[Dispatch] = []
         self.seconds = 0.0
@@ -68,6 +68,11 @@ class Compilation:
     def parts(self) -> List[Compiled]:
         """The compiled functions with the calls that were kept."""
         return [each.part for each in self.dispatches]
+
+    @property
+    def called(self) -> List[Dispatch]:
+        """Those that were called within steps."""
+        return [each for each in self.dispatches if each.compiled_calls]
 
     @property
     def torchs_own(self) -> torch.device:
@@ -182,7 +187,6 @@ class Compilation:
                 f"job.distributed() was called in one of {world.size} processes that have not met; "
                 "say torch.distributed.init_process_group() before it"
             )
-        self.compiler.seed(self._told.seed, world)
         course.take_mean_losses(lambda loss: mean_loss(loss, world))
         return torch.nn.parallel.DistributedDataParallel(model, **options)
 

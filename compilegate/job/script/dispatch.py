@@ -25,7 +25,11 @@ from compilegate.job.probes.capture import (
 from compilegate.job.script.counting.course import Course
 from compilegate.job.script.counting.looking import CALLS_LOOKED_AT
 from compilegate.job.script.steps import batch_size_of
-from compilegate.job.stepping.precision import precision_now
+from compilegate.job.stepping.precision import (
+    own_precision,
+    precision_now,
+    products_precision,
+)
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -67,6 +71,10 @@ class Dispatch:
         self._evaluates = True
         self.evaluated: Optional[Tuple[torch.device, str]] = None
         """Where its last call outside of the steps computed, and in which precision."""
+        self.precision: Optional[str] = None
+        """What its first call in a step computed in; None where that does not show."""
+        self.under_autocast = False
+        """Whether autocast around the call made it so."""
         self.left_out: Optional[str] = None
         """Why calls were not kept, in a sentence; None when all were."""
 
@@ -85,21 +93,37 @@ class Dispatch:
             return self.part.eager(*arguments, **named)
         if course.paused:
             course.resume()
-        if not self.compiled_calls:
+        first = not self.compiled_calls
+        if first:
             _settle(self.part.module, named)
             self.batch_size = batch_size_of([*arguments, *named.values()])
         self.compiled_calls += 1
         if course.sees_shapes or self.compiled_calls <= CALLS_LOOKED_AT:
             self._see_shapes(shapes_in((arguments, named)))
-        if not self.keeps or not self._has_room(course.step, arguments, named):
+        output = self._call_compiled(course.step, arguments, named)
+        if first:
+            self._see_precision(output)
+        return output
+
+    def _call_compiled(self, step: int, arguments: Tuple[Any, ...], named: Dict[str, Any]) -> Any:
+        """Call what was compiled, and keep the call where the probes ask for it."""
+        if not self.keeps or not self._has_room(step, arguments, named):
             return self.part.compiled(*arguments, **named)
         if self._traced is not None:
             return self._called_in_trace(self._traced, arguments, named)
-        call = self.part.keep_call(course.step, arguments, named)
+        call = self.part.keep_call(step, arguments, named)
         output = self.part.compiled(*arguments, **named)
         await_cotangents(call, output)
         self._kept_bytes += _bytes_of(output)  # what comes back is of the same size
         return output
+
+    def _see_precision(self, output: Any) -> None:
+        around = precision_now(self.part.module)
+        if around != "fp32":
+            self.precision = around
+            self.under_autocast = own_precision(self.part.module) == "fp32"
+        else:
+            self.precision = products_precision(output_tensors(output))
 
     def _see_shapes(self, shapes: Tuple[Any, ...]) -> None:
         if self._course.sees_shapes:

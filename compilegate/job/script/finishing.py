@@ -34,7 +34,7 @@ from compilegate.job.evidence import (
 from compilegate.job.evidence.hindrances import LOADER, RULES
 from compilegate.job.machine.accelerators import Machine
 from compilegate.job.machine.environment import describe_machine
-from compilegate.job.names import JOB_STARTED_VARIABLE
+from compilegate.job.names import EARLIER_ATTEMPTS_VARIABLE, JOB_STARTED_VARIABLE
 from compilegate.job.script.counting.clock import NOTABLE_WAIT, slow_loader
 from compilegate.job.script.counting.course import Return
 from compilegate.job.script.probing import Probes
@@ -229,6 +229,7 @@ def write_finished(job: Gathered) -> Evidence:
         job=told.job,
         arm=told.arm,
         seed=told.seed,
+        attempts=tuple(filter(None, os.environ.get(EARLIER_ATTEMPTS_VARIABLE, "").split(","))),
         recipe=job.recipe,
         compiler=job.compiler,
         speed=SpeedRecord(

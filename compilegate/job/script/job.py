@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional
 import numpy as np
 import numpy.typing as npt
 
+from compilegate.job.endings import EXCEPTION, of_exception
 from compilegate.job.errors import ArmError, InputError, one_sentence
 from compilegate.job.evidence import (
     CompilerRecord,
@@ -23,6 +24,7 @@ from compilegate.job.evidence import (
 from compilegate.job.evidence.trained_on import SeenRows
 from compilegate.job.machine.accelerators import this_machine
 from compilegate.job.machine.environment import describe_machine
+from compilegate.job.names import AUTOCAST, FAILURE_NOTE_VARIABLE
 from compilegate.job.script.finishing import Framework, Gathered, Measured, write_finished
 from compilegate.job.script.results import ExampleRows, hashed_rows
 from compilegate.job.script.saving import State, save_into, state_of
@@ -179,12 +181,13 @@ class Job(Training):
         alone = self.world.alone or (self._launched.alone and isinstance(error, ArmError))
         if error is None or isinstance(error, InputError) or not alone:
             return False
-        if self.told.on_failure != "record":
-            return False
+        if self.told.on_failure != "record" or os.environ.get(FAILURE_NOTE_VARIABLE):
+            return False  # its supervisor decides whether it is started again
         if self.world.first:
             # Without a compilation, its compiler may be what failed.
             evidence = self.told.failure(
                 one_sentence(error),
+                ending=(of_exception(one_sentence(error)) or EXCEPTION).name,
                 compiler=None if compilation is None else compilation.compiler.record(0.0, 0),
                 environment=describe_machine(
                     this_machine(), None if compilation is None else compilation.place, os.environ
@@ -262,7 +265,7 @@ class Job(Training):
             compilation.bring_home()
             left = compilation.ready(over=True)
             if left or self._probes.parity is None:  # not all was called often enough before
-                self._probes.compare_arithmetic(compilation, left)
+                self._probes.compare_arithmetic(compilation, left, self.precision)
         self.compare_speed()
         began = self._checkpoints.job_started
         own_seconds = self._ended - began - self._probes.seconds_before(self._ended)
@@ -345,8 +348,10 @@ class Job(Training):
             "steps": self._course.step,
             "world_size": self._together,
             "global_batch_size": batch_size * self._accumulate * self._together,
-            "precision": self.precision,
+            "precision": self.trained_precision,
         }
+        if self.under_autocast:
+            performed[AUTOCAST] = self.trained_precision
         compilation = self._compilation
         if compilation is not None:
             performed["device"] = compilation.place

@@ -52,10 +52,12 @@ class Probes:
         if self._told.parity_steps:
             self.parity = ParityRecord(precision=precision, steps=0, seconds=0.0, obstacle=obstacle)
 
-    def compare_arithmetic(self, compilation: Compilation, ready: Sequence[Dispatch]) -> None:
+    def compare_arithmetic(
+        self, compilation: Compilation, ready: Sequence[Dispatch], precision: str
+    ) -> None:
         """Run the parity probe, unless it is off, on the calls that were kept of these functions,
         and again of those that were ready before: there is one record. They stay for the next
-        probe; no more are kept."""
+        probe; no more are kept. `precision` is the arm's."""
         if self._wants_parity and compilation.parts:
             from compilegate.job.probes.parity import probe_parity  # noqa: PLC0415 - torch
 
@@ -67,6 +69,7 @@ class Probes:
                     [each.part if at_home else each.part.with_calls_back() for each in looked_at],
                     compiler=compilation.compiler,
                     folder=Path(self._told.output) / EVIDENCE_FOLDER,
+                    declared=precision,
                 )
         for dispatch in ready:
             dispatch.keep_no_more()

@@ -16,6 +16,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 from compilegate.job.compilers import Setting, declarations
 from compilegate.job.digests import settings_digest
 from compilegate.job.doctor.checkup import checkup
+from compilegate.job.endings import EXCEPTION
 from compilegate.job.errors import InputError
 from compilegate.job.evidence import CompilerRecord, Evidence, Scalar
 from compilegate.job.launch.scripts.told import job_text, recipe_by_toolkit
@@ -60,6 +61,7 @@ class Told:
     output: Path
     """The folder of the evidence."""
     seed: int = 0
+    """The arm's, with which its processes were seeded; by hand, the one that the script says."""
     compiler: str = "eager"
     options: Mapping[str, Any] = field(default_factory=dict)
     """The compiler's options by name; the others have their defaults."""
@@ -97,12 +99,15 @@ class Told:
         self,
         reason: str,
         *,
+        ending: str = EXCEPTION.name,
+        attempts: Tuple[str, ...] = (),
         compiler: Optional[CompilerRecord] = None,
         environment: Optional[Mapping[str, Scalar]] = None,
     ) -> Evidence:
-        """Evidence that the arm could not be trained, and why. Needs no torch, which may be why.
+        """Evidence that there is no model, and why. Needs no torch, which may be why.
 
-        `compiler` and `environment` are what is known of them by then.
+        `ending` says how the job ended, and `attempts` how earlier starts of it did
+        (`compilegate.job.endings`); `compiler` and `environment` are what is known of them by then.
         """
         data = {} if self.data_digest is None else {"data": self.data_digest}
         return Evidence(
@@ -115,6 +120,8 @@ class Told:
             environment=environment or {},
             digests={"config": self.config_digest, **data},
             failure=reason,
+            ending=ending,
+            attempts=attempts,
             checkup=checkup(),
         )
 

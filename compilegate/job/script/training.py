@@ -23,6 +23,7 @@ from typing import (
 
 from compilegate.job.errors import InputError
 from compilegate.job.evidence import Scalar
+from compilegate.job.evidence.precision import coarsest, otherwise_declared, trains_in
 from compilegate.job.machine.accelerators import this_machine
 from compilegate.job.machine.world import World, world_of
 from compilegate.job.names import (
@@ -117,8 +118,25 @@ class Training:
 
     @property
     def precision(self) -> str:
-        """fp32, bf16 or fp16."""
+        """fp32, bf16 or fp16: the arm's, which the script trains in by `autocast`."""
         return self.told.precision or "fp32"
+
+    @property
+    def trained_precision(self) -> str:
+        """That of the steps, by what was seen of them; the arm's, as far as nothing shows."""
+        called = [] if self._compilation is None else self._compilation.called
+        seen = [each.precision for each in called]
+        known = [each for each in seen if each is not None]
+        if len(known) < len(seen) or not seen:
+            parity = self._probes.parity if self._probes.errors is not None else None
+            known.append(self.precision if parity is None else parity.precision)
+        return coarsest(known)
+
+    @property
+    def under_autocast(self) -> bool:
+        """Whether autocast around what is compiled makes the steps' precision."""
+        called = [] if self._compilation is None else self._compilation.called
+        return any(each.under_autocast for each in called)
 
     @property
     def world(self) -> World:
@@ -190,10 +208,11 @@ class Training:
 
         Where there are several it is wrapped in DistributedDataParallel: they start from the first
         one's weights, and have the mean of their gradients. The loss of a step is the mean of
-        theirs, and each draws random numbers of its own. A compiler that takes whole steps averages
-        by itself, see `step`. `options` are those of DistributedDataParallel, such as
-        ``find_unused_parameters=True`` for a model of which some steps leave parameters out. Raises
-        InputError where torch.distributed was not initialised.
+        theirs. All of them have the arm's seed, so that they shuffle alike: a script whose
+        processes are to draw other dropout masks seeds them by `world.rank`. A compiler that takes
+        whole steps averages by itself, see `step`. `options` are those of DistributedDataParallel,
+        such as ``find_unused_parameters=True`` for a model of which some steps leave parameters
+        out. Raises InputError where torch.distributed was not initialised.
         """
         return self._compiling().distributed(model, self._course, **options)
 
@@ -365,6 +384,7 @@ class Training:
         if self._course.own_step == 1:
             self._say_of_first_step(COMPILED_LINE)
             self.require_compiled()
+            self._say_precision()
         elif self._course.own_step == DEFAULT_PARITY_STEPS and compilation is not None:
             self._say_uncalled(compilation)
         ready = [] if compilation is None else compilation.ready()
@@ -376,7 +396,7 @@ class Training:
             for each in ready:  # a probe between steps would be traced with them
                 each.keep_no_more()
         else:
-            self._probes.compare_arithmetic(compilation, ready)
+            self._probes.compare_arithmetic(compilation, ready, self.precision)
         return True
 
     def require_compiled(self) -> None:
@@ -389,6 +409,25 @@ class Training:
             raise InputError(
                 f"the arm's compiler is {self.compiler}, and the script compiled nothing; say "
                 "model = job.compile(model) before the training loop"
+            )
+
+    def _say_precision(self) -> None:
+        """That the steps have another precision than the arm, as soon as it shows."""
+        trained = self.trained_precision
+        if trained == self.precision:
+            return
+        if self.told.alone:
+            trains = trains_in(trained, autocast=self.under_autocast)
+            self.note(
+                f'{trains}: say precision = "{trained}" in each [arms.NAME] of its workload, where '
+                f"it is {self.precision} otherwise."
+            )
+        else:
+            self.note(
+                otherwise_declared(
+                    trained, self.precision, [self.arm], autocast=self.under_autocast
+                )
+                + "."
             )
 
     def _say_uncalled(self, compilation: Compilation) -> None:

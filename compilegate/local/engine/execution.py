@@ -266,7 +266,7 @@ class Execution:
         if gpus is None:
             self._lacks_gpus = True
             return
-        cores = acquire(plan.cores_per_job)
+        cores = acquire(plan.cores_for(prepared.job_step.job.processes))
         if cores is None:
             gpus.release()
             self._lacks_cores = True
@@ -327,10 +327,11 @@ class Execution:
             return
         prepared, active = self._running.collect(name), self._active[name]
         step = replace(self._steps[name], failure=result.failure, properties=result.properties)
-        if result.failure is None:
-            self._record(prepared, result)
+        if result.status == "Completed":
+            if result.failure is None:  # what failed, the machine's doing or not, is tried again
+                self._record(prepared, result)
             self._end_step(replace(step, status=StepStatus.SUCCEEDED))
-        elif result.status == "Stopped":
+        elif result.status == "Stopped" or result.failure is None:
             self._end_step(replace(step, status=StepStatus.STOPPED))
         else:
             wait = self._retry_wait(name, result.exception_type or "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,8 @@ class JobStep:
 
     job: Job | TuningJob
     image: str
-    request: Mapping[str, Any]
+    inputs: Sequence[str]
+    """The URIs of what it reads, its source among them."""
 
 
 def job_name_member(step: Step) -> str:
@@ -67,4 +68,4 @@ def make_job(
 ) -> JobStep:
     """The job for a step's resolved request. Raises StepRequestError."""
     asked = JOB_REQUESTS[step.type](request)
-    return JobStep(asked.job(name, sandboxes, store), asked.image, request)
+    return JobStep(asked.job(name, sandboxes, store), asked.image, asked.input_uris)

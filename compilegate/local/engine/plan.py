@@ -30,7 +30,7 @@ from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.jobs.container.choice import Paths
 from compilegate.local.jobs.leases.cores import CorePool
 from compilegate.local.jobs.leases.gpus import GpuPool
-from compilegate.local.jobs.sandbox import Sandboxes
+from compilegate.local.jobs.sandbox import Sandboxes, own_requirements
 from compilegate.local.selection.choosing import Chosen
 
 
@@ -86,6 +86,10 @@ class ExecutionPlan:
         limit = self.max_parallel_steps
         return by_cores if limit is None else min(limit, by_cores)
 
+    def cores_for(self, processes: int) -> int:
+        """How many a job takes whose processes compute side by side."""
+        return max(self.cores_per_job, min(processes, len(self.cores.cores)))
+
     @property
     def sandboxes(self) -> Sandboxes:
         """Where its jobs run."""
@@ -111,6 +115,7 @@ class ExecutionPlan:
         request = with_model(step, request, self.graph, results, self.models)
         job_step = make_job(step, job_name, request, self.sandboxes, self.store)
         environment = self.environments[job_step.image]
+        closure = environment.closure(*own_requirements(job_step.inputs, self.store))
         slot = cache_slot(
             self.home,
             self.store,
@@ -118,7 +123,7 @@ class ExecutionPlan:
             step=step.name,
             step_type=step.type,
             request=request,
-            environment_identity=_identity(environment, os.environ, self.variables.given),
+            environment_identity=_identity(closure, os.environ, self.variables.given),
         )
         return PreparedStep(job_step, environment, None if step.cache is None else slot)
 
@@ -172,13 +177,11 @@ def with_model(
     )
 
 
-def _identity(
-    environment: Environment, machine: Mapping[str, str], given: Mapping[str, str]
-) -> str:
+def _identity(closure: str, machine: Mapping[str, str], given: Mapping[str, str]) -> str:
     """What a result was made in. A rehearsal in a described machine stands in for nothing else, and
     what --env passes may change everything; its values, which may be secret, are not kept."""
     described = machine.get(MACHINE_VARIABLE)
-    identity = f"{environment.identity} in {described}" if described else environment.identity
+    identity = f"{closure} in {described}" if described else closure
     if not given:
         return identity
     text = json.dumps(dict(given), sort_keys=True)

@@ -8,13 +8,13 @@ once, in the home.
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import platform
 import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +25,9 @@ from compilegate.local.algorithms.images import built_in_algorithm
 from compilegate.local.errors import ImageEnvironmentError
 
 HERE = "here"
+_INTERPRETER = f"{platform.python_implementation()} {platform.python_version()} {sys.platform} " + (
+    platform.machine()
+)
 
 
 @dataclass(frozen=True)
@@ -43,14 +46,36 @@ class Environment:
     """A Python environment that stands for an image."""
 
     python: Path
-    identity: str
-    """Changes when the environment's content does: part of the step cache's key."""
     here: bool
     """Whether it is the running interpreter's own."""
+    interpreter: str
+    """Which Python it is."""
+    requirements: Path | None = None
+    """What the image asks for; None where nothing says what of its packages jobs need."""
+
+    @property
+    def identity(self) -> str:
+        """Changes with anything that is installed, as what pip installs on top of it does."""
+        return f"{self.interpreter} {_digest(_installed(self._folders))}"
+
+    def closure(self, *own: str) -> str:
+        """Changes with what a result depends on: the interpreter, and the packages that the image
+        and the texts `own` of other requirements.txt ask for, with all that these need. What else
+        is installed beside them changes no result. Without an image's requirements, everything
+        counts."""
+        if self.requirements is None:
+            return self.identity
+        texts = (self.requirements.read_text(encoding="utf-8"), *own)
+        lines = [line for text in texts for line in _requirements(text)]
+        return f"{self.interpreter} {_digest(_closure(tuple(lines), tuple(self._folders)))}"
+
+    @property
+    def _folders(self) -> Sequence[str]:
+        return sys.path if self.here else _package_folders(self.python)
 
     def first_unmet(self, requirements: Path) -> str | None:
         """The first line of a requirements.txt that does not hold in this environment."""
-        return first_unmet(requirements, None if self.here else _package_folders(self.python))
+        return first_unmet(requirements, self._folders)
 
     def has_module(self, name: str) -> bool:
         """Whether its interpreter finds a module of that name; nothing is imported."""
@@ -83,7 +108,7 @@ def find_image(image: str, sources: ImageSources) -> Environment | UnbuiltEnviro
             return _from_requirements(requirements)
     algorithm = built_in_algorithm(image)
     if algorithm is not None and algorithm.program is not None:
-        return _running_environment()
+        return _running_environment(None)
     where = f" and {sources.root} has no folder {name}" if sources.root else ""
     raise ImageEnvironmentError(
         f"image {image} is unknown: no pattern matches{where}; "
@@ -98,15 +123,13 @@ def repository_name(image: str) -> str:
 
 def _from_target(image: str, target: str) -> Environment | UnbuiltEnvironment:
     if target == HERE:
-        return _running_environment()
+        return _running_environment(None)
     path = Path(target).expanduser()
     if (path / "requirements.txt").is_file():
         return _from_requirements(path / "requirements.txt")
     if path.is_file():
         python = Path(path.parent.resolve() / path.name)
-        return Environment(
-            python, f"{python} {_digest_of_distributions(_package_folders(python))}", here=False
-        )
+        return Environment(python, here=False, interpreter=str(python))
     raise ImageEnvironmentError(
         f"image {image}: {target!r} is neither 'here', nor a folder with a requirements.txt, "
         f"nor a Python executable"
@@ -115,27 +138,62 @@ def _from_target(image: str, target: str) -> Environment | UnbuiltEnvironment:
 
 def _from_requirements(requirements: Path) -> Environment | UnbuiltEnvironment:
     unmet = first_unmet(requirements)
-    return _running_environment() if unmet is None else UnbuiltEnvironment(requirements, unmet)
+    if unmet is not None:
+        return UnbuiltEnvironment(requirements, unmet)
+    return _running_environment(requirements)
 
 
-def _running_environment() -> Environment:
-    return Environment(Path(sys.executable), _running_identity(), here=True)
-
-
-def _running_identity() -> str:
-    folders = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-    return f"{sys.executable} {platform.python_version()} {_digest_of_distributions(folders)}"
+def _running_environment(requirements: Path | None) -> Environment:
+    return Environment(
+        Path(sys.executable), here=True, interpreter=_INTERPRETER, requirements=requirements
+    )
 
 
 def _package_folders(python: Path) -> list[str]:
     return sorted(str(p) for p in python.parent.parent.glob("lib*/python3*/site-packages"))
 
 
-def _digest_of_distributions(folders: Iterable[str]) -> str:
-    names = sorted(
-        path.name for folder in folders for path in Path(folder).glob("*.dist-info") if path.name
-    )
-    return hashlib.sha256("\n".join(names).encode()).hexdigest()
+def _digest(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+
+
+def _installed(folders: Iterable[str]) -> set[str]:
+    """Name and version of everything that is installed there."""
+    return {path.name for folder in folders for path in Path(folder).glob("*.dist-info")}
+
+
+@functools.lru_cache(maxsize=64)
+def _closure(lines: tuple[str, ...], folders: tuple[str, ...]) -> set[str]:
+    """`name==version` of each package that requirement lines ask for, and of all that these need
+    here; a line that cannot be judged, or is not met, stands for itself."""
+    from importlib import metadata  # noqa: PLC0415 - 20 ms that only some runs need
+
+    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415
+    from packaging.utils import canonicalize_name  # noqa: PLC0415
+
+    found: set[str] = set()
+    seen: set[tuple[str, frozenset[str]]] = set()
+    waiting = [(line, "") for line in lines]
+    while waiting:
+        line, extra = waiting.pop()
+        try:
+            wanted = Requirement(line)
+        except InvalidRequirement:
+            found.add(line)
+            continue
+        if wanted.marker is not None and not wanted.marker.evaluate({"extra": extra}):
+            continue
+        name, extras = canonicalize_name(wanted.name), frozenset(wanted.extras)
+        if (name, extras) in seen:
+            continue
+        seen.add((name, extras))
+        package = next(iter(metadata.distributions(name=name, path=list(folders))), None)
+        if package is None:
+            found.add(line)
+            continue
+        found.add(f"{name}=={package.version}")
+        waiting += [(need, each) for need in package.requires or () for each in ("", *extras)]
+    return found
 
 
 def first_unmet(requirements: Path, folders: Sequence[str] | None = None) -> str | None:
@@ -146,14 +204,17 @@ def first_unmet(requirements: Path, folders: Sequence[str] | None = None) -> str
     Raises ImageEnvironmentError when the file cannot be read.
     """
     try:
-        lines = requirements.read_text(encoding="utf-8").splitlines()
+        text = requirements.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ImageEnvironmentError(f"{requirements} cannot be read: {error}") from error
-    for line in lines:
-        requirement = re.split(r"(?:^|\s)#", line)[0].strip()
-        if requirement and not _holds(requirement, sys.path if folders is None else folders):
-            return requirement
-    return None
+    there = sys.path if folders is None else folders
+    return next((line for line in _requirements(text) if not _holds(line, there)), None)
+
+
+def _requirements(text: str) -> list[str]:
+    """The lines of a requirements.txt, without its comments."""
+    lines = (re.split(r"(?:^|\s)#", line)[0].strip() for line in text.splitlines())
+    return [line for line in lines if line]
 
 
 def _holds(requirement: str, folders: Sequence[str]) -> bool:
@@ -194,11 +255,13 @@ def build_environment(
             shutil.rmtree(folder, ignore_errors=True)
             _build(unbuilt, folder, log)
             marker.touch()
-    return Environment(python, digest, here=False)
+    return Environment(
+        python, here=False, interpreter=_INTERPRETER, requirements=unbuilt.requirements
+    )
 
 
 def _requirements_digest(requirements: Path) -> str:
-    content = f"{platform.python_version()} {sys.platform} {platform.machine()}\n".encode()
+    content = f"{_INTERPRETER}\n".encode()
     return hashlib.sha256(content + requirements.read_bytes()).hexdigest()[:16]
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from compilegate.execution.failure import StepFailure
+from compilegate.job.errors import killed_by
 from compilegate.local.aws.variables import NO_VARIABLES, JobVariables
 from compilegate.local.errors import NO_SPACE, CapacityError, StepError
 from compilegate.local.home.images import Environment
@@ -44,6 +45,9 @@ ALGORITHM_ERROR = "AlgorithmError"
 CLIENT_ERROR = "ClientError"
 """An input is missing, or the request is wrong."""
 
+_SHELL_SIGNAL = 128
+"""A shell's exit status for a program that a signal killed is this and the signal's number."""
+
 AttemptStatus = Literal["Completed", "Failed", "Stopped"]
 
 
@@ -55,7 +59,7 @@ class AttemptResult:
     exception_type: str | None
     """The exception that the service would raise for a failed attempt."""
     failure: StepFailure | None
-    """Why it did not complete."""
+    """Why it did not complete; or that its training failed, where the job recorded that."""
     properties: Mapping[str, Any]
 
 
@@ -95,6 +99,7 @@ def run_attempt(job: Job, slot: JobSlot, on_line: Callable[[str], None]) -> Atte
     status: AttemptStatus = "Completed" if failure is None else "Failed"
     if end is not None and end.reason in {"stopped", "timeout"}:
         status = "Stopped"
+    recorded = job.recorded_failure() if status == "Completed" else None
     outcome = JobOutcome(
         status=status,
         started=started,
@@ -106,9 +111,15 @@ def run_attempt(job: Job, slot: JobSlot, on_line: Callable[[str], None]) -> Atte
     return AttemptResult(
         status=status,
         exception_type=failure.exception_type if failure and status == "Failed" else None,
-        failure=None if failure is None else failure.told(attempt.log),
+        failure=_told(failure, recorded, attempt.log),
         properties=job.describe(outcome),
     )
+
+
+def _told(failure: _Failure | None, recorded: str | None, log: Path) -> StepFailure | None:
+    if failure is not None:
+        return failure.told(log)
+    return None if recorded is None else StepFailure(recorded, log)
 
 
 class _Attempt:
@@ -300,21 +311,14 @@ def _failure(end: JobEnd, job: Job) -> _Failure | None:
         return _Failure(ALGORITHM_ERROR, sentence, end.last_lines)
     if end.reason == "stopped":
         return _Failure(ALGORITHM_ERROR, "the job was stopped", end.last_lines)
-    kind, sentence = (
-        (ALGORITHM_ERROR, f"exit code {end.code}")
-        if end.code > 0
-        else (INTERNAL_ERROR, f"killed by {_signal_name(-end.code)}")
-    )
+    kind, sentence = ALGORITHM_ERROR, f"exit code {end.code}"
+    if end.code < 0:
+        kind, sentence = INTERNAL_ERROR, killed_by(-end.code)
+    elif end.code > _SHELL_SIGNAL and end.code - _SHELL_SIGNAL in set(signal.Signals):
+        sentence = killed_by(end.code - _SHELL_SIGNAL)  # as a shell, or our launcher, passes it on
     message = job.message()
     sentence = f"{sentence}: {message}" if message else sentence
     return _Failure(kind, sentence, end.last_lines)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return f"signal {number} ({signal.Signals(number).name})"
-    except ValueError:
-        return f"signal {number}"
 
 
 class _InputGuard:

@@ -39,6 +39,8 @@ class Job(Protocol):
     max_seconds: int
     gpus: int
     """How many it computes with, where this machine has any."""
+    processes: int
+    """How many of its processes compute side by side: each has work for a core."""
     host: str
     """The name of its instance; of the first one where it has several."""
     rank: int
@@ -70,6 +72,9 @@ class Job(Protocol):
 
     def message(self) -> str | None:
         """What the job wrote for people about its end, if it did."""
+
+    def recorded_failure(self) -> str | None:
+        """Why a job that ended well did not do what it was for, where it says so."""
 
     def output_uris(self) -> Sequence[str]:
         """Where the results are, once they are stored."""

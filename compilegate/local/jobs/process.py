@@ -201,6 +201,9 @@ def _enter_own_root(text: str) -> None:
     for name in entries:
         _plant(f"/{name}", root, targets, anew)
     for source, target, may_write in binds:
+        if source == target and not may_write:
+            _plant(source, root, [other for other in targets if other != target], anew)
+            continue
         os.makedirs(root + target, exist_ok=True)
         _mount(source, root + target, _MS_BIND | _MS_REC)
         if not may_write:

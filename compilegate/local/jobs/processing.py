@@ -173,6 +173,7 @@ class ProcessingJob:
         self.metrics: Sequence[MetricDefinition] = ()
         self.max_seconds = request.max_seconds
         self.gpus = request.gpus
+        self.processes = 1
         self._request = request
         self._store = store
 
@@ -235,6 +236,9 @@ class ProcessingJob:
 
     def message(self) -> str | None:
         return read_message(self.sandbox.path(ML / "output/message"))
+
+    def recorded_failure(self) -> str | None:
+        return None
 
     def output_uris(self) -> Sequence[str]:
         return [path.uri for path in self._request.outputs]

@@ -12,16 +12,20 @@ import secrets
 import shutil
 import tarfile
 import tempfile
+import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from compilegate.job.names import MODEL_ARCHIVE, OUTPUT_ARCHIVE
 from compilegate.local.errors import NO_SPACE, CapacityError, SourceArchiveError, StepRequestError
+from compilegate.local.home.object_store import ObjectStore
 from compilegate.local.jobs.cluster.hosts import ONE_HOST, hosts_file, members
 from compilegate.local.jobs.view import PRIVATE_FOLDERS, SCRATCH, Bind, View, hidden
 
 # Results are mostly weights, which hardly compress: the fastest level is as good as the best.
 _COMPRESSION_LEVEL = 1
+_REQUIREMENTS = "requirements.txt"
 
 
 def unpack_source(archive: Path, folder: Path) -> None:
@@ -38,6 +42,26 @@ def unpack_source(archive: Path, folder: Path) -> None:
         raise SourceArchiveError(f"{archive.name} is refused: {error}") from error
     except (tarfile.TarError, EOFError, OSError) as error:
         raise SourceArchiveError(f"{archive.name} cannot be unpacked: {error}") from error
+
+
+def own_requirements(uris: Iterable[str], store: ObjectStore) -> list[str]:
+    """The text of the requirements.txt in each archive of code among a job's inputs."""
+    files = (store.path(uri) for uri in uris)
+    return [text for file in files if file.is_file() and (text := _own_requirements(file))]
+
+
+def _own_requirements(file: Path) -> str:
+    try:
+        if file.suffix == ".zip":
+            with zipfile.ZipFile(file) as archive:
+                return archive.read(_REQUIREMENTS).decode(errors="replace")
+        if file.name.endswith(".tar.gz") and file.name not in (MODEL_ARCHIVE, OUTPUT_ARCHIVE):
+            with tarfile.open(file, "r:gz") as tar:
+                found = tar.extractfile(_REQUIREMENTS)
+                return "" if found is None else found.read().decode(errors="replace")
+    except (KeyError, OSError, EOFError, tarfile.TarError, zipfile.BadZipFile):
+        pass  # there is none; what is damaged is refused where it is unpacked
+    return ""
 
 
 def pack_folder(folder: Path, archive: Path) -> None:

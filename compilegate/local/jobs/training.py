@@ -98,15 +98,22 @@ class TrainingRequest:
         return self._text_hyperparameter("sagemaker_program")
 
     @property
+    def processes(self) -> int:
+        """How many its launcher starts, on all of its instances together."""
+        return self._processes * len(self.hosts)
+
+    @property
     def gpus(self) -> int:
-        """How many it computes with, where this machine has any: one for each process that its
-        launcher starts."""
+        """How many it computes with, where this machine has any: one for each process."""
+        return sum(gpus_wanted(host.instance_type, self._processes) for host in self.hosts)
+
+    @property
+    def _processes(self) -> int:
         told = self.environment.get(PROCESSES_VARIABLE)
         if self._text_hyperparameter(DISTRIBUTION) == TORCHRUN:  # the built-in program's own way
             told = self._text_hyperparameter(PROCESSES)
         is_number = told is not None and re.fullmatch(r"[1-9]\d{0,3}", told) is not None
-        processes = int(told or 1) if is_number else 1
-        return sum(gpus_wanted(host.instance_type, processes) for host in self.hosts)
+        return int(told or 1) if is_number else 1
 
     def _text_hyperparameter(self, name: str) -> str | None:
         # Reserved hyperparameters hold JSON strings; plain ones are what people write by hand.
@@ -269,6 +276,7 @@ class TrainingJob:
         self.metrics: Sequence[MetricDefinition] = request.metrics
         self.max_seconds = request.max_seconds
         self.gpus = request.gpus
+        self.processes = request.processes
         self._request = request
         self._store = store
         self._restored: Sequence[Path] = ()
@@ -441,6 +449,9 @@ class TrainingJob:
 
     def message(self) -> str | None:
         return read_message(self.sandbox.path(ML / "output/failure"))
+
+    def recorded_failure(self) -> str | None:
+        return self.message()  # the service reads that file of a failed job alone
 
     def output_uris(self) -> Sequence[str]:
         return [self._result_uri(MODEL_ARCHIVE), self._result_uri(OUTPUT_ARCHIVE)]

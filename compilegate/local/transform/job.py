@@ -177,6 +177,7 @@ class TransformJob:
         self.metrics: Sequence[MetricDefinition] = ()
         self.max_seconds = request.max_seconds
         self.gpus = request.gpus
+        self.processes = 1
         self._request = request
         self._store = store
 
@@ -287,6 +288,9 @@ class TransformJob:
         return ()
 
     def message(self) -> str | None:
+        return None
+
+    def recorded_failure(self) -> str | None:
         return None
 
     def output_uris(self) -> Sequence[str]:

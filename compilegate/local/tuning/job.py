@@ -151,6 +151,7 @@ class TuningJob:
         self.sandbox = sandboxes.make(name)
         self._sandboxes = sandboxes
         self.gpus = request.gpus
+        self.processes = request.example.processes
         self._request = request
         self._store = store
         self._best: _Trial | None = None

@@ -1,9 +1,9 @@
 """Executions that ended before their gate could say anything: settled, and made up for.
 
-A candidate whose job failed is refused. Nothing is learned from any other failure, nor from an
-execution that somebody stopped. Where the failure left the workload without a model, the next
-execution trains the baseline alone; `run` starts it at once on this machine, the function in an
-account.
+A candidate whose program failed its job is refused. Nothing is learned from any other failure, such
+as a machine that was lost, nor from an execution that somebody stopped. Where a candidate's job
+left the workload without a model, the next execution trains the baseline alone; `run` starts it at
+once on this machine, the function in an account.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ from compilegate.posture.records.keeping import Records, current, decide
 from compilegate.posture.records.record import Record
 
 _TRAINED = re.compile(r"Train-(?P<arm>.+)-(?:\d+|alone)")
+_BY_ITS_PROGRAM = re.compile(r"AlgorithmError|exit code", re.IGNORECASE)
+"""How the service, and the local target, say that a program ended its job."""
+_BY_THE_MACHINE = re.compile(r"\b(?:137|143)\b|SIGKILL|SIGTERM|out of memory", re.IGNORECASE)
+"""Of these, the programs that something outside of them killed."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ def settle_ended(
     planned = record.state.open.get(execution)
     if planned is None:
         return None
-    seen = crashed(planned.candidates, failed)
+    seen, lost = crashed(planned.candidates, failed)
     return decide(
         records,
         workload,
@@ -57,29 +61,31 @@ def settle_ended(
             who=who,
             policy=_policy(record, execution),
             seen=seen,
-            nothing_learned="" if seen else otherwise,
+            nothing_learned="" if seen or lost else otherwise,
+            lost=lost or None,
         ),
     )
 
 
-def crashed(candidates: Iterable[str], failed: Iterable[FailedStep]) -> tuple[Seen, ...]:
-    """The candidates whose training failed, each by its first step that did."""
+def crashed(
+    candidates: Iterable[str], failed: Iterable[FailedStep]
+) -> tuple[tuple[Seen, ...], str]:
+    """The candidates whose program failed its training, each by its first step that did; and why
+    other trainings of candidates are lost, which says nothing of them."""
     first: dict[str, FailedStep] = {}
     for step in failed:
         trained = _TRAINED.fullmatch(step.name)
         if trained is not None:
             first.setdefault(trained["arm"], step)
-    return tuple(
-        Seen(
-            arm=arm,
-            outcome="fail",
-            crashed=True,
-            broken=True,
-            reason=f"{first[arm].name}: {first[arm].reason or 'its job failed'}",
-        )
-        for arm in candidates
-        if arm in first
-    )
+    seen, lost = [], []
+    for arm in (each for each in candidates if each in first):
+        step = first[arm]
+        reason = f"{step.name}: {step.reason or 'its job failed'}"
+        if _BY_ITS_PROGRAM.search(step.reason) and not _BY_THE_MACHINE.search(step.reason):
+            seen.append(Seen(arm=arm, outcome="fail", crashed=True, broken=True, reason=reason))
+        else:
+            lost.append(reason)
+    return tuple(seen), "; ".join(lost)
 
 
 def _policy(record: Record, execution: str) -> Policy:

@@ -127,6 +127,7 @@ def _settle(event: Mapping[str, Any], records: Records) -> dict[str, str]:
                 seen=observed.seen,
                 registered=_registered(observed, known.state.open[execution]),
                 nothing_learned=observed.nothing_learned,
+                lost=observed.lost,
                 spent=observed.spent,
             ),
         )
@@ -135,7 +136,7 @@ def _settle(event: Mapping[str, Any], records: Records) -> dict[str, str]:
     else:
         arm = _settled_arm(known, execution) or observed.registered
     if arm == _NONE:
-        raise PostureError(f"no model is sound, so none is registered; {reason}")
+        raise PostureError(f"no model can be registered; {reason}")
     return {
         names.ARM: arm,
         names.REASON: reason,

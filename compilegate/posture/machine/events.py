@@ -59,6 +59,8 @@ class Observed:
     """The arm whose model is registered."""
     nothing_learned: str = ""
     """Why the execution says nothing of any candidate: its baseline failed."""
+    lost: str | None = field(default=None, metadata=LATER)
+    """Why a candidate's job left no model, where that was the machine's doing."""
     spent: tuple[Spent, ...] = ()
 
 
@@ -75,6 +77,8 @@ class Settled:
     """The arm whose model was registered."""
     nothing_learned: str = ""
     """Why the execution says nothing of any candidate: it was stopped, or its baseline failed."""
+    lost: str | None = field(default=None, metadata=LATER)
+    """Why a candidate's job left no model, where that was the machine's doing."""
     spent: tuple[Spent, ...] = ()
     """By arm, as the gate read it from the jobs' evidence."""
 

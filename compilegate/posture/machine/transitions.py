@@ -173,8 +173,11 @@ def _settle(state: State, event: Settled) -> Moved:
             state,
             f"planned under {planned.posture}, which it no longer is: the verdict moves nothing",
         )
-    if event.nothing_learned:
-        return Moved(state, f"nothing was learned: {event.nothing_learned}")
+    if event.lost and event.registered == "none":
+        state = replace(state, rescue="a candidate's job was lost and no model was registered")
+    unlearned = event.nothing_learned or ("" if event.seen else event.lost)
+    if unlearned:
+        return Moved(state, f"nothing was learned: {unlearned}")
     if planned.arms == BASELINE:
         return Moved(state, f"{state.posture}: {event.registered} was registered")
     if any(seen.crashed for seen in event.seen):

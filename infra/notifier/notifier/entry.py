@@ -5,6 +5,7 @@ Errors are raised, never swallowed: Lambda then delivers the event again, and th
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
+from botocore.exceptions import ClientError
 
 from notifier.decisions import (
     decision_message,
@@ -24,6 +26,7 @@ from notifier.decisions import (
 from notifier.events import (
     ExecutionFailed,
     ExecutionStarted,
+    ExecutionSucceeded,
     GateFinished,
     ModelRegistered,
     read_event,
@@ -39,12 +42,22 @@ from notifier.limits import (
     unstarted_message,
     unstarted_since,
 )
-from notifier.messages import Message, failure_message, gate_message, overlap_message
+from notifier.links import short_name
+from notifier.messages import (
+    Message,
+    again_message,
+    failure_message,
+    gate_message,
+    overlap_message,
+)
 from notifier.outbox import Occasion, Outbox
 from notifier.overlap import EXECUTING, overlap_of
 from notifier.pipeline import Pipeline
 from notifier.settings import Settings, read_settings
 
+_ABSENT = ("NoSuchKey", "404", "AccessDenied", "403")
+"""How S3 answers for an object that is not there: without the right to list, as one that may not be
+read."""
 # The function has a minute, so a call that hangs is abandoned and retried.
 _CONFIG = Config(
     connect_timeout=5, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 5}
@@ -87,8 +100,10 @@ class Notifier:
                     *self._end_overlap(execution_arn),
                     *self._end_above_budget(execution_arn, datetime.now(UTC)),
                 ]
-            case ExecutionFailed(execution_arn):
-                return self._tell_failure(execution_arn)
+            case ExecutionFailed(execution_arn) | ExecutionSucceeded(execution_arn) as ended:
+                failed = isinstance(ended, ExecutionFailed)
+                tell = self._tell_failure if failed else self._start_again
+                return tell(execution_arn)
             case GateFinished(execution_arn, job_arn):
                 return self._forward_notice(execution_arn, job_arn)
             case ModelRegistered(execution_arn, step):
@@ -164,6 +179,25 @@ class Notifier:
         message = failure_message(self.workload, execution_arn, ending.reason, failed)
         occasion = Occasion(execution_arn, "failure", occurrence=ending.at)
         return self._send(occasion, message)
+
+    def _start_again(self, execution_arn: str) -> list[str]:
+        """Once, where the machines lost candidates' jobs: the steps of those ended well for the
+        service, whose cache would serve them to every later execution."""
+        verdicts = f"{self.outbox.prefix.rpartition('/')[0]}/verdicts"
+        place = f"s3://{self.outbox.bucket}/{verdicts}/{short_name(execution_arn)}/notice.json"
+        try:
+            notice = json.loads(self._object(place))
+        except ClientError as error:
+            if error.response["Error"]["Code"] in _ABSENT:
+                return []
+            raise
+        if not notice.get("lost"):
+            return []
+        started = self.pipeline.start_again(execution_arn)
+        if started is None:
+            return []
+        occasion = Occasion(execution_arn, "again", occurrence=execution_arn)
+        return self._send(occasion, again_message(self.workload, execution_arn, started))
 
     def _forward_notice(self, execution_arn: str, job_arn: str) -> list[str]:
         output = self.pipeline.gate_output(job_arn)

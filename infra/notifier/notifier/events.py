@@ -1,4 +1,4 @@
-"""Reads an EventBridge event as one of four things that can happen, or as none. Pure.
+"""Reads an EventBridge event as one of five things that can happen, or as none. Pure.
 
 SageMaker may send several events for one change of state, and EventBridge may deliver each of them
 several times. So an event only says where to look; the notifier acts on what it finds there.
@@ -37,6 +37,13 @@ class ExecutionFailed:
 
 
 @dataclass(frozen=True)
+class ExecutionSucceeded:
+    """An execution registered a model."""
+
+    execution_arn: str
+
+
+@dataclass(frozen=True)
 class GateFinished:
     """The gate came to a verdict."""
 
@@ -52,7 +59,7 @@ class ModelRegistered:
     step: str
 
 
-Happening = ExecutionStarted | ExecutionFailed | GateFinished | ModelRegistered
+Happening = ExecutionStarted | ExecutionFailed | ExecutionSucceeded | GateFinished | ModelRegistered
 
 
 def read_event(event: Mapping[str, Any], pipeline_arn: str) -> Happening | None:
@@ -78,6 +85,8 @@ def _of_execution(detail: Mapping[str, Any]) -> Happening | None:
             return ExecutionStarted(execution)
         case "Failed":
             return ExecutionFailed(execution)
+        case "Succeeded":
+            return ExecutionSucceeded(execution)
         case _:
             return None
 

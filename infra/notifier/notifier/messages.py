@@ -67,6 +67,22 @@ def overlap_message(workload: str, stopped: Execution, oldest: Execution) -> Mes
     )
 
 
+def again_message(workload: str, execution_arn: str, started: str) -> Message:
+    """The message that an execution lost jobs, and was started again."""
+    return message(
+        f"{workload}: execution {short_name(execution_arn)} lost jobs, started again",
+        [
+            f"The machines ended jobs of candidates in execution {short_name(execution_arn)} of "
+            f"{workload}, which says nothing about the candidates. Execution "
+            f"{short_name(started)} trains them again; the rest comes from the cache.",
+            "",
+            "What to do:",
+            "  - Nothing. If it loses jobs again, read their logs: a job may need more memory.",
+            f"      {watch_command(started)}",
+        ],
+    )
+
+
 def failure_message(
     workload: str, execution_arn: str, reason: str, failed: Sequence[FailedStep]
 ) -> Message:

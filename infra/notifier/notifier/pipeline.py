@@ -16,6 +16,8 @@ from notifier.messages import FailedStep
 from notifier.overlap import EXECUTING, Execution
 
 _JOBS = ("TrainingJob", "ProcessingJob")
+ATTEMPT = "Attempt"
+"""The parameter by which candidates train again."""
 _NOT_RUNNING = ("ConflictException", "ResourceNotFound", "ValidationException")
 """How SageMaker answers a request to stop an execution that has already ended."""
 
@@ -60,6 +62,26 @@ class Pipeline:
         except ClientError as error:
             if error.response["Error"]["Code"] not in _NOT_RUNNING or self._runs(execution_arn):
                 raise
+
+    def start_again(self, execution_arn: str) -> str | None:
+        """The ARN of a second execution with the same parameters, in which what the first one lost
+        is not taken from the step cache; None where this was the second. Called twice it starts
+        one."""
+        pages = self.client.get_paginator("list_pipeline_parameters_for_execution").paginate(
+            PipelineExecutionArn=execution_arn
+        )
+        given = {one["Name"]: one["Value"] for page in pages for one in page["PipelineParameters"]}
+        if int(given.get(ATTEMPT, "1")) > 1:
+            return None
+        started = self.client.start_pipeline_execution(
+            PipelineName=short_name(self.arn),
+            PipelineParameters=[
+                {"Name": name, "Value": value} for name, value in {**given, ATTEMPT: "2"}.items()
+            ],
+            PipelineExecutionDescription=f"After {short_name(execution_arn)}, which lost jobs",
+            ClientRequestToken=f"compilegate-again-after-{short_name(execution_arn):>012}"[:128],
+        )
+        return str(started["PipelineExecutionArn"])
 
     def ending(self, execution_arn: str) -> Ending:
         """How an execution ended."""

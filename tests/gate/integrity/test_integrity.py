@@ -400,6 +400,7 @@ def test_evidence_of_another_job_than_this_execution_s_fails(execution):
 
 def test_every_code_about_evidence_is_triggered_by_a_test_of_this_file():
     of_one_test = {Code.EVIDENCE_WRONG_JOB, Code.METRIC_UNDEFINED, Code.METRIC_ABOVE_ONE}
+    of_one_test |= {Code.EVIDENCE_LOST}  # test_endings.py
     assert {code for code, _ in DAMAGE} | set(CODES_OF_ONE_ROLE) | of_one_test == INTEGRITY_CODES
 
 

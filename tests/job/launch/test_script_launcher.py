@@ -120,13 +120,13 @@ def test_a_script_is_told_what_its_job_is_and_all_hyperparameters_as_they_were_d
     [
         (
             "raise ValueError('shapes changed')",
-            "the script ended with exit status 1: ValueError: shapes changed",
+            "the training ended with exit status 1: ValueError: shapes changed",
         ),
-        ("import sys; sys.exit(4)", "the script ended with exit status 4: its log says more"),
+        ("import sys; sys.exit(4)", "the training ended with exit status 4; its log says more"),
         (
             "import os; os.kill(os.getpid(), 9)",
-            "the script was killed by SIGKILL; the machine may have run out of memory: "
-            "its log says more",
+            "the training was killed by SIGKILL; the machine may have run out of memory "
+            "(attempt 2; before, it ended by: killed)",
         ),
     ],
 )
@@ -140,7 +140,7 @@ def test_a_candidate_that_fails_is_evidence_with_the_reason(
     assert (evidence.job, evidence.arm, evidence.seed) == ("job", "compiled", 7)
     assert (evidence.compiler.name, evidence.compiler.ran) == ("inductor", False)
     assert evidence.failure == reason
-    assert f"recorded: arm compiled could not be trained: {reason}" in stdout
+    assert f"recorded: arm compiled left no model: {reason}" in stdout
     assert "Traceback" in stderr or "ValueError" not in text
 
 
@@ -306,7 +306,7 @@ def test_a_challenger_that_fails_is_evidence_though_it_is_told_of_no_compiler(
     assert job.returncode == 0, stderr
     evidence = read_evidence(tmp_path / "evidence").evidence
     assert (evidence.arm, evidence.seed, evidence.compiler) == ("challenger", 3, None)
-    assert evidence.failure == "the script ended with exit status 1: ValueError: no rows"
+    assert evidence.failure == "the training ended with exit status 1: ValueError: no rows"
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_a_challenger_that_fails_is_evidence_though_it_is_told_of_no_compiler(
             "from compilegate import job\n"
             "for batch in job.steps([[1.0], [2.0]]): job.loss(1.0)\n"
             "job.metrics(error=1.0)",
-            "the script ended with exit status 1: InputError: the script ended and never said "
+            "the training ended with exit status 1: InputError: the script ended and never said "
             "job.save(model), so there is nothing to judge",
         ),
     ],

@@ -6,13 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from compilegate.evidence import read_evidence
+from compilegate.job import endings
+from compilegate.job.endings import Ending
 from compilegate.job.evidence import EvidenceRecord
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -23,22 +25,20 @@ from pathlib import Path
 from compilegate.job import CompilerRecord, Evidence, record_failure
 from compilegate.job.launch.supervisor import Launch, supervise
 output = Path(os.environ["SM_OUTPUT_DATA_DIR"])
-cache = os.environ.get("COMPILEGATE_COMPILE_CACHE")
 
-def record(reason):
+def record(failure):
     compiler = CompilerRecord(name="inductor", ran=False)
     evidence = Evidence(
-        job="a-1", arm="a", seed=1, recipe={}, compiler=compiler, speed=None, failure=reason
+        job="a-1", arm="a", seed=1, recipe={}, compiler=compiler, speed=None,
+        failure=failure.reason, ending=failure.ending.name, attempts=failure.attempts,
     )
     record_failure(output, evidence)
 
 sys.exit(
     supervise(
         Launch(
-            module="child",
-            arguments=["argument"],
-            output_data=output,
-            compile_cache=Path(cache) if cache else None,
+            program=["-m", "child", "argument"],
+            without_evidence="the training ended without writing its evidence",
             record=record if sys.argv[1] == "record" else None,
         )
     )
@@ -118,15 +118,85 @@ def test_a_child_that_finishes_is_a_success_and_its_output_passes_through(
     assert (result.status, result.stdout, result.stderr) == (0, "child got argument\n", "")
 
 
-@pytest.mark.parametrize("name", ["SIGKILL", "SIGSEGV", "SIGABRT"])
-def test_a_killed_child_is_recorded_as_evidence(supervise: Supervise, name: str) -> None:
-    result = supervise(KILLED.format(name), on_failure="record")
+ENDS: Mapping[str, tuple[str, Ending]] = {
+    "exception": ("raise ValueError('no such label')", endings.EXCEPTION),
+    "exit status": ("import sys; sys.exit(4)", endings.EXIT_STATUS),
+    "SIGSEGV": (KILLED.format("SIGSEGV"), endings.WRONG_CODE),
+    "SIGABRT": (KILLED.format("SIGABRT"), endings.WRONG_CODE),
+    "SIGKILL": (KILLED.format("SIGKILL"), endings.KILLED),
+    "SIGTERM": (KILLED.format("SIGTERM"), endings.TERMINATED),
+    "memory": ("raise MemoryError('no room for 8 GB')", endings.NO_MEMORY),
+    "memory of torch": (
+        """raise RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes")""",
+        endings.NO_MEMORY,
+    ),
+    "GPU": (
+        "class OutOfMemoryError(RuntimeError): __module__ = 'torch'\n"
+        "raise OutOfMemoryError('CUDA out of memory. Tried to allocate 2.00 GiB')",
+        endings.NO_GPU_MEMORY,
+    ),
+    "no evidence": ("pass", endings.NO_EVIDENCE),
+    "time limit": ("import time; time.sleep(600)", endings.TIME_LIMIT),
+}
+"""Each row of the table: a training that ends so, every time."""
+COUNTED = """
+import os, pathlib
+starts = pathlib.Path(__file__).with_name("starts")
+with starts.open("a") as file:
+    file.write(os.environ.get("COMPILEGATE_EARLIER_ATTEMPTS", "") + "\\n")
+"""
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_candidate_that_ends_so_is_evidence_and_its_job_ends_well(
+    supervise: Supervise, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    source, ending = ENDS[name]
+    monkeypatch.setenv("COMPILEGATE_TIME_LIMIT", "4" if name == "time limit" else "600")
+    result = supervise(COUNTED + source, on_failure="record")
     assert result.status == 0
     evidence = result.evidence().evidence
-    assert evidence.failure is not None
-    assert evidence.failure.startswith(f"the training process was killed by {name}")
+    assert (evidence.ending, evidence.attempts) == (
+        ending.name,
+        (ending.name,) * (ending.attempts - 1),
+    )
+    earlier = (tmp_path / "starts").read_text().splitlines()
+    assert earlier == ["", ending.name][: ending.attempts]
     assert (evidence.arm, evidence.seed, evidence.speed) == ("a", 1, None)
-    assert not evidence.compiler.ran
+    assert evidence.failure == (result.output / "failure").read_text()
+
+
+@pytest.mark.parametrize("name", [name for name in ENDS if name != "time limit"])
+def test_a_baseline_that_ends_so_fails_its_job(
+    supervise: Supervise, tmp_path: Path, name: str
+) -> None:
+    source, ending = ENDS[name]
+    result = supervise(COUNTED + source)
+    assert result.status > 0
+    assert len((tmp_path / "starts").read_text().splitlines()) == ending.attempts
+    assert (result.output / "failure").read_text()
+    assert not (result.output / "data" / "evidence").exists()
+
+
+def test_what_goes_well_the_second_time_is_a_success_that_says_so(
+    supervise: Supervise, tmp_path: Path
+) -> None:
+    """The half-written evidence and model of the first time are gone."""
+    once = """
+import os, pathlib
+once = pathlib.Path(__file__).with_name("once")
+model = pathlib.Path(os.environ["SM_MODEL_DIR"])
+model.mkdir(exist_ok=True)
+if not once.exists():
+    once.touch()
+    (model / "half").touch()
+    pathlib.Path(os.environ["SM_OUTPUT_DATA_DIR"], "evidence").mkdir()
+    os.kill(os.getpid(), 9)
+assert not list(model.iterdir())
+"""
+    result = supervise(once + FINISHES, on_failure="record")
+    assert (result.status, result.stdout) == (0, "child got argument\n")
+    assert "killed by SIGKILL" in result.stderr
     assert not (result.output / "failure").exists()
 
 
@@ -146,33 +216,26 @@ def test_compiled_code_is_not_trusted_again_after_a_death_that_it_may_have_cause
     assert ("machine.tar was removed" in result.stdout) != kept
 
 
-def test_a_killed_child_stops_the_job_with_the_reason(supervise: Supervise) -> None:
-    result = supervise(KILLED.format("SIGSEGV"))
-    assert result.status == 1
-    reason = "the training process was killed by SIGSEGV"
-    assert (result.output / "failure").read_text() == reason
-    assert result.stderr == f"error: {reason}\n"
-
-
-def test_a_child_that_reported_its_failure_is_not_reported_twice(supervise: Supervise) -> None:
-    result = supervise("import sys; print('mine', file=sys.stderr); sys.exit(3)", "record")
-    assert (result.status, result.stderr) == (1, "mine\n")
+def test_a_request_that_every_arm_would_fail_of_is_no_evidence(supervise: Supervise) -> None:
+    source = (
+        "import os, sys\n"
+        "from compilegate.job.errors import InputError\n"
+        "from compilegate.job.launch.failure import tell_failure\n"
+        "sys.exit(tell_failure(InputError('--rate: found nan'), os.environ))\n"
+    )
+    result = supervise(source, on_failure="record")
+    assert (result.status, result.stderr) == (1, "error: --rate: found nan\n")
     assert not (result.output / "data" / "evidence").exists()
 
 
-def test_a_child_that_cannot_start_is_recorded_with_its_exit_status(supervise: Supervise) -> None:
-    result = supervise("import a_library_that_is_not_there", on_failure="record")
-    assert result.status == 0
-    assert result.evidence().evidence.failure == (
-        "the training process ended with exit status 1; its log says more"
-    )
-    assert "a_library_that_is_not_there" in result.stderr
-
-
-def test_a_child_that_leaves_no_evidence_has_failed(supervise: Supervise) -> None:
-    result = supervise("pass")
-    assert result.status == 1
-    assert "ended without writing its evidence" in result.stderr
+def test_one_of_several_machines_starts_nothing_again(
+    supervise: Supervise, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others would have to agree on it."""
+    monkeypatch.setenv("SM_HOSTS", '["algo-1", "algo-2"]')
+    monkeypatch.setenv("SM_CURRENT_HOST", "algo-1")
+    supervise(COUNTED + KILLED.format("SIGKILL"), on_failure="record")
+    assert (tmp_path / "starts").read_text() == "\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -193,7 +256,7 @@ def test_a_request_that_comes_before_the_child_is_started_reaches_it() -> None:
     """Else it ended the parent alone, and the child went on with nobody to stop it."""
     source = (
         "import os, signal, subprocess, sys\n"
-        "from compilegate.job.launch.stop_requests import StopRequests\n"
+        "from compilegate.job.launch.process import StopRequests\n"
         "requests = StopRequests()\n"
         "os.kill(os.getpid(), signal.SIGTERM)\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(120)'])\n"

@@ -9,23 +9,21 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import os
 import re
-import time
-from pathlib import Path
-from typing import Any, Dict, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Sequence
 
-from compilegate.job.evidence import Scalar
 from compilegate.job.launch.scripts.arguments import named
 from compilegate.job.names import (
     ARGUMENTS_VARIABLE,
     ARM_HYPERPARAMETERS,
     GPUS,
     HYPERPARAMETERS_VARIABLE,
-    JOB_STARTED_VARIABLE,
     JOB_VARIABLE,
     job_variable,
 )
+
+if TYPE_CHECKING:  # it imports numpy, and before a script's first line nothing may
+    from compilegate.job.evidence import Scalar
 
 _CONTINUED = re.compile(rf"{JOB_VARIABLE}_\d+")
 """What the script finds whole in `JOB_VARIABLE`."""
@@ -66,12 +64,8 @@ def script_environment(
     recipe: Mapping[str, Scalar], environment: Mapping[str, str]
 ) -> Dict[str, str]:
     """The launcher's environment, and in it what the script's process is told."""
-    root = str(Path(__file__).resolve().parents[4])
-    inherited = environment.get("PYTHONPATH")
     return {
         **{name: value for name, value in environment.items() if not _CONTINUED.fullmatch(name)},
-        "PYTHONPATH": root if not inherited else root + os.pathsep + inherited,
-        JOB_STARTED_VARIABLE: str(time.monotonic()),
         **_described(recipe, environment),
     }
 

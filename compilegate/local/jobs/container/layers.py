@@ -136,7 +136,7 @@ def make_layer(
             _write_script(scripts / name, python, body)
     for name in ("pip", "pip3", f"pip{version}"):
         _write_script(scripts / name, python, _PIP)
-    return Environment(Path(python), "", here=False)
+    return Environment(Path(python), here=False, interpreter=python)
 
 
 def packages_of(folder: Path, image: ImagePython) -> Path:

@@ -1,0 +1,68 @@
+"""The table of endings, in the code and in docs/programs.md."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from compilegate.job import endings
+from compilegate.job.endings import ARM, ENDINGS, MACHINE, NEED
+
+PAGE = Path(__file__).parents[2] / "docs" / "programs.md"
+ABOUT = {"the arm": ARM, "the machine": MACHINE, "the arm's need": NEED}
+
+
+def test_the_page_has_the_table_of_the_code() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([\w ]+?) \| .* \| (\d)[^|]* \| (the [\w' ]+) \|$", text, re.MULTILINE)
+    found = {name: (int(starts), ABOUT[about]) for name, starts, about in rows}
+    assert found == {name: (each.attempts, each.about) for name, each in ENDINGS.items()}
+
+
+@pytest.mark.parametrize(
+    ("number", "memory_ran_out", "expected"),
+    [
+        (signal.SIGSEGV, False, endings.WRONG_CODE),
+        (signal.SIGILL, True, endings.WRONG_CODE),
+        (signal.SIGBUS, False, endings.WRONG_CODE),
+        (signal.SIGFPE, False, endings.WRONG_CODE),
+        (signal.SIGABRT, False, endings.WRONG_CODE),
+        (signal.SIGKILL, False, endings.KILLED),
+        (signal.SIGKILL, True, endings.NO_MEMORY),
+        (signal.SIGTERM, False, endings.TERMINATED),
+        (signal.SIGHUP, False, endings.TERMINATED),
+    ],
+)
+def test_a_signal_is_an_ending(number: int, memory_ran_out: bool, expected: object) -> None:
+    assert endings.of_signal(number, memory_ran_out) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to", endings.NO_GPU_MEMORY),
+        ("torch.cuda.OutOfMemoryError: CUDA out of memory.", endings.NO_GPU_MEMORY),
+        ("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when", endings.NO_GPU_MEMORY),
+        ("RuntimeError: RESOURCE_EXHAUSTED: Out of memory while", endings.NO_GPU_MEMORY),
+        ("MemoryError", endings.NO_MEMORY),
+        ("numpy.core._exceptions._ArrayMemoryError: Unable to allocate", endings.NO_MEMORY),
+        ("OSError: [Errno 12] Cannot allocate memory", endings.NO_MEMORY),
+        ("RuntimeError: mat1 and mat2 shapes cannot be multiplied", endings.EXCEPTION),
+        ("", None),
+    ],
+)
+def test_the_last_words_of_a_script_are_an_ending(text: str, expected: object) -> None:
+    assert endings.of_exception(text) is expected
+
+
+def test_the_kernel_s_count_is_that_of_the_control_group_where_it_has_one(tmp_path: Path) -> None:
+    assert endings.killed_for_memory(str(tmp_path)) == 0
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc" / "vmstat").write_text("pgfault 3\noom_kill 7\n")
+    assert endings.killed_for_memory(str(tmp_path)) == 7
+    (tmp_path / "sys" / "fs" / "cgroup").mkdir(parents=True)
+    (tmp_path / "sys" / "fs" / "cgroup" / "memory.events").write_text("oom 1\noom_kill 2\n")
+    assert endings.killed_for_memory(str(tmp_path)) == 2
