@@ -10,7 +10,6 @@ from compilegate.pipelines.deployment import Deployment, Sources
 from compilegate.pipelines.requests.checks import InvalidRequestError, check_requests
 from compilegate.pipelines.requests.images import (
     image_faults,
-    processing_faults,
 )
 from compilegate.pipelines.requests.serving_images import serving_faults
 from compilegate.pipelines.steps.blueprint import Blueprint
@@ -64,7 +63,6 @@ def _check_reach(workload: Workload, deployment: Deployment) -> None:
 def _check_images(workload: Workload, deployment: Deployment) -> None:
     faults = [
         *image_faults(deployment, workload),
-        *processing_faults(deployment, workload.kind),
         *serving_faults(deployment, workload.serving),
         *isolation_faults(deployment, workload.arms),
     ]

@@ -72,7 +72,7 @@ _MEMORY = re.compile(r"^[\w.]*MemoryError\b|can't allocate memory|Cannot allocat
 
 def of_signal(number: int, memory_ran_out: bool) -> Ending:
     """How a process ended that this signal killed; `memory_ran_out` says whether the kernel killed
-    something for want of memory meanwhile."""
+    something because memory ran out meanwhile."""
     if number in BAD_CODE:
         return WRONG_CODE
     if number == signal.SIGKILL:
@@ -90,8 +90,8 @@ def of_exception(text: str) -> Optional[Ending]:
 
 
 def killed_for_memory(root: str = "/") -> int:
-    """How often the kernel has killed a process for want of memory: in this control group where it
-    counts that, else on this machine; 0 where nobody counts."""
+    """How often the kernel has killed a process because memory ran out: in this control group where
+    it counts that, else on this machine; 0 where nobody counts."""
     group = Path(root, "sys/fs/cgroup/memory.events")
     for path in (group, Path(root, "proc/vmstat")):
         try:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from compilegate.catalog.images import UnknownImageError
 from compilegate.errors import CompilegateError
 from compilegate.pipelines.deployment import Deployment
-from compilegate.workload import AWS_IMAGE, Kind, Setup, Workload
+from compilegate.workload import AWS_IMAGE, Setup, Workload
 
 GATE = "gate"
 """The image folder that the gate runs in."""
@@ -26,10 +26,7 @@ def image_of(deployment: Deployment, arm: Setup) -> str:
     if arm.image_folder == AWS_IMAGE:
         return _aws_image(deployment, arm)
     if arm.image_folder not in deployment.images:
-        raise NoImageError(
-            f"the {arm.compiler} arm runs in the image {arm.image_folder!r}, which is not "
-            f"an image folder in containers/, allowed: {', '.join(sorted(deployment.images))}"
-        )
+        raise NoImageError(_missing(deployment, arm.image_folder))
     return deployment.images[arm.image_folder]
 
 
@@ -58,24 +55,25 @@ def used_images(workloads: Iterable[Workload]) -> dict[str, str]:
 
 
 def image_faults(deployment: Deployment, workload: Workload) -> list[str]:
-    """A sentence for each arm that has no image there."""
-    faults = []
+    """A sentence for each image that the workload's jobs need and that is not there."""
+    kind = workload.kind
+    faults = {}
     for name, setup in workload.trained.items():
         try:
             image_of(deployment, setup)
         except NoImageError as error:
-            faults.append(f"{workload.kind.image_key(name)}: {error}")
-    return faults
+            faults[setup.image_folder, setup.compiler] = f"{kind.image_key(name)}: {error}"
+    for step, folder in (kind.processing_image, ("Gate", GATE)):
+        if not any(folder == refused for refused, _ in faults) and folder not in deployment.images:
+            faults[folder, ""] = f"{step}: {_missing(deployment, folder)}"
+    return list(faults.values())
 
 
-def processing_faults(deployment: Deployment, kind: Kind) -> list[str]:
-    """A sentence for each processing step without an image: what prepares data, and the gate."""
-    return [
-        f"{step} runs in the image {image!r}, which is not a folder in containers/ with a "
-        f"Dockerfile, allowed: {', '.join(sorted(deployment.images))}"
-        for step, image in (kind.processing_image, ("Gate", GATE))
-        if image not in deployment.images
-    ]
+def _missing(deployment: Deployment, folder: str) -> str:
+    return (
+        f"the image {folder!r} is not a folder in containers/ with a Dockerfile, allowed: "
+        f"{', '.join(sorted(deployment.images))}"
+    )
 
 
 def _aws_image(deployment: Deployment, arm: Setup) -> str:

@@ -91,6 +91,7 @@ def gate_tree(own_code: Mapping[str, bytes] = MappingProxyType({})) -> SourceTre
             "compilegate/gate",
             "compilegate/job/__init__.py",
             "compilegate/errors.py",
+            "compilegate/job/endings.py",
             "compilegate/job/errors.py",
             "compilegate/job/evidence",
             "compilegate/job/files.py",

@@ -116,8 +116,7 @@ def test_an_arm_that_cannot_run_here_is_refused_by_name_with_how_to_run_the_rest
         ),
         (
             'image = "traning"',
-            "arms.compiler-only.image: the torch-compile arm runs in the image 'traning', which is "
-            "not an image folder",
+            "arms.compiler-only.image: the image 'traning' is not a folder in containers/",
         ),
     ],
 )

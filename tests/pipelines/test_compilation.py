@@ -396,8 +396,8 @@ def test_an_image_that_is_not_there_is_refused_by_the_arm_s_name() -> None:
     with pytest.raises(InvalidRequestError) as caught:
         compile_definition(declared, DEPLOYMENT, SOURCES)
     assert str(caught.value) == (
-        "arms.compiled.image: the inductor arm runs in the image 'mine', which is not an "
-        "image folder in containers/, allowed: gate, training"
+        "arms.compiled.image: the image 'mine' is not a folder in containers/ with a Dockerfile, "
+        "allowed: gate, training"
     )
 
 

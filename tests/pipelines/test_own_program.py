@@ -258,10 +258,10 @@ def test_an_image_that_is_not_there_is_refused_by_name() -> None:
     with pytest.raises(InvalidRequestError) as refused:
         compile_definition(declared("trees", {"image": "boost"}), without_gate, SOURCES)
     assert list(refused.value.problems) == [
-        "program.image runs in the image 'boost', which is not a folder in containers/ with a "
-        "Dockerfile, allowed: training, xgboost",
-        "Gate runs in the image 'gate', which is not a folder in containers/ with a Dockerfile, "
+        "program.image: the image 'boost' is not a folder in containers/ with a Dockerfile, "
         "allowed: training, xgboost",
+        "Gate: the image 'gate' is not a folder in containers/ with a Dockerfile, allowed: "
+        "training, xgboost",
     ]
 
 

@@ -12,7 +12,7 @@ from compilegate.datasets.inspection import validation_rows
 from compilegate.errors import CompilegateError
 from compilegate.execution.target import Target
 from compilegate.pipelines.deployment import local_deployment
-from compilegate.pipelines.requests.images import image_faults, processing_faults
+from compilegate.pipelines.requests.images import image_faults
 from compilegate.pipelines.staging import (
     check_metric_functions,
     gate_tree,
@@ -102,7 +102,6 @@ def refuse_unknown_images(
     deployment = local_deployment(image_tags(containers, named))
     faults = [
         *image_faults(deployment, workload),
-        *processing_faults(deployment, workload.kind),
     ]
     if faults:
         raise RefusalError(*faults).within(path)

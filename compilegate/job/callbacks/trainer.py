@@ -18,6 +18,8 @@ from compilegate.job.callbacks.outcomes import outcome
 from compilegate.job.errors import InputError
 from compilegate.job.machine.generators import preserved_generators
 from compilegate.job.script import Job, current
+from compilegate.job.script.dispatch import copied_as_defined
+from compilegate.job.script.saving import save_transformer
 from compilegate.job.script.steps import Loop
 
 Examples = Callable[[Any, Dict[str, Any]], Mapping[str, Any]]
@@ -182,7 +184,7 @@ class TrainerCallback(transformers.TrainerCallback):
             self._loop.awaits()
 
     def _say_ragged(self, job: Job, args: Any, loader: Any) -> None:
-        dataset: Any = getattr(loader, "dataset", None)
+        dataset: Any = getattr(_plain(loader), "dataset", None)
         together = args.train_batch_size * args.world_size
         left = len(dataset) % together if hasattr(dataset, "__len__") else 0
         if not left:
@@ -211,7 +213,7 @@ class TrainerCallback(transformers.TrainerCallback):
     def _judge(self, job: Job, args: Any, **given: Any) -> None:
         """Say what the model makes of each example, and save it. The script draws nothing here."""
         if job.world.first:
-            model = given["model"]
+            model = _where_all_arms_evaluate(job, given["model"])
             was_training = model.training
             model.eval()
             with torch.no_grad(), preserved_generators():
@@ -242,8 +244,8 @@ class TrainerCallback(transformers.TrainerCallback):
 
     def _loader(self, args: Any, given: Mapping[str, Any]) -> Any:
         """All evaluation data in their order, whatever this process's share of them is."""
-        own = given.get("eval_dataloader") if self._eval_dataset is None else None
-        training: Any = given.get("train_dataloader")
+        own = _plain(given.get("eval_dataloader")) if self._eval_dataset is None else None
+        training = _plain(given.get("train_dataloader"))
         dataset: Any = self._eval_dataset
         if own is None:
             collate = training.collate_fn
@@ -352,6 +354,23 @@ def _precision(args: Any, model: Any) -> str:
     return own[0] if own else "fp32"
 
 
+def _plain(loader: Any) -> Any:
+    """The loader itself, without the one of PyTorch/XLA around it that feeds the device."""
+    while loader is not None and not hasattr(loader, "dataset") and hasattr(loader, "_loader"):
+        loader = loader._loader
+    return loader
+
+
+def _where_all_arms_evaluate(job: Job, model: Any) -> Any:
+    """The model; or a copy in the host's memory, as its class defines it, where a compiler of the
+    workload keeps the accelerator to itself."""
+    place = job.evaluation_device
+    if next(model.parameters()).device.type == place.type:
+        return model
+    job.evaluated(place, "fp32")
+    return copied_as_defined(model).to(place)
+
+
 def _writing(given: Mapping[str, Any]) -> Any:
     """What `job.save` takes: the model, and beside it what makes its inputs."""
     model = given["model"]
@@ -360,7 +379,7 @@ def _writing(given: Mapping[str, Any]) -> Any:
         return model
 
     def write(folder: Any) -> None:
-        model.save_pretrained(str(folder))
+        save_transformer(folder, model)
         tools.save_pretrained(str(folder))
 
     return write

@@ -73,7 +73,7 @@ class Ended:
     overdue: bool
     """Whether it was ended at its deadline."""
     memory_ran_out: bool
-    """Whether the kernel killed something for want of memory meanwhile."""
+    """Whether the kernel killed something because memory ran out meanwhile."""
 
     @property
     def ending(self) -> Optional[Ending]:

@@ -6,6 +6,7 @@ wrote it, for every arm alike.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import types
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple
@@ -210,6 +211,16 @@ def forward_of(module: Module) -> Callable[..., Any]:
     """The module's own forward pass, without what Accelerate put around it."""
     inner: Callable[..., Any] = vars(module).get(_ACCELERATE_KEEPS, module.forward)
     return inner
+
+
+def copied_as_defined(module: Any) -> Any:
+    """A copy with the forward pass of its class: nothing of ours or Accelerate's around it."""
+    around = ("forward", _ACCELERATE_KEEPS)
+    left_out = {id(vars(module)[name]): None for name in around if name in vars(module)}
+    copied = copy.deepcopy(module, left_out)
+    for name in around:
+        vars(copied).pop(name, None)
+    return copied
 
 
 def dispatch_of(module: Module) -> Optional[Dispatch]:

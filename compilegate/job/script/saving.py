@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, Tuple
@@ -78,14 +77,10 @@ def _save_module(folder: Path, model: Module) -> None:
             "job.save() writes safetensors, which needs torch 1.10 or newer; pass a function that "
             "writes the model's files"
         )
-    save_pretrained = getattr(model, "save_pretrained", None)
-    takes = () if save_pretrained is None else _parameters_of(save_pretrained)
-    if save_pretrained is not None and "max_shard_size" in takes:  # that of transformers
-        # Version 5 knows no other format.
-        safe = {"safe_serialization": True} if "safe_serialization" in takes else {}
-        save_pretrained(str(folder), **safe)
+    if "max_shard_size" in _taken_by_save_pretrained(model):
+        save_transformer(folder, model)
         return
-    on_host = _on_host(model)
+    on_host = copied_to_host(model)
     with whole_file(folder / WEIGHTS, alone=True) as part:
         try:
             save_model(on_host, str(part))  # tied weights are written once
@@ -100,11 +95,27 @@ def _save_module(folder: Path, model: Module) -> None:
         model.load_state_dict(on_host.state_dict())
 
 
-def _on_host(model: Module) -> Module:
+def save_transformer(folder: Path, model: Any) -> None:
+    """Write a model of transformers: its weights as safetensors, and its configuration."""
+    # Version 5 knows no other format.
+    safely = "safe_serialization" in _taken_by_save_pretrained(model)
+    copied_to_host(model).save_pretrained(
+        str(folder), **({"safe_serialization": True} if safely else {})
+    )
+
+
+def copied_to_host(model: Any) -> Any:
     """The model, or a copy of one whose tensors have no memory that can be looked at, as XLA's."""
-    kinds = {each.device.type for each in model.parameters()}
-    return model if kinds <= {"cpu", "cuda"} else copy.deepcopy(model).cpu()
+    if {each.device.type for each in model.parameters()} <= {"cpu", "cuda"}:
+        return model
+    from compilegate.job.script.dispatch import copied_as_defined  # noqa: PLC0415 - needs torch
+
+    copied = copied_as_defined(model).cpu()
+    if hasattr(copied, "tie_weights"):
+        copied.tie_weights()  # what was one tensor there is several here
+    return copied
 
 
-def _parameters_of(function: Any) -> Tuple[str, ...]:
-    return tuple(inspect.signature(function).parameters)
+def _taken_by_save_pretrained(model: Any) -> Tuple[str, ...]:
+    function = getattr(model, "save_pretrained", None)
+    return () if function is None else tuple(inspect.signature(function).parameters)

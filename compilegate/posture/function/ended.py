@@ -22,7 +22,7 @@ _TRAINED = re.compile(r"Train-(?P<arm>.+)-(?:\d+|alone)")
 _BY_ITS_PROGRAM = re.compile(r"AlgorithmError|exit code", re.IGNORECASE)
 """How the service, and the local target, say that a program ended its job."""
 _BY_THE_MACHINE = re.compile(r"\b(?:137|143)\b|SIGKILL|SIGTERM|out of memory", re.IGNORECASE)
-"""Of these, the programs that something outside of them killed."""
+"""The programs among these that something outside of them killed."""
 
 
 @dataclass(frozen=True)

@@ -292,6 +292,8 @@ ROLES = {
         may=[
             ("sagemaker:ListPipelineExecutions", PIPELINE),
             ("sagemaker:StopPipelineExecution", f"{PIPELINE}/execution/x"),
+            # Once more for jobs that the machine lost.
+            ("sagemaker:StartPipelineExecution", PIPELINE),
             ("sagemaker:DescribeProcessingJob", f"{SAGEMAKER}:processing-job/pipelines-x-Gate"),
             ("sagemaker:DescribeModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
             ("sagemaker:UpdateModelPackage", f"{SAGEMAKER}:model-package/compilegate-topics/1"),
@@ -303,7 +305,7 @@ ROLES = {
         ],
         may_not=[
             ("sagemaker:StopPipelineExecution", f"{OTHERS_PIPELINE}/execution/x"),
-            ("sagemaker:StartPipelineExecution", PIPELINE),
+            ("sagemaker:StartPipelineExecution", OTHERS_PIPELINE),
             ("sagemaker:DeletePipeline", PIPELINE),
             # It gives models their cards, and must approve none.
             (
