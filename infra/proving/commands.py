@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from compilegate.errors import CompilegateError
 from compilegate.infra.proving.claims import Claim
 
 LAST_LINES = 12
-APP = f"{sys.executable} -m compilegate.infra.app"
+APP = f"{shlex.quote(sys.executable)} -m compilegate.infra.app"
 ASSEMBLY = "cdk.out"
 AT_ONCE = "4"
 """Stacks that are deployed at the same time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -49,7 +50,7 @@ class Cdk:
             "--quiet",
             "--output",
             ASSEMBLY,
-            app=f"{sys.executable} -m compilegate.infra.app",
+            app=f"{shlex.quote(sys.executable)} -m compilegate.infra.app",
         )
 
     def deploy(self, concurrency: int = 1) -> str:
