@@ -48,7 +48,7 @@ FLAGS ?=
 SIDE_BY_SIDE := --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: pictures help setup setup-deploy setup-dev run test test-all test-again test-quick check check-quietly format docs reference constraints image-locks xla-env browser clean synth diff bootstrap check-github prove-aws deploy prune adopt destroy
+.PHONY: pictures help setup setup-deploy setup-dev run test test-all test-again test-quick shipped mission check check-quietly format docs reference constraints image-locks xla-env browser clean synth diff bootstrap check-github prove-aws deploy prune adopt destroy
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -88,11 +88,18 @@ run: $(RUNNING) ## Run the main job: train, compare, register, report
 	@$(BIN)/compilegate run $(WORKLOAD)
 
 test: check-quietly $(NODE_TOOLS) ## Lint, check types, run the tests
-	@$(WITH_NODE) $(BIN)/python -m pytest -m "not environments" $(SIDE_BY_SIDE)
-	@echo "Left out: the tests that make whole environments or images, and the tutorial (make test-all)"
+	@$(WITH_NODE) $(BIN)/python -m pytest -m "not long" $(SIDE_BY_SIDE)
+	@echo "Left out: the tests that take longest, or make whole environments (make test-all)"
 
-test-all: check-quietly $(NODE_TOOLS) $(CHROMIUM) ## The same, with those that make whole environments or images
-	@$(WITH_NODE) $(BIN)/python -m pytest $(SIDE_BY_SIDE)
+test-all: check-quietly $(NODE_TOOLS) $(CHROMIUM) ## The same, with the longest, and those that make environments
+	@$(WITH_NODE) $(BIN)/python -m pytest $(SIDE_BY_SIDE) $(FLAGS)
+
+# In clones of the repository as it is: they follow README and pages, and deploy to a stand-in of AWS.
+shipped: $(DEVELOPING) $(NODE_TOOLS) ## Test what ships as it ships: README, pages, workloads, settings
+	@$(WITH_NODE) $(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/shipped
+
+mission: $(DEVELOPING) $(NODE_TOOLS) ## Test what every edition must do: tests/mission
+	@$(WITH_NODE) $(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/mission
 
 # Also a check of the run before: with nothing that failed in it, this one fails.
 test-again: $(DEVELOPING) ## Run the tests that failed once more, one after the other, to the first that fails again
@@ -103,8 +110,8 @@ check-quietly: $(DEVELOPING)
 	@$(BIN)/ruff format --quiet --check .
 	@$(BIN)/pyrefly check --summary=none
 
-test-quick: $(DEVELOPING) ## Run the tests that take less than a minute in all
-	@$(BIN)/python -m pytest -m "not slow" $(SIDE_BY_SIDE)
+test-quick: $(DEVELOPING) ## Run the tests that start no process, in 90 seconds in all
+	@$(BIN)/python -m pytest -m "not slow and not long" $(SIDE_BY_SIDE)
 
 # 1.5 GB, so that no other target makes it. Needs gcc and binutils.
 xla-env: $(DEVELOPING) ## Make the environment in which the tests train with PyTorch/XLA

@@ -45,7 +45,7 @@ def _no_cache_left_behind() -> Iterator[None]:
 pytest_plugins = ["tests.aws_server.fixtures"]
 
 
-LONG = ("slow", "environments")
+LONG = ("slow", "long")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

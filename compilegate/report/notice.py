@@ -57,7 +57,9 @@ def notice_of(verdict: Verdict) -> Notice:
         subject=_subject(verdict, open_ones),
         message="\n".join(_message(verdict, open_ones)) + "\n",
         lost=any(
-            reason.code is Code.EVIDENCE_LOST for item in open_ones for reason in item.reasons
+            reason.code is Code.EVIDENCE_LOST
+            for item in (verdict.baseline, *open_ones)  # an arm that trained alone is the baseline
+            for reason in item.reasons
         ),
     )
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
 import shlex
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path

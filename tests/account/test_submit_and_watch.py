@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -20,8 +21,9 @@ from compilegate.execution.events import Event, StillRunning
 from compilegate.gate.reasons import Outcome
 from tests.account import scripted
 from tests.account.command import COMMAND, compilegate, environment
-from tests.account.deployed import BUCKET, PIPELINE, Deployed
+from tests.account.deployed import BUCKET, DEFINITION, PIPELINE, Deployed, deploy
 from tests.account.scripted import cached, condition, fail, frame, job, register, verdict
+from tests.aws_server.client import AwsServer
 
 pytestmark = pytest.mark.slow
 
@@ -267,3 +269,32 @@ def test_a_parameter_that_is_not_declared_is_refused_before_anything_starts(
     assert done.returncode == 2
     assert "parameter Dat is not declared; declared are: Data, ModelApprovalStatus" in done.stderr
     assert deployed.server.calls("StartPipelineExecution") == []
+
+
+def test_what_the_last_execution_lost_trains_again_under_another_key(
+    aws: AwsServer, project: Path
+) -> None:
+    """For the service the steps of lost jobs ended well and lie in its cache: the parameter that
+    is in their requests is another one from then on."""
+    definition = json.loads(DEFINITION)
+    definition["Parameters"].append({"Name": "Attempt", "Type": "String", "DefaultValue": "1"})
+    deployed = deploy(aws, json.dumps(definition))
+    prefix = "compilegate/workloads/topics/verdicts"
+    for lost in (True, False, True):
+        execution = submitted(deployed, project).rpartition("/")[2]
+        deployed.put_object(f"{prefix}/{execution}/notice.json", json.dumps({"lost": lost}))
+    submitted(deployed, project)
+    given = [
+        {each["Name"]: each["Value"] for each in call.get("PipelineParameters", [])}.get("Attempt")
+        for call in aws.calls("StartPipelineExecution")
+    ]
+    assert given == [None, "2", "2", "3"]
+
+
+def submitted(deployed: Deployed, project: Path) -> str:
+    """The ARN of an execution of data that are there."""
+    deployed.script(frame("Succeeded"))
+    given = ("submit", "topics", "-p", "Data=s3://elsewhere/data")
+    done = compilegate(deployed.server, project, *given)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()

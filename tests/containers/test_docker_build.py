@@ -82,7 +82,7 @@ def run(docker: list[str], image: str, *command: str, path: str = "") -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.environments
+@pytest.mark.long
 def test_the_gate_s_image_runs_the_gate_and_has_no_torch(
     docker: list[str], base: str, tmp_path: Path
 ) -> None:
@@ -103,7 +103,7 @@ def test_every_image_is_built_here() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.environments
+@pytest.mark.long
 @pytest.mark.parametrize("folder", TORCH)
 def test_a_training_image_adds_its_packages_and_keeps_the_base_s_torch(
     docker: list[str], base: str, folder: str

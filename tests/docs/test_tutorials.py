@@ -12,7 +12,7 @@ from tests.shipped.clone import ROOT, Place
 from tests.shipped.pages import follow
 
 # One took nine minutes of a whole run, and where the machine is busy its comparisons are repeated.
-pytestmark = [pytest.mark.slow, pytest.mark.environments, pytest.mark.timeout(2700)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(2700)]
 
 TUTORIALS = [
     ("own-programs", "registered-model"),  # the second goes on where the first ends

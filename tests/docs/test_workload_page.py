@@ -52,7 +52,7 @@ def test_the_first_lines_are_fifteen_and_valid(folder: Path) -> None:
     )
 
 
-@pytest.mark.environments
+@pytest.mark.long
 def test_they_run_to_a_verdict(folder: Path) -> None:
     said = compilegate(folder, "run", "first")
     assert re.search(r"^decided: Release .*\bRegistered: first/1, Pending", said, re.MULTILINE), (

@@ -140,10 +140,17 @@ reported = true
 """
 
 
-def run(workload: Path, home: Path) -> subprocess.CompletedProcess[str]:
+def run(
+    workload: Path, home: Path, *arguments: str, folder: Path = PROJECT
+) -> subprocess.CompletedProcess[str]:
     given = ["run", str(workload), "--home", str(home), "--containers", str(PROJECT / "containers")]
     return subprocess.run(
-        [*COMMAND, *given], capture_output=True, text=True, check=False, env=ENVIRONMENT
+        [*COMMAND, *given, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=ENVIRONMENT,
     )
 
 
@@ -209,7 +216,7 @@ def test_a_diffusion_script_trains_compiled_and_its_crops_are_paired(tmp_path: P
     few = {"seeds = [1, 2, 3]": "seeds = [1]", "steps = 300": "steps = 24", "= 16\n": "= 8\n"}
     shallow = {"halvings = 2": "halvings = 1"}  # a third less to compile
     workload = own_copy("images-diffusion", tmp_path, few | shallow)
-    done = run(workload, tmp_path / "home")
+    done = run(workload, tmp_path / "home", "--arms", "baseline,compiler-only")
     assert done.returncode == 0, done.stdout + done.stderr
     (report,) = (tmp_path / "home" / "executions").glob("*/verdict.json")
     (candidate,) = json.loads(report.read_text(encoding="utf-8"))["candidates"]

@@ -13,7 +13,7 @@ import pytest
 
 from tests.xla_environment import interpreter
 
-pytestmark = [pytest.mark.slow, pytest.mark.environments]
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 PROJECT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]

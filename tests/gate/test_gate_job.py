@@ -16,6 +16,7 @@ import pytest
 from compilegate.gate.observations import Observations, observe
 from compilegate.gate.reasons import Code
 from compilegate.gate.verdict import Verdict
+from compilegate.job.evidence import EvidenceRecord
 from compilegate.posture.machine.events import Observed
 from compilegate.posture.records.coding import decoded
 
@@ -235,3 +236,22 @@ def test_an_arm_alone_that_did_not_compile_is_refused(execution, tmp_path):
     observed = decoded(Observed, json.loads(document["observed"]))
     assert observed.registered == "none"
     assert observed.seen[0].outcome == "fail"
+
+
+@pytest.mark.parametrize("arguments", [("--posture",), ("--posture", "--alone=fast")])
+def test_a_job_that_the_machine_lost_is_no_evidence_about_its_arm(execution, tmp_path, arguments):
+    evidence = execution.record("fast", 1).evidence
+    killed = dataclasses.replace(evidence, failure="it was killed", ending="killed", speed=None)
+    execution.records["fast", 1] = EvidenceRecord(killed, None, None)
+    execution.write(tmp_path)
+    alone = len(arguments) > 1
+    for folder in (tmp_path / "evidence").iterdir():
+        if alone and folder.name != "fast--1":
+            shutil.rmtree(folder)
+    assert run_gate(tmp_path, *arguments).returncode == 0
+    document = json.loads((tmp_path / "output" / "posture.json").read_text())
+    observed = decoded(Observed, json.loads(document["observed"]))
+    assert (observed.seen, observed.registered) == ((), "none" if alone else "baseline")
+    assert observed.lost.startswith("fast: ")
+    notice = json.loads((tmp_path / "output" / "notice.json").read_text())
+    assert notice["lost"] is True

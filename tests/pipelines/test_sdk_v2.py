@@ -240,7 +240,7 @@ def test_what_the_sdk_refuses_is_refused_here_and_what_it_takes_is_taken(name: s
 
 
 @pytest.mark.slow
-@pytest.mark.environments
+@pytest.mark.long
 def test_the_sdk_still_answers_what_is_kept(tmp_path: Path) -> None:
     """UPDATE_GOLDEN=1 keeps what it answers now."""
     answers = tmp_path / "answers.json"

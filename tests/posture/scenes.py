@@ -69,7 +69,13 @@ def seen(
 
 
 def settled(
-    name: str, number: float, *what: Seen, policy: Policy = POLICY, nothing: str = ""
+    name: str,
+    number: float,
+    *what: Seen,
+    policy: Policy = POLICY,
+    nothing: str = "",
+    lost: str | None = None,
+    registered: str = "baseline",
 ) -> Settled:
     return Settled(
         execution=name,
@@ -77,8 +83,9 @@ def settled(
         who="gate",
         policy=policy,
         seen=what,
-        registered="baseline",
+        registered=registered,
         nothing_learned=nothing,
+        lost=lost,
     )
 
 

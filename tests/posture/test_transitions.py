@@ -85,6 +85,45 @@ def test_a_candidate_that_crashes_is_refused_wherever_it_is(stage: str) -> None:
     assert planned(record, 21).arms == "baseline"
 
 
+LOST = "compiled: Train-compiled-1: killed by SIGKILL"
+
+
+@pytest.mark.parametrize("stage", ["benchmark", "shadow", "on"])
+def test_a_job_that_the_machine_lost_moves_no_posture(stage: str) -> None:
+    """However often it happens: half a percent of killed jobs would revert good compilers."""
+    records = {
+        "benchmark": after(benchmark()),
+        "shadow": executed(after(benchmark()), 0, seen("pass")),
+        "on": turned_on(),
+    }
+    before = records[stage]
+    record = before
+    for week in range(1, 13):
+        record = record.after(started(f"e{week}", 20 + week))
+        record = record.after(settled(f"e{week}", 20 + week, lost=LOST))
+    assert (record.state.posture, record.state.arm) == (before.state.posture, before.state.arm)
+    assert "killed by SIGKILL" in record.decisions[-1].reason
+    assert not record.state.rescue
+
+
+def test_what_other_candidates_showed_counts_beside_a_lost_job() -> None:
+    record = after(benchmark()).after(started("e", 0, candidates=("a", "b")))
+    record = record.after(settled("e", 0.1, seen("pass", arm="b"), lost="a: its job was killed"))
+    assert (record.state.posture, record.state.reason) == (
+        Posture.SHADOW,
+        "b passed the benchmark",
+    )
+
+
+def test_a_workload_that_a_lost_job_left_without_a_model_gets_one_from_its_baseline() -> None:
+    record = turned_on().after(started("e", 20))
+    record = record.after(settled("e", 20.1, lost=LOST, registered="none"))
+    assert record.state.posture is Posture.ON
+    plan = planned(record, 20.2)
+    assert plan.arms == "baseline"
+    assert "lost" in plan.reason
+
+
 def test_trying_ends_when_nothing_is_decided_for_long() -> None:
     record, policy = after(benchmark()), Policy(patience=4)
     for number in range(4):

@@ -55,7 +55,7 @@ def tensorflow() -> Path:
         pytest.fail(str(error), pytrace=False)
 
 
-@pytest.mark.environments
+@pytest.mark.long
 @pytest.mark.parametrize("compiler", ["xla", "eager"])
 def test_on_tensorflow_xla_compiles_where_the_arm_says_so(
     compiler: str, tensorflow: Path, tmp_path: Path

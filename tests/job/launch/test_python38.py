@@ -15,7 +15,7 @@ from compilegate.evidence import Origin, read_evidence
 from tests.environments import ROOT, BuildError, NotOfferedError, folder, make, pip_install
 from tests.environments.interpreters import find_python
 
-pytestmark = [pytest.mark.slow, pytest.mark.environments]
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 LAUNCHER = ROOT / "compilegate" / "job" / "launch" / "own_script.py"
 SCRIPT = """

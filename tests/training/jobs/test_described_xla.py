@@ -24,7 +24,7 @@ from tests.environments import ROOT
 from tests.training.jobs.test_training_compiler_job import IMAGE
 from tests.xla_environment import QUICK_TO_COMPILE
 
-pytestmark = [pytest.mark.slow, pytest.mark.environments]
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 TrainJob = Callable[..., Any]
 DECLARED = {"dropout": 0, "max_steps": 6, "parity_steps": 2, "evaluate_on": "host"}

@@ -23,7 +23,7 @@ from tests.environments.interpreters import find_python
 from tests.environments.light_torch import install_light
 from training.data.prepared import read_prepared
 
-pytestmark = [pytest.mark.slow, pytest.mark.environments]
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 REQUIREMENTS = ROOT / "containers" / "training-compiler" / "requirements.txt"
 

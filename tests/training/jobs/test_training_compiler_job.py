@@ -19,7 +19,7 @@ from compilegate.job.compilers.training_compiler.running import LINES
 from tests.environments import ROOT
 from tests.xla_environment import QUICK_TO_COMPILE
 
-pytestmark = [pytest.mark.slow, pytest.mark.environments]
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 IMAGE = """
 import importlib.machinery, json, logging, os, sys

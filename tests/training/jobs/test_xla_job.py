@@ -18,7 +18,7 @@ from compilegate.evidence import read_evidence
 from compilegate.job.evidence import EvidenceRecord
 from tests.xla_environment import QUICK_TO_COMPILE
 
-pytestmark = [pytest.mark.slow, pytest.mark.environments]
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 ROOT = Path(__file__).resolve().parents[3]
 TrainJob = Callable[..., Any]
