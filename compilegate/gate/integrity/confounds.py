@@ -45,9 +45,9 @@ they are the image's."""
 FOLLOWS_FROM_PRECISION = frozenset({"evaluated_in"})
 """Recipe keys of a script that evaluates in the precision in which it trains."""
 
-FOLLOWS_FROM_WORLD_SIZE = frozenset({"threads", "accelerators"})
+FOLLOWS_FROM_WORLD_SIZE = frozenset({"threads", "accelerators", "cores_available"})
 """Environment values that may change with the processes of an arm: they share the cores, and in a
-local run a job sees as many GPUs as it has processes."""
+local run a job sees as many cores and GPUs as it has processes."""
 
 FOLLOWS_FROM_IMAGE = frozenset(
     {
