@@ -191,7 +191,11 @@ def test_a_month_of_weekly_executions(month: Month, tmp_path: Path) -> None:
     assert month.subjects[1:] == ["tiny: 2026-01, posture on"]
     # A candidate that crashes is refused, and the baseline is trained at once.
     arn = month.deployment.pipeline()["PipelineArn"]
-    failed = {"StepName": f"Train-{CANDIDATE}-alone", "StepStatus": "Failed"}
+    failed = {
+        "StepName": f"Train-{CANDIDATE}-alone",
+        "StepStatus": "Failed",
+        "FailureReason": "AlgorithmError: ExecuteUserScriptError: no kernel, exit code: 1",
+    }
     aws.script(arn.rpartition("/")[2], [{"status": "Failed", "steps": [failed]}])
     sagemaker = aws.client("sagemaker")
     execution = sagemaker.start_pipeline_execution(
