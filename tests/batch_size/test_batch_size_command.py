@@ -57,6 +57,7 @@ def find(tmp_path: Path) -> Find:
     return find
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_search_survives_running_out_of_memory_and_goes_on_where_it_was(find: Find) -> None:
     limited = ("--memory-limit", "800MB", "--most", "4096")

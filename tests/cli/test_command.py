@@ -15,6 +15,8 @@ from click.testing import CliRunner
 from compilegate.cli import main
 from compilegate.cli.main import LazyGroup
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]
 VALID = PROJECT / "tests" / "pipelines" / "topics.toml"
@@ -131,6 +133,7 @@ def test_validate_looks_at_what_an_arm_s_image_extends(
     assert done.stderr.startswith(f"error: {path}: {sentence}")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_compile_prints_a_definition_or_writes_it(tmp_path: Path) -> None:
     printed = compilegate("compile", "news-topics")

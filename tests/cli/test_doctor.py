@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]
 
@@ -44,6 +46,7 @@ def test_it_is_right_about_this_machine(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())  # nothing was written
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_job_of_a_workload_runs_here_and_tries_the_compilers(tmp_path: Path) -> None:
     done = compilegate(

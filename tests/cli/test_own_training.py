@@ -12,6 +12,8 @@ import pytest
 from compilegate.gate.reasons import Outcome
 from compilegate.gate.verdict import Verdict
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parents[2]
 EXAMPLES = PROJECT / "docs" / "examples"
 COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]

@@ -50,6 +50,7 @@ def offered(line: list[str], incomplete: str) -> list[str]:
     return [item.value for item in completion.get_completions(line, incomplete)]
 
 
+@pytest.mark.slow
 def test_an_execution_is_named_by_the_beginning_of_its_id(home: Path) -> None:
     (execution,) = list_executions(home)
     shown = asked("executions", execution.execution_id[:4], "--json", "--home", home)
@@ -57,6 +58,7 @@ def test_an_execution_is_named_by_the_beginning_of_its_id(home: Path) -> None:
     assert json.loads(shown.stdout)["execution"] == execution.execution_id
 
 
+@pytest.mark.slow
 def test_a_beginning_of_several_ids_is_refused_with_all_of_them(home: Path) -> None:
     for name in ("abc1", "abc2"):
         (home / "executions" / name).mkdir()
@@ -66,6 +68,7 @@ def test_a_beginning_of_several_ids_is_refused_with_all_of_them(home: Path) -> N
     assert refused.stderr == "error: execution 'abc' may be any of abc1, abc2\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beginning", ["none", "../executions", "*", ""])
 def test_what_begins_no_id_is_refused(home: Path, beginning: str) -> None:
     refused = asked("executions", beginning, "--home", home)
@@ -92,6 +95,7 @@ def test_workloads_are_offered_and_files_where_none_begins_so(
     assert offered(["validate", "--workloads", str(tmp_path)], "new") == ["new"]
 
 
+@pytest.mark.slow
 def test_ids_and_models_are_offered_from_the_home_that_is_named(home: Path) -> None:
     (execution,) = list_executions(home)
     begun = execution.execution_id[:2]
@@ -101,6 +105,7 @@ def test_ids_and_models_are_offered_from_the_home_that_is_named(home: Path) -> N
     assert offered(["models", "--home", str(home), "show"], "n") == ["news/1"]
 
 
+@pytest.mark.slow
 def test_a_shell_gets_what_it_evaluates() -> None:
     for shell in ("bash", "zsh", "fish"):
         assert "_COMPILEGATE_COMPLETE" in asked("completion", shell).stdout
@@ -127,6 +132,7 @@ def test_bash_completes_a_workload(tmp_path: Path) -> None:
     assert done.stdout.split() == ["news-topics"], done.stderr
 
 
+@pytest.mark.slow
 def test_a_model_is_shown_to_people_or_to_programs(home: Path) -> None:
     shown = asked("models", "--home", home, "show", "news/1").stdout
     assert shown.splitlines()[:5] == [

@@ -49,6 +49,7 @@ def test_reuters_is_fetched_once_and_then_needs_no_network(
     assert len(announced) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_index")
 def test_reuters_without_cache_and_index_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(DatasetError) as caught:

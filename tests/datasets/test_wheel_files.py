@@ -75,6 +75,7 @@ def test_the_wheel_of_any_platform_comes_from_the_index(
     assert data.fetch(tmp_path / "cache", print)["b.txt"].read_text() == "b"
 
 
+@pytest.mark.slow
 def test_setuptools_can_be_imported_after_a_wheel_was_missing(tmp_path: Path) -> None:
     """As inductor does before it calls the C++ compiler; looking for pip must not spoil that."""
     program = (

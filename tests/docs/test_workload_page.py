@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]
 

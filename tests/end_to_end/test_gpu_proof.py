@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = [pytest.mark.slow, pytest.mark.long]
+
 PROJECT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]
 

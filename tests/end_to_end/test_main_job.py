@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-c", "from compilegate.cli import main; main(prog_name='compilegate')"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PROJECT), "PYTHONUNBUFFERED": "1"}
@@ -201,6 +203,7 @@ def test_the_winner_is_registered_with_its_verdict_and_a_page_says_why(finished:
     }
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_nothing_is_trained_again_when_nothing_changed_or_the_margin_alone(
     finished: Finished,
@@ -222,6 +225,7 @@ def test_nothing_is_trained_again_when_nothing_changed_or_the_margin_alone(
     assert "Gate" in steps_that(judged.stdout, "succeeded in")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_candidate_that_diverges_is_refused_and_the_baseline_is_released(tmp_path: Path) -> None:
     folder = folder_with(tmp_path, learning_rate="1e30")
@@ -232,6 +236,7 @@ def test_a_candidate_that_diverges_is_refused_and_the_baseline_is_released(tmp_p
     assert re.search(r"candidate: fail\n.*the training loss is (nan|inf) in step", done.stdout)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_run_that_is_killed_goes_on_and_ends_as_an_undisturbed_one(
     tmp_path: Path, finished: Finished
@@ -253,6 +258,7 @@ def test_a_run_that_is_killed_goes_on_and_ends_as_an_undisturbed_one(
     assert [ends[0][name] for name in told] == [ends[1][name] for name in told]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_ctrl_c_stops_the_jobs_and_leaves_an_execution_to_resume(folder: Folder) -> None:
     with _running(folder) as process:
@@ -268,6 +274,7 @@ def test_ctrl_c_stops_the_jobs_and_leaves_an_execution_to_resume(folder: Folder)
     assert len(folder.packages()) == 1
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_job_that_fails_ends_with_status_3_its_last_lines_and_its_log(folder: Folder) -> None:
     """A label that training never saw cannot be learnt. Beyond the rows that `run` looks at before
@@ -285,6 +292,7 @@ def test_a_job_that_fails_ends_with_status_3_its_last_lines_and_its_log(folder: 
     assert folder.packages() == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_compiled_candidate_proves_that_its_compiler_ran(tmp_path: Path) -> None:
     folder = folder_with(tmp_path, compiler="inductor")
@@ -328,6 +336,7 @@ min_examples = 9
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_slices_and_a_metric_of_one_s_own_reach_the_gate_and_its_report(folder: Folder) -> None:
     """The columns travel with the data, the function with the gate's program."""

@@ -171,6 +171,7 @@ def own_copy(name: str, folder: Path, changes: dict[str, str]) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_a_script_that_only_prints_is_judged_over_its_seeds_and_processes(tmp_path: Path) -> None:
     (tmp_path / "printed").mkdir()
     (tmp_path / "printed" / "train.py").write_text(PRINTING)
@@ -191,6 +192,7 @@ def test_a_script_that_only_prints_is_judged_over_its_seeds_and_processes(tmp_pa
     assert "is left out, since compilation is in it" in told
 
 
+@pytest.mark.long
 def test_more_evidence_than_one_job_can_take_still_reaches_the_gate(tmp_path: Path) -> None:
     """A processing job takes ten inputs: of ten jobs the evidence is gathered first."""
     (tmp_path / "proved").mkdir()
@@ -231,6 +233,7 @@ def test_a_diffusion_script_trains_compiled_and_its_crops_are_paired(tmp_path: P
     assert {code.partition(".")[0] for code in found} == {"parity", "quality", "speed"}
 
 
+@pytest.mark.long
 def test_a_compiler_that_breaks_a_gradient_is_caught_located_and_not_released(
     tmp_path: Path,
 ) -> None:
@@ -255,6 +258,7 @@ def test_a_compiler_that_breaks_a_gradient_is_caught_located_and_not_released(
     assert any("gradient of conv2.weight" in line for line in wrong), shown.stdout + shown.stderr
 
 
+@pytest.mark.long
 def test_a_new_model_has_to_stand_against_the_registered_one(tmp_path: Path) -> None:
     home = tmp_path / "home"
     name = "tumours-xgboost"

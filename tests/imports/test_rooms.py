@@ -38,6 +38,7 @@ def offences() -> Iterator[str]:
             yield f"{each.by} imports {each.of}"
 
 
+@pytest.mark.slow
 def test_every_room_imports_only_what_it_may() -> None:
     assert list(offences()) == []
 
@@ -150,6 +151,7 @@ def loaded_by(modules: Iterable[str], allowed: Iterable[str]) -> set[str]:
     return set(ended.stdout.split())
 
 
+@pytest.mark.slow
 def test_the_gate_runs_with_what_its_image_has() -> None:
     judging = ["compilegate.evidence", "compilegate.gate", "compilegate.report"]
     names = [
@@ -160,6 +162,7 @@ def test_the_gate_runs_with_what_its_image_has() -> None:
     assert "scipy" in loaded
 
 
+@pytest.mark.slow
 def test_importing_the_package_loads_nothing_else() -> None:
     bare = loaded_by([], ["compilegate"])
     assert loaded_by(["compilegate"], ["compilegate"]) - bare == {"compilegate"}

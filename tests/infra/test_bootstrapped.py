@@ -13,6 +13,8 @@ import pytest
 from compilegate.account.settings import Names, Settings
 from tests.aws_server.client import ACCOUNT, AwsServer
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).parents[2]
 NAMES = Names(Settings())
 VERSION = f"/cdk-bootstrap/{NAMES.qualifier}/version"

@@ -90,6 +90,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_a_table_with_texts_is_classified(tmp_path: Path) -> None:
     source = stories(tmp_path / "My Stories.csv")
     said = begin(tmp_path / "p", "--csv", source).output
@@ -105,6 +106,7 @@ def test_a_table_with_texts_is_classified(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_table_of_numbers_gets_a_program_that_is_the_user_s(tmp_path: Path) -> None:
     said = begin(tmp_path / "p", "--csv", flats(tmp_path / "flats.csv")).output
     assert "are separated by ';'; now by commas" in said
@@ -119,6 +121,7 @@ def test_a_table_of_numbers_gets_a_program_that_is_the_user_s(tmp_path: Path) ->
     assert "valid: 2 arms" in validate(tmp_path / "p", "flats")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("label", ["price", "city"])
 def test_its_program_trains_and_leaves_evidence(tmp_path: Path, label: str) -> None:
@@ -138,6 +141,7 @@ def test_its_program_trains_and_leaves_evidence(tmp_path: Path, label: str) -> N
         assert {"price": "targets", "city": "labels"}[label] in examples
 
 
+@pytest.mark.slow
 def test_a_script_brings_its_arguments_and_what_it_imports(tmp_path: Path) -> None:
     (tmp_path / "train_marks.py").write_text(SCRIPT)
     (tmp_path / "nets.py").write_text("import layers\n\n\nclass Net:\n    pass\n")
@@ -191,6 +195,7 @@ def test_a_script_shows_its_precision(tmp_path: Path, line: str, precision: str 
     assert read_script(tmp_path / "train.py").precision == precision
 
 
+@pytest.mark.slow
 def test_a_script_s_precision_is_declared(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(f"{SCRIPT}accelerator = Accelerator(mixed_precision='fp16')")
     said = begin(tmp_path / "p", "--script", tmp_path / "train.py", "--name", "mine").output
@@ -200,6 +205,7 @@ def test_a_script_s_precision_is_declared(tmp_path: Path) -> None:
     assert "valid: 2 arms" in validate(tmp_path / "p", "mine")
 
 
+@pytest.mark.slow
 def test_a_model_of_the_hub_reads_the_table_s_texts(tmp_path: Path) -> None:
     source = stories(tmp_path / "stories.csv")
     begin(tmp_path / "p", "--csv", source, "--hf", "prajjwal1/bert-tiny", "--name", "tiny")
@@ -283,6 +289,7 @@ def test_the_app_is_configured_as_this_repository_s(project: Path) -> None:
     assert json.loads((project / "package.json").read_text())["dependencies"] == {"aws-cdk": pinned}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_app_makes_its_stacks_from_the_project_alone(project: Path) -> None:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("CDK")}
@@ -309,6 +316,7 @@ def test_the_images_are_those_that_come_along(project: Path) -> None:
         assert theirs == ours
 
 
+@pytest.mark.slow
 def test_its_workflow_calls_what_is_there_and_passes_an_audit(project: Path) -> None:
     path = project / ".github/workflows/compilegate.yml"
     jobs = yaml.safe_load(path.read_text())["jobs"]

@@ -21,6 +21,7 @@ from tests.job.every_call import states
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", [("eager",), ("torch-compile", "aot_eager"), ("inductor",)])
 def test_no_public_function_moves_a_generator(compiler: tuple[str, ...], tmp_path: Path) -> None:

@@ -88,6 +88,7 @@ def test_a_pattern_that_leads_nowhere_is_an_error(tmp_path: Path) -> None:
         find_image(URI, sources)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_an_environment_is_built_once_and_its_interpreter_runs_the_jobs(
     bench: Any, tmp_path: Path
@@ -168,6 +169,7 @@ def wheel_of(package: Path, metadata: str, folder: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_build_that_fails_says_where_its_log_is_and_starts_nothing(
     bench: Any, tmp_path: Path

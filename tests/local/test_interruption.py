@@ -23,6 +23,8 @@ from compilegate.local import (
 )
 from compilegate.local.jobs.leases.cores import CorePool, available_cpus, physical_cores
 
+pytestmark = pytest.mark.slow
+
 RUNNER = """
 import sys
 from pathlib import Path

@@ -32,6 +32,7 @@ def test_student_is_scipys(freedom: int, chance: float) -> None:
         assert upper_tail(t, freedom) == pytest.approx(stats.t.sf(t, freedom), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_looking_after_every_execution_does_not_raise_the_error() -> None:
     """The bound of twelve looks lies above the truth at any of them as often as promised."""
     generator, crossed = np.random.default_rng(11), 0
@@ -44,6 +45,7 @@ def test_looking_after_every_execution_does_not_raise_the_error() -> None:
     assert crossed / TRIALS <= ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / TRIALS)
 
 
+@pytest.mark.slow
 def test_a_confidence_sequence_holds_at_all_times_at_once() -> None:
     generator, missed, years = np.random.default_rng(12), 0, 500
     for _ in range(years):

@@ -61,6 +61,7 @@ def histories(draw: st.DrawFn) -> list[Event]:
     return events
 
 
+@pytest.mark.slow
 @given(histories())
 def test_the_decisions_replay_to_the_same_state(events: list[Event]) -> None:
     record = after(*events)

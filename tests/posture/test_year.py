@@ -31,6 +31,8 @@ from compilegate.workload import Workload, read_workload
 from compilegate.workload.declared.starts import Posture as Declared
 from tests.posture.scenes import benchmark, day, seen
 
+pytestmark = [pytest.mark.slow, pytest.mark.long]
+
 TOPICS = Path(__file__).parents[1] / "pipelines" / "topics.toml"
 CANDIDATE = "compiled"
 OUTPUT = "/opt/ml/processing/output"

@@ -54,6 +54,7 @@ def profiled(folder: Path) -> Profiled:
     return lambda program: analysis_of(read_profile(folder / program))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("program", list(BOTTLENECKS))
 def test_the_bottleneck_is_the_planted_one(program: str, profiled: Profiled) -> None:
     found = profiled(program)

@@ -26,7 +26,7 @@ from compilegate.report import (
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.slow]
 
 CHROMIUM = Path(__file__).parent / "browser" / "node_modules" / "chromium" / "chromium"
 """`make browser` puts it there."""

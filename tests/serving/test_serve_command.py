@@ -16,6 +16,8 @@ from tests.made_once import made_once
 from training.data.tables import Columns, read_split
 from training.prepare import identifiers
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Folder:
@@ -56,6 +58,7 @@ def expected(folder: Folder) -> dict[str, list[float]]:
     return {row.text: of_id[name] for row, name in zip(rows, names, strict=True)}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_validation_examples_get_the_scores_that_the_evidence_holds(trained: Folder) -> None:
     scores = expected(trained)

@@ -15,7 +15,7 @@ from tests.mission.golden import ACCOUNT, KEY, REGION
 from tests.shipped.clone import ROOT, WORKLOADS, Place, clone_at
 from tests.shipped.pages import blocks, follow
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.long]
 
 ELSEWHERE = {"training-compiler", "neuron"}
 """Compilers that are in AWS's images alone."""

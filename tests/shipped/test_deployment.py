@@ -18,7 +18,7 @@ from tests.mission.golden import KEY, compare
 from tests.shipped.clone import ROOT, WORKLOADS, Place, clone_at
 from tests.shipped.pages import follow
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 AS_COMPILED = [
     (r"arn:aws:kms:us-east-1:123456789012:key/[0-9a-f-]+", KEY),

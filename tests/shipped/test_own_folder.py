@@ -14,7 +14,7 @@ import pytest
 from tests.shipped.clone import Place, clone_at
 from tests.shipped.pages import blocks, follow
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(2700)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2700), pytest.mark.long]
 
 DATA = "Your own data"
 PAGES = ["docs/first-workload.md", "docs/own-programs.md"]

@@ -17,6 +17,8 @@ from compilegate.pipelines.staging import (
 )
 from compilegate.workload import Workload, read_workload
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 TOPICS = read_workload(ROOT / "tests" / "pipelines" / "topics.toml")
 REQUIREMENTS = ROOT / "containers" / "gate" / "requirements.txt"

@@ -17,6 +17,8 @@ import pytest
 
 from tests.end_to_end.test_main_job import folder_with, steps_that
 
+pytestmark = pytest.mark.long
+
 PROJECT = Path(__file__).parents[2]
 CONTENT = {
     "compilegate": "compilegate",

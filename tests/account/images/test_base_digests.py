@@ -24,6 +24,8 @@ from compilegate.pipelines.staging import ImageFolder, image_folders
 from tests.account.command import environment
 from tests.aws_server.client import PROJECT, AwsServer
 
+pytestmark = pytest.mark.slow
+
 WORKLOAD = PROJECT / "tests" / "pipelines" / "topics.toml"
 REGISTRY = "123456789012.dkr.ecr.us-east-1.amazonaws.com"
 FIRST = f"sha256:{'1' * 64}"

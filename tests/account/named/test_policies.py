@@ -71,6 +71,7 @@ def test_code_is_the_one_thing_in_the_bucket_that_is_shared(project: Path) -> No
         assert listing == ["compilegate/source/*"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_definition_names_the_roles_and_objects_that_go_with_it(
     project: Path, tmp_path: Path
@@ -97,6 +98,7 @@ def test_the_definition_names_the_roles_and_objects_that_go_with_it(
     }
 
 
+@pytest.mark.slow
 def test_terraform_gets_every_role_and_what_uses_it(project: Path) -> None:
     found = policies(scheduled(project), "--format", "terraform")["resource"]
     assert set(found["aws_iam_role"]) == {

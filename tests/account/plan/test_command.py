@@ -66,6 +66,7 @@ def deployed_definition(project: Path) -> str:
     return compact(compile_definition(workload, deployment, sources))
 
 
+@pytest.mark.long
 def test_a_new_workload_is_planned_also_where_quotas_may_not_be_read(
     aws: AwsServer, project: Path
 ) -> None:
@@ -85,6 +86,7 @@ def test_a_new_workload_is_planned_also_where_quotas_may_not_be_read(
     assert aws.calls("StartPipelineExecution") == []
 
 
+@pytest.mark.long
 def test_after_a_deployment_and_an_execution_the_plan_says_what_a_change_costs(
     aws: AwsServer, project: Path
 ) -> None:

@@ -173,6 +173,7 @@ def replace_value(document, path, value):
     return before
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(path=st.sampled_from(DECISIVE + INDIFFERENT), value=odd_values, as_written=st.booleans())
@@ -252,6 +253,7 @@ def change_column(file: Path, position: float, amount: int) -> bytes:
 FILES = ("evidence.json", "examples.npz", "steps.npz", "parity.npz", "paired.npz")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(

@@ -16,6 +16,8 @@ from compilegate.access.bootstrap import (
 from tests.infra.access.policy_engine import ARNS_HERE, PROGRAM, names_of
 from tests.infra.assembly import ACCOUNT, REGION
 
+pytestmark = pytest.mark.slow
+
 NAMES = names_of("compilegate")
 IAM = f"arn:aws:iam::{ACCOUNT}"
 ROLE = f"{IAM}:role/compilegate-workload-topics-JobsTrainingRole1234-abc"

@@ -12,6 +12,8 @@ import pytest
 from tests.infra.access.policy_engine import Question, ask
 from tests.infra.assembly import ACCOUNT, REGION, Assembly, Resource
 
+pytestmark = pytest.mark.slow
+
 WORKLOADS = ("compilegate-workload-topics", "compilegate-workload-watched")
 STEP = re.compile(r"Steps\.([\w-]+)\.(.+)")
 OUTPUT = re.compile(r"OutputParameters\['(\w+)'\]")
@@ -72,6 +74,7 @@ def _all_steps(steps: list[Step]) -> Iterator[Step]:
             yield from _all_steps(step.get("Arguments", {}).get(branch, []))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_every_role_may_do_what_the_definition_asks_of_it(assembly: Assembly) -> None:
     questions = [question for name in WORKLOADS for question in _questions(assembly, name)]

@@ -13,6 +13,8 @@ from compilegate.access.endpoints import DEFAULT, SERVICES_OF, STORAGE
 from tests.infra.access.policy_engine import PROGRAM
 from tests.infra.assembly import ACCOUNT, REGION, Assembly
 
+pytestmark = pytest.mark.slow
+
 NETWORK, WORKLOAD = "walled-network", "walled-workload-topics"
 OURS = {"aws:PrincipalAccount": ACCOUNT}
 OF_STREAMS = ("logs:CreateLogStream", "logs:PutLogEvents")

@@ -13,6 +13,8 @@ from compilegate.account.settings import Names
 from compilegate.infra.project import read_project
 from tests.infra.assembly import ACCOUNT, PROJECT, REGION, Assembly
 
+pytestmark = pytest.mark.slow
+
 STACK, FOUNDATION = "compilegate-workload-topics", "compilegate-foundation"
 KINDS = {"training": "JobsTraining", "processing": "JobsProcessing", "pipeline": "JobsPipeline"}
 ELSEWHERE = {"ListCode", "FindBuckets"}

@@ -13,6 +13,8 @@ from tests.infra.access.policy_engine import AWS_ACCOUNT, Question, ask
 from tests.infra.access.release_roles import RELEASE
 from tests.infra.assembly import ACCOUNT, REGION, Assembly
 
+pytestmark = pytest.mark.slow
+
 FOUNDATION, IMAGES = "compilegate-foundation", "compilegate-images"
 WORKLOAD, CI = "compilegate-workload-topics", "compilegate-ci"
 WATCHED = "compilegate-workload-watched"
@@ -449,6 +451,7 @@ def _question(
     return Question(found, action, known.get(resource, resource), context or {})
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ROLES)
 def test_a_role_can_do_what_it_is_for(

@@ -18,7 +18,7 @@ from tests.infra.deployment.deployed import Deployment
 from tests.infra.deployment.functions import deliver
 from tests.infra.deployment.inventory import everything_of_the_project
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 APPROVED = ("-p", "ModelApprovalStatus=Approved")
 STACKS = ("foundation", "images", "workload-tiny", "ci")

@@ -32,7 +32,7 @@ from tests.infra.deployment.functions import call, deliver
 from tests.infra.deployment.project import Project
 from tests.posture.scenes import day, seen
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 FUNCTION, NOTIFIER = "trial-tiny-posture", "trial-tiny-notifier"
 CANDIDATE = "candidate"

@@ -24,7 +24,7 @@ from tests.infra.deployment.deployed import Deployment
 from tests.infra.deployment.functions import deliver
 from tests.infra.deployment.project import Project
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 PROD = "210987654321"
 SETTINGS = f"""

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parents[3]
 ENVIRONMENT, BRANCH = "environments/production", "branches/main"
 POLICIES = f"{ENVIRONMENT}/deployment-branch-policies"

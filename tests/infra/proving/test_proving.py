@@ -24,7 +24,7 @@ from compilegate.infra.proving.outcomes import FAILED, NOT_TRIED, PROVED, Record
 from tests.aws_server.client import REGION, AwsServer, running_server
 from tests.infra.proving.motion import BUCKET, PIPELINE, Motion
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 SCRIPTED = {"jobs", "cache"}
 """Their jobs do not run: the stand-in goes through a script, and what follows can be tried."""

@@ -15,6 +15,7 @@ from tests.job.callbacks.models import COMPILED
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("when", "precision"), [("before", "bf16"), ("after", "bf16")])
 def test_a_model_is_compiled_before_it_is_prepared_or_after(
     when: str, precision: str, tmp_path: Path

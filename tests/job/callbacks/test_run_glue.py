@@ -16,7 +16,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from compilegate.evidence import read_evidence
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 ROOT = Path(__file__).parents[3]
 LAUNCHER = ROOT / "compilegate" / "job" / "launch" / "own_script.py"

@@ -22,6 +22,7 @@ def read(folder: Path) -> Any:
     return read_evidence(folder / "evidence")
 
 
+@pytest.mark.long
 def test_a_training_is_compiled_timed_judged_at_its_best_and_saved(tmp_path: Path) -> None:
     said = in_job(
         tmp_path,
@@ -51,6 +52,7 @@ def test_a_training_is_compiled_timed_judged_at_its_best_and_saved(tmp_path: Pat
     assert any("2 of 4 examples: it was left out" in note for note in found.evidence.notes)
 
 
+@pytest.mark.long
 def test_under_autocast_the_probe_compares_in_the_trainers_precision(tmp_path: Path) -> None:
     in_job(tmp_path, train, told={**COMPILED, "precision": "bf16"}, bf16=True, max_steps=4)
     found = read(tmp_path).evidence
@@ -58,6 +60,7 @@ def test_under_autocast_the_probe_compares_in_the_trainers_precision(tmp_path: P
     assert (found.compiler.ran, found.compiler.recompilations) == (True, 0)
 
 
+@pytest.mark.long
 def test_texts_padded_to_the_longest_are_named_with_the_fix(tmp_path: Path) -> None:
     in_job(tmp_path, train, told=COMPILED, longest=9, rows=16, max_steps=4, seed=3)
     found = read(tmp_path).evidence

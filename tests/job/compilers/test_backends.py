@@ -134,6 +134,7 @@ def trained(compiler: Any, model: torch.nn.Module, rows: int = 4, seed: int = 0)
     return [each.grad.clone() for each in model.parameters()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["aot_eager", "house.backends.compiling"])
 def test_a_backend_other_than_inductor_trains_counts_and_proves(package: str, backend: str) -> None:
     model = Small()
@@ -412,6 +413,7 @@ print(json.dumps([[each.name, each.ran, each.graphs, dict(each.proof), dict(each
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_inductor_is_the_same_by_its_short_name() -> None:
     result = subprocess.run(

@@ -10,6 +10,8 @@ from torch._inductor.cpu_vec_isa import VecAVX2, VecISA, VecNEON
 from compilegate.job.cache import CacheFolder
 from compilegate.job.compilers.torch_compile.inductor import kept_cache
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> CacheFolder:

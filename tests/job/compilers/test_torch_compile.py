@@ -115,6 +115,7 @@ def test_a_block_that_is_used_twice_is_itself_again_afterwards() -> None:
     assert "forward" not in vars(block)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_shape_too_many_stops_the_job_with_the_guard_that_failed() -> None:
     result = subprocess.run(

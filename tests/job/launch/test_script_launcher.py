@@ -14,6 +14,8 @@ import pytest
 
 from compilegate.evidence import Origin, read_evidence
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 MACHINES = ["127.0.0.1", "algo-2"]
 """The second name is never asked for: machines meet at the first one."""

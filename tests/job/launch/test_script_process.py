@@ -98,6 +98,7 @@ def test_without_a_job_nothing_is_seeded(tmp_path: Path) -> None:
     assert set(numbers).isdisjoint(by_seed(0))
 
 
+@pytest.mark.long
 def test_each_of_torchrun_s_processes_is_seeded_alike(tmp_path: Path) -> None:
     done = launched(tmp_path, DRAWS, COMPILEGATE_PROCESSES="2", **job())
     assert drawn(done) == [by_seed(SEED)] * 2
@@ -204,6 +205,7 @@ def judged(folder: Path, script: str) -> tuple[dict[tuple[str, int], EvidenceRec
     return records, judge(experiment, records)
 
 
+@pytest.mark.long
 def test_a_seed_of_the_script_s_own_is_found_by_the_gate(tmp_path: Path) -> None:
     records, verdict = judged(tmp_path / "own", TRAINS.replace("# seed", "torch.manual_seed(0)"))
     models = {record.evidence.digests["model"] for record in records.values()}
@@ -211,6 +213,7 @@ def test_a_seed_of_the_script_s_own_is_found_by_the_gate(tmp_path: Path) -> None
     assert UNUSED & {reason.code for reason in verdict.baseline.reasons}
 
 
+@pytest.mark.long
 def test_the_arm_s_seed_alone_decides_a_script_that_has_none(tmp_path: Path) -> None:
     records, verdict = judged(tmp_path / "arm-s", TRAINS)
     models = {replicate: each.evidence.digests["model"] for replicate, each in records.items()}

@@ -439,6 +439,7 @@ def test_an_output_that_no_gradient_comes_to_is_left_out() -> None:
     assert blocks is not None
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", [BATCH, 2 * BATCH])
 def test_compiled_steps_are_timed_without_compiling_anew(batch: int) -> None:

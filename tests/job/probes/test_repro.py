@@ -95,6 +95,7 @@ def test_every_miscompiler_has_its_scene() -> None:
     assert sorted(WHERE) == sorted(MISCOMPILERS)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("wrong", sorted(WHERE))
 def test_a_miscompiled_model_is_found_and_located(wrong: str, tmp_path: Path) -> None:
@@ -125,6 +126,7 @@ def test_an_honest_compiler_is_not_accused(kind: str, tmp_path: Path) -> None:
     assert not departing(errors, "fp32", 3.0).any()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_repro_runs_by_itself_and_shows_the_defect(tmp_path: Path) -> None:
     """The whole way, with torch's own Inductor: torch 2.13 loses the gradients of a convolution."""

@@ -15,7 +15,7 @@ import pytest
 from compilegate.evidence import EvidenceRecord, read_evidence
 from compilegate.job.names import COMPILED_LINE, COMPILING_LINE
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 ROOT = Path(__file__).parents[3]
 PROGRAMS = Path(__file__).parent / "programs"

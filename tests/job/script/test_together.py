@@ -9,6 +9,8 @@ import pytest
 
 from compilegate.evidence import read_evidence
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 import os, sys, torch
 from compilegate import job
@@ -40,6 +42,7 @@ job.save(model)
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_model_of_which_steps_leave_parts_out_trains_in_two_processes(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)

@@ -17,7 +17,7 @@ import pytest
 
 from compilegate.evidence import read_evidence
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 ROOT = Path(__file__).parents[3]
 STEPS = 52

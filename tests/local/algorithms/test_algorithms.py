@@ -16,6 +16,8 @@ from compilegate.local.algorithms.images import built_in_algorithm
 from compilegate.local.transform.built_in import ContentError
 from compilegate.local.transform.serving import predictor
 
+pytestmark = pytest.mark.slow
+
 REGISTRY = "246618743249.dkr.ecr.us-west-2.amazonaws.com"
 IMAGE = f"{REGISTRY}/sagemaker-xgboost:1.7-1"
 MODEL = {"Get": "Steps.train.ModelArtifacts.S3ModelArtifacts"}
@@ -159,6 +161,7 @@ def test_a_pickle_from_before_1_0_answers_and_one_that_holds_no_model_is_refused
         predictor(plan)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["1.0-1-cpu-py3", "1.7-1"])
 @pytest.mark.parametrize("content", ["text/csv", "text/libsvm"])

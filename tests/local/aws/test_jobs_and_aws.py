@@ -43,6 +43,7 @@ for name in sorted(os.environ):
 """
 
 
+@pytest.mark.slow
 def test_no_variable_of_the_shell_or_the_definition_leads_to_an_account(
     bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,6 +71,7 @@ def test_what_is_passed_on_purpose_wins_over_everything() -> None:
     assert variables.merged({"NO_PROXY": "a"}, {})["NO_PROXY"] == "a,127.0.0.1"
 
 
+@pytest.mark.slow
 def test_a_variable_that_changes_makes_a_step_run_anew(bench: Any) -> None:
     step = bench.processing("cached", "pass", CacheConfig={"Enabled": True, "ExpireAfter": "P1D"})
     first = bench.run(step, variables={"MINE": "1"})
@@ -102,12 +104,14 @@ def test_an_input_that_a_step_makes_without_being_waited_for_is_named(bench: Any
     assert reason.endswith("(DependsOn)")
 
 
+@pytest.mark.slow
 def test_a_place_that_is_filled_later_is_not_missing(bench: Any) -> None:
     reader = bench.processing("read", inputs={"x": "s3://b/made/while-it-runs"})
     result = bench.run(reader, later=["s3://b/made"])
     assert "has no objects" in result.steps["read"].failure.sentence
 
 
+@pytest.mark.slow
 def test_a_folder_stands_for_a_prefix_and_is_never_written_to(bench: Any, tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     (folder / "sub").mkdir(parents=True)

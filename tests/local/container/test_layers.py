@@ -20,6 +20,8 @@ from compilegate.execution.events import StepOutput
 from compilegate.execution.status import ExecutionStatus
 from compilegate.local import ImageSources
 
+pytestmark = [pytest.mark.slow, pytest.mark.long]
+
 NAME = "tiny_package_for_a_layer"
 
 

@@ -25,6 +25,8 @@ from compilegate.local.jobs.launcher import JobCommand, RunningJob
 from compilegate.local.jobs.view import Bind, View
 from tests.local.conftest import Workbench
 
+pytestmark = pytest.mark.slow
+
 HARDCODED = """
     import os
     base = "/opt" + "/ml/processing/out"

@@ -194,6 +194,7 @@ def test_a_channel_for_a_group_that_is_not_there_is_refused(bench: Any) -> None:
         bench.run(step)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("flag", ["torch_distributed", "pytorch_ddp"])
 def test_a_distribution_of_pytorch_starts_the_script_by_torchrun(bench: Any, flag: str) -> None:

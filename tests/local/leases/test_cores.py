@@ -70,6 +70,7 @@ def test_shared_leases_share_among_themselves_only(tmp_path: Path) -> None:
     assert cores.acquire_exclusive(1) is None
 
 
+@pytest.mark.slow
 def test_a_lease_counts_in_every_process_of_the_home(tmp_path: Path) -> None:
     lease = pool(tmp_path, (100,), (101,)).acquire_exclusive(1)
     assert lease is not None
@@ -126,6 +127,7 @@ def test_the_most_steps_in_parallel_is_the_largest_set_without_an_order(
     assert most_in_parallel(graph, names) == largest
 
 
+@pytest.mark.slow
 def test_training_steps_in_parallel_divide_the_cores_evenly(bench: Any) -> None:
     code = "import os; print(len(os.sched_getaffinity(0)))"
     result = bench.run(bench.training("one", code), bench.training("two", code))

@@ -12,6 +12,8 @@ from compilegate.local.errors import StepError
 from compilegate.local.jobs.printed.metrics import MetricDefinition, PrintedAt, final_metrics
 from compilegate.local.jobs.printed.reading import LineReader
 
+pytestmark = pytest.mark.slow
+
 
 def read(folder: Path, text: str, *given_up: bool, **patterns: str) -> tuple[Any, list[str]]:
     log, said = folder / "log.txt", []

@@ -13,6 +13,8 @@ from compilegate.execution.status import ExecutionStatus
 from compilegate.local import RefusedDefinitionError
 from compilegate.local.tuning.search import Range, Search, searcher_for
 
+pytestmark = pytest.mark.slow
+
 CODE = """
 import argparse, os, pathlib
 parser = argparse.ArgumentParser()

@@ -56,6 +56,7 @@ def warm(cold: Any, compiled: Callable[..., Any]) -> Any:
     return compiled()
 
 
+@pytest.mark.long
 def test_a_job_ignores_a_damaged_archive_compiles_and_replaces_it(
     cold: Any, archives: Path
 ) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from transformers import GPT2Config, GPT2ForSequenceClassification
 
+pytestmark = [pytest.mark.slow, pytest.mark.long]
+
 TrainJob = Callable[..., Any]
 
 

@@ -18,7 +18,7 @@ from training.data.prepared import read_prepared
 from training.evaluation import logits_of
 from training.model import load_model
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 SEQUENCE_LENGTH = 64
 Train = Callable[..., Any]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 OPTIONS = {"epochs": 6, "averaging": 0.9, "dropout": 0.1}
 

@@ -22,7 +22,7 @@ from compilegate.job.digests import file_digest, folder_digest
 from compilegate.job.evidence import EvidenceRecord, column_digests
 from training.data.prepared import read_prepared
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 TrainJob = Callable[..., Any]
 METRIC_REGEX = r"{}=([0-9.eE+-]+|nan|inf)"
