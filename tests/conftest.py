@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,6 +47,14 @@ pytest_plugins = ["tests.aws_server.fixtures"]
 
 
 LONG = ("slow", "long")
+ALL_SLOW = re.compile(r"^pytestmark = .*\bmark\.slow\b", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Without the slow tests, a file that has no others is not even imported: the libraries that
+    such files import take half a minute."""
+    without = "not slow" in config.option.markexpr and collection_path.suffix == ".py"
+    return (without and bool(ALL_SLOW.search(collection_path.read_text("utf-8")))) or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -49,6 +49,7 @@ def test_a_status_that_came_up_later_is_named_with_those_that_are_known() -> Non
         known(ExecutionStatus, "Paused")
 
 
+@pytest.mark.slow
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_a_token_is_one_that_the_service_takes_and_tells_starts_apart(one: str, two: str) -> None:
     assert (request_token("p", one) == request_token("p", two)) == (one == two)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.account.command import compilegate
 from tests.account.deployed import PIPELINE, ROLE, deploy
 from tests.aws_server.client import PROJECT, AwsServer
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_jobs_are_those_of_the_deployed_definition(aws: AwsServer, project: Path) -> None:

@@ -146,6 +146,7 @@ def judged(**options: object) -> tuple[GateVerdict, Observations]:
     return execution.judge(), observe(execution.experiment, execution.records)
 
 
+@pytest.mark.slow
 def test_what_the_gate_wrote_is_read_as_experience():
     verdict, observations = judged(speedup=1.5)
     (found,) = experiences_of("k3v9x0qhw2ta", 1.0, verdict, observations, None)
@@ -159,6 +160,7 @@ def test_what_the_gate_wrote_is_read_as_experience():
     assert found.baseline_hours is not None
 
 
+@pytest.mark.slow
 def test_a_model_that_got_worse_is_a_regression():
     verdict, observations = judged(worse_by=0.05)
     (found,) = experiences_of("k3v9x0qhw2ta", 1.0, verdict, observations, None)
@@ -167,6 +169,7 @@ def test_a_model_that_got_worse_is_a_regression():
     assert "accuracy" in found.regression
 
 
+@pytest.mark.slow
 def test_an_execution_of_the_home_is_found_by_the_command(tmp_path):
     bert(tmp_path, "runs_per_week = 3\nhours = 6", name="topics", machines="")
     verdict, observations = judged()

@@ -24,6 +24,8 @@ from compilegate.advice.told.text import advice_text, gravest
 from compilegate.workload import Advice as Told
 from compilegate.workload.declared.known.advice import Bottleneck
 
+pytestmark = pytest.mark.slow
+
 shares = st.floats(0, 1)
 positive = st.floats(0.01, 100)
 

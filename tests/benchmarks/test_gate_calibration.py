@@ -81,6 +81,7 @@ def test_the_seeds_of_an_arm_lie_as_far_apart_as_the_design_says(module):
     assert np.std(values, ddof=1) == pytest.approx(0.016, rel=0.15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("candidate", "passing"),
     [
@@ -96,6 +97,7 @@ def test_the_rules_of_others_judge_two_numbers(module, candidate, passing):
     assert {name for name, rule in rules.items() if rule(0.95, candidate, guard)} == passing
 
 
+@pytest.mark.slow
 def test_where_lower_is_better_the_rules_turn_round(module):
     rules = module("gate_other_rules").RULES
     guard = MetricGuard(direction="lower", margin=0.03)
@@ -150,6 +152,7 @@ def test_the_published_rates_come_out_again(module):
     assert made in PUBLISHED.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_what_is_clearly_faster_passes_by_pairs_on_a_quiet_machine(module):
     speed = module("gate_speed")
     quiet = speed.MACHINES["quiet"]
@@ -185,6 +188,7 @@ def test_the_designs_that_fool_a_bound_are_counted_alike_each_time(module):
     assert sum(first.values()) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["quiet machine, 2 seeds", "interrupted jobs"])
 def test_honest_experiments_are_refused_by_their_bounds_alone(module, name):
     honest = module("gate_honest")
@@ -202,6 +206,7 @@ def test_every_design_that_fools_a_bound_is_on_its_page(module):
         assert f"| {jobs.name} | {jobs.jobs} |" in page
 
 
+@pytest.mark.slow
 def test_the_best_test_of_few_seeds_costs_more_where_noise_hides_the_harm(module):
     least = module("gate_least_seeds")
     quiet, noisy = (

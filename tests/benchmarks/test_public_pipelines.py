@@ -14,6 +14,8 @@ from benchmarks.public_pipelines.running import explain, options_of, run
 from benchmarks.public_pipelines.survey import record, recorded
 from benchmarks.public_pipelines.table import table
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = Path(sys.executable).with_name("compilegate")
 
 

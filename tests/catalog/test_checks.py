@@ -425,6 +425,7 @@ ANYTHING = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(ANYTHING)
 def test_every_finding_names_a_field_and_is_one_line_and_refusals_come_first(asked: Asked) -> None:
     found = check(asked, TODAY)
@@ -437,6 +438,7 @@ def test_every_finding_names_a_field_and_is_one_line_and_refusals_come_first(ask
     assert severities == sorted(severities)
 
 
+@pytest.mark.slow
 @given(ANYTHING)
 def test_what_was_refused_once_is_refused_whatever_else_is_wrong(asked: Asked) -> None:
     """A profiler that is on, say, never hides that an instance is the wrong one."""

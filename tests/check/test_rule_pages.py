@@ -28,6 +28,7 @@ def test_the_page_says_what_the_rule_says(rule: Rule) -> None:
     assert [each for each in (rule.why, rule.fix, rule.page) if each not in page] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_the_bad_example_is_found(rule: Rule, tmp_path: Path) -> None:
     page = (PAGES / f"{rule.name}.md").read_text(encoding="utf-8")
@@ -37,6 +38,7 @@ def test_the_bad_example_is_found(rule: Rule, tmp_path: Path) -> None:
         assert rule.name in {finding.rule for finding in checked.findings}, compiler
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_the_good_example_is_clean(rule: Rule, tmp_path: Path) -> None:
     page = (PAGES / f"{rule.name}.md").read_text(encoding="utf-8")

@@ -60,6 +60,7 @@ def test_the_refusal_names_the_command_that_mends_it(project: Path) -> None:
     assert "`compilegate derive-images NAME`" in done.stderr
 
 
+@pytest.mark.slow
 def test_one_command_makes_the_workload_valid(project: Path) -> None:
     done = run("derive-images", "mine")
     assert done.exit_code == 0, done.output

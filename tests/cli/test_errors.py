@@ -39,6 +39,7 @@ def exceptions(room: str) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", ["compilegate", "pipelines", "training"])
 def test_all_errors_have_one_root(room: str) -> None:
     found = exceptions(room)

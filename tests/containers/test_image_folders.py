@@ -66,6 +66,7 @@ def test_a_region_without_the_base_is_refused_with_what_to_do() -> None:
     assert said.endswith("in infra/settings.toml, or remove the folder if nothing uses it")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FOLDERS)
 def test_a_dockerfile_has_nothing_that_hadolint_finds(name: str) -> None:
     done = subprocess.run(
@@ -74,6 +75,7 @@ def test_a_dockerfile_has_nothing_that_hadolint_finds(name: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_hadolint_finds_a_fault(tmp_path: Path) -> None:
     """Otherwise the test above could not fail."""
     (tmp_path / "Dockerfile").write_text("FROM python\nRUN pip install numpy\n")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from compilegate.pipelines.requests.regions import lacking_images, regions
 from compilegate.pipelines.staging import image_folders
 from compilegate.workload import Workload, read_workload
@@ -18,6 +20,7 @@ def of_repository() -> list[Workload]:
     return [read_workload(path) for path in sorted((REPOSITORY / "workloads").glob("*.toml"))]
 
 
+@pytest.mark.slow
 def test_the_repository_s_own_workloads_can_go_to_every_region() -> None:
     """Though half of them have no base for an image folder that these workloads do not use."""
     lacking = [

@@ -38,6 +38,7 @@ def fetched(data: RawData, base: Path) -> dict[str, bytes]:
     return {name: path.read_bytes() for name, path in data.fetch(base / "cache", print).items()}
 
 
+@pytest.mark.slow
 @given(first=TREES, second=TREES)
 def test_folders_are_one_data_set_exactly_when_they_hold_the_same(
     first: dict[str, bytes], second: dict[str, bytes]

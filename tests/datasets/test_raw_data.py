@@ -89,6 +89,7 @@ def test_a_declared_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         raw_data(declared, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_data_set_of_the_hub_becomes_two_parquet_files(tmp_path: Path) -> None:
     """The hub's library reads a folder the same way as a name on the hub."""
     folder = tmp_path / "topics"

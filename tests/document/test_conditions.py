@@ -34,12 +34,14 @@ def test_equals_is_python_equality_of_values_of_one_kind(pair: tuple[Any, Any]) 
     assert evaluate(compare("Equals", *pair)) is (pair[0] == pair[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ORDERINGS)
 @given(pair=same_kind)
 def test_orderings_are_those_of_python(kind: str, pair: tuple[Any, Any]) -> None:
     assert evaluate(compare(kind, *pair)) is ORDERINGS[kind](*pair)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["Equals", *ORDERINGS])
 @given(pair=different_kinds)
 def test_values_of_different_kinds_are_an_error_not_false(kind: str, pair: tuple[Any, Any]) -> None:

@@ -125,6 +125,7 @@ segments = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(segments, min_size=1, max_size=5))
 def test_a_path_survives_being_written_and_read(path: list[str | int]) -> None:
     assert parse_path(format_path(path)) == tuple(path)

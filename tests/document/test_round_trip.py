@@ -107,6 +107,7 @@ definitions = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(definitions)
 def test_a_definition_is_read_back_as_it_was_written(definition: Definition) -> None:
     text = write_definition(definition)

@@ -8,6 +8,8 @@ import pytest
 
 from tests.environments import BuildError, NotOfferedError, interpreter, make, pip_install
 
+pytestmark = pytest.mark.slow
+
 PYTHON = """#!/bin/sh
 case "$2" in
   venv) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;

@@ -26,6 +26,8 @@ from tests.account.deployed import PIPELINE, deploy
 from tests.account.scripted import REPRO, fail, frame, job
 from tests.aws_server.client import AwsServer
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass
 class Scene:

@@ -43,6 +43,7 @@ def test_a_compiler_only_candidate_differs_in_nothing_but_its_compiler(execution
     assert confounds(execution) == {}
 
 
+@pytest.mark.slow
 def test_how_a_compiler_is_set_is_no_confound_whatever_the_option_is_called(execution):
     for seed in (1, 2, 3):
         compiler = execution.record("fast", seed).evidence.compiler
@@ -60,6 +61,7 @@ def take_fewer_steps(execution, arm, count):
         execution.change_steps(arm, seed, loss=steps.loss[:count], seconds=steps.seconds[:count])
 
 
+@pytest.mark.slow
 def test_a_declared_difference_is_listed_as_intended_and_does_not_fail(execution):
     declare(execution, "fast", batch_size=48, learning_rate=1.5e-3, precision="bf16")
     take_fewer_steps(execution, "fast", 40)
@@ -74,6 +76,7 @@ def test_a_declared_difference_is_listed_as_intended_and_does_not_fail(execution
     assert execution.judge().candidates[0].outcome is Outcome.PASS
 
 
+@pytest.mark.slow
 def test_fewer_steps_follow_from_a_declared_batch_size_and_from_nothing_else(execution):
     for seed in (1, 2, 3):
         change_recipe(execution, "fast", seed, data_order="shuffled in 48")
@@ -91,6 +94,7 @@ def test_another_library_version_fails_the_candidate_by_name(execution):
     assert "2.12.1 instead of 2.13.0" in reason.sentence
 
 
+@pytest.mark.slow
 def test_fewer_cores_and_values_that_only_one_side_recorded_fail_too(execution):
     change_environment(execution, "fast", 1, cores_available=2, accelerator="a device")
     found = confounds(execution)
@@ -99,6 +103,7 @@ def test_fewer_cores_and_values_that_only_one_side_recorded_fail_too(execution):
     assert execution.judge().decision.arm == "baseline"
 
 
+@pytest.mark.slow
 def test_a_recipe_that_nobody_declared_fails(execution):
     change_recipe(execution, "fast", 1, epochs=4)
     assert not confounds(execution)["epochs"].intended
@@ -138,6 +143,7 @@ def test_the_intervals_are_still_computed_for_a_confounded_candidate(execution):
     assert candidate.confounds[0].name == "torch"
 
 
+@pytest.mark.slow
 def test_other_hardware_follows_from_a_declared_instance_type_and_from_nothing_else(execution):
     for seed in execution.experiment.seeds:
         change_environment(execution, "fast", seed, cpu="another", instance_type="ml.g5.xlarge")
@@ -156,6 +162,7 @@ def declare_image(execution, image):
     execution.experiment = execution.experiment.model_copy(update={"arms": arms})
 
 
+@pytest.mark.slow
 def test_another_image_fails_unless_the_arm_declares_one(execution):
     for arm, seed in execution.records:
         change_environment(execution, arm, seed, image=f"registry/{arm}:1")
@@ -189,6 +196,7 @@ def test_another_library_version_does_not_follow_from_another_instance_type(exec
     assert not confounds(execution)["torch"].intended
 
 
+@pytest.mark.slow
 def test_what_scaling_and_several_processes_change_is_intended_where_they_are_declared(execution):
     recipe = {
         "global_batch_size": 64,
@@ -225,6 +233,7 @@ def test_long_values_that_differ_only_at_their_end_differ_and_are_shown_where_th
     assert confound.baseline.startswith("...omp-training@sha256:bbb")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("steps", "told"), [(60, ("1,920", "2,880")), (40, None), (41, None)])
 def test_a_larger_batch_over_as_many_steps_sees_more_examples(execution, steps, told):
     """Which fails, unless it is declared; batches that end an epoch early do not."""
@@ -246,6 +255,7 @@ def test_a_larger_batch_over_as_many_steps_sees_more_examples(execution, steps, 
     assert candidate.outcome is Outcome.PASS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "before", "after"),
     [
@@ -263,6 +273,7 @@ def test_other_arithmetic_of_torchs_own_fails_by_name(execution, name, before, a
     assert execution.judge().candidates[0].outcome is Outcome.FAIL
 
 
+@pytest.mark.slow
 def test_an_arm_on_a_gpu_and_one_on_a_cpu_are_never_compared(execution):
     """No declaration makes that a comparison of compilers: another instance may have another GPU,
     and not none."""
@@ -274,6 +285,7 @@ def test_an_arm_on_a_gpu_and_one_on_a_cpu_are_never_compared(execution):
     assert execution.judge().candidates[0].outcome is Outcome.FAIL
 
 
+@pytest.mark.slow
 def test_more_gpus_of_one_machine_follow_from_more_processes_and_from_nothing_else(execution):
     for seed in execution.experiment.seeds:
         change_environment(execution, "baseline", seed, accelerators=1)

@@ -190,6 +190,7 @@ def test_what_more_seeds_would_cost_is_told_where_they_would_settle_it(new_execu
     assert more.amount.seconds == pytest.approx((needed - 3) * 200.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"worse_by": 0.05}, {"seeds": (1,)}])
 def test_where_more_seeds_would_not_settle_it_they_have_no_cost(new_execution, settings):
     """It passed, it failed, or the spread between seeds is not known."""

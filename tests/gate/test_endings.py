@@ -36,6 +36,7 @@ def judged(execution):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
 def test_one_job_that_ended_so(execution, ending: Ending) -> None:
     ends(execution, ending, 2)
@@ -47,6 +48,7 @@ def test_one_job_that_ended_so(execution, ending: Ending) -> None:
         assert Code.EVIDENCE_LOST in codes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
 def test_all_jobs_of_an_arm_that_ended_so(execution, ending: Ending) -> None:
     """What the machine did to all of them is still not the arm's doing; a need that is met by none

@@ -21,6 +21,7 @@ def test_a_candidate_as_good_and_faster_is_released(execution):
     assert {reason.outcome for reason in verdict.candidates[0].reasons} == {Outcome.PASS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "outcome"),
     [
@@ -37,6 +38,7 @@ def test_the_baseline_stands_against_a_candidate_that_did_not_pass(new_execution
     assert str(outcome)[:4] in verdict.decision.sentence
 
 
+@pytest.mark.slow
 def test_of_several_passing_candidates_the_one_proven_fastest_is_released(new_execution):
     execution = new_execution(candidates=("fast", "faster"))
     for seed in execution.experiment.seeds:
@@ -57,6 +59,7 @@ def test_the_reasons_that_decided_come_first(new_execution):
     assert [reason.outcome for reason in reasons] == [Outcome.FAIL, *[Outcome.PASS] * 3]
 
 
+@pytest.mark.slow
 def test_the_noise_floor_needs_two_seeds(new_execution):
     floors = new_execution().judge().baseline.noise_floor
     assert [floor.metric for floor in floors] == ["accuracy", "log_loss"]
@@ -64,6 +67,7 @@ def test_the_noise_floor_needs_two_seeds(new_execution):
     assert new_execution(seeds=(1,)).judge().baseline.noise_floor == ()
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(
     names=st.lists(
@@ -107,16 +111,19 @@ def test_a_replicate_that_is_added_a_second_time_under_another_seed_fails(new_ex
     assert verdict.decision.arm == "none"
 
 
+@pytest.mark.slow
 def test_the_same_evidence_gives_the_same_bytes(execution):
     assert execution.judge().to_json() == execution.judge().to_json()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, {"seeds": (1,)}, {"worse_by": 0.05}])
 def test_the_json_is_read_back_as_it_was(new_execution, changes):
     verdict = new_execution(**changes).judge()
     assert Verdict.from_json(verdict.to_json()) == verdict
 
 
+@pytest.mark.slow
 def test_the_pipeline_s_condition_finds_the_arm_where_it_looks(new_execution):
     for changes in ({}, {"speedup": 1.0}):
         document = json.loads(new_execution(**changes).judge().to_json())

@@ -61,6 +61,7 @@ def test_where_the_order_does_not_follow_from_padding_another_one_fails(executio
     assert found.get("padding", True)
 
 
+@pytest.mark.slow
 def test_a_compiler_only_candidate_pads_as_the_baseline_does(new_execution):
     execution = new_execution(candidates=("fast", "short"))
     for arm, padding in (("baseline", "max"), ("fast", "max"), ("short", "longest")):
@@ -85,6 +86,7 @@ def test_much_padding_leads_to_the_advice_to_try_buckets(execution):
     assert candidate.outcome is Outcome.PASS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "record",
     [
@@ -132,6 +134,7 @@ def test_observations_keep_what_the_first_job_of_an_arm_recorded(execution):
 POSITIONS = {"max": 1000, "buckets": 420, "longest": 700}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [

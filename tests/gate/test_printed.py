@@ -175,6 +175,7 @@ def test_a_percentage_is_no_accuracy():
     assert "reported accuracy as 95.3, expected a fraction of 1 at most; divide" in reason.sentence
 
 
+@pytest.mark.slow
 def test_printed_metrics_do_not_stand_in_for_evidence_that_is_asked_for(execution):
     """Nor does anything else that a record can say of itself."""
     for origin in (Origin.PRINTED, Origin.SCORED, Origin.ABSENT, "another"):

@@ -41,6 +41,7 @@ def test_one_candidate_is_judged_at_the_declared_confidence(execution):
     assert Code.CONFIDENCE_HOLM not in {note.code for note in candidate.notes}
 
 
+@pytest.mark.slow
 def test_the_bounds_of_each_of_two_candidates_are_wider_and_the_report_says_why(new_execution):
     alone = new_execution().judge().candidates[0]
     both = new_execution(candidates=("fast", "broken"))
@@ -60,6 +61,7 @@ def test_once_one_candidate_passed_the_other_is_judged_more_mildly():
     assert levels == pytest.approx({"first": 0.975, "second": 0.95})
 
 
+@pytest.mark.slow
 def test_two_candidates_that_are_as_good_and_faster_both_pass(new_execution):
     verdict = new_execution(candidates=("fast", "faster")).judge()
     assert [item.outcome for item in verdict.candidates] == [Outcome.PASS, Outcome.PASS]
@@ -77,6 +79,7 @@ def with_larger_batch(new_execution, **changes):
     return execution
 
 
+@pytest.mark.slow
 def test_a_compiler_only_candidate_splits_the_batch_s_effect_from_the_compiler_s(new_execution):
     candidates = with_larger_batch(new_execution).judge().candidates
     compiler_only, large = candidates
@@ -87,6 +90,7 @@ def test_a_compiler_only_candidate_splits_the_batch_s_effect_from_the_compiler_s
     assert effect.compiler.estimate + effect.rest.estimate == pytest.approx(whole.estimate)
 
 
+@pytest.mark.slow
 def test_the_split_says_in_words_what_costs_and_what_does_not(new_execution):
     execution = with_larger_batch(new_execution)
     worse = new_execution(candidates=("compiler-only", "large"), worse_by=0.04)

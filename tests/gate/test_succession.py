@@ -191,6 +191,7 @@ def written(succession, folder):
 PLACES = {"experiment": "gate.json", "evidence": "evidence", "output": "output"}
 
 
+@pytest.mark.slow
 def test_the_job_writes_verdict_report_and_notice(new_execution, tmp_path, capsys):
     assert gate.main(written(Succession(new_execution), tmp_path)) == 0
     verdict = Verdict.from_json((tmp_path / "output" / "verdict.json").read_bytes())

@@ -29,6 +29,7 @@ def validator() -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(schema)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -54,6 +55,7 @@ def test_a_verdict_on_nothing_satisfies_it(validator, execution):
     assert list(validator.iter_errors(json.loads(execution.judge().to_json()))) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "value"),
     [

@@ -42,6 +42,7 @@ def _names(body: list[ast.stmt], within: str) -> Iterator[str]:
             yield within + node.target.id
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "places"), index())
 def test_the_index_leads_to_what_is_there(change: str, places: str) -> None:
     found = PLACE.findall(places)

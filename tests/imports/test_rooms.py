@@ -43,6 +43,7 @@ def test_every_room_imports_only_what_it_may() -> None:
     assert list(offences()) == []
 
 
+@pytest.mark.slow
 def test_the_training_program_takes_public_names_alone() -> None:
     taken = {each.of for each in imports() if within(each.by, ["training"])}
     inside = {name for name in taken if within(name, ["compilegate"])}
@@ -97,6 +98,7 @@ def circular_packages() -> dict[str, list[list[str]]]:
     return {package: groups for package, groups in found.items() if groups}
 
 
+@pytest.mark.slow
 def test_no_module_imports_itself_in_a_circle() -> None:
     edges: dict[str, set[str]] = defaultdict(set)
     for each in imports():
@@ -105,6 +107,7 @@ def test_no_module_imports_itself_in_a_circle() -> None:
     assert circles(edges) == []
 
 
+@pytest.mark.slow
 def test_the_parts_of_a_room_import_one_another_in_no_circle() -> None:
     assert circular_packages() == {}
 

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from compilegate.job import names
 from tests.imports.project import PROJECT, modules
 
@@ -28,6 +30,7 @@ def spelled_out(source: str) -> Iterator[str]:
             yield f"line {node.lineno} says {node.value!r}: take names.{SHARED[node.value]}"
 
 
+@pytest.mark.slow
 def test_no_module_spells_out_a_shared_name() -> None:
     found = [
         f"{path.relative_to(PROJECT).as_posix()}: {each}"

@@ -70,6 +70,7 @@ def test_parliament_finds_nothing_in_the_policies(assembly: Assembly) -> None:
     assert findings == []
 
 
+@pytest.mark.slow
 def test_parliament_catches_an_action_that_does_not_fit_its_resource() -> None:
     def caught(action: str, resource: str) -> list[str]:
         statement = {"Effect": "Allow", "Action": action, "Resource": resource}
@@ -252,6 +253,7 @@ FAULTS = [
 """Resources with one fault each, and the rule that has to catch it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "faulty"), FAULTS, ids=[f"{n}-{fault[0].__name__}" for n, fault in enumerate(FAULTS)]
 )

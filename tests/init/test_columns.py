@@ -74,6 +74,7 @@ ROWS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(ROWS, st.randoms(use_true_random=False))
 def test_rows_are_divided_by_what_they_hold(rows: list[dict[str, str]], chance: object) -> None:
     train, validation = split_rows(rows, same_by=("text",), spread_by="label")

@@ -20,6 +20,8 @@ from compilegate.cli import main
 from compilegate.init.script import read_script
 from compilegate.workload import read_workload
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parents[2]
 TOPICS = {"sea": "ship harbour captain anchor", "bank": "money loan credit interest"}
 SCRIPT = """

@@ -4,6 +4,10 @@ import json
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 Case = tuple[str, tuple[tuple[str, str], ...]]
 
 ALL_CASES = """

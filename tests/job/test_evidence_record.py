@@ -336,6 +336,7 @@ OPEN_SECTIONS = [
 OPTIONAL = [
     *(("failure",), ("parity",), ("compile_cache",), ("checkpoints",), ("paired_speed",)),
     *(("padding",), ("notes",), ("printed",), ("memory_of",), ("checkup",), ("hindrances",)),
+    *(("ending",), ("attempts",)),
     *(("parity", "repro"), ("parity", "departs"), ("parity", "compared")),
     *(("parity", "trained_parameters"), ("parity", "compared_parameters")),
 ]
@@ -358,6 +359,7 @@ def test_every_required_key_is_missed(intact: dict[str, bytes], path: tuple[str,
         read_files({**intact, "evidence.json": json.dumps(raw).encode()})
 
 
+@pytest.mark.slow
 @given(path=st.sampled_from(ALL_PATHS), value=JSON_VALUES)
 @example(path=("metrics", "accuracy"), value=10**400)
 @example(path=("compiler", "compile_seconds"), value=10**400)
@@ -375,6 +377,7 @@ def test_any_value_in_place_of_another_is_accepted_or_an_evidence_error(
         assert isinstance(found.evidence.compiler.graphs, int)
 
 
+@pytest.mark.slow
 @given(name=st.sampled_from(FILES), data=st.data())
 def test_a_truncated_file_is_an_evidence_error(
     intact: dict[str, bytes], name: str, data: st.DataObject
@@ -385,6 +388,7 @@ def test_a_truncated_file_is_an_evidence_error(
         read_files({**intact, name: content[:kept]})
 
 
+@pytest.mark.slow
 @given(name=st.sampled_from(ARRAYS), data=st.data())
 def test_a_damaged_byte_never_changes_a_number_unnoticed(
     intact: dict[str, bytes], name: str, data: st.DataObject
@@ -400,6 +404,7 @@ def test_a_damaged_byte_never_changes_a_number_unnoticed(
         assert_same_arrays(found)
 
 
+@pytest.mark.slow
 @given(name=st.sampled_from(FILES), content=st.binary())
 def test_arbitrary_bytes_are_an_evidence_error(
     intact: dict[str, bytes], name: str, content: bytes

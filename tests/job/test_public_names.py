@@ -14,6 +14,8 @@ import compilegate.job
 from compilegate.job.compilers import declarations
 from tests.environments.interpreters import find_python
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "compilegate" / "job"
 NEEDS_NO_NUMPY = (

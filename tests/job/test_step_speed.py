@@ -98,6 +98,7 @@ def test_compile_seconds_count_what_is_usual_for_a_steps_shape() -> None:
 COUNTS = st.lists(st.integers(min_value=0, max_value=3), min_size=1, max_size=60)
 
 
+@pytest.mark.slow
 @given(added=st.lists(COUNTS, min_size=1, max_size=4))
 def test_a_run_of_any_length_keeps_a_steady_step(added: list[list[int]]) -> None:
     graphs = [np.cumsum(each).tolist() for each in added]

@@ -39,6 +39,7 @@ def lambda_handler(event, context):
 """
 
 
+@pytest.mark.slow
 def test_a_later_step_reads_what_a_function_returned(bench: Any) -> None:
     said = {"Get": "Steps.greet.OutputParameters['text']"}
     result = bench.run(
@@ -55,6 +56,7 @@ def test_a_later_step_reads_what_a_function_returned(bench: Any) -> None:
     assert result.steps["yes"].status is StepStatus.SUCCEEDED
 
 
+@pytest.mark.slow
 def test_a_function_runs_in_its_own_process_without_this_shells_variables(
     bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,6 +77,7 @@ def test_a_function_runs_in_its_own_process_without_this_shells_variables(
     assert result.steps["greet"].properties == {"OutputParameters": {"text": "beside True"}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "told"),
     [
@@ -97,6 +100,7 @@ def test_a_function_that_does_not_keep_its_word_fails_its_step(
     assert told in result.steps["greet"].failure.sentence
 
 
+@pytest.mark.slow
 def test_steps_that_do_not_wait_for_a_function_run_beside_it(bench: Any) -> None:
     meeting = bench.home.parent / "met"
     waiting = f"""
@@ -112,6 +116,7 @@ def test_steps_that_do_not_wait_for_a_function_run_beside_it(bench: Any) -> None
     assert result.status is ExecutionStatus.SUCCEEDED
 
 
+@pytest.mark.slow
 def test_a_function_is_called_again_when_an_execution_is_resumed(bench: Any) -> None:
     sources = handled(bench, "lambda_handler = lambda e, c: {}")
     steps = [function("greet", who="bob")]

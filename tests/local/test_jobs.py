@@ -15,6 +15,8 @@ from compilegate.execution.status import ExecutionStatus
 from compilegate.local.jobs.process import children_by_parent
 from compilegate.local.jobs.toolkit import TrainingContainer, command_line, toolkit_environment
 
+pytestmark = pytest.mark.slow
+
 SHOW = """
     import json, os, sys
     with open(os.path.join(os.environ["SM_OUTPUT_DATA_DIR"], "seen.json"), "w") as file:

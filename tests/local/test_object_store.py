@@ -25,6 +25,7 @@ def write(path: Path, content: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 @given(st.text(min_size=1, max_size=30))
 def test_no_uri_leads_outside_the_store(key: str) -> None:
     store = ObjectStore(Path("/home/s3"))

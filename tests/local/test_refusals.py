@@ -212,6 +212,7 @@ def test_a_reference_that_leads_nowhere_is_named(bench: Any, argument: Any, reas
     assert reason in found[0]
 
 
+@pytest.mark.slow
 def test_references_that_lead_somewhere_pass(bench: Any) -> None:
     good = [
         {"Get": "Steps.train.TrainingJobName"},

@@ -39,6 +39,7 @@ def register(home: Path, step: str = "s") -> ModelPackage:
     return create_package(home, request, PackageOrigin("e", step), ObjectStore(home / "s3"))
 
 
+@pytest.mark.slow
 def test_a_registered_model_is_the_groups_next_version(bench: Any) -> None:
     steps = [
         bench.training("train"),
@@ -78,6 +79,7 @@ def cached_model(bench: Any, code: str = "", **members: Any) -> list[dict[str, A
     return [bench.training("train", code, CacheConfig={"Enabled": True}), register]
 
 
+@pytest.mark.slow
 def test_an_execution_in_which_nothing_changed_registers_nothing_anew(bench: Any) -> None:
     first = bench.run(*cached_model(bench))
     set_approval(bench.home, "g/1", "Approved", "looked at")
@@ -89,6 +91,7 @@ def test_an_execution_in_which_nothing_changed_registers_nothing_anew(bench: Any
     assert arns[0] == arns[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changed",
     [
@@ -103,6 +106,7 @@ def test_what_has_changed_is_a_new_version_and_so_is_going_back(bench: Any, chan
     assert [package.version for package in list_packages(bench.home, "g")] == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_verdict_that_a_later_execution_writes_anew_is_no_change(bench: Any) -> None:
     """A gate runs in every execution, and writes under the execution's own key."""
     place = {"Std:Join": {"On": "/", "Values": ["s3://bucket", {"Get": OWN}, "verdict"]}}
@@ -121,6 +125,7 @@ def test_a_verdict_that_a_later_execution_writes_anew_is_no_change(bench: Any) -
     assert versions == [1, 2]
 
 
+@pytest.mark.slow
 def test_another_model_at_the_same_place_is_a_new_version(bench: Any) -> None:
     for content in ("one", "one more"):
         model = bench.put("s3://bucket/mine/model.tar.gz", content)
@@ -137,6 +142,7 @@ def test_a_model_that_no_step_makes_is_refused_before_anything_starts(bench: Any
     assert list_groups(bench.home) == []
 
 
+@pytest.mark.slow
 def test_a_model_that_nobody_made_is_not_registered(bench: Any) -> None:
     """Its place was declared as one that a program fills, and none did."""
     result = bench.run(
@@ -187,6 +193,7 @@ def test_a_step_registers_once_even_when_it_runs_twice(tmp_path: Path) -> None:
     assert register(tmp_path, step="other").version == 2
 
 
+@pytest.mark.slow
 def test_writers_at_once_get_different_versions(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path\n"

@@ -11,6 +11,8 @@ from compilegate.execution.result import ExecutionResult
 from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.local import ImageSources, LocalExecutor, list_packages
 
+pytestmark = pytest.mark.slow
+
 DEFINITION = Path(__file__).parent / "definitions" / "sdk_pipeline.json"
 
 JOB = """

@@ -12,6 +12,8 @@ from compilegate.document.step_types import STEP_TYPES
 from compilegate.execution.status import ExecutionStatus
 from compilegate.local.engine.step_cache import cache_slot
 
+pytestmark = pytest.mark.slow
+
 CACHED = {"Enabled": True, "ExpireAfter": "P30D"}
 WRITE = "open('/opt/ml/processing/out/x', 'w').write('x')"
 

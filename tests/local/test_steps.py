@@ -14,6 +14,8 @@ from compilegate.execution.failure import StepFailure
 from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.local.engine.progress import Progress
 
+pytestmark = pytest.mark.slow
+
 SUCCEEDED, FAILED, SKIPPED = StepStatus.SUCCEEDED, StepStatus.FAILED, StepStatus.NOT_EXECUTED
 CRASH = "raise SystemExit(3)"
 

@@ -53,6 +53,7 @@ def found(tmp_path: Path, **variables: str) -> Mapping[str, object] | None:
     return answer
 
 
+@pytest.mark.slow
 def test_the_driver_is_asked_and_torch_is_not(tmp_path: Path) -> None:
     assert found(tmp_path, CAPABILITIES="7.0\n7.0\n") == {
         "kind": "cuda",
@@ -63,6 +64,7 @@ def test_the_driver_is_asked_and_torch_is_not(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_job_has_the_gpus_that_it_may_use_and_an_old_driver_knows_no_capability(
     tmp_path: Path,
 ) -> None:
@@ -71,6 +73,7 @@ def test_a_job_has_the_gpus_that_it_may_use_and_an_old_driver_knows_no_capabilit
     assert (one["count"], one["capability"]) == (1, None)
 
 
+@pytest.mark.slow
 def test_hidden_gpus_are_none(tmp_path: Path) -> None:
     assert found(tmp_path, CUDA_VISIBLE_DEVICES="") is None
 

@@ -140,6 +140,7 @@ machines = st.builds(
 arms = st.sampled_from(tuple(declarations()))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(machines, arms, arms)
 def test_arms_that_differ_in_the_compiler_alone_have_no_undeclared_confound(
@@ -152,6 +153,7 @@ def test_arms_that_differ_in_the_compiler_alone_have_no_undeclared_confound(
     assert undeclared(one, other, declared(baseline, launched), declared(candidate, launched)) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(machines, machines, arms)
 def test_evidence_from_two_machines_always_has_an_undeclared_confound(
@@ -173,6 +175,7 @@ def differ(here: Launched, there: Launched) -> bool:
     return here.instance_type != there.instance_type
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(machines, arms)
 def test_a_rehearsal_never_passes_for_the_machine_itself(launched: Launched, arm: str) -> None:

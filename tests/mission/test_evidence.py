@@ -21,6 +21,7 @@ LEAST = {"honest": 45, "accident": 40, "worse": 15}
 """How many entries of each group there must be."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [

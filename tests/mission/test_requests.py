@@ -16,6 +16,8 @@ from click.testing import CliRunner
 from compilegate.cli import main
 from tests.mission.golden import ACCOUNT, KEY, REGION, compare
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 STACKS = Path(__file__).parent / "stacks"
 SHIPPED = sorted(path.stem for path in (ROOT / "workloads").glob("*.toml"))

@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 STARTED = datetime(2026, 8, 10, 3, tzinfo=UTC)
 
 

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.slow
+
 START = datetime(2026, 8, 1, 3, tzinfo=UTC)
 
 
@@ -99,6 +101,7 @@ starts = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(starts=starts, order=st.randoms(use_true_random=False))
 def test_whoever_looks_finds_the_same_one_to_keep_and_it_is_the_oldest(starts, order):
     from notifier.overlap import Execution, overlap_of  # noqa: PLC0415

@@ -74,6 +74,7 @@ def steps_of(definition: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {step["Name"]: step for step in below(definition["Steps"])}
 
 
+@pytest.mark.slow
 def test_the_definition_is_the_golden_one() -> None:
     """To accept a change: compile tests/pipelines/topics.toml with the names above."""
     found = compile_definition(workload(), DEPLOYMENT, SOURCES)
@@ -266,6 +267,7 @@ def test_more_evidence_than_one_job_can_take_is_gathered_first() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_largest_experiment_fits_the_inputs_of_its_jobs() -> None:
     """check_requests counts the inputs; with eight pieces of evidence nothing is gathered."""
     largest = steps_of(definition_of(workload(seeds=tuple(range(LARGEST_EXPERIMENT // 2)))))

@@ -19,6 +19,8 @@ from compilegate.pipelines.kept import deciding_files, definition_of
 from compilegate.workload import read_workload
 from tests.pipelines.test_compilation import DEPLOYMENT, SOURCES, WORKLOAD
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = Path(compilegate.__file__).parent
 COMMAND = """
 import json, sys

@@ -12,6 +12,8 @@ from compilegate.document.model import Dependency
 from compilegate.document.reading import read_definition
 from compilegate.document.writing import write_definition
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 GOLDEN = sorted((HERE / "golden").glob("*.json"))
 WHOLE = [path for path in GOLDEN if "Steps" in json.loads(path.read_text(encoding="utf-8"))]

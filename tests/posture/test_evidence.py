@@ -55,6 +55,7 @@ def test_a_confidence_sequence_holds_at_all_times_at_once() -> None:
     assert missed / years <= 0.05
 
 
+@pytest.mark.slow
 def test_a_naive_bound_at_every_look_would_not_hold() -> None:
     generator, missed, years = np.random.default_rng(13), 0, 300
     for _ in range(years):

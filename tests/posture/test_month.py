@@ -184,6 +184,7 @@ def test_the_month_before_goes_by_utc() -> None:
     assert month_before("2026-01-31T07:00:00+00:00") == "2025-12"
 
 
+@pytest.mark.slow
 def test_a_person_asks_for_a_month_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "workloads").mkdir()

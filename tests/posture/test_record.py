@@ -69,6 +69,7 @@ def test_the_decisions_replay_to_the_same_state(events: list[Event]) -> None:
     assert replayed("news", [decision.event for decision in record.decisions]) == record
 
 
+@pytest.mark.slow
 @given(histories())
 def test_no_verdict_moves_a_posture_up_by_more_than_one_step(events: list[Event]) -> None:
     for decision in after(*events).decisions:
@@ -77,6 +78,7 @@ def test_no_verdict_moves_a_posture_up_by_more_than_one_step(events: list[Event]
         assert decision.reason
 
 
+@pytest.mark.slow
 @given(histories())
 def test_a_candidate_trains_alone_only_in_on_and_with_a_name(events: list[Event]) -> None:
     record = after(*events)
@@ -89,6 +91,7 @@ def test_a_candidate_trains_alone_only_in_on_and_with_a_name(events: list[Event]
             assert plan.arms in {"all", "compiled"}
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_a_damaged_record_means_shadow(data: st.DataObject) -> None:
     text = turned_on().to_json()

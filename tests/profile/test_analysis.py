@@ -136,6 +136,7 @@ def test_a_gpu_is_offered_graphs_of_its_own() -> None:
     assert found.parts.inside[FORWARD, "matrix"] == pytest.approx(0.010)
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(*[st.floats(0, 1) for _ in PHASES], *[st.floats(0, 1) for _ in PHASES]),

@@ -41,6 +41,7 @@ def test_bad_input_is_one_sentence(arguments: list[str], sentence: str) -> None:
     assert sentence in error
 
 
+@pytest.mark.slow
 def test_an_unknown_arm_is_told_which_there_are(tmp_path: Path) -> None:
     output = str(tmp_path / "d.json")
     found = said("news-topics", "--workloads", str(WORKLOADS), "--arm", "fastest", "-o", output)
@@ -56,6 +57,7 @@ def test_a_program_without_torch_is_refused_before_it_runs(tmp_path: Path) -> No
     assert "allowed: one that trains with torch" in error
 
 
+@pytest.mark.slow
 def test_the_jobs_definition_has_the_arm_and_what_it_waits_for(tmp_path: Path) -> None:
     output = tmp_path / "d.json"
     status, *_ = said("news-topics", "--workloads", str(WORKLOADS), "-o", str(output))
@@ -66,6 +68,7 @@ def test_the_jobs_definition_has_the_arm_and_what_it_waits_for(tmp_path: Path) -
     assert definition.steps[1].cache is None
 
 
+@pytest.mark.slow
 def test_a_kept_profile_is_shown_again(tmp_path: Path) -> None:
     write_json(
         tmp_path / PROFILE_FOLDER / PROFILE_FILE,

@@ -62,6 +62,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_verdicts_page_gets_what_only_the_outside_knows(
     verdict, observations, tmp_path: Path
 ) -> None:
@@ -89,6 +90,7 @@ def test_the_verdicts_page_gets_what_only_the_outside_knows(
     assert "k3v9x0qhw2ta" in (tmp_path / "report.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_page_tells_what_advice_expected_from_what_was_measured(tmp_path: Path) -> None:
     execution = build_execution(speedup=1.5)
     (tmp_path / "verdict.json").write_text(execution.judge().to_json())
@@ -134,6 +136,7 @@ def test_a_failed_executions_page_has_its_reason_its_remedy_and_how_to_go_on(
     assert "Not reached: Gate." in page
 
 
+@pytest.mark.slow
 def test_the_commit_is_noted_and_whether_anything_lay_beside_it(
     repository: Path, tmp_path: Path
 ) -> None:

@@ -110,6 +110,7 @@ def test_a_finding_that_several_seeds_share_is_advised_on_once():
     assert "and 4 more reasons, in the report" in message
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(
     arms=st.lists(st.text(min_size=1, max_size=60), max_size=25),

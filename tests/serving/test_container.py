@@ -15,6 +15,8 @@ import pytest
 
 from compilegate.serving import ModelServer, ServingError, serving_model, unpack_model
 
+pytestmark = pytest.mark.slow
+
 PYTHON = Path(sys.executable)
 JSON = "application/json"
 

@@ -6,6 +6,7 @@ import io
 import tarfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +34,7 @@ def contents(path: Path) -> dict[str, bytes]:
         }
 
 
+@pytest.mark.slow
 @given(
     model=st.dictionaries(NAMES, st.binary(max_size=50), max_size=4),
     code=st.dictionaries(NAMES, st.binary(max_size=50), max_size=4),

@@ -120,6 +120,7 @@ def test_text_that_is_not_toml_is_refused(tmp_path: Path) -> None:
     assert problem(tmp_path, "project = ").startswith("not valid TOML: ")
 
 
+@pytest.mark.slow
 @given(
     projects=st.lists(
         st.from_regex(r"[a-z][a-z0-9]{0,18}", fullmatch=True), min_size=2, max_size=2, unique=True

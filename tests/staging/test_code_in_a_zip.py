@@ -21,6 +21,8 @@ from compilegate.pipelines.staging.source_tree import gate_tree, training_tree
 from compilegate.workload import read_workload
 from training.data.prepared import read_prepared
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 WORKLOAD = ROOT / "tests" / "pipelines" / "topics.toml"
 ELSEWHERE = (

@@ -7,6 +7,7 @@ import io
 import tarfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,6 +32,7 @@ def data_files(folder: Path) -> LocalFiles:
     return LocalFiles(train=folder / "train.csv", validation=folder / "validation.csv")
 
 
+@pytest.mark.slow
 @given(first=FILES, second=FILES)
 def test_trees_have_one_digest_exactly_when_they_have_the_same_files(
     first: dict[str, bytes], second: dict[str, bytes]
@@ -38,6 +40,7 @@ def test_trees_have_one_digest_exactly_when_they_have_the_same_files(
     assert (SourceTree(first).digest == SourceTree(second).digest) == (first == second)
 
 
+@pytest.mark.slow
 def test_the_archive_is_the_same_bytes_each_time_and_holds_the_training_package() -> None:
     placement = placement_of(read_workload(WORKLOAD), DEPLOYMENT, _NoData(), WORKLOAD.parent)
     packed = placement.training.archive()
@@ -126,6 +129,7 @@ def test_the_gate_is_told_of_images_only_where_arms_have_different_ones() -> Non
     }
 
 
+@pytest.mark.slow
 def test_staging_twice_writes_nothing_the_second_time(tmp_path: Path) -> None:
     store = ObjectStore(tmp_path / "home")
     placement = placement_of(

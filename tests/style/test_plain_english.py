@@ -73,6 +73,7 @@ def borrowed(code: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_no_docstring_begins_with_of() -> None:
     found = {
         str(path.relative_to(PROJECT)): lines
@@ -82,6 +83,7 @@ def test_no_docstring_begins_with_of() -> None:
     assert found == {}
 
 
+@pytest.mark.slow
 def test_no_string_has_a_phrase_that_no_native_would_say() -> None:
     found = {
         str(path.relative_to(PROJECT)): phrases

@@ -222,6 +222,7 @@ def test_a_file_gives_back_what_was_written(written: Path) -> None:
     assert [path.name for path in written.parent.iterdir()] == ["whole.safetensors"]
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_no_damage_goes_unnoticed(
     written: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -15,6 +15,8 @@ from training.arguments import Folders, JobArguments
 from training.hyperparameters import Hyperparameters
 from training.job import compiled_graph
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 
 

@@ -54,6 +54,7 @@ def test_the_order_visits_every_document_once(documents: int, seed: int, epoch: 
     assert sorted(epoch_order(documents, seed, epoch)) == list(range(documents))
 
 
+@pytest.mark.slow
 @given(
     lengths=LENGTHS,
     batch_size=st.integers(min_value=1, max_value=12),
@@ -72,6 +73,7 @@ def test_an_epoch_takes_the_same_documents_once_however_they_are_padded(
     assert sorted(taken.rows.flatten()) == sorted(wanted)
 
 
+@pytest.mark.slow
 @given(
     lengths=LENGTHS,
     batch_size=st.integers(min_value=1, max_value=12),
@@ -94,6 +96,7 @@ def test_no_document_is_cut_and_steps_have_declared_lengths(
         assert sorted(set(taken.lengths.tolist())) == list(plan.shapes)
 
 
+@pytest.mark.slow
 @given(lengths=LENGTHS, batch_size=st.integers(min_value=1, max_value=8), seed=SEEDS)
 def test_a_run_begins_with_every_length_the_longest_first(
     lengths: list[int], batch_size: int, seed: int
@@ -106,6 +109,7 @@ def test_a_run_begins_with_every_length_the_longest_first(
         assert first[: LEADING_ROUNDS * len(descending)] == descending * LEADING_ROUNDS
 
 
+@pytest.mark.slow
 @given(lengths=LENGTHS, seed=SEEDS, padding=PADDINGS)
 def test_the_plan_is_a_function_of_the_documents_and_the_seed(
     lengths: list[int], seed: int, padding: str
@@ -138,6 +142,7 @@ def test_the_digest_tells_seeds_sizes_of_steps_orders_and_lengths_of_runs_apart(
     assert digest() == digest(padding="longest")  # the same batches, cut shorter
 
 
+@pytest.mark.slow
 @given(
     lengths=st.lists(st.integers(min_value=1, max_value=MOST), min_size=1, max_size=40),
     buckets=st.integers(min_value=1, max_value=4),
@@ -167,6 +172,7 @@ def test_no_other_bucket_lengths_take_fewer_positions(
     assert positions(found) == min(positions(each) for each in choices if is_allowed(each))
 
 
+@pytest.mark.slow
 @given(lengths=LENGTHS, step=st.integers(min_value=1, max_value=12))
 def test_there_are_a_few_buckets_that_hold_every_document(lengths: list[int], step: int) -> None:
     found = bucket_lengths(np.array(lengths), step, MOST)
@@ -204,6 +210,7 @@ def test_the_record_counts_positions_and_tokens_of_an_epoch() -> None:
     assert whole.saved_by_buckets == pytest.approx(1 - 320 / 1024)
 
 
+@pytest.mark.slow
 @given(lengths=LENGTHS, padding=PADDINGS, batch_size=st.integers(min_value=1, max_value=8))
 def test_every_record_is_one_that_a_reader_takes(
     lengths: list[int], padding: str, batch_size: int

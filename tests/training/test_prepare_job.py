@@ -89,6 +89,7 @@ def test_equal_texts_give_equal_tokenizers_in_any_order() -> None:
     assert len(set(tokenizers)) == 1
 
 
+@pytest.mark.slow
 def test_two_processes_write_the_same_bytes(
     raw_data: Path, prepared: Path, prepare_process: PrepareProcess, tmp_path: Path
 ) -> None:
@@ -104,6 +105,7 @@ def test_two_processes_write_the_same_bytes(
     }
 
 
+@pytest.mark.slow
 def test_the_manifest_describes_the_splits(prepared: Path) -> None:
     data = read_prepared(prepared)
     assert data.manifest.labels == ("finance", "harvest", "shipping")
@@ -171,6 +173,7 @@ def test_what_is_no_category_is_named_with_its_line(
         run(columns=columns)
 
 
+@pytest.mark.slow
 def test_a_missing_column_of_categories_is_one_sentence(
     data: Path, prepare_process: PrepareProcess, tmp_path: Path
 ) -> None:
@@ -338,6 +341,7 @@ def test_repeated_identifiers_are_refused(data: Path, run: Prepare) -> None:
         run(identifier="key")
 
 
+@pytest.mark.slow
 def test_bad_data_end_the_process_with_one_sentence(
     prepare_process: PrepareProcess, tmp_path: Path
 ) -> None:
@@ -346,6 +350,7 @@ def test_bad_data_end_the_process_with_one_sentence(
     assert result.stderr == f"error: the data folder {tmp_path / 'nowhere'} does not exist\n"
 
 
+@pytest.mark.slow
 def test_an_option_out_of_range_is_told(
     data: Path, prepare_process: PrepareProcess, tmp_path: Path
 ) -> None:

@@ -142,6 +142,7 @@ def of_gate(folder: Path, **inputs: str) -> Runner:
     return Runner(folder, {**given, "install": "none", **inputs})
 
 
+@pytest.mark.slow
 def test_the_action_has_the_form_that_github_publishes() -> None:
     command = [BIN / "check-jsonschema", "--builtin-schema", "vendor.github-actions", ACTION]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -167,6 +168,7 @@ def test_the_documentation_names_every_input_and_output() -> None:
         assert f"`{name}`" in page, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [INJECTION, "train", ""])
 def test_another_command_is_refused_and_runs_nothing_that_is_in_its_name(
     tmp_path: Path, text: str

@@ -55,6 +55,7 @@ def test_workflows_have_the_form_that_github_publishes() -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 def test_an_auditor_of_workflows_finds_nothing() -> None:
     command = [BIN / "zizmor", "--offline", "--no-progress", "--pedantic", ACTION, *WORKFLOWS]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -113,12 +114,14 @@ def test_what_writes_comments_runs_nothing_of_the_pull_request() -> None:
     assert [actions(job) for job in writers] == [[], []]
 
 
+@pytest.mark.slow
 def test_deploying_waits_for_the_tests_and_submitting_for_the_deployment() -> None:
     assert jobs()["deploy"]["needs"] == "test"
     assert "refs/heads/main" in jobs()["deploy"]["if"]
     assert jobs()["submit"]["needs"] == "deploy"
 
 
+@pytest.mark.slow
 def test_promoting_trains_nothing_and_happens_on_demand_alone() -> None:
     assert jobs()["promote"]["needs"] == "test"
     for name, has in (("deploy", "inputs.model == ''"), ("promote", "inputs.model != ''")):
@@ -127,6 +130,7 @@ def test_promoting_trains_nothing_and_happens_on_demand_alone() -> None:
     assert not any("submit" in step.get("run", "") for step in jobs()["promote"]["steps"])
 
 
+@pytest.mark.slow
 def test_a_schedule_looks_at_base_images_and_deploys_nothing() -> None:
     on = yaml.safe_load(DELIVERY.read_text())[True]  # YAML takes the word `on` for a truth
     assert on["schedule"] == [{"cron": "0 5 * * 1"}]
@@ -138,6 +142,7 @@ def test_a_schedule_looks_at_base_images_and_deploys_nothing() -> None:
     assert jobs()["propose"]["permissions"] == {"contents": "write", "pull-requests": "write"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("proposed", [False, True])
 def test_a_patched_base_is_proposed_once_as_a_change_like_any_other(
     proposed: bool, tmp_path: Path
@@ -180,12 +185,14 @@ def test_what_others_write_is_never_part_of_a_script() -> None:
     assert [script for script in scripts() if "${{" in script] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", scripts())
 def test_every_script_is_one_that_bash_reads(script: str) -> None:
     done = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lines", [10, 10_000])
 def test_a_plan_too_long_for_a_comment_is_cut_and_stays_readable(
     tmp_path: Path, lines: int

@@ -145,6 +145,7 @@ def test_only_names_of_places_are_time_zones(name: str) -> None:
 FIELDS = st.sampled_from([MINUTES, HOURS, DAYS_OF_MONTH, MONTH, YEAR])
 
 
+@pytest.mark.slow
 @given(FIELDS, st.data())
 def test_a_list_of_ranges_and_steps_means_what_its_parts_mean(
     of: Field, data: st.DataObject
@@ -172,6 +173,7 @@ def test_a_list_of_ranges_and_steps_means_what_its_parts_mean(
     assert read_values(",".join(parts), of) == tuple(sorted(expected))
 
 
+@pytest.mark.slow
 @given(st.integers(1, 12), st.integers(1, 12))
 def test_a_month_s_name_is_its_number(first: int, last: int) -> None:
     first, last = sorted((first, last))
@@ -195,6 +197,7 @@ MOMENTS = st.integers(0, 3 * 365 * 24 * 60).map(
 )
 
 
+@pytest.mark.slow
 @given(st.fixed_dictionaries(SIMPLE_FIELDS), ZONES, MOMENTS)
 def test_starts_rise_and_are_the_very_times_that_the_expression_names(
     fields: dict[str, str], zone: str, after: datetime

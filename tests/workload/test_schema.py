@@ -13,6 +13,8 @@ from compilegate.workload import WorkloadFile
 from compilegate.workload.schema import workload_schema
 from tools.write_reference import pages
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parents[2]
 WORKLOADS = [
     *sorted((PROJECT / "workloads").glob("*.toml")),
@@ -26,6 +28,7 @@ def refused(declared: dict[str, Any]) -> list[str]:
     return sorted(".".join(map(str, error.path)) for error in errors)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", pages(), ids=lambda path: path.name)
 def test_what_is_published_is_made_from_the_types_as_they_are(path: Path) -> None:
     assert path.read_text(encoding="utf-8") == pages()[path], "stale: run `make reference`"

@@ -271,6 +271,7 @@ def test_an_unknown_name_is_refused_with_the_closest_that_there_is(tmp_path: Pat
         find_workload("topic", tmp_path)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=200,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -49,6 +49,7 @@ def scheduled(project: Path) -> Path:
     return project
 
 
+@pytest.mark.slow
 def test_each_role_trusts_one_service_of_one_account(project: Path) -> None:
     found = policies(scheduled(project))
     assert list(found) == ["training", "processing", "pipeline", "schedule"]
@@ -60,6 +61,7 @@ def test_each_role_trusts_one_service_of_one_account(project: Path) -> None:
     assert clock["Principal"] == {"Service": "scheduler.amazonaws.com"}
 
 
+@pytest.mark.slow
 def test_code_is_the_one_thing_in_the_bucket_that_is_shared(project: Path) -> None:
     found = policies(project)
     for kind in ("training", "processing"):
@@ -124,6 +126,7 @@ def test_terraform_gets_every_role_and_what_uses_it(project: Path) -> None:
     assert {f"{kind}.{label}" for kind in found for label in found[kind]} >= references
 
 
+@pytest.mark.slow
 def test_a_dollar_sign_in_a_description_is_no_expression_of_terraform(project: Path) -> None:
     declared = project / "workloads" / "topics.toml"
     text = re.sub(

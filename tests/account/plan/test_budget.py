@@ -52,6 +52,7 @@ def test_what_the_month_has_cost_counts_with_what_the_next_execution_may() -> No
     )
 
 
+@pytest.mark.slow
 @given(
     hours=st.lists(st.floats(0.1, 600), min_size=1, max_size=8),
     price=st.floats(0.01, 200),

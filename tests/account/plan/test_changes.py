@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -106,6 +107,7 @@ def without_order(value: Any) -> Any:
     return value
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(JSON, JSON)
 def test_values_that_differ_in_more_than_order_have_changes(before: Any, after: Any) -> None:
@@ -114,6 +116,7 @@ def test_values_that_differ_in_more_than_order_have_changes(before: Any, after: 
     assert not list(compare_values(before, before))
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(JSON, JSON)
 def test_the_way_back_has_its_changes_at_the_same_places(before: Any, after: Any) -> None:

@@ -59,6 +59,7 @@ def fixed(script: Path, text: str) -> str:
     return script.read_bytes().decode()
 
 
+@pytest.mark.slow
 @given(st.sampled_from(INIT), st.lists(st.sampled_from(BODY), max_size=4), st.booleans())
 @settings(max_examples=25, deadline=None)
 def test_a_fix_is_made_once_and_mends_what_it_fixes(tmp_path_factory, init, parts, windows):

@@ -142,6 +142,7 @@ def validate(folder: Path) -> list[str]:
     return ended.stderr.splitlines()
 
 
+@pytest.mark.slow
 def test_the_file_and_its_data_are_refused_together(tmp_path: Path) -> None:
     declared = (PROJECT / "tests" / "pipelines" / "topics.toml").read_text(encoding="utf-8")
     text = declared.replace("epochs = 2", 'epochs = "2"')
@@ -154,6 +155,7 @@ def test_the_file_and_its_data_are_refused_together(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_images_and_data_are_refused_together(tmp_path: Path) -> None:
     declared = (PROJECT / "tests" / "pipelines" / "topics.toml").read_text(encoding="utf-8")
     text = declared.replace("[arms.compiled]", '[arms.compiled]\nimage = "of-mine"')

@@ -256,6 +256,7 @@ CONTRADICTIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("contradiction", "code"), CONTRADICTIONS)
 def test_it_does_not_pass_and_says_why(execution, contradiction, code):
     assert execution.judge().candidates[0].outcome is Outcome.PASS
@@ -270,6 +271,7 @@ def test_it_does_not_pass_and_says_why(execution, contradiction, code):
         assert len(reason.sentence) < 700
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
 @pytest.mark.parametrize("key", ["compile_seconds", "train_seconds", "total_seconds", "seconds"])
 def test_a_number_that_is_none_is_refused_in_memory_as_in_a_folder(execution, key, value):
@@ -286,6 +288,7 @@ def test_a_number_that_is_none_is_refused_in_memory_as_in_a_folder(execution, ke
     assert f"{key} is " in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "told"),
     [
@@ -314,6 +317,7 @@ HONEST_CLOCKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clock", HONEST_CLOCKS)
 def test_two_clocks_that_time_the_same_work_are_two(execution, clock):
     noise, lengths, digits = HONEST_CLOCKS[clock]
@@ -326,6 +330,7 @@ def test_two_clocks_that_time_the_same_work_are_two(execution, clock):
     assert Code.STEPS_TIMES_OF_ANOTHER not in codes
 
 
+@pytest.mark.slow
 @given(
     digits=st.integers(2, 9),
     steps=st.sampled_from([30, 500, 5000]),
@@ -356,6 +361,7 @@ def test_other_random_numbers_in_float64_are_no_contradiction(execution):
     assert Code.PARITY_CANNOT_TELL in {note.code for note in candidate.notes}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [2, 3])
 def test_rows_that_were_multiplied_count_once(new_execution, times):
     """Under other ids, though the outputs are too coarse to tell rows apart by."""

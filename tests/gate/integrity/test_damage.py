@@ -23,6 +23,8 @@ from compilegate.job.evidence import EvidenceError, EvidenceRecord
 from compilegate.job.evidence.digests import OWN_DIGEST, document_digest
 from compilegate.report import render_html, render_junit, render_markdown
 
+pytestmark = pytest.mark.slow
+
 damage_settings = settings(max_examples=40, deadline=None)
 
 

@@ -102,6 +102,7 @@ def zeros(count: int) -> bytes:
     return column.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "told"),
     [

@@ -181,6 +181,7 @@ IMPLAUSIBLE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("change", "code"), IMPLAUSIBLE)
 def test_it_does_not_pass_and_says_why(execution, change, code):
     change(execution)
@@ -289,6 +290,7 @@ def stop_at(execution, arm, counts):
         execution.change_steps(arm, seed, loss=steps.loss[:count], seconds=steps.seconds[:count])
 
 
+@pytest.mark.slow
 def test_jobs_that_stop_early_are_compared_within_the_tolerance(new_execution):
     execution = new_execution()
     stop_at(execution, "fast", (58, 60, 59))

@@ -348,6 +348,7 @@ CODES_OF_ONE_ROLE = {
 """Codes that an eager arm, or a compiled one, cannot have."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "damage"), DAMAGE)
 def test_damage_to_a_candidate_fails_it_and_the_baseline_is_released(execution, code, damage):
     damage(execution, ("fast", 2))
@@ -359,6 +360,7 @@ def test_damage_to_a_candidate_fails_it_and_the_baseline_is_released(execution, 
     assert verdict.decision.arm == "baseline"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "damage"),
     # The data digest and the examples are compared with the first replicate of the baseline, so
@@ -390,6 +392,7 @@ def test_a_compiler_that_ran_where_it_should_not_or_did_not_where_it_should(exec
     assert verdict.decision.arm == ("none" if arm == "baseline" else "baseline")
 
 
+@pytest.mark.slow
 def test_evidence_of_another_job_than_this_execution_s_fails(execution):
     jobs = execution.jobs()
     assert execution.judge(jobs=jobs).candidates[0].outcome is Outcome.PASS

@@ -38,6 +38,7 @@ def test_a_scalar_that_is_clearly_worse_fails(new_execution):
     assert candidate.metrics[0].outcome is Outcome.FAIL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [27.1, 20.0])
 def test_with_one_seed_nothing_is_said_of_a_scalar(new_execution, after):
     candidate = judged(new_execution, [27.1], [after])

@@ -109,6 +109,7 @@ def test_broken_gradients_and_lost_accuracy_come_before_a_recompilation(new_exec
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guard", GUARDS)
 def test_quality_speed_and_parity_are_judged_whatever_guard_fails(execution, guard):
     all_seeds(GUARDS[guard], execution, "fast")
@@ -120,6 +121,7 @@ def test_quality_speed_and_parity_are_judged_whatever_guard_fails(execution, gua
     assert candidate.metrics[0].seeds == 3
 
 
+@pytest.mark.slow
 def test_a_candidate_whose_guard_fails_is_never_the_one_that_is_released(new_execution):
     execution = new_execution(candidates=("fast", "other"), speedup=2.0)
     all_seeds(recompiled, execution, "fast")
@@ -154,6 +156,7 @@ def test_what_is_left_of_the_seeds_is_compared_with_the_same_seeds_of_the_baseli
     assert candidate.metrics[0].baseline == pytest.approx(np.mean(accuracy))
 
 
+@pytest.mark.slow
 def test_candidates_that_lost_different_seeds_are_each_compared(new_execution):
     execution = new_execution(candidates=("fast", "other"))
     del execution.records["fast", 1]

@@ -49,6 +49,7 @@ def test_validation_examples_that_were_trained_on_fail(execution, share):
     assert reason.numbers["examples"] == len(few)
 
 
+@pytest.mark.slow
 def test_of_very_many_training_examples_a_sample_shows_it(execution):
     known = ids_of(execution)
     told = trained_on([*known, *(f"train-{index}" for index in range(MOST_HASHES + 60_000))])
@@ -68,6 +69,7 @@ def test_row_numbers_are_no_names(execution):
     assert execution.judge().candidates[0].outcome is Outcome.PASS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("share", "outcome", "code"),
     [
@@ -86,6 +88,7 @@ def test_the_same_inputs_under_other_ids_are_found(execution, share, outcome, co
     assert code in {each.code for each in (*candidate.reasons, *candidate.notes)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kinds", [30, 1500, 6000, 12_000])
 def test_rows_of_a_small_table_repeat_by_nature(execution, kinds):
     """Where a table has few different rows, most validation rows are in the training data, too."""
@@ -97,6 +100,7 @@ def test_rows_of_a_small_table_repeat_by_nature(execution, kinds):
     assert Code.DATA_INPUTS_TRAINED_ON in {each.code for each in candidate.notes}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("share", "passes"), [(0.002, True), (0.3, True), (0.6, False)])
 def test_ids_that_are_digests_of_the_content_are_inputs(execution, share, passes):
     """Of data without ids, equal texts have equal ids in both parts."""
@@ -111,6 +115,7 @@ def test_ids_that_are_digests_of_the_content_are_inputs(execution, share, passes
     assert (Code.DATA_TRAINED_ON in found) is not passes
 
 
+@pytest.mark.slow
 def test_what_one_arm_alone_trained_on_is_no_fact_of_the_data(execution):
     texts = [f"text {index}" for index in range(2000)]
     give_inputs(execution, texts)

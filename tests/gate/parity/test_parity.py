@@ -257,6 +257,7 @@ def test_one_replicate_that_fails_or_passes_speaks_for_the_arm() -> None:
     assert speaker([silent]) is silent
 
 
+@pytest.mark.slow
 @given(factor=factors)
 def test_what_passes_errs_within_the_limit_everywhere(factor: np.ndarray) -> None:
     compiled = factor * EAGER
@@ -264,6 +265,7 @@ def test_what_passes_errs_within_the_limit_everywhere(factor: np.ndarray) -> Non
     assert (judged(compiled=compiled).answer is ParityAnswer.PASS) == within
 
 
+@pytest.mark.slow
 @given(factor=factors, place=places, worse=st.floats(1.0, 1e9))
 def test_a_larger_error_never_turns_a_fail_into_anything_else(
     factor: np.ndarray, place: tuple[int, int], worse: float
@@ -274,6 +276,7 @@ def test_a_larger_error_never_turns_a_fail_into_anything_else(
         assert judged(compiled=larger).answer is ParityAnswer.FAIL
 
 
+@pytest.mark.slow
 @given(factor=factors, place=places, worse=st.floats(1.0, 1e9))
 def test_a_larger_error_never_makes_a_pass(
     factor: np.ndarray, place: tuple[int, int], worse: float

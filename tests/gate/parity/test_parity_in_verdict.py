@@ -49,6 +49,7 @@ def test_other_arithmetic_fails_a_candidate_whose_models_are_as_good(execution):
     assert verdict.decision.arm == "baseline"
 
 
+@pytest.mark.slow
 def test_a_candidate_with_other_arithmetic_is_not_among_those_that_pass(new_execution):
     """For Holm's procedure: each that passes makes the confidence asked of the rest milder."""
     execution = new_execution(candidates=("one", "other"))
@@ -197,6 +198,7 @@ def test_the_verdict_on_parity_is_read_back(execution):
     assert Verdict.from_json(verdict.to_json()) == verdict
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [b"", b"not an archive"])
 def test_parity_errors_that_cannot_be_read_fail_the_replicate(execution, tmp_path, content):
     execution.write(tmp_path)

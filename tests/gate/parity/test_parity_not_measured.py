@@ -88,6 +88,7 @@ def test_who_does_not_say_what_parity_covered_does_not_pass_where_it_is_required
     assert candidate.outcome is Outcome.INCONCLUSIVE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("exploit", "code"),
     [

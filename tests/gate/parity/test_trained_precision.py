@@ -76,6 +76,7 @@ def test_a_baseline_that_alone_trains_in_bf16_fails_what_is_compared_with_it(exe
     assert (verdict.baseline.sound, verdict.decision.arm) == (True, "baseline")
 
 
+@pytest.mark.slow
 def test_a_declared_difference_that_no_arm_makes_fails(execution) -> None:
     """The script has a precision of its own, whatever it is told."""
     declare(execution, "fast", "bf16")

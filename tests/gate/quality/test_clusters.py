@@ -121,6 +121,7 @@ def with_sites(execution, sites):
     return execution
 
 
+@pytest.mark.slow
 def test_declared_groups_are_the_unit_and_the_verdict_says_how_many(new_execution):
     sites = np.array([f"site-{index % 50}" for index in range(2000)])
     candidate = with_sites(new_execution(groups="site"), sites).judge().candidates[0]

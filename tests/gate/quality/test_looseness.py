@@ -15,6 +15,7 @@ def test_a_usual_margin_is_not_called_loose(new_execution):
     assert "loose" not in decided(new_execution)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("metrics", "told"),
     [

@@ -59,6 +59,7 @@ def test_of_equal_scores_the_first_class_is_the_predicted_one(classes):
 indices = arrays(np.int64, 40, elements=st.integers(0, 4))
 
 
+@pytest.mark.slow
 @given(labels=indices, predictions=indices)
 def test_the_mean_of_the_column_is_the_metric_by_its_definition(labels, predictions):
     examples = examples_of(labels, predictions, 5)
@@ -71,6 +72,7 @@ def test_the_mean_of_the_column_is_the_metric_by_its_definition(labels, predicti
     assert metric_value("macro_f1", examples) == pytest.approx(np.mean(f1_scores))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["accuracy", "balanced_accuracy", "macro_f1", "log_loss"])
 def test_the_column_s_spread_is_the_metric_s_sampling_variance(metric):
     """Against a bootstrap, which recomputes the metric from resampled examples."""
@@ -144,6 +146,7 @@ def test_with_more_than_two_classes_auroc_is_the_mean_of_each_class_against_the_
     assert metric_value("auroc", examples) == pytest.approx(np.mean(areas))
 
 
+@pytest.mark.slow
 @given(scores=arrays(np.float64, 30, elements=st.floats(0.001, 0.999)), power=st.floats(0.2, 5.0))
 def test_auroc_depends_on_the_order_of_the_scores_alone(scores, power):
     labels = np.arange(30) % 2
@@ -159,6 +162,7 @@ def test_auroc_of_a_single_class_is_undefined():
         metric_value("auroc", binary(np.ones(6, dtype=np.int64), SCORES))
 
 
+@pytest.mark.slow
 @given(labels=indices, predictions=indices)
 def test_micro_f1_is_accuracy_when_each_example_has_one_label(labels, predictions):
     examples = examples_of(labels, predictions, 5)

@@ -78,6 +78,7 @@ def test_a_guarded_slice_that_is_missing_fails(new_execution, changes, told):
     assert candidate.outcome is Outcome.FAIL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{"value": "it"}, {"column": "region"}, {"value": "fr"}])
 def test_a_watched_slice_decides_nothing_but_is_said_to_be_missing(new_execution, changes):
     watched = guard(**changes, margin=None, watched=True)
@@ -95,6 +96,7 @@ def test_a_watched_slice_is_measured_without_a_verdict(new_execution):
     assert Code.QUALITY_WATCHED in codes(candidate.notes)
 
 
+@pytest.mark.slow
 def test_a_column_of_identifiers_is_no_column_of_categories(new_execution):
     execution = with_languages(new_execution, guard())
     for arm, seed in execution.records:
@@ -106,6 +108,7 @@ def test_a_column_of_identifiers_is_no_column_of_categories(new_execution):
     assert "2000 categories" in candidate.reasons[0].sentence
 
 
+@pytest.mark.slow
 def test_a_metric_that_a_slice_does_not_determine_is_inconclusive_there(new_execution):
     guards = {**ACCURACY, "auroc": {"direction": "higher", "margin": 0.02}}
     part = {"column": "of_class", "value": "0", "metric": "auroc", "margin": 0.05}

@@ -112,6 +112,7 @@ def test_one_number_becomes_pseudo_values_whose_mean_is_the_number(functions):
     assert column.mean() == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_the_jackknife_of_a_mean_has_the_spread_of_the_mean(functions):
     """Averaged over samples: from 100 groups one estimate is only good to 7 per cent."""
     by_groups, by_examples = [], []
@@ -159,6 +160,7 @@ def test_a_function_that_is_not_there_is_told_by_its_name(functions, name, told)
         load_function(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", ["correct", "mean_correct"])
 def test_a_user_s_metric_is_guarded_like_any_other(functions, new_execution, function):
     guard = {"direction": "higher", "margin": 0.02, "function": f"{functions}.{function}"}
@@ -169,6 +171,7 @@ def test_a_user_s_metric_is_guarded_like_any_other(functions, new_execution, fun
     assert outcomes == [Outcome.PASS, Outcome.FAIL]
 
 
+@pytest.mark.slow
 def test_a_function_of_all_rows_is_called_as_often_as_the_jackknife_takes_and_no_more(
     functions, new_execution
 ):

@@ -77,6 +77,7 @@ def test_a_job_that_did_not_find_its_graphs_started_cold(execution, state):
     assert (times.state, times.seconds) == (CompileState.COLD, 21.0)
 
 
+@pytest.mark.slow
 def test_the_verdict_counts_warm_compilation_in_a_warm_execution(
     new_execution: Callable[..., Any],
 ) -> None:

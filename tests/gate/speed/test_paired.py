@@ -117,6 +117,7 @@ def test_jobs_that_agree_by_chance_are_no_surer_than_their_pairs():
     assert found.upper / found.lower > 1.03
 
 
+@pytest.mark.slow
 @given(
     ratio=st.floats(0.5, 3.0),
     rest=st.floats(0.0, 2.0),
@@ -132,6 +133,7 @@ def test_bounds_hold_the_estimate_and_widen_with_the_confidence(
     assert surer.lower <= found.lower <= found.estimate <= found.upper <= surer.upper
 
 
+@pytest.mark.slow
 @given(ratio=st.floats(0.5, 3.0), rest=st.floats(0.0, 2.0), scale=st.floats(0.01, 100.0))
 def test_the_unit_of_time_does_not_matter(ratio, rest, scale):
     one, other = (
@@ -142,6 +144,7 @@ def test_the_unit_of_time_does_not_matter(ratio, rest, scale):
     assert one.lower == pytest.approx(other.lower)
 
 
+@pytest.mark.slow
 @given(ratio=st.floats(1.05, 3.0), rest=st.floats(0.01, 2.0))
 def test_a_rest_brings_the_speed_up_nearer_to_one(ratio, rest):
     alone, whole = (
@@ -178,6 +181,7 @@ def shake(execution, factors):
 NEIGHBOURS = {("baseline", 1): 1.5, ("fast", 2): 1.6, ("fast", 3): 1.2}
 
 
+@pytest.mark.slow
 def test_pairs_decide_where_separate_jobs_cannot(new_execution):
     execution = new_execution(speedup=1.5)
     shake(execution, NEIGHBOURS)
@@ -224,6 +228,7 @@ def test_where_steps_in_turns_refuse_what_the_jobs_own_times_pass_the_former_dec
     assert "Those taken in turns decided" in notes[Code.SPEED_DISAGREES]
 
 
+@pytest.mark.slow
 def test_a_contradiction_does_not_depend_on_the_number_of_candidates(new_execution):
     """Else more candidates, whose bounds are wider, could make one pass that would not alone."""
     outcomes = []
@@ -235,6 +240,7 @@ def test_a_contradiction_does_not_depend_on_the_number_of_candidates(new_executi
     assert outcomes == [Outcome.INCONCLUSIVE, Outcome.INCONCLUSIVE]
 
 
+@pytest.mark.slow
 def test_with_one_replicate_the_jobs_own_step_times_decide_and_it_is_said(new_execution):
     execution = new_execution(seeds=(1,), speedup=1.5)
     execution.pair("fast", 1, 1.4)
@@ -265,6 +271,7 @@ def test_the_jobs_that_have_pairs_are_enough_if_there_are_two(execution):
     assert "Some jobs' steps were not timed in turns" in notes[Code.SPEED_NOT_PAIRED]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "told"),
     [

@@ -178,6 +178,7 @@ def test_warm_compilation_is_what_has_to_be_repaid_once_a_cache_served_a_job():
     assert (judgement.run.compile_state, judgement.run.candidate_compile_seconds) == ("warm", 3.0)
 
 
+@pytest.mark.slow
 @given(
     rate=st.floats(50.0, 500.0),
     compile_seconds=st.floats(0.0, 400.0),
@@ -280,6 +281,7 @@ def test_an_undecided_speed_up_names_the_seeds_that_would_settle_it():
     assert f"About {judgement.seeds_needed} seeds instead of 3 would settle it." in reason.sentence
 
 
+@pytest.mark.slow
 @given(
     rates=st.lists(st.floats(110.0, 160.0), min_size=2, max_size=6),
     others=st.lists(st.floats(90.0, 110.0), min_size=2, max_size=6),

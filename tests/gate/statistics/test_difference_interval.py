@@ -31,6 +31,7 @@ def table(
     )
 
 
+@pytest.mark.slow
 def test_the_estimated_variance_is_on_average_the_variance_of_the_mean():
     generator = np.random.default_rng(11)
     drawn = [table(generator, 4, 60, seed_sd=0.05) for _ in range(3000)]
@@ -40,6 +41,7 @@ def test_the_estimated_variance_is_on_average_the_variance_of_the_mean():
     assert estimated == pytest.approx(actual, rel=0.08)
 
 
+@pytest.mark.slow
 def test_the_two_parts_are_those_that_the_table_was_drawn_with():
     generator = np.random.default_rng(12)
     drawn = [table(generator, 5, 80, seed_sd=0.1) for _ in range(1500)]
@@ -97,6 +99,7 @@ def test_too_long_a_tail_takes_the_bound_that_holds_for_any_until_there_are_enou
     assert enough.half_width(0.95) < 0.6 * cantelli / np.sqrt(growth)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [1.0, 1.5, 2.0])
 def test_a_harm_with_a_long_tail_passes_no_more_often_than_promised(spread):
     """Few examples carry the harm, and a sample without them shows little harm and spread."""
@@ -142,6 +145,7 @@ def test_a_table_without_spread_to_see_is_refused():
         crossed_mean(np.zeros((3, 1)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [2, 3, 5])
 @pytest.mark.parametrize("seed_sd", [0.0, 0.01, 0.03, 0.1])
 def test_what_sits_on_the_margin_passes_no_more_often_than_promised(seeds, seed_sd):
@@ -164,6 +168,7 @@ def test_where_every_flip_is_a_harm_the_bound_is_no_nearer_than_poisson_s(flips)
     assert 0.97 * exact < most < 1.35 * exact
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [2, 3, 5])
 def test_the_promise_holds_for_correctness_too(seeds):
     """Differences of 0/1 correctness: rare flips either way, with seeds of differing quality."""

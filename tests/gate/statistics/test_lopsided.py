@@ -49,6 +49,7 @@ def test_equal_arms_are_lopsided_in_few_experiments():
     assert sum(tail.beyond_worst_example > 0.0 for tail in found) <= 20
 
 
+@pytest.mark.slow
 def test_the_level_holds_where_harm_is_log_normal_over_ten_seeds():
     """A t bound lets a third of them through."""
     generator = np.random.default_rng(3)
@@ -82,6 +83,7 @@ def passing_share(noise: float, harm, experiments: int) -> float:
     return passes / experiments
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seeds", "noise", "most"), [(3, 0.02, 0.08), (3, 0.1, 0.22), (5, 0.1, 0.08), (10, 0.1, 0.04)]
 )
@@ -92,6 +94,7 @@ def test_log_normal_harm_with_a_long_tail_hardly_passes(seeds, noise, most):
     assert share <= most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [3, 5])
 @pytest.mark.parametrize("noise", [0.03, 0.1])
 def test_equal_candidates_pass_as_before_but_for_one_of_twenty(seeds, noise):
@@ -103,6 +106,7 @@ def test_a_harm_that_all_seeds_have_alike_is_bounded_by_its_own_size():
     assert log_normal_bound([0.20, 0.22, 0.25], 0.95) == pytest.approx(0.29, abs=0.005)
 
 
+@pytest.mark.slow
 def test_the_log_normal_bound_holds_in_95_of_100_samples_of_three():
     """Cox's method held in 91."""
     generator = np.random.default_rng(6)

@@ -262,6 +262,7 @@ def test_the_noise_floor_is_the_baseline_s_own_spread_over_seeds():
     assert floor.seeds == 3
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     first=st.integers(0, 1000),
@@ -285,6 +286,7 @@ def test_swapping_the_arms_mirrors_the_interval_but_for_lopsided_harm(first, sec
         assert to_harm >= to_gain - 1e-9
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     first=st.integers(0, 1000),
@@ -316,6 +318,7 @@ def test_an_identical_replicate_never_turns_a_fail_into_a_pass(
         assert after is not Outcome.PASS
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(share=st.floats(0.0, 0.06), more=st.floats(0.0, 0.05))
 def test_a_candidate_that_is_worse_still_never_does_better(share, more):

@@ -29,6 +29,7 @@ def smallest_told(sentence):
     return float(re.search(r"show a margin of ([\d.]+) points at best", sentence)[1]) / 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [3, 6])
 def test_an_equal_candidate_passes_eight_times_of_ten_at_the_smallest_margin(seeds):
     seed_sd = 0.005
@@ -86,6 +87,7 @@ def test_no_number_of_seeds_is_named_where_none_would_do():
     assert "not even 100 seeds" in checked(3, expected_seed_sd=0.2)
 
 
+@pytest.mark.slow
 def test_the_verdict_says_which_margins_its_evidence_could_not_resolve(new_execution):
     def told(**changes):
         notes = new_execution(**changes).judge().candidates[0].notes

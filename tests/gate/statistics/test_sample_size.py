@@ -41,6 +41,7 @@ def test_what_dominates_the_spread_is_what_has_to_grow(seed_sd, shift, which):
     assert (found.both is not None) == (which == "both")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed_sd", "rest_sd", "shift", "what"),
     [(0.05, 0.3, 0.06, "seeds"), (0.0, 0.3, 0.04, "examples"), (0.05, 0.3, 0.05, "both")],

@@ -156,6 +156,7 @@ def test_a_folder_that_cannot_be_written_costs_the_cache_and_not_the_job(place: 
     assert "This job's was not kept: " in record.reason
 
 
+@pytest.mark.slow
 def test_any_flipped_byte_is_either_harmless_padding_or_noticed(tmp_path: Path) -> None:
     archives = tmp_path / "archives"
     run_job(archives, tmp_path / "first")

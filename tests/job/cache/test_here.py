@@ -9,6 +9,8 @@ import torch
 
 from compilegate.job.cache.here import key_here
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 GRAPH = {"batch_size": 8}
 

@@ -26,6 +26,7 @@ KEY = CacheKey(
 )
 
 
+@pytest.mark.slow
 @given(key=KEYS, order=st.randoms(use_true_random=False))
 def test_the_order_of_names_does_not_matter(key: CacheKey, order: Any) -> None:
     def shuffled(part: Any) -> dict[str, Any]:
@@ -38,6 +39,7 @@ def test_the_order_of_names_does_not_matter(key: CacheKey, order: Any) -> None:
     assert other.archive_name == key.archive_name
 
 
+@pytest.mark.slow
 @given(key=KEYS)
 def test_a_key_that_was_written_and_read_again_is_the_same(key: CacheKey) -> None:
     read = json.loads(json.dumps(key.parts()))
@@ -52,6 +54,7 @@ def test_one_is_not_true_and_not_a_float(other: Any) -> None:
     assert len(key.differences(found.parts())) == 1
 
 
+@pytest.mark.slow
 @given(key=KEYS, part=st.sampled_from(["graph", "libraries", "hardware"]), changed=PARTS)
 def test_a_difference_is_told_exactly_where_the_digests_differ(
     key: CacheKey, part: str, changed: dict[str, Any]
@@ -60,6 +63,7 @@ def test_a_difference_is_told_exactly_where_the_digests_differ(
     assert bool(key.differences(other.parts())) == (key.digest != other.digest)
 
 
+@pytest.mark.slow
 @given(found=JSON)
 def test_whatever_an_archive_says_its_key_is_comparing_gives_sentences(found: Any) -> None:
     differences = KEY.differences(found)

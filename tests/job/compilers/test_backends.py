@@ -155,6 +155,7 @@ def test_a_backend_other_than_inductor_trains_counts_and_proves(package: str, ba
     assert set(declarations()["torch-compile"].proof) <= set(proof)
 
 
+@pytest.mark.slow
 def test_several_functions_of_one_job_are_counted_together() -> None:
     compiler = torch_compile("aot_eager")
     generator, discriminator = Small(), torch.nn.Linear(2, 1)
@@ -166,6 +167,7 @@ def test_several_functions_of_one_job_are_counted_together() -> None:
     assert (record.graphs, record.proof["graph_calls"]) == (2, 6)
 
 
+@pytest.mark.slow
 def test_a_module_whose_forward_was_replaced_is_compiled_by_its_own() -> None:
     compiler, model = torch_compile("aot_eager"), Small()
     compiled = compiler.compile(model.forward, model)
@@ -174,6 +176,7 @@ def test_a_module_whose_forward_was_replaced_is_compiled_by_its_own() -> None:
     assert compiler.record(0.0, 0).ran
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", ["as_it_was", "as_a_module"])
 def test_a_backend_that_hands_every_graph_back_ends_the_job_in_its_first_step(
     package: str, function: str
@@ -249,6 +252,7 @@ def test_cuda_graphs_are_refused_on_a_cpu() -> None:
         torch_compile("cudagraphs").compile(model.forward, model)
 
 
+@pytest.mark.slow
 def test_cuda_graphs_that_are_not_recorded_are_counted() -> None:
     backend, model = CountedBackend("cudagraphs", lookup_backend("cudagraphs")), Small()
     torch.compile(model.forward, backend=backend)(torch.ones(2, 6)).sum().backward()
@@ -295,6 +299,7 @@ def test_options_that_a_backend_does_not_take_are_one_sentence(package: str) -> 
     assert torch_compile(f"{package}.compiling", backend_options='{"level":2}')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "shared"),
     [
@@ -315,12 +320,14 @@ def test_whether_dropout_draws_what_eager_draws_is_known_of_each_backend(
     assert compiler.record(0.0, 0).proof["unique_graphs"] == 0
 
 
+@pytest.mark.slow
 def test_aot_eager_draws_what_eager_draws() -> None:
     model = Small()
     eager, compiled = trained(None, model, 64), trained(torch_compile("aot_eager"), model, 64)
     assert all(torch.equal(*pair) for pair in zip(eager, compiled, strict=True))
 
 
+@pytest.mark.slow
 def test_a_shape_too_many_stops_the_job_under_any_backend() -> None:
     config.recompile_limit = 2
     compiler, model = torch_compile("aot_eager"), torch.nn.Linear(4, 4)
@@ -338,6 +345,7 @@ def test_a_shape_too_many_stops_the_job_under_any_backend() -> None:
     assert dynamic.graphs() == 1
 
 
+@pytest.mark.slow
 def test_slices_and_tensors_of_their_own_share_a_graph_of_dynamic_shapes() -> None:
     compiler, model = torch_compile("aot_eager", dynamic_shapes=True), torch.nn.Linear(4, 4)
 
@@ -376,6 +384,7 @@ TABLES = st.dictionaries(st.from_regex(r"\A[A-Za-z_][\w.-]{0,20}\Z", alphabet=st
     codec="ascii")), SCALARS, max_size=5)  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(TABLES)
 def test_a_table_of_options_arrives_as_it_was_written(table: dict[str, Any]) -> None:

@@ -65,6 +65,7 @@ def loss_of(model: torch.nn.Linear) -> torch.Tensor:
     return torch.nn.functional.linear(torch.ones(4, 3), model.weight, model.bias).square().mean()
 
 
+@pytest.mark.slow
 def test_gradients_that_would_be_added_up_in_recorded_memory_are_refused(tmp_path: Path) -> None:
     job, model = recording_job(tmp_path)
 
@@ -76,6 +77,7 @@ def test_gradients_that_would_be_added_up_in_recorded_memory_are_refused(tmp_pat
         add_up()
 
 
+@pytest.mark.slow
 def test_gradients_that_are_only_set_to_zero_are_refused_in_the_next_step(tmp_path: Path) -> None:
     job, model = recording_job(tmp_path)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

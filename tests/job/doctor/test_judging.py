@@ -348,6 +348,7 @@ NONE_OR: Any = {
 }
 
 
+@pytest.mark.slow
 @given(
     st.builds(
         Facts,

@@ -18,6 +18,8 @@ from compilegate.job.doctor.looking.processes import ask, run
 from compilegate.job.doctor.looking.timing import timed
 from compilegate.job.doctor.looking.toolchain import examine_toolchain
 
+pytestmark = pytest.mark.slow
+
 VALUES = {
     "index": "0",
     "name": "NVIDIA A10G",

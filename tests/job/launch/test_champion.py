@@ -13,6 +13,8 @@ import pytest
 
 from compilegate.evidence import Origin, outputs_digest, read_evidence
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parents[3]
 SCRIPT = """
 import argparse, numpy as np

@@ -36,6 +36,7 @@ def test_nothing_printed_is_no_speed() -> None:
     assert printed_speed([], Silence(), compiled=True) is None
 
 
+@pytest.mark.slow
 @given(first=seconds, later=jitter)
 def test_the_speed_is_what_all_intervals_but_the_first_come_to(
     first: float, later: list[float]
@@ -47,6 +48,7 @@ def test_the_speed_is_what_all_intervals_but_the_first_come_to(
         assert speed(values, compiled=compiled).value == pytest.approx(expected)
 
 
+@pytest.mark.slow
 @given(compiling=st.floats(5.0, 1000.0), later=jitter)
 def test_a_first_interval_in_which_something_compiled_is_left_out_and_said(
     compiling: float, later: list[float]

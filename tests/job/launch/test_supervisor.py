@@ -17,6 +17,8 @@ from compilegate.job import endings
 from compilegate.job.endings import Ending
 from compilegate.job.evidence import EvidenceRecord
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[3]
 
 PARENT = """

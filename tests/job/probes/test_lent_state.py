@@ -69,6 +69,7 @@ def new_optimizer() -> torch.optim.Optimizer:
     return torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)
 
 
+@pytest.mark.slow
 @given(state=STATES)
 @settings(max_examples=40)
 def test_any_nest_of_containers_in_an_optimizer_comes_back(state: Any) -> None:

@@ -205,6 +205,7 @@ def test_submodules_are_in_the_mode_of_training_while_they_are_timed() -> None:
     assert seen == {(True, False)}
 
 
+@pytest.mark.slow
 def test_the_order_is_balanced_and_follows_from_the_seed() -> None:
     def order(seed: int) -> list[bool]:
         _, blocks = probed(trained(), seed=seed, most_pairs=16)
@@ -408,6 +409,7 @@ def test_an_optimizer_that_wants_a_closure_is_an_obstacle() -> None:
     assert "OfSomebodys calls the model as often as it likes" in obstacle(script)
 
 
+@pytest.mark.slow
 def test_a_compiler_that_has_to_compile_anew_is_an_obstacle() -> None:
     """What is timed then is not what trained."""
     script = trained()

@@ -86,6 +86,7 @@ def equal(one: Any, other: Any) -> bool:
     return one == other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_the_same_code_has_the_same_errors_and_leaves_no_trace(
@@ -261,6 +262,7 @@ def test_views_are_captured_as_views_which_guards_on_dynamic_shapes_look_at(tmp_
     assert errors is not None
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_a_copy_has_the_layout_of_its_original(data: st.DataObject) -> None:
     base = torch.arange(60.0).reshape(3, 4, 5)

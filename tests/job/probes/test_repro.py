@@ -26,7 +26,7 @@ from compilegate.job.probes.repro.program import module_path, program_of
 from tests.job.every_call import states
 from tests.job.probes.scenes import backend, captured, new_model
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore::DeprecationWarning"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module", autouse=True)

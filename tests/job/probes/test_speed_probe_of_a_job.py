@@ -16,6 +16,8 @@ from compilegate.job.names import EVIDENCE_FOLDER
 from compilegate.job.script.job import Job
 from compilegate.job.script.told import Baseline, Told
 
+pytestmark = pytest.mark.slow
+
 BATCH = 8
 
 

@@ -116,6 +116,7 @@ def test_a_last_batch_that_is_smaller_is_no_change(tmp_path: Path) -> None:
     assert SHAPES not in hindrances_of(tmp_path, torch.nn.Linear(8, 1), epoch * 3)
 
 
+@pytest.mark.slow
 def test_a_slow_loader_is_told_with_its_share(tmp_path: Path) -> None:
     def slow() -> Batches:
         for batch in same(30):

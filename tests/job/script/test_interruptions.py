@@ -36,6 +36,7 @@ def kept(job: Job) -> Mapping[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(st.floats(0, 10), max_size=4), min_size=1, max_size=4))
 def test_a_job_has_the_steps_of_all_its_processes(processes: list[list[float]]) -> None:
     job = taken(new_job(), processes[0])

@@ -53,6 +53,7 @@ def nothing_is_compiled_yet() -> None:
     torch.compiler.reset()
 
 
+@pytest.mark.slow
 def test_models_that_share_their_code_do_not_share_a_limit_of_graphs(tmp_path: Path) -> None:
     job = job_of(tmp_path)
     for width in range(1, 11):  # dynamo's own limit is eight graphs for all of them together
@@ -62,6 +63,7 @@ def test_models_that_share_their_code_do_not_share_a_limit_of_graphs(tmp_path: P
     assert recorded(job, model).evidence.failure is None
 
 
+@pytest.mark.slow
 def test_a_teacher_is_noted_and_left_as_it_is(tmp_path: Path) -> None:
     job = job_of(tmp_path)
     teacher, student = (job.compile(nn.Linear(6, 2)) for _ in range(2))
@@ -86,6 +88,7 @@ def test_a_model_that_is_never_called_in_a_step_is_refused(tmp_path: Path) -> No
         recorded(job, model)
 
 
+@pytest.mark.slow
 def test_every_function_has_its_own_first_steps_probed(tmp_path: Path) -> None:
     job = job_of(tmp_path, parity_steps=2)
     often, seldom = job.compile(nn.Linear(6, 6)), job.compile(nn.Tanh())

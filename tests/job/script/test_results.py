@@ -47,6 +47,7 @@ def evaluated(job: Job, model: torch.nn.Module) -> None:
         job.examples(ids=["a", "b"], labels=[0, 1], logits=model(torch.eye(3)[:2]))
 
 
+@pytest.mark.slow
 @given(rows=st.integers(1, 20), classes=st.integers(2, 5), size=st.integers(1, 20))
 def test_batches_of_logits_become_probabilities_and_losses_that_agree(
     rows: int, classes: int, size: int, tmp_path_factory: pytest.TempPathFactory
@@ -161,6 +162,7 @@ def nothing_to_hold_parameters(job: Job) -> None:
     job.compile(lambda x: x * 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "sentence"),
     [
@@ -222,6 +224,7 @@ def test_a_process_that_divides_its_steps_among_accelerators_counts_the_batch_of
     assert left.evidence.speed.samples_per_second == pytest.approx(16 * len(steady) / steady.sum())
 
 
+@pytest.mark.slow
 @given(
     rows=st.integers(2, 12),
     sizes=st.tuples(st.integers(1, 5), st.integers(1, 5), st.integers(1, 5)),

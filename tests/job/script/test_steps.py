@@ -48,6 +48,7 @@ def losses(job: Job) -> list[float]:
     return steps.loss.tolist()
 
 
+@pytest.mark.slow
 @given(
     count=st.integers(0, 9),
     last=st.integers(1, 8),

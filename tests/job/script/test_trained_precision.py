@@ -102,6 +102,7 @@ def test_by_hand_there_is_no_arm_yet_which_is_to_say_it(
     assert 'precision = "bf16"' in lines[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "precision"), [("the job", "bf16"), ("plain", None)])
 def test_what_trains_as_declared_is_not_warned(
     how: str, precision: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]

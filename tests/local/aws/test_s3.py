@@ -21,6 +21,8 @@ from compilegate.local import ObjectStore
 from compilegate.local.aws.endpoint import aws_endpoint
 from compilegate.local.aws.listing import page_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> ObjectStore:

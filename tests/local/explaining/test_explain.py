@@ -75,6 +75,7 @@ def test_what_is_left_out_is_not_refused(bench: Any, tmp_path: Path) -> None:
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=60)
 
 
+@pytest.mark.slow
 @given(st.lists(texts, min_size=1, max_size=6, unique=True), st.data())
 def test_every_picture_is_xml_with_a_box_for_each_step(names: list[str], data: Any) -> None:
     others = st.lists(st.sampled_from(names), max_size=2)
@@ -113,6 +114,7 @@ def waiting(name: str, *waits_for: str) -> ExplainedStep:
 SVG = "{http://www.w3.org/2000/svg}"
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_a_line_that_passes_a_column_goes_behind_none_of_its_boxes(data: Any) -> None:
     names = [f"s{number}" for number in range(data.draw(st.integers(1, 8)))]

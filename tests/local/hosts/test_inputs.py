@@ -13,6 +13,8 @@ import pytest
 from compilegate.execution.status import ExecutionStatus, StepStatus
 from compilegate.local import ObjectStore
 
+pytestmark = pytest.mark.slow
+
 READ_TWO_EPOCHS = """
     import os
     for epoch in range(2):

@@ -104,6 +104,7 @@ def layered_graphs(draw: st.DrawFn) -> tuple[Definition, list[str]]:
     return Definition((), tuple(steps)), [step.name for step in steps]
 
 
+@pytest.mark.slow
 @given(layered_graphs())
 def test_the_most_steps_in_parallel_is_the_largest_set_without_an_order(
     made: tuple[Definition, list[str]],

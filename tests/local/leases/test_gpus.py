@@ -15,6 +15,8 @@ from compilegate.local import RefusedDefinitionError
 from compilegate.local.jobs.leases.gpus import GpuPool, gpus_here, gpus_wanted
 from tests.local.conftest import Json, Workbench
 
+pytestmark = pytest.mark.slow
+
 RECORD = """
 import json, os, time
 started = time.monotonic()

@@ -59,6 +59,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_the_job(
     assert f"prepare: its output: {uri!r}" in result.output
 
 
+@pytest.mark.slow
 def test_a_fail_step_without_a_gate_is_not_the_gates(bench: Any, tmp_path: Path) -> None:
     result = started(bench, tmp_path, bench.fail("stop", "enough"))
     assert result.exit_code == 9, result.output

@@ -9,6 +9,8 @@ import pytest
 from compilegate.execution.status import ExecutionStatus
 from compilegate.local import RefusedDefinitionError
 
+pytestmark = pytest.mark.slow
+
 CALLBACK = {
     "Name": "ask",
     "Type": "Callback",

@@ -16,6 +16,8 @@ from compilegate.local import (
     list_groups,
 )
 
+pytestmark = pytest.mark.slow
+
 HERE = ImageSources(patterns=(("*", "here"),))
 FOREIGN = {"Name": "deploy", "Type": "Teleport", "Arguments": {}, "Beam": 3}
 MODEL = {"Get": "Steps.train.ModelArtifacts.S3ModelArtifacts"}

@@ -14,6 +14,8 @@ import pytest
 from compilegate.execution.status import ExecutionStatus
 from compilegate.local import ExecutionError, RefusedDefinitionError, read_model
 
+pytestmark = pytest.mark.slow
+
 CODE = """
 import json, pathlib
 

@@ -111,6 +111,7 @@ def test_many_classes_have_no_matrix() -> None:
     assert told["accuracy"]["value"] == 1.0
 
 
+@pytest.mark.slow
 @given(
     rows=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40),
 )
@@ -167,6 +168,7 @@ def test_a_card_is_what_the_schema_of_cards_takes(verdict, observations) -> None
     assert kept == json.loads(text)
 
 
+@pytest.mark.slow
 def test_a_card_of_many_candidates_is_cut_to_what_a_package_takes(verdict, observations) -> None:
     (first, *_) = verdict.candidates
     wordy = replace(first, metrics=first.metrics * 30)
