@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,15 +22,17 @@ def of_repository() -> list[Workload]:
 
 
 @pytest.mark.slow
-def test_the_repository_s_own_workloads_can_go_to_every_region() -> None:
-    """Though half of them have no base for an image folder that these workloads do not use."""
-    lacking = [
-        region
-        for region in regions()
-        if any(not isinstance(base, str) and region not in base.hosts for base in BASES.values())
-    ]
-    assert len(lacking) >= 20
-    assert [region for region in regions() if lacking_images(of_repository(), BASES, region)] == []
+def test_the_repository_s_own_workloads_can_go_where_aws_has_what_their_arms_need() -> None:
+    """Two of them have arms of Training Compiler and Neuron, whose images half of the regions lack;
+    the sentence names the arms to leave out there."""
+    shipped = of_repository()
+    without = [each for each in shipped if each.name not in {"documents-bert", "images-diffusion"}]
+    lacking = {region: lacking_images(shipped, BASES, region) for region in regions()}
+    assert lacking["us-east-1"] == lacking["eu-west-1"] == lacking["ap-northeast-1"] == []
+    assert [region for region in regions() if lacking_images(without, BASES, region)] == []
+    for told in filter(None, lacking.values()):
+        for sentence in told:
+            assert re.search(r"(documents-bert|images-diffusion): arms\.[a-z-]+\.image", sentence)
 
 
 def test_what_a_region_lacks_is_said_with_the_key_that_needs_it() -> None:
