@@ -109,18 +109,18 @@ def supervise(launch: Launch) -> int:
             return 0
         distrust_compile_cache(failure.ending, _archives())
         if len(earlier) + 1 >= failure.ending.attempts or len(hosts(os.environ)) > 1:
-            return _give_up(launch, failure, ended)
+            return _give_up(launch, failure, 1 if noted is not None else ended.exit_status or 1)
         earlier = (*earlier, failure.ending.name)
         print(f"{failure.reason}; the training is started again", file=sys.stderr, flush=True)
         _clear()
 
 
-def _give_up(launch: Launch, failure: Failure, ended: Ended) -> int:
+def _give_up(launch: Launch, failure: Failure, status: int) -> int:
     """Say why, for good: to the evidence where it is recorded, and to the platform always, which
     shows it of a job that fails."""
     report_failure(failure.reason, os.environ)
     if launch.record is None:
-        return ended.exit_status or 1
+        return status
     if host_rank(os.environ) == 0:
         launch.record(failure)
     return 0
