@@ -18,6 +18,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from compilegate.evidence import read_evidence
 from compilegate.gate.parity import error_ratios
 from compilegate.gate.settings import ParitySettings
+from compilegate.job import endings
 from compilegate.job.digests import file_digest, folder_digest
 from compilegate.job.evidence import EvidenceRecord, column_digests
 from training.data.prepared import read_prepared
@@ -229,7 +230,7 @@ def test_a_diverging_candidate_is_recorded_as_evidence(train_job: TrainJob) -> N
     assert record.evidence.recipe["learning_rate"] == 1e30
     assert record.evidence.speed is None
     assert (record.steps, record.examples) == (None, None)
-    assert not job.failure_file.exists()
+    assert job.failure_file.read_text() == record.evidence.failure
 
 
 def test_changed_data_stop_even_a_job_that_records_failures(
@@ -252,16 +253,17 @@ def test_a_batch_larger_than_the_data_is_refused(train_job: TrainJob, prepared: 
     assert read_prepared(prepared).manifest.counts["train"] == 320
 
 
-def test_killing_the_training_midway_is_recorded(
+def test_a_training_killed_at_each_start_is_recorded_as_lost(
     start_job: Callable[..., tuple[subprocess.Popen[str], Path]],
 ) -> None:
     parent, folder = start_job(epochs=100_000, on_failure="record")
     assert parent.stdout is not None
-    assert parent.stdout.readline().startswith("step=")
-    (child,) = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
-    os.kill(int(child), signal.SIGKILL)
+    for _ in range(endings.KILLED.attempts):
+        assert any(line.startswith("step=") for line in parent.stdout)
+        (child,) = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+        os.kill(int(child), signal.SIGKILL)
     parent.communicate()
     assert parent.returncode == 0
-    assert read_evidence(folder / "output" / "data" / "evidence").evidence.failure == (
-        "the training process was killed by SIGKILL; the machine may have run out of memory"
-    )
+    evidence = read_evidence(folder / "output" / "data" / "evidence").evidence
+    assert (evidence.ending, evidence.attempts) == (endings.KILLED.name, (endings.KILLED.name,))
+    assert "killed by SIGKILL" in evidence.failure
