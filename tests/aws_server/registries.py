@@ -1,7 +1,8 @@
 """The registries that base images come from: AWS's own, and the public one, behind a proxy.
 
 A tag of the public registry is asked for at an address of the internet. `public_registry` is a
-proxy that answers in its place, with a certificate that only those trust who are told to.
+proxy that answers in its place, with a certificate that only those trust who are told to. Other
+hosts are reached through it, since a deployment fetches data from the package index.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import selectors
+import socket
 import socketserver
 import ssl
 import threading
@@ -48,14 +51,19 @@ def public_registry(host: str, folder: Path) -> Iterator[Mapping[str, str]]:
     """A registry that lets anybody pull any tag; yields what makes a process find it as `host`."""
     certificate, key = folder / "registry.pem", folder / "registry.key"
     _certify(host, certificate, key)
+    trusted = folder / "trusted.pem"
+    others = ssl.get_default_verify_paths().cafile  # SSL_CERT_FILE, or what the system has
+    trusted.write_bytes(certificate.read_bytes() + (Path(others).read_bytes() if others else b""))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
 
     class Proxy(socketserver.StreamRequestHandler):
         def handle(self) -> None:
-            wanted = self._head()
-            if not wanted.startswith(f"CONNECT {host}:"):
-                self.wfile.write(b"HTTP/1.1 502 Only the registry is here\r\n\r\n")
+            wanted, _, port = self._head().split(" ")[1].rpartition(":")
+            if wanted != host:
+                with socket.create_connection((wanted, int(port))) as other:
+                    self.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
+                    _connect(self.connection, other)
                 return
             self.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
             with context.wrap_socket(self.connection, server_side=True) as connection:
@@ -75,15 +83,28 @@ def public_registry(host: str, folder: Path) -> Iterator[Mapping[str, str]]:
             yield {
                 "https_proxy": f"http://localhost:{server.server_address[1]}",
                 "no_proxy": "localhost,127.0.0.1",
-                "SSL_CERT_FILE": str(certificate),
+                "SSL_CERT_FILE": str(trusted),
             }
         finally:
             server.shutdown()
             thread.join()
 
 
+def _connect(one: socket.socket, other: socket.socket) -> None:
+    """Pass on what either sends, until one of them ends."""
+    with selectors.DefaultSelector() as ready:
+        ready.register(one, selectors.EVENT_READ, other)
+        ready.register(other, selectors.EVENT_READ, one)
+        while True:
+            for key, _ in ready.select():
+                sent = key.fileobj.recv(65536)
+                if not sent:
+                    return
+                key.data.sendall(sent)
+
+
 def _certify(host: str, certificate: Path, key: Path) -> None:
-    """A certificate of that name, signed by itself, for an hour."""
+    """A certificate of that name, signed by itself, for three hours."""
     private = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
     now = datetime.datetime.now(datetime.UTC)
