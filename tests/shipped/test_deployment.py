@@ -102,6 +102,9 @@ def test_an_execution_starts_with_the_requests_that_were_compiled(
         PipelineName=deployed.outputs(name)["PipelineName"], ClientRequestToken=uuid4().hex
     )["PipelineExecutionArn"]
     found = sagemaker.describe_pipeline_definition_for_execution(PipelineExecutionArn=started)
+    sagemaker.stop_pipeline_execution(  # executions do not overlap
+        PipelineExecutionArn=started, ClientRequestToken=uuid4().hex
+    )
     text = found["PipelineDefinition"]
     for deployed_as, compiled_as in AS_COMPILED:
         text = re.sub(deployed_as, compiled_as, text)
