@@ -109,9 +109,10 @@ def test_where_it_is_on_the_evidence_has_its_proof_and_xlas(
     compiler = job.evidence().evidence.compiler
     assert (compiler.name, compiler.ran, compiler.graphs) == ("training-compiler", True, 1)
     assert compiler.proof["SM_TRAINING_COMPILER_CONFIGURED"] == "1"
-    assert compiler.proof["configured_by"] == "this one"
+    # Transformers imports Accelerate, which imports torch_xla: before the job, which heard no line.
+    assert compiler.proof["configured_by"] == "an earlier import"
+    assert not [name for name in compiler.proof if name.startswith("log line")]
     assert compiler.proof["debug_mode"] is True
     assert compiler.proof["executions"] == 6
-    lines = [value for name, value in compiler.proof.items() if name.startswith("log line")]
-    assert lines == [f"[torch_xla INFO] {line}" for line in LINES]
+    lines = [f"[torch_xla INFO] {line}" for line in LINES]
     assert [line for line in job.stdout.splitlines() if line in lines] == lines

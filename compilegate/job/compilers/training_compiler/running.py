@@ -49,8 +49,9 @@ class TrainingCompiler(Xla):
                 "training-compiler is part of AWS's images for it, and this environment has no "
                 "torch_xla; run the arm in the image 'training-compiler' on SageMaker"
             )
-        # A launcher that imported torch_xla has switched it on, and has had the log lines.
-        self._inherited = CONFIGURED in os.environ
+        # A launcher, or a library that the script imported first (Trainer's does), has imported
+        # torch_xla: that switched the compiler on, and the log lines have been printed.
+        self._imported_before = CONFIGURED in os.environ
         with overhear(sys.stdout) as heard:
             super().__init__(settings)
         require_configured(os.environ)
@@ -59,7 +60,7 @@ class TrainingCompiler(Xla):
     def _own_proof(self) -> Dict[str, Scalar]:
         return {
             CONFIGURED: os.environ[CONFIGURED],
-            "configured_by": "the process that started this one" if self._inherited else "this one",
+            "configured_by": "an earlier import" if self._imported_before else "this job's import",
             "debug_mode": debug_mode(os.environ),
             **{f"log line {number}": line for number, line in enumerate(self._lines, start=1)},
         }
