@@ -11,7 +11,10 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
 VENV ?= $(if $(filter 1,$(words $(CACHE))),$(CACHE),/var/tmp)/compilegate-$(shell pwd | sha256sum | cut -c 1-12)
 LINK = rm -rf .venv && ln -s "$(VENV)" .venv
 endif
-PYTHON ?= $(firstword $(shell command -v python3.11 python3.12 python3.13 python3 2>/dev/null))
+# From 3.11.5 on the standard library unpacks archives safely; Debian 12 comes with an older one.
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11, 5))
+PYTHON ?= $(shell for each in python3.11 python3.12 python3.13 python3; do \
+  $$each -c '$(NEW_ENOUGH)' >/dev/null 2>&1 && command -v $$each && break; done)
 BIN := $(VENV)/bin
 ABSOLUTE_BIN := $(if $(filter /%,$(BIN)),$(BIN),$(CURDIR)/$(BIN))
 # Environments by purpose, in one folder: what runs workloads, what plans and deploys, what develops.
@@ -61,8 +64,8 @@ setup-dev: $(DEVELOPING) ## Make one with everything that the checks and tests n
 
 # The project itself is installed in editable mode; constraints.txt pins everything else.
 $(BIN)/python:
-	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	  || { echo "Python 3.11 or newer is needed; found: $(PYTHON). Set PYTHON=/path/to/python3.11"; exit 2; }
+	@test -n "$(PYTHON)" && $(PYTHON) -c '$(NEW_ENOUGH)' || { \
+	  echo "Python 3.11.5 or newer is needed; found: $(or $(PYTHON),none on PATH). Set PYTHON=/path/to/python3.11"; exit 2; }
 	@$(PYTHON) -m venv $(VENV)
 	@$(LINK)
 
