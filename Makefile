@@ -9,7 +9,7 @@ VENV ?= .venv
 else
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
 VENV ?= $(if $(filter 1,$(words $(CACHE))),$(CACHE),/var/tmp)/compilegate-$(shell pwd | sha256sum | cut -c 1-12)
-LINK = rm -rf .venv && ln -s "$(VENV)" .venv
+LINK := .venv
 endif
 # From 3.11.5 on the standard library unpacks archives safely; Debian 12 comes with an older one.
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11, 5))
@@ -67,21 +67,26 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" && $(PYTHON) -c '$(NEW_ENOUGH)' || { \
 	  echo "Python 3.11.5 or newer is needed; found: $(or $(PYTHON),none on PATH). Set PYTHON=/path/to/python3.11"; exit 2; }
 	@$(PYTHON) -m venv $(VENV)
-	@$(LINK)
 
-$(RUNNING): pyproject.toml constraints.txt | $(BIN)/python
+# A rule of its own: the environment outlives a clone, and the next one at that path is linked to it.
+ifdef LINK
+$(LINK): | $(BIN)/python
+	@rm -rf $@ && ln -s "$(VENV)" $@
+endif
+
+$(RUNNING): pyproject.toml constraints.txt | $(BIN)/python $(LINK)
 	@echo "Setting up $(VENV) with $$($(BIN)/python --version): about 1.2 GB and a minute, once"
 	@$(PIP) '.[run]'
 	@$(COMPILE)
 	@touch $@
 
-$(DEPLOYING): pyproject.toml constraints.txt | $(BIN)/python
+$(DEPLOYING): pyproject.toml constraints.txt | $(BIN)/python $(LINK)
 	@echo "Setting up $(VENV) with $$($(BIN)/python --version) for deployments: about 1 GB, once"
 	@$(PIP) '.[infra]'
 	@$(COMPILE)
 	@touch $@
 
-$(DEVELOPING): pyproject.toml constraints.txt | $(BIN)/python
+$(DEVELOPING): pyproject.toml constraints.txt | $(BIN)/python $(LINK)
 	@echo "Setting up $(VENV) with $$($(BIN)/python --version) and all tools: about 3 GB, once"
 	@$(PIP) '.[dev]'
 	@$(COMPILE)
