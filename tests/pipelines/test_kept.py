@@ -112,7 +112,7 @@ def test_what_decides_is_all_that_compiling_loads_and_no_more_of_the_product() -
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     found = {path.resolve() for path in deciding_files()}
-    assert {Path(line).resolve() for line in done.stdout.split()} <= found
+    assert {Path(line).resolve() for line in done.stdout.splitlines()} <= found
     assert (PACKAGE / "catalog" / "facts" / "prices.csv").resolve() in found
     rooms = {path.relative_to(PACKAGE).parts[0] for path in deciding_files()}
     assert not rooms & {"cli", "local", "report", "account", "evidence"}

@@ -13,7 +13,6 @@ import pytest
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
-LAUNCHER = ROOT / "compilegate" / "job" / "launch" / "sm_dist.py"
 AWS_S = """
 import argparse, importlib.util, os, subprocess, sys
 
@@ -73,7 +72,12 @@ PASSED = [
 
 @pytest.fixture
 def code(tmp_path: Path) -> Path:
-    """A folder with a program, and with AWS's launcher where Python finds it."""
+    """A folder with a program, with AWS's launcher where Python finds it, and with the product.
+
+    The product is linked, since AWS's launcher goes through a shell and this clone's path may have
+    a space, as no path in an image has.
+    """
+    (tmp_path / "compilegate").symlink_to(ROOT / "compilegate")
     package = tmp_path / "torch_xla" / "distributed"
     package.mkdir(parents=True)
     for folder in (package.parent, package):
@@ -89,10 +93,10 @@ def launched(
     code: Path, *arguments: str, style: str = "calls", **told: str
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(LAUNCHER), *arguments],
+        [sys.executable, "compilegate/job/launch/sm_dist.py", *arguments],
         cwd=code,
         env={
-            "PYTHONPATH": os.pathsep.join([str(code), str(ROOT)]),
+            "PYTHONPATH": str(code),
             "PATH": os.environ["PATH"],
             "STYLE": style,
             **told,
