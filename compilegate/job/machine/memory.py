@@ -71,5 +71,14 @@ def peak_memory(device: Optional[torch.device]) -> Tuple[Optional[int], Optional
 
 def process_peak() -> int:
     """The most that this process held, in bytes."""
+    # Not getrusage on Linux: its ru_maxrss starts at the size of the process that started this one,
+    # so that a small job of a large launcher would report the launcher's memory.
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+            held = next((line for line in status if line.startswith("VmHWM:")), None)
+    except OSError:
+        held = None
+    if held is not None:
+        return int(held.split()[1]) * 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return int(peak) * (1 if sys.platform == "darwin" else 1024)  # Linux counts in KiB
+    return int(peak) * (1 if sys.platform == "darwin" else 1024)  # others count in KiB
