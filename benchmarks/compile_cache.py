@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from compilegate.datasets import cache_folder, raw_data
-from compilegate.evidence import read_evidence
+from compilegate.gate.evidence import read_evidence
 from compilegate.job.evidence import EvidenceRecord
 from compilegate.job.names import BASELINE_ARM
 from compilegate.workload import Workload, read_workload

@@ -22,12 +22,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from compilegate.evidence import EvidenceRecord, read_evidence
-from compilegate.gate.judgements import Interval
+from compilegate.gate.evidence import read_evidence
 from compilegate.gate.settings import ArmDeclaration
-from compilegate.gate.speed.arm_speed import ArmSpeed, measure_arm
-from compilegate.gate.speed.paired import judge_pairs, paired_jobs
-from compilegate.gate.speed.speedup import speedup_interval
+from compilegate.gate.speed import ArmSpeed, judge_pairs, measure_arm, paired_jobs, speedup_interval
+from compilegate.gate.verdict import Interval
+from compilegate.job.evidence import EvidenceRecord
 from compilegate.job.names import ARM_VARIABLE, EVIDENCE_FOLDER, JOB_VARIABLE
 
 PROJECT = Path(__file__).parents[1]

@@ -27,7 +27,7 @@ import transformers
 
 from compilegate.job.compilers import load_compiler
 from compilegate.job.evidence import ParityErrors
-from compilegate.job.evidence.ratios import error_ratios, lasting
+from compilegate.job.evidence.parity import error_ratios, lasting
 from compilegate.job.probes.capture import Compiled, await_cotangents
 from compilegate.job.probes.parity import probe_parity
 from compilegate.job.stepping.precision import autocast

@@ -32,9 +32,8 @@ from gate_adverse_speed import SPEEDUPS, AdverseJobs, adverse_jobs, speed_verdic
 from gate_kept import KEPT
 from gate_simulation import rate, table
 
-from compilegate.gate.quality.compared_arms import Replicates, compare_arms
-from compilegate.gate.quality.noninferiority import outcome_of
-from compilegate.gate.reasons import Outcome
+from compilegate.gate.findings import Outcome
+from compilegate.gate.quality import Replicates, compare_arms, outcome_of
 from compilegate.gate.settings import GateSettings
 from compilegate.job import Examples
 

@@ -11,11 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from gate_adverse_designs import CONFIDENCE
 
-from compilegate.gate.judgements import CompileTime
 from compilegate.gate.settings import GateSettings, MetricGuard
-from compilegate.gate.speed.arm_speed import ArmSpeed, Runs
-from compilegate.gate.speed.compile_time import CompileTimes
-from compilegate.gate.speed.judgement import judge_speed
+from compilegate.gate.speed import ArmSpeed, CompileTimes, Runs, judge_speed
+from compilegate.gate.verdict import CompileTime
 
 FloatArray = npt.NDArray[np.float64]
 Generator = np.random.Generator

@@ -29,9 +29,8 @@ from gate_other_rules import RULES
 from gate_simulation import Design, draw, harmed, rate, table
 from scipy.stats import binom
 
-from compilegate.gate.quality.comparison import arm_scores, compare_scores
-from compilegate.gate.quality.noninferiority import outcome_of
-from compilegate.gate.reasons import Outcome
+from compilegate.gate.findings import Outcome
+from compilegate.gate.quality import arm_scores, compare_scores, outcome_of
 
 CONFIDENCE = 0.95
 PROMISED = 1.0 - CONFIDENCE

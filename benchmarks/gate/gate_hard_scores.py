@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 from gate_simulation import Design, draw, harmed, rate, table
 
-from compilegate.gate.quality.comparison import arm_scores, compare_scores
-from compilegate.gate.quality.metrics import MetricUndefinedError
-from compilegate.gate.quality.noninferiority import outcome_of
-from compilegate.gate.reasons import Outcome
+from compilegate.gate.findings import Outcome
+from compilegate.gate.metrics import MetricUndefinedError
+from compilegate.gate.quality import arm_scores, compare_scores, outcome_of
 
 SCORES: dict[str, dict[str, Any]] = {
     "log loss, light tail (0.5)": {"metric": "log_loss", "loss_spread": 0.5},

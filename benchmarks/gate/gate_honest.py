@@ -25,9 +25,9 @@ import numpy.typing as npt
 from gate_kept import KEPT
 from gate_simulation import rate, table
 
+from compilegate.gate.findings import Outcome
 from compilegate.gate.judge import judge
-from compilegate.gate.quality.metrics import metric_value
-from compilegate.gate.reasons import Outcome
+from compilegate.gate.metrics import metric_value
 from compilegate.gate.settings import ArmDeclaration, Experiment, GateSettings, MetricGuard
 from compilegate.job.evidence import (
     CheckpointRecord,

@@ -15,11 +15,11 @@ import argparse
 
 import numpy as np
 import numpy.typing as npt
+from compilegate.gate.statistics.lopsided import harm_tail
 from gate_simulation import rate, table
 from scipy.stats import norm
 
-from compilegate.gate.statistics.difference_interval import crossed_mean
-from compilegate.gate.statistics.lopsided import harm_tail
+from compilegate.gate.statistics import crossed_mean
 
 FloatArray = npt.NDArray[np.float64]
 Generator = np.random.Generator

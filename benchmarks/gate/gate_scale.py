@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-
 from compilegate.gate.integrity.examples import MUST_BE_REPORTED
-from compilegate.gate.quality.metrics import metric_value
+
+from compilegate.gate.metrics import metric_value
 from compilegate.gate.verdict import Verdict
 from compilegate.job.evidence import (
     CompilerRecord,

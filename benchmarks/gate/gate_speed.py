@@ -30,13 +30,10 @@ import scipy
 from gate_simulation import rate, table
 from scipy.signal import lfilter
 
-from compilegate.gate.judgements import CompileTime, Interval
-from compilegate.gate.reasons import Outcome
+from compilegate.gate.findings import Outcome
 from compilegate.gate.settings import GateSettings, MetricGuard
-from compilegate.gate.speed.arm_speed import ArmSpeed, Runs
-from compilegate.gate.speed.compile_time import CompileTimes
-from compilegate.gate.speed.judgement import judge_speed
-from compilegate.gate.speed.paired import PairedJob, Pairs
+from compilegate.gate.speed import ArmSpeed, CompileTimes, PairedJob, Pairs, Runs, judge_speed
+from compilegate.gate.verdict import CompileTime, Interval
 from compilegate.job.evidence import PairedBlocks
 
 FloatArray = npt.NDArray[np.float64]

@@ -8,11 +8,10 @@ from pathlib import Path
 import click
 
 from compilegate.cli.terminal.errors import refusing_os_errors, writing
-from compilegate.evidence import folder_name, replicates_in
 from compilegate.execution import exit_codes
-from compilegate.gate.experiment import read_experiment
-from compilegate.gate.reasons import Outcome
-from compilegate.gate.settings import NO_ARM, Experiment
+from compilegate.gate.evidence import folder_name, replicates_in
+from compilegate.gate.findings import Outcome
+from compilegate.gate.settings import NO_ARM, Experiment, read_experiment
 from compilegate.job.files import write_text
 from compilegate.pipelines.programs.gate import (
     Judged,
@@ -71,7 +70,7 @@ def command(
     EVIDENCE_DIR holds one folder ARM--SEED for each training job, with evidence/ or SageMaker's
     output.tar.gz in it. The exit status is 0 if a model may be released, a candidate's or the
     baseline's, and 4 if none may. A refused candidate does not change that while the baseline
-    is sound, which is right for a schedule; in CI, ask for --strict.
+    is valid, which is right for a schedule; in CI, ask for --strict.
     """
     experiment = read_experiment(config)
     _refuse_what_is_no_evidence(evidence, experiment)

@@ -158,10 +158,11 @@ def _description(workload: Workload) -> str:
 
 
 def _checked_margins(workload: Workload, path: Path) -> Iterator[str]:
-    from compilegate.gate.quality.resolution import (  # noqa: PLC0415  scipy takes time
+    from compilegate.gate.forecast import (  # noqa: PLC0415  scipy takes time
         Design,
-        check_failure_rate,
-        check_margins,
+        forecast,
+        in_words,
+        never_passing,
     )
 
     design = Design(
@@ -169,7 +170,11 @@ def _checked_margins(workload: Workload, path: Path) -> Iterator[str]:
         candidates=len(workload.candidates),
         examples=validation_rows(workload.data, path.parent),
     )
-    yield from (f"metrics.{sentence}" for sentence in check_margins(workload.gate, design))
-    about_failures = check_failure_rate(workload.gate, design)
-    if about_failures is not None:
-        yield f"max_failure_rate: {about_failures}"
+    found = {chance.of: in_words(chance) for chance in forecast(workload.gate, design)}
+    unknown = (
+        "how likely an equal candidate passes is not known before the first run; its report has "
+        "the noise floor, to be declared as expected_seed_sd"
+    )
+    for metric in workload.gate.guarded:
+        yield f"metrics.{metric}: {found.get(metric, unknown)}"
+    yield from never_passing(workload.gate, design)

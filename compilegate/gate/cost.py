@@ -14,23 +14,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compilegate.evidence import Evidence, EvidenceRecord, SpeedRecord
-from compilegate.gate.integrity.examination import Examined
-from compilegate.gate.judgements import MetricJudgement, SpeedJudgement
-from compilegate.gate.reasons import Code, Outcome, clipped
+from compilegate.gate.findings import Code, Outcome, Reason, clipped, failure, undecided
+from compilegate.gate.forecast import rounded_up
+from compilegate.gate.record import MOST_BYTES
+from compilegate.gate.records import Examined
 from compilegate.gate.settings import ArmDeclaration, Experiment
-from compilegate.gate.speed.arm_speed import ArmSpeed, UnknownSpeed
-from compilegate.gate.speed.compile_time import compile_seconds, compile_times
-from compilegate.gate.statistics.sample_size import rounded_up
+from compilegate.gate.speed import ArmSpeed, UnknownSpeed, compile_seconds, compile_times
 from compilegate.gate.verdict import (
     Amount,
     ArmCost,
     CandidateCost,
     CandidateVerdict,
     CostFigures,
+    MemoryJudgement,
+    MetricJudgement,
     MoreExamples,
     MoreSeeds,
+    SpeedJudgement,
 )
+from compilegate.job.evidence import Evidence, EvidenceRecord, SpeedRecord
 
 INSTANCE_TYPE = "instance_type"
 """Key of the evidence's environment: the instance that the job really ran on."""
@@ -260,3 +262,65 @@ def _sum(amounts: Sequence[Amount]) -> Amount:
 
 def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values))
+
+
+# Memory. Only like is held against like: a host's memory says nothing of a GPU's.
+
+_OF = {"device": "the device's memory", "process": "the process's memory"}
+
+
+def judge_memory(
+    baseline: Sequence[Evidence], candidate: Sequence[Evidence], limit: float | None
+) -> tuple[MemoryJudgement | None, list[Reason]]:
+    """Compare the largest peaks of the two arms' jobs that measured them; `limit` is the largest
+    relative increase. There is no judgement where either arm has no jobs."""
+    if not baseline or not candidate:
+        return None, []
+    before, after = _peak(baseline), _peak(candidate)
+    obstacle = None
+    for whose, peak in (("baseline", before), ("candidate", after)):
+        if peak is None and obstacle is None:
+            obstacle = f"no job of the {whose} measured its memory, or jobs measured two kinds"
+    if before is not None and after is not None and before[1] != after[1]:
+        obstacle = f"the baseline measured {_OF[before[1]]}, the candidate {_OF[after[1]]}"
+    comparable = obstacle is None and before is not None and after is not None
+    judgement = MemoryJudgement(
+        baseline_bytes=None if before is None else before[0],
+        candidate_bytes=None if after is None else after[0],
+        baseline_of=None if before is None else before[1],
+        candidate_of=None if after is None else after[1],
+        increase=after[0] / before[0] - 1.0 if comparable and before and after else None,
+        max_increase=limit,
+        obstacle=obstacle,
+    )
+    return judgement, [] if limit is None else _about_memory(judgement, limit)
+
+
+def _peak(jobs: Sequence[Evidence]) -> tuple[int, str] | None:
+    """The largest peak of the jobs that measured one, and whose memory it is."""
+    found = [
+        (it.peak_memory_bytes, it.memory_of)
+        for it in jobs
+        if it.memory_of in _OF and it.peak_memory_bytes and it.peak_memory_bytes <= MOST_BYTES
+    ]
+    kinds = {whose for _, whose in found}
+    if len(kinds) != 1:
+        return None
+    return max((peak, str(whose)) for peak, whose in found if peak)
+
+
+def _about_memory(judgement: MemoryJudgement, limit: float) -> list[Reason]:
+    before, after = judgement.baseline_bytes or 0, judgement.candidate_bytes or 0
+    if judgement.increase is None:
+        sentence = f"Memory cannot be compared: {judgement.obstacle}."
+        return [undecided(Code.MEMORY_NOT_COMPARED, sentence, max_memory_increase=limit)]
+    if judgement.increase <= limit:
+        return []
+    sentence = (
+        f"Memory: {after / 1e9:.3g} GB against {before / 1e9:.3g} GB "
+        f"({judgement.increase * 100:+.3g}%), the limit is +{limit * 100:.4g}% "
+        "(max_memory_increase)."
+    )
+    sizes = {"baseline_bytes": before, "candidate_bytes": after}
+    numbers = {**sizes, "increase": judgement.increase, "max_memory_increase": limit}
+    return [failure(Code.MEMORY_INCREASED, sentence, **numbers)]

@@ -1,97 +1,105 @@
 """Composes the gate: all evidence of one execution in, the verdict out. Pure.
 
-Whatever the workload is, the way is the same: examine the evidence, find out once all that does not
-depend on a confidence, choose the confidence of each candidate, and judge at it. What the evidence
-cannot show is said in a note or a reason of its own. A guard that fails hides nothing: quality,
-parity and speed are judged as far as evidence stands (`integrity.standing`), and the gravest is
-said first.
+The evidence is examined, each candidate is measured once, its confidence is chosen, and it is
+judged at it. A finding that refuses a candidate hides nothing: quality, parity and speed are judged
+as far as the evidence allows, and the gravest comes first.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from compilegate.evidence import Replicate, outputs_digest
-from compilegate.gate.cost import cost_of
-from compilegate.gate.decision import decide, decide_between_models
-from compilegate.gate.integrity.confounds import find_confounds, listed, undeclared
-from compilegate.gate.integrity.examination import Examined, Records, examine
-from compilegate.gate.integrity.examples import unchecked_losses
-from compilegate.gate.integrity.models.leakage import about_inputs_seen
-from compilegate.gate.integrity.parity_record import doubts_of_parity
-from compilegate.gate.integrity.precision import about_precision
-from compilegate.gate.integrity.timing import examples_of_steps
-from compilegate.gate.judgements import (
-    Confound,
-    EffectSplit,
-    MemoryJudgement,
-    MetricJudgement,
-    NoiseFloor,
-    ParityJudgement,
-    SpeedJudgement,
-)
-from compilegate.gate.memory import judge_memory
-from compilegate.gate.parity import judge_parity
-from compilegate.gate.quality.compared_arms import (
-    ArmQuality,
-    Replicates,
-    compare_arms,
-    metric_by_seed,
-)
-from compilegate.gate.quality.effects import find_compiler_only, split_effect
-from compilegate.gate.quality.looseness import about_loose
-from compilegate.gate.quality.metrics import MetricUndefinedError, MetricValues
-from compilegate.gate.quality.noninferiority import conclude, noise_floor, outcome_of
-from compilegate.gate.quality.released import released_is_worse
-from compilegate.gate.quality.resolution import below_resolution
-from compilegate.gate.reasons import (
+from compilegate.gate.confounds import about_confounds, about_hardware, find_confounds
+from compilegate.gate.cost import cost_of, judge_memory
+from compilegate.gate.evidence import Replicate
+from compilegate.gate.findings import (
     Code,
     Note,
     Outcome,
     Reason,
     failure,
     gravest_first,
-    split_findings,
+    split,
+    undecided,
     worst,
 )
+from compilegate.gate.metrics import MetricValues
+from compilegate.gate.parity import judge_parity
+from compilegate.gate.quality import (
+    ArmQuality,
+    Replicates,
+    compare_arms,
+    find_compiler_only,
+    judge_quality,
+    noise_floors,
+    released_is_worse,
+    split_effect,
+)
+from compilegate.gate.record import examples_of_steps
+from compilegate.gate.records import (
+    Examined,
+    Records,
+    about_precision,
+    about_repeated,
+    examine,
+    have_one_recipe,
+)
+from compilegate.gate.scores import check_scores, too_good
 from compilegate.gate.settings import Experiment
-from compilegate.gate.speed.arm_speed import UnknownSpeed, measure_arm
-from compilegate.gate.speed.credibility import doubts_of, with_machine
-from compilegate.gate.speed.hindrances import about_hindrances
-from compilegate.gate.speed.judgement import about_pairs, judge_speed
-from compilegate.gate.speed.machine import busy_machine
-from compilegate.gate.speed.padding import about_padding
-from compilegate.gate.speed.paired import paired_jobs
-from compilegate.gate.statistics.failures import failed_in_any, judge_failures
-from compilegate.gate.statistics.multiplicity import about_holm, holm_confidences
-from compilegate.gate.verdict import BaselineVerdict, CandidateVerdict, Verdict
-from compilegate.job.names import CHAMPION_SEED
+from compilegate.gate.speed import (
+    ArmSpeed,
+    Pairs,
+    UnknownSpeed,
+    about_hindrances,
+    about_speed,
+    busy_machine,
+    judge_speed,
+    measure_arm,
+    paired_jobs,
+)
+from compilegate.gate.statistics import about_few_seeds, about_holm, holm, judge_failures
+from compilegate.gate.verdict import (
+    BaselineVerdict,
+    CandidateVerdict,
+    Confound,
+    Decision,
+    EffectSplit,
+    MemoryJudgement,
+    MetricJudgement,
+    ParityJudgement,
+    SpeedJudgement,
+    Verdict,
+)
+from compilegate.job.evidence import outputs_digest
+from compilegate.job.names import CHALLENGER_ARM, CHAMPION_ARM, CHAMPION_SEED, NO_ARM
 
-_NOTHING_TO_COMPARE = "there is nothing to compare with"
-_NOTHING_PROVEN = Note(
+MOST_CONFOUNDS = 200
+"""Differences that a verdict lists."""
+PRINTED_ONLY = Note(
     Code.PRINTED_ONLY,
-    "The jobs left only metrics that they printed: nothing proves that the compiler ran, that both "
-    "arms saw the same data, or that compiling was repaid.",
+    "The jobs left only printed metrics: nothing proves that the compiler ran, that both arms saw "
+    "the same data, or that compiling was repaid.",
 )
 
 
 @dataclass(frozen=True)
-class _Candidate:
+class _Measured:
     """All that is known of a candidate before a confidence is chosen."""
 
     arm: str
-    reasons: Sequence[Reason]
-    """What decides at any confidence."""
-    notes: Sequence[Note]
-    parity: ParityJudgement | None
-    memory: MemoryJudgement | None
-    confounds: tuple[Confound, ...]
+    said: Sequence[Reason | Note]
+    """What holds at any confidence."""
     quality: ArmQuality | None
     """None where there is nothing to compare."""
     compiler_only: str | None
     """The candidate with the same compiler that differs from the baseline by it alone."""
+    parity: ParityJudgement | None
+    memory: MemoryJudgement | None
+    confounds: tuple[Confound, ...]
+    pairs: Pairs
+    failed_seeds: int
 
 
 def judge(
@@ -107,391 +115,377 @@ def judge(
     from the step cache, for each (arm, seed): evidence of another job fails. None skips that check.
     `values` may be shared with `observe`, so that metrics are computed once.
     """
-    return _Case(experiment, records, jobs, MetricValues() if values is None else values).verdict()
+    values = MetricValues() if values is None else values
+    examined = examine(experiment, records, jobs)
+    quality, compiler_only = _compare(examined, values)
+    examined = _with_scores(examined, values)
+    speeds = {
+        arm: measure_arm(_step_size(examined, arm), examined.timed(arm)) for arm in experiment.arms
+    }
+    measured = {
+        arm: _measure(examined, arm, quality.get(arm), compiler_only.get(arm), values)
+        for arm in experiment.candidates
+    }
+    confidences = holm(
+        experiment.candidates,
+        experiment.settings.confidence,
+        lambda arm, level: (
+            _conclude(examined, measured, speeds, arm, level).outcome is Outcome.PASS
+        ),
+    )
+    baseline = _judge_baseline(examined, values)
+    candidates = tuple(
+        _conclude(examined, measured, speeds, arm, confidences[arm])
+        for arm in experiment.candidates
+    )
+    return Verdict(
+        workload=experiment.workload,
+        seeds=tuple(experiment.seeds),
+        confidence=experiment.settings.confidence,
+        decision=_decide(experiment, baseline, candidates),
+        baseline=baseline,
+        candidates=candidates,
+        cost=cost_of(experiment, examined, speeds, candidates),
+    )
 
 
-class _Case:
-    """One execution's evidence, examined and measured."""
-
-    def __init__(
-        self,
-        experiment: Experiment,
-        records: Records,
-        jobs: Mapping[Replicate, str] | None,
-        values: MetricValues,
-    ) -> None:
-        self.experiment = experiment
-        self.values = values
-        self.examined = examine(experiment, records, jobs, values)
-        self.speeds = {
-            arm: measure_arm(size, self.examined.timed(arm))
-            for arm, size in examples_of_steps(experiment, self.examined.timed).items()
-        }
-        self.pairs = {
-            arm: paired_jobs(
-                self.examined.timed(arm), experiment.arms[experiment.baseline], declared
-            )
-            for arm, declared in experiment.arms.items()
-        }
-        self.candidates = self._candidates()
-
-    def verdict(self) -> Verdict:
-        experiment = self.experiment
-        confidences = holm_confidences(
-            experiment.candidates, experiment.settings.confidence, self._passes
-        )
-        baseline = self._baseline()
-        candidates = tuple(self._judge(arm, confidences[arm]) for arm in experiment.candidates)
-        seed = experiment.seeds[0]
-        return Verdict(
-            workload=experiment.workload,
-            seeds=tuple(experiment.seeds),
-            confidence=experiment.settings.confidence,
-            decision=decide_between_models(candidates[0], baseline, seed)
-            if experiment.champion
-            else decide(baseline, candidates, first_seed=seed),
-            baseline=baseline,
-            candidates=candidates,
-            cost=cost_of(experiment, self.examined, self.speeds, candidates),
-        )
-
-    def _candidates(self) -> dict[str, _Candidate]:
-        quality, compiler_only = self._quality()
-        found = {}
-        for arm in self.experiment.candidates:
-            parity, about_parity = self._parity(arm)
-            memory, about_memory = self._memory(arm)
-            confounds = self._confounds(arm)
-            about = [] if arm not in quality else [*quality[arm].findings]
-            precision = about_precision(self.experiment, self.examined.records, arm)
-            about += [] if precision is None else [precision]
-            reasons, notes = split_findings([*about_parity, *about_memory, *about])
-            found[arm] = _Candidate(
-                arm=arm,
-                reasons=[
-                    *self._about_evidence(arm),
-                    *self._released(arm),
-                    *undeclared(confounds),
-                    *reasons,
-                ],
-                notes=[
-                    *notes,
-                    *self._not_proven(arm in quality),
-                    *self._padding(arm),
-                    *self._hindrances(arm),
-                ],
-                parity=parity,
-                memory=memory,
-                confounds=listed(confounds),
-                quality=quality.get(arm),
-                compiler_only=compiler_only.get(arm),
-            )
-        return found
-
-    def _quality(self) -> tuple[dict[str, ArmQuality], dict[str, str]]:
-        """The quality of each candidate that can be compared, and the compiler-only one of each.
-
-        Arms are compared on the seeds that both have scores of. Where evidence is sound these are
-        all seeds; where it is not, what is left is compared and said, and passes nothing.
-        """
-        together: dict[tuple[int, ...], list[str]] = {}
-        for arm in self.experiment.candidates:
-            seeds = self._seeds_to_compare(arm)
-            if seeds:
-                together.setdefault(seeds, []).append(arm)
-        quality: dict[str, ArmQuality] = {}
-        compiler_only: dict[str, str] = {}
-        for seeds, arms in together.items():
-            among_them = find_compiler_only(self.experiment, arms)
-            quality |= compare_arms(
-                self.experiment.settings,
-                _replicates(self.examined, self.experiment.baseline, seeds),
-                {arm: _replicates(self.examined, arm, seeds) for arm in arms},
-                among_them,
-                self.values,
-            )
-            compiler_only |= among_them
-        return quality, compiler_only
-
-    def _seeds_to_compare(self, arm: str) -> tuple[int, ...]:
-        examined, baseline = self.examined, self.experiment.baseline
-        if self.experiment.champion:
-            needless = examined.no_model_yet or self._without_comparison(arm) is not None
-            return () if needless or not examined.scored(baseline) else examined.scored(arm)
-        before = examined.scored(baseline)
-        return tuple(seed for seed in examined.scored(arm) if seed in before)
-
-    def _about_evidence(self, arm: str) -> tuple[Reason, ...]:
-        """What the evidence of the arm and of the baseline decides, before any comparison."""
-        found = self.examined.problems_of(arm)
-        if self.examined.problems_of(self.experiment.baseline):
-            return (*found, self._unsound_baseline(arm))
-        without = self._without_comparison(arm)
-        return found if without is None else (*found, without)
-
-    def _without_comparison(self, arm: str) -> Reason | None:
-        """What makes a comparison with the registered model needless."""
-        examined, baseline = self.examined, self.experiment.baseline
-        if not self.experiment.champion or examined.problems_of(arm):
-            return None
-        if examined.no_model_yet:
-            sentence = "No model was approved before: there is nothing to compare with."
-            return Reason(Code.CHAMPION_NONE, Outcome.PASS, sentence)
-        if not examined.scored(baseline):
-            return None
-        before, after = (
-            _replicates(examined, name, examined.scored(name)[:1]).examples[0]
-            for name in (baseline, arm)
-        )
-        if outputs_digest(before) == outputs_digest(after):
-            sentence = "The new model says of every example what the registered one says."
-            return Reason(Code.CHAMPION_SAME, Outcome.PASS, sentence)
-        return None
-
-    def _unsound_baseline(self, arm: str) -> Reason:
-        compared = bool(self._seeds_to_compare(arm))
-        if self.experiment.champion:
-            sentence = "The registered model cannot be compared with: its evidence is not sound."
-            return failure(Code.CHAMPION_UNUSABLE, sentence)
-        follows = "what is compared with it cannot pass" if compared else _NOTHING_TO_COMPARE
-        sentence = f"The baseline's evidence is not sound: {follows}."
-        return failure(Code.BASELINE_UNSOUND, sentence)
-
-    def _not_proven(self, compared: bool) -> list[Note]:
-        found = [_NOTHING_PROVEN] if compared and self.experiment.evidence == "printed" else []
-        found += about_inputs_seen(self.examined.records.values())
-        return found + unchecked_losses(self.experiment.settings, self.examined.records.values())
-
-    def _hindrances(self, arm: str) -> list[Note]:
-        declared = self.experiment.arms.get(arm)
-        if declared is None or not declared.compiled:
-            return []
-        return about_hindrances([record.evidence for record in self.examined.timed(arm)])
-
-    def _padding(self, arm: str) -> list[Note]:
-        return about_padding([record.evidence for record in self.examined.timed(arm)])
-
-    def _parity(self, arm: str) -> tuple[ParityJudgement | None, list[Reason | Note]]:
-        declared = self.experiment.arms.get(arm)
-        if declared is None or not declared.compiled:
-            return None, []
-        records = {
-            seed: self.examined.records[arm, seed]
-            for seed in self.experiment.seeds
-            if self.examined.was_trained(arm, seed)
-        }
-        settings = self.experiment.settings.parity
-        judgement, about = judge_parity(arm, records, settings)
-        same_bits = any(self._has_the_same_bits(arm, seed) for seed in records)
-        doubts = doubts_of_parity(records, settings, same_bits=same_bits)
-        return judgement, [*([] if about is None else [about]), *doubts]
-
-    def _has_the_same_bits(self, arm: str, seed: int) -> bool:
-        """Whether the arm's model says of every example what the baseline's of that seed says."""
-        both = [self.examined.records.get((name, seed)) for name in (self.experiment.baseline, arm)]
-        before, after = (each and each.evidence.digests.get("outputs") for each in both)
-        return before is not None and before == after
-
-    def _released(self, arm: str) -> list[Reason]:
-        """What is wrong with the one model of the arm that would be released."""
-        seeds, first = self._seeds_to_compare(arm), self.experiment.seeds[0]
-        if first not in seeds or len(self.experiment.seeds) < 2:
-            return []
-        in_order = (first, *(seed for seed in seeds if seed != first))
-        before, after = (
-            _replicates(self.examined, name, in_order) for name in (self.experiment.baseline, arm)
-        )
-        return released_is_worse(self.experiment.settings, first, before, after, self.values)
-
-    def _memory(self, arm: str) -> tuple[MemoryJudgement | None, list[Reason]]:
-        if self.experiment.champion:
-            return None, []
-        before, after = (
-            [
-                self.examined.records[name, seed].evidence
-                for seed in self.experiment.seeds
-                if self.examined.was_trained(name, seed)
-            ]
-            for name in (self.experiment.baseline, arm)
-        )
-        limit = self.experiment.settings.max_memory_increase
-        judgement, about = judge_memory(before, after, limit)
-        return judgement, [] if about is None else [about]
-
-    def _confounds(self, arm: str) -> tuple[Confound, ...]:
-        arms, examined = self.experiment.arms, self.examined
-        baseline = self.experiment.baseline
-        if arm not in arms:
-            return ()
-        in_both = [
-            seed
-            for seed in self.experiment.seeds
-            if examined.was_trained(arm, seed) and examined.was_trained(baseline, seed)
-        ]
-        return find_confounds(
-            [examined.records[baseline, seed].evidence for seed in in_both],
-            [examined.records[arm, seed].evidence for seed in in_both],
-            arms[baseline],
-            arms[arm],
-            self.experiment.settings.examples_tolerance,
-        )
-
-    def _passes(self, arm: str, confidence: float) -> bool:
-        """Whether all that decides passes at this confidence: needs no sentences."""
-        candidate = self.candidates[arm]
-        if candidate.quality is None:
-            return False
-        outcomes = [outcome_of(it, confidence) for it in candidate.quality.comparisons]
-        _, about_speed = self._speed(arm, confidence)
-        about_seeds, _ = split_findings([self._about_seeds(candidate, confidence)])
-        outcomes += [reason.outcome for reason in (*candidate.reasons, *about_seeds, *about_speed)]
-        return all(outcome in (None, Outcome.PASS) for outcome in outcomes)
-
-    def _about_seeds(self, candidate: _Candidate, confidence: float) -> Reason | Note:
-        """How often seeds may fail, by those that did: a job that failed is one of them."""
-        compared = [] if candidate.quality is None else candidate.quality.comparisons
-        failed_jobs = sum(
-            not self.examined.was_trained(candidate.arm, seed) for seed in self.experiment.seeds
-        )
-        failed = failed_jobs + failed_in_any(
-            each.failed_seeds for each in compared if each.failed_seeds and each.part is None
-        )
-        seeds = len(self.experiment.seeds)
-        allowed = self.experiment.settings.max_failure_rate
-        return judge_failures(seeds, min(failed, seeds), allowed, confidence)
-
-    def _baseline(self) -> BaselineVerdict:
-        experiment, examined = self.experiment, self.examined
-        reasons = examined.problems_of(experiment.baseline)
-        floors: list[NoiseFloor] = []
-        if not reasons and not experiment.champion and len(experiment.seeds) > 1:
-            seeds = tuple(experiment.seeds)
-            replicates = _replicates(examined, experiment.baseline, seeds)
-            for metric, guard in experiment.settings.metrics.items():
-                # A watched metric may be undefined; each candidate's notes say so.
-                with suppress(MetricUndefinedError):
-                    values = metric_by_seed(metric, guard, replicates, self.values)
-                    floors.append(noise_floor(metric, values))
-        return BaselineVerdict(
-            arm=experiment.baseline,
-            sound=not reasons,
-            reasons=gravest_first(reasons),
-            noise_floor=tuple(floors),
-            registered=experiment.champion,
-            exists=not examined.no_model_yet,
-        )
-
-    def _judge(self, arm: str, confidence: float) -> CandidateVerdict:
-        candidate = self.candidates[arm]
-        reasons, notes = list(candidate.reasons), list(candidate.notes)
-        metrics: list[MetricJudgement] = []
-        speed: SpeedJudgement | None = None
-        effects: tuple[EffectSplit, ...] = ()
-        if candidate.quality is not None:
-            metrics, about_quality = judge_quality(candidate.quality, confidence)
-            about_quality.append(self._about_seeds(candidate, confidence))
-            decided, seen = split_findings(about_quality)
-            reasons += decided
-            effects, about_effects = self._effects(candidate, confidence)
-            notes += [*about_effects, *seen]
-            notes += about_loose(metrics, self.experiment.settings)
-        if self._has_times(arm):
-            speed, about_speed = self._speed(arm, confidence)
-            reasons += about_speed
-            notes += [] if speed is None else about_pairs(speed, self.pairs[arm])
-        if metrics or speed is not None:
-            notes += about_holm(
-                len(self.experiment.candidates), self.experiment.settings.confidence, confidence
-            )
-        return CandidateVerdict(
-            arm=arm,
-            outcome=worst(reason.outcome for reason in reasons),
-            reasons=gravest_first(reasons),
-            metrics=tuple(metrics),
-            speed=speed,
-            confounds=candidate.confounds,
-            confidence=confidence,
-            parity=candidate.parity,
-            memory=candidate.memory,
-            effects=effects,
-            notes=tuple(notes),
-        )
-
-    def _has_times(self, arm: str) -> bool:
-        both = (self.experiment.baseline, arm)
-        return all(self.examined.timed(name) for name in both)
-
-    def _speed(self, arm: str, confidence: float) -> tuple[SpeedJudgement | None, list[Reason]]:
-        """Nothing is asked of the speed where nothing was compiled."""
-        if self.experiment.champion:
-            return None, []
-        speed, reason = judge_speed(
-            self.speeds[self.experiment.baseline],
-            self.speeds[arm],
-            self.experiment.settings,
-            confidence,
-            self.pairs[arm],
-            busy_machine=busy_machine(
-                [*self.examined.timed(self.experiment.baseline), *self.examined.timed(arm)]
-            ),
-        )
-        before, after = self.speeds[self.experiment.baseline], self.speeds[arm]
-        if speed is None or isinstance(before, UnknownSpeed) or isinstance(after, UnknownSpeed):
-            return speed, [reason]
-        if self.experiment.evidence == "written":
-            both = self.experiment.baseline, arm
-            declared = self.experiment.arms
-            records = [[it.evidence for it in self.examined.timed(name)] for name in both]
-            reason = with_machine(
-                reason, (declared[both[0]], declared[both[1]]), (records[0], records[1])
-            )
-        return speed, [reason, *doubts_of(speed, before, after, self.experiment.settings)]
-
-    def _effects(
-        self, candidate: _Candidate, confidence: float
-    ) -> tuple[tuple[EffectSplit, ...], list[Note]]:
-        if candidate.compiler_only is None or candidate.quality is None:
-            return (), []
-        reference = self.candidates[candidate.compiler_only].quality
-        by_compiler = {
-            comparison.metric: conclude(comparison, confidence)[0]
-            for comparison in (reference.comparisons if reference is not None else [])
-            if comparison.part is None
-        }
-        arms = self.experiment.arms
-        split_up = [
-            split_effect(
-                contrast,
-                candidate.compiler_only,
-                by_compiler[contrast.metric],
-                (arms[candidate.compiler_only], arms[candidate.arm]),
-                confidence,
-            )
-            for contrast in candidate.quality.contrasts
-        ]
-        return tuple(effect for effect, _ in split_up), [note for _, note in split_up]
+def _compare(
+    examined: Examined, values: MetricValues
+) -> tuple[dict[str, ArmQuality], dict[str, str]]:
+    """The quality of each candidate that can be compared, and the compiler-only one of each. Those
+    that are compared on the same seeds are compared together."""
+    experiment = examined.experiment
+    together: dict[tuple[int, ...], list[str]] = defaultdict(list)
+    for arm in experiment.candidates:
+        seeds = _seeds_to_compare(examined, arm)
+        if seeds:
+            together[seeds].append(arm)
+    quality: dict[str, ArmQuality] = {}
+    compiler_only: dict[str, str] = {}
+    for seeds, arms in together.items():
+        among = find_compiler_only(experiment, arms)
+        candidates = {arm: _replicates(examined, arm, seeds) for arm in arms}
+        baseline = _replicates(examined, experiment.baseline, seeds)
+        quality |= compare_arms(experiment.settings, baseline, candidates, among, values)
+        compiler_only |= among
+    return quality, compiler_only
 
 
-def judge_quality(
-    quality: ArmQuality, confidence: float
-) -> tuple[list[MetricJudgement], list[Reason | Note]]:
-    """Each metric's judgement at this confidence, and what the verdict says about it."""
-    judged = [conclude(comparison, confidence) for comparison in quality.comparisons]
-    findings = [finding for _, finding in judged]
-    unresolved = (below_resolution(item, confidence) for item in quality.comparisons)
-    findings += [note for note in unresolved if note is not None]
-    return [judgement for judgement, _ in judged], findings
+def _seeds_to_compare(examined: Examined, arm: str) -> tuple[int, ...]:
+    experiment = examined.experiment
+    if not experiment.champion:
+        return examined.distinct((experiment.baseline, arm))
+    if examined.no_model_yet or not examined.scored(experiment.baseline):
+        return ()
+    return () if _is_champion(examined, arm) else examined.distinct((arm,))
 
 
 def _replicates(examined: Examined, arm: str, seeds: Sequence[int]) -> Replicates:
-    """What records of these seeds measured, row by row the same examples in all of them. A champion
-    is one model, which every seed of the new one is held against."""
-    champion = examined.experiment.champion
-    if champion and arm == examined.experiment.baseline:
-        seeds = [CHAMPION_SEED] * len(seeds)
-    records = [examined.records[arm, seed] for seed in seeds]
+    """What records of these seeds measured. A champion is one model, which every seed of the new
+    one is held against."""
+    champion = examined.experiment.champion and arm == examined.experiment.baseline
+    keys = [(arm, CHAMPION_SEED if champion else seed) for seed in seeds]
+    records = [examined.records[key] for key in keys]
+    examples = [record.examples for record in records if record.examples is not None]
     return Replicates(
-        examples=[record.examples for record in records if record.examples is not None],
+        examples=examples if len(examples) == len(records) else [],
         reported=[record.evidence.metrics for record in records],
         called="the registered model" if champion else "the baseline",
     )
+
+
+def _with_scores(examined: Examined, values: MetricValues) -> Examined:
+    """What was examined, with what the arms' metrics show by themselves."""
+    experiment, settings = examined.experiment, examined.experiment.settings
+    findings = defaultdict(list, {key: list(it) for key, it in examined.findings.items()})
+    scored = {
+        arm: {seed: examined.records[arm, seed] for seed in examined.scored(arm)}
+        for arm in dict.fromkeys(arm for arm, _ in experiment.replicates)
+    }
+    before = experiment.arms.get(experiment.baseline)
+    for arm, records in scored.items():
+        for seed, finding in check_scores(arm, records, settings, values):
+            findings[arm, seed].append(finding)
+        if arm != experiment.baseline and have_one_recipe(before, experiment.arms.get(arm)):
+            for finding in too_good(scored[experiment.baseline], records, settings, values):
+                findings[arm, min(records)].append(finding)
+    return replace(examined, findings={key: tuple(it) for key, it in findings.items()})
+
+
+def _step_size(examined: Examined, arm: str) -> int:
+    """The examples of an arm's step: what its jobs say, where the baseline's say the same."""
+    arms, baseline = examined.experiment.arms, examined.experiment.baseline
+    own, usual = (examples_of_steps(examined.timed(name), arms[name]) for name in (arm, baseline))
+    return own if arm == baseline or own == usual else arms[arm].global_batch_size
+
+
+def _measure(
+    examined: Examined,
+    arm: str,
+    quality: ArmQuality | None,
+    compiler_only: str | None,
+    values: MetricValues,
+) -> _Measured:
+    experiment, settings = examined.experiment, examined.experiment.settings
+    declared, before = experiment.arms.get(arm), experiment.arms.get(experiment.baseline)
+    seeds = _seeds_to_compare(examined, arm)
+    said: list[Reason | Note] = [*examined.reasons(arm), *examined.notes(arm)]
+    said += _about_baseline(examined, arm, seeds)
+    repeated = {about_repeated(examined, name) for name in (experiment.baseline, arm)} - {None}
+    for sentence in sorted(map(str, repeated)):
+        enough = len(seeds) > 1
+        code = Code.MODEL_SEED_UNUSED
+        said.append(Note(code, sentence) if enough else undecided(code, sentence))
+    own, usual = (
+        [it.evidence for it in examined.trained(name).values()]
+        for name in (arm, experiment.baseline)
+    )
+    parity = memory = None
+    confounds: list[Confound] = []
+    pairs = Pairs()
+    if declared is not None and before is not None:
+        usual_seeds = examined.trained(experiment.baseline)
+        both = [seed for seed in examined.trained(arm) if seed in usual_seeds]
+        confounds = find_confounds(
+            [examined.records[experiment.baseline, seed].evidence for seed in both],
+            [examined.records[arm, seed].evidence for seed in both],
+            (before, declared),
+            settings.examples_tolerance,
+        )
+        memory, about_memory = judge_memory(usual, own, settings.max_memory_increase)
+        said += [*about_confounds(confounds), *about_memory]
+        if declared.compiled:
+            parity, about_parity = judge_parity(arm, examined.trained(arm), settings.parity)
+            said += [*about_parity, *about_hindrances([it.evidence for it in examined.timed(arm)])]
+        if experiment.evidence == "written" and own and usual:
+            said += about_hardware([*usual, *own])
+        pairs = paired_jobs(examined.timed(arm), before, declared)
+    precision = about_precision(experiment, examined.records, arm)
+    said += [] if precision is None else [precision]
+    if quality is not None:
+        said += quality.said
+        said += [PRINTED_ONLY] if experiment.evidence == "printed" else []
+        said += _about_released(examined, arm, seeds, values)
+    failed_jobs = sum(not examined.was_trained(arm, seed) for seed in experiment.seeds)
+    failed = [] if quality is None else [it.failed for it in quality.comparisons if it.failed]
+    failed_seeds = sum(any(of_seed) for of_seed in zip(*failed, strict=False))
+    return _Measured(
+        arm=arm,
+        said=said,
+        quality=quality,
+        compiler_only=compiler_only,
+        parity=parity,
+        memory=memory,
+        confounds=tuple(sorted(confounds, key=lambda it: it.intended)[:MOST_CONFOUNDS]),
+        pairs=pairs,
+        failed_seeds=min(failed_jobs + failed_seeds, len(experiment.seeds)),
+    )
+
+
+def _about_baseline(examined: Examined, arm: str, seeds: Sequence[int]) -> list[Reason | Note]:
+    """What the baseline's evidence decides, before any comparison."""
+    experiment = examined.experiment
+    if examined.reasons(experiment.baseline):
+        if experiment.champion:
+            sentence = "The registered model's evidence is not valid."
+            return [failure(Code.CHAMPION_UNUSABLE, sentence)]
+        follows = "so nothing compared with it can pass" if seeds else "so there is no comparison"
+        return [failure(Code.BASELINE_UNSOUND, f"The baseline is not valid, {follows}.")]
+    if experiment.champion and not examined.reasons(arm):
+        if examined.no_model_yet:
+            sentence = "No model was approved before: there is nothing to compare with."
+            return [Reason(Code.CHAMPION_NONE, Outcome.PASS, sentence)]
+        if _is_champion(examined, arm):
+            sentence = "The new model's outputs are identical to the registered model's."
+            return [Reason(Code.CHAMPION_SAME, Outcome.PASS, sentence)]
+    return []
+
+
+def _is_champion(examined: Examined, arm: str) -> bool:
+    """Whether the new model says of every example what the registered one says."""
+    both = [
+        examined.records[name, examined.scored(name)[0]].examples
+        for name in (examined.experiment.baseline, arm)
+        if examined.scored(name)
+    ]
+    digests = [None if it is None else outputs_digest(it) for it in both]
+    return len(digests) == 2 and digests[0] is not None and digests[0] == digests[1]
+
+
+def _about_released(
+    examined: Examined, arm: str, seeds: Sequence[int], values: MetricValues
+) -> list[Reason]:
+    """What is wrong with the one model of the arm that would be released."""
+    experiment, first = examined.experiment, examined.experiment.seeds[0]
+    if first not in seeds or len(seeds) < 2:
+        return []
+    in_order = (first, *(seed for seed in seeds if seed != first))
+    before, after = (_replicates(examined, name, in_order) for name in (experiment.baseline, arm))
+    return released_is_worse(experiment.settings, first, before, after, values)
+
+
+def _conclude(
+    examined: Examined,
+    measured: Mapping[str, _Measured],
+    speeds: Mapping[str, ArmSpeed | UnknownSpeed],
+    arm: str,
+    confidence: float,
+) -> CandidateVerdict:
+    """The candidate's verdict at this confidence."""
+    experiment, settings, candidate = (
+        examined.experiment,
+        examined.experiment.settings,
+        measured[arm],
+    )
+    said = list(candidate.said)
+    metrics: list[MetricJudgement] = []
+    effects: list[EffectSplit] = []
+    speed: SpeedJudgement | None = None
+    if candidate.quality is not None:
+        against = "the registered model" if experiment.champion else "the baseline"
+        metrics, about_quality = judge_quality(candidate.quality, confidence, against)
+        said += about_quality
+        if not metrics:
+            said.append(undecided(Code.METRIC_UNDEFINED, "No metric could be compared."))
+        effects, about_effects = _effects(examined, measured, candidate, metrics, confidence)
+        said += [*about_effects, *about_few_seeds(len(experiment.seeds), confidence)]
+        if settings.max_failure_rate is not None:
+            rate = settings.max_failure_rate
+            seeds = len(experiment.seeds)
+            said.append(judge_failures(seeds, candidate.failed_seeds, rate, confidence))
+    if arm in speeds:
+        timed = [*examined.timed(experiment.baseline), *examined.timed(arm)]
+        speed, about = judge_speed(
+            speeds[experiment.baseline],
+            speeds[arm],
+            settings,
+            confidence,
+            candidate.pairs,
+            busy_machine=busy_machine(timed),
+        )
+        said += [*about, *([] if speed is None else about_speed(speed, candidate.pairs))]
+    said += about_holm(len(experiment.candidates), settings.confidence, confidence)
+    reasons, notes = split(said)
+    return CandidateVerdict(
+        arm=arm,
+        outcome=worst(reason.outcome for reason in reasons),
+        reasons=gravest_first(reasons),
+        metrics=tuple(metrics),
+        speed=speed,
+        confounds=candidate.confounds,
+        confidence=confidence,
+        parity=candidate.parity,
+        memory=candidate.memory,
+        effects=tuple(effects),
+        notes=tuple(notes),
+    )
+
+
+def _effects(
+    examined: Examined,
+    measured: Mapping[str, _Measured],
+    candidate: _Measured,
+    metrics: Sequence[MetricJudgement],
+    confidence: float,
+) -> tuple[list[EffectSplit], list[Note]]:
+    only, quality = candidate.compiler_only, candidate.quality
+    if only is None or quality is None or measured[only].quality is None or not metrics:
+        return [], []
+    of_only, _ = judge_quality(measured[only].quality or ArmQuality(), confidence, "the baseline")
+    by_compiler = {it.metric: it for it in of_only if it.part is None}
+    arms = examined.experiment.arms
+    found = [
+        split_effect(
+            metric,
+            contrast,
+            only,
+            by_compiler[metric],
+            declarations=(arms[only], arms[candidate.arm]),
+            confidence=confidence,
+        )
+        for metric, contrast in quality.contrasts.items()
+        if metric in by_compiler
+    ]
+    return [effect for effect, _ in found], [note for _, note in found]
+
+
+def _judge_baseline(examined: Examined, values: MetricValues) -> BaselineVerdict:
+    experiment = examined.experiment
+    baseline, reasons = experiment.baseline, examined.reasons(experiment.baseline)
+    floors = ()
+    if not reasons and not experiment.champion and len(experiment.seeds) > 1:
+        replicates = _replicates(examined, baseline, experiment.seeds)
+        floors = tuple(noise_floors(experiment.settings, replicates, values))
+    return BaselineVerdict(
+        arm=baseline,
+        sound=not reasons,
+        reasons=gravest_first(reasons),
+        noise_floor=floors,
+        registered=experiment.champion,
+        exists=not examined.no_model_yet,
+    )
+
+
+_IN_WORDS = {
+    Outcome.PASS: "passed",
+    Outcome.INCONCLUSIVE: "was inconclusive",
+    Outcome.FAIL: "failed",
+}
+
+
+def _decide(
+    experiment: Experiment, baseline: BaselineVerdict, candidates: Sequence[CandidateVerdict]
+) -> Decision:
+    """The passing candidate whose speed-up is proven largest; else a valid baseline; else none."""
+    seed = experiment.seeds[0]
+    if experiment.champion:
+        return _decide_between_models(candidates[0], baseline, seed)
+    passing = [
+        (it.speed.speedup.lower, it.arm)
+        for it in candidates
+        if it.outcome is Outcome.PASS and it.speed is not None
+    ]
+    if passing:
+        proven, winner = max(passing, key=lambda pair: pair[0])
+        sentence = (
+            f"Release {winner}, seed {seed}: as good as {baseline.arm} within the margins, and at "
+            f"least {proven:.2f} times as fast."
+        )
+        return Decision(winner, seed, sentence)
+    if baseline.sound:
+        found = ", ".join(f"{it.arm} {_in_words(it)}" for it in candidates)
+        why = f"no candidate passed ({found})" if found else "there is no candidate"
+        return Decision(baseline.arm, seed, f"Release {baseline.arm}, seed {seed}: {why}.")
+    return Decision(NO_ARM, seed, "Release nothing: the baseline's evidence is not valid.")
+
+
+def _in_words(candidate: CandidateVerdict) -> str:
+    undecided_by = {it.code for it in candidate.reasons if it.outcome is Outcome.INCONCLUSIVE}
+    busy = candidate.speed is not None and candidate.speed.busy_machine is not None
+    if (
+        candidate.outcome is Outcome.INCONCLUSIVE
+        and undecided_by == {Code.SPEED_UNDECIDED}
+        and busy
+    ):
+        return "was inconclusive: the machine was too busy to time it"
+    return _IN_WORDS[candidate.outcome]
+
+
+def _decide_between_models(
+    challenger: CandidateVerdict, champion: BaselineVerdict, seed: int
+) -> Decision:
+    """The new model, where it is as good; else the registered one, if any; else none."""
+    if any(reason.code is Code.CHAMPION_SAME for reason in challenger.reasons):
+        return Decision(CHAMPION_ARM, seed, "The registered model stands: the new one is the same.")
+    if challenger.outcome is Outcome.PASS:
+        why = (
+            "as good as the registered model within the margins"
+            if champion.exists
+            else "no model was approved before"
+        )
+        return Decision(CHALLENGER_ARM, seed, f"Register the new model, seed {seed}: {why}.")
+    if not champion.exists:
+        sentence = "Register nothing: the new model's evidence is not valid."
+        return Decision(NO_ARM, seed, sentence)
+    why = "failed" if challenger.outcome is Outcome.FAIL else "was not shown to be as good"
+    return Decision(CHAMPION_ARM, seed, f"The registered model stands: the new model {why}.")

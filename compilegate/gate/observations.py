@@ -17,7 +17,13 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from compilegate.errors import CompilegateError
-from compilegate.evidence import (
+from compilegate.gate.evidence import Replicate
+from compilegate.gate.findings import Subject, clipped
+from compilegate.gate.metrics import MetricUndefinedError, MetricValues
+from compilegate.gate.record import MOST_BYTES, unusable
+from compilegate.gate.records import readable
+from compilegate.gate.settings import Experiment
+from compilegate.job.evidence import (
     CompileCacheRecord,
     Evidence,
     EvidenceError,
@@ -26,14 +32,8 @@ from compilegate.evidence import (
     FloatArray,
     Origin,
     PaddingRecord,
-    Replicate,
-    usable,
 )
-from compilegate.gate.integrity.replicate import MOST_BYTES, unusable
-from compilegate.gate.quality.metrics import MetricUndefinedError, MetricValues
-from compilegate.gate.reasons import Subject, clipped
-from compilegate.gate.settings import Experiment
-from compilegate.gate.speed.steady import are_durations, steady_mask
+from compilegate.job.evidence.steady import are_durations, steady_mask
 from compilegate.job.names import AVERAGE_SPEED_METRIC, SPEED_METRIC
 
 SCHEMA_VERSION: Final = 1
@@ -159,7 +159,7 @@ def observe(
     `values` may be shared with `judge`, so that metrics are computed once.
     """
     values = MetricValues() if values is None else values
-    records = {replicate: usable(record) for replicate, record in records.items()}
+    records = {replicate: readable(record) for replicate, record in records.items()}
     points = min(MOST_POINTS_PER_CURVE, max(MOST_POINTS // len(experiment.replicates), 2))
     return Observations(
         workload=experiment.workload,
@@ -227,7 +227,7 @@ def _replicate(
     values: MetricValues,
 ) -> ReplicateObservation:
     if not isinstance(record, EvidenceRecord):
-        problem = unusable(Subject(seed), record).sentence
+        problem = unusable(Subject(seed), record).said.sentence
         return ReplicateObservation(arm, seed, problem=clipped(problem, MOST_TEXT))
     evidence, speed, compiler = record.evidence, record.evidence.speed, record.evidence.compiler
     job = clipped(evidence.job, MOST_TEXT)
@@ -316,7 +316,9 @@ def _metrics(
 
 def _computed(measure: str, examples: Examples | None, values: MetricValues) -> float:
     """The metric, or NaN where the examples do not determine it; the verdict says why."""
-    if examples is None or not _is_computable(examples):
+    if examples is None:
+        return math.nan
+    if not values.knows(measure, examples) and not _is_computable(examples):
         return math.nan
     try:
         return values.of(measure, examples)

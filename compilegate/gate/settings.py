@@ -6,10 +6,22 @@ inside the gate job. They are the only place where a limit of the gate has a def
 
 from __future__ import annotations
 
+import json
+import tomllib
+from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
+from compilegate.declaration_errors import sentences
+from compilegate.errors import CompilegateError
 from compilegate.job.names import (
     CHALLENGER_ARM,
     CHAMPION_ARM,
@@ -76,17 +88,12 @@ class MetricGuard(_Strict):
     """Whether the margin is a fraction of the baseline's value."""
     watched: bool = False
     """Measured and shown, but decides nothing; then there is no margin."""
-    worst_example: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """How much worse than the mean one example can be, in the metric's units, where that is known:
-    16 nats for a log loss in single precision. What the validation set need not hold is then taken
-    to be that bad, and must stay within the margin. None: as bad as the worst that was seen."""
     floor: float | None = Field(default=None, allow_inf_nan=False)
-    """What an arm's models must reach on average, in the metric's own units, or they have not
-    learnt what is needed. None: more than the best constant answer, where the metric has one."""
+    """The least acceptable value, in the metric's own units (for errors: the largest). An arm whose
+    models do not reach it on average is not valid, the baseline included."""
     expected_seed_sd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Standard deviation of the metric over the seeds of one arm, where it is known (the noise
-    floor of an earlier verdict). Decides nothing: it tells before training whether the margin can
-    be shown."""
+    floor of an earlier verdict). Decides nothing: the forecast before training uses it."""
     function: DottedName | None = None
     """A function of a user's own, `package.module.function`:
     compilegate.job.Examples in, one number out, or one per example whose mean is the
@@ -97,14 +104,12 @@ class MetricGuard(_Strict):
     @model_validator(mode="after")
     def _has_one_source_and_a_margin_or_none(self) -> Self:
         if self.function is not None and self.reported:
-            raise ValueError(
-                "function and reported are both given, allowed: one source for the metric"
-            )
+            raise ValueError("set `function` or `reported`, not both")
         _check_margin(self.margin, relative=self.relative, watched=self.watched)
         if self.watched and self.floor is not None:
             raise ValueError(
-                "watched is true but a floor is given, allowed: one of them, since what is only "
-                "watched decides nothing"
+                "watched is true but a floor is given, allowed: one of them, since a watched "
+                "metric decides nothing"
             )
         return self
 
@@ -124,8 +129,8 @@ def _check_margin(margin: float | None, *, relative: bool, watched: bool) -> Non
         )
     if watched and (margin is not None or relative):
         raise ValueError(
-            "watched is true but a margin is given, allowed: one of them, since what is only "
-            "watched decides nothing"
+            "watched is true but a margin is given, allowed: one of them, since a watched metric "
+            "decides nothing"
         )
 
 
@@ -224,8 +229,7 @@ class GateSettings(_Strict):
     patients, documents, customers. Rows of one count as one. A workload names it in `[data]`."""
     max_failure_rate: float | None = Field(default=None, gt=0, lt=1)
     """The share of seeds that may diverge, or lose more than the margin and chance explain: a
-    candidate passes only where its seeds show a lower one. None: what the seeds leave open is said,
-    and decides nothing."""
+    candidate passes only where its seeds show a lower one. None: rare failures decide nothing."""
     confidence: float = Field(default=0.95, ge=LEAST_CONFIDENCE, le=0.9999)
     """Each bound's confidence; non-inferiority is judged by the one-sided bound at this level."""
     min_speedup: float = Field(default=1.20, ge=1.0, allow_inf_nan=False)
@@ -233,8 +237,9 @@ class GateSettings(_Strict):
     repaid_within_runs: float = Field(default=1.0, gt=0, le=1e6, allow_inf_nan=False)
     """Compilation must be repaid within so many times the length of the runs that are judged: more
     than one where the real training is that much longer than these."""
-    max_recompilations: int = Field(default=0, ge=0)
-    """More compilations than this after the first ones fail the candidate."""
+    max_recompilations: int | None = Field(default=None, ge=0)
+    """More compilations than this after the first ones fail the candidate. None: they are noted and
+    decide nothing, since what they cost is in the times."""
     speed_probe_seconds: float | None = Field(
         default=None, ge=0, le=MOST_SPEED_PROBE_SECONDS, allow_inf_nan=False
     )
@@ -246,14 +251,15 @@ class GateSettings(_Strict):
     0.2 allows a fifth more. None: memory is shown and decides nothing."""
     examples_tolerance: float = Field(default=0.05, ge=0.05, le=1e6, allow_inf_nan=False)
     """By which fraction of the baseline's training examples a candidate may see more or fewer, over
-    all steps. 0.05 is what batches leave out at the ends of epochs; more is a declaration that arms
-    are to differ, as for as many steps with a larger batch."""
+    all steps of all seeds. 0.05 is what batches leave out at the ends of epochs. More declares that
+    arms are to differ, as where jobs stop early: then a factor of 1.5, or what is declared if that
+    is more, is allowed."""
     max_speedup: float = Field(default=10.0, gt=1.0, allow_inf_nan=False)
     """A speed-up beyond it, at the same batch, is no compiler's: a wrong unit, or steps that were
     not waited for, until it is shown otherwise and this is raised."""
     loss_must_fall: bool = True
-    """Whether a training loss that does not fall fails its job: false where the loss is of a kind
-    that need not, as in adversarial training."""
+    """Whether a training loss that is exactly the same in all steps fails its job. One that does
+    not fall is noted."""
     parity: ParitySettings = ParitySettings()
 
     @property
@@ -407,3 +413,46 @@ class Experiment(_Strict):
             raise ValueError("champion is true and evidence is 'printed', allowed: 'written'")
         if len(self.seeds) < 2:
             raise ValueError(f"seeds is {self.seeds} with a champion, allowed: two seeds or more")
+
+
+class ExperimentError(CompilegateError):
+    """The experiment cannot be used. A sentence for each problem names the file and the key."""
+
+
+def read_experiment(path: Path) -> Experiment:
+    """Read the experiment from a file that ends in .toml, or else holds JSON.
+
+    The metric functions that it names are imported, so that a missing one is told now. Raises
+    ExperimentError.
+    """
+    experiment = _read(path)
+    _check_functions(path, experiment.settings)
+    return experiment
+
+
+def _read(path: Path) -> Experiment:
+    try:
+        text = path.read_bytes().decode("utf-8")
+        raw = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+        # Through JSON, so that both forms are checked alike: numbers as JSON has them.
+        return Experiment.model_validate_json(json.dumps(raw, default=str))
+    except OSError as error:
+        raise ExperimentError(f"{path} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        raise ExperimentError(*sentences(path, error, Experiment)) from error
+    except (ValueError, RecursionError) as error:  # of UTF-8, TOML or JSON
+        form = "TOML" if path.suffix == ".toml" else "JSON"
+        raise ExperimentError(f"{path} is not readable {form}: {error}") from error
+
+
+def _check_functions(path: Path, settings: GateSettings) -> None:
+    # Only here, where the gate runs: workloads are read without numpy and scipy.
+    from compilegate.gate.metrics import MetricFunctionError, load_function  # noqa: PLC0415
+
+    for name, guard in settings.metrics.items():
+        if guard.function is None:
+            continue
+        try:
+            load_function(guard.function)
+        except MetricFunctionError as error:
+            raise ExperimentError(f"{path}: settings.metrics.{name}.function: {error}") from error

@@ -1,6 +1,7 @@
 """The verdict: what the gate concludes, and its JSON form `verdict.json`.
 
-The pipeline's conditions read `decision.arm`; everything else is for people and the report.
+The pipeline's conditions read `decision.arm`; everything else is for people and the report. First
+what is judged of a candidate in one respect (quality, speed, parity, memory), then the whole.
 """
 
 from __future__ import annotations
@@ -8,28 +9,276 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
 from compilegate.errors import CompilegateError
-from compilegate.gate.judgements import (
-    CompileState,
-    Confound,
-    EffectSplit,
-    MemoryJudgement,
-    MetricJudgement,
-    NoiseFloor,
-    ParityJudgement,
-    SpeedJudgement,
-)
-from compilegate.gate.reasons import Note, Outcome, Reason
+from compilegate.gate.findings import Note, Outcome, Reason
+from compilegate.job.evidence.parity import ParityAnswer, WorstTensor
 
 SCHEMA_VERSION: Final = 1
 
 
 class VerdictError(CompilegateError):
     """A verdict that cannot be read. The message says what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate and its bounds; each bound is one-sided at the experiment's confidence."""
+
+    estimate: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True)
+class MetricJudgement:
+    """One metric of one candidate, in the metric's own units (fractions, nats)."""
+
+    metric: str
+    direction: Literal["higher", "lower"]
+    """Which way is better."""
+    margin: float | None
+    """How much worse is acceptable, in the metric's units; positive. None when only watched."""
+    relative_margin: float | None
+    """The declared fraction of the baseline's value when the margin is relative."""
+    baseline: float
+    """Mean over the baseline's replicates."""
+    candidate: float
+    delta: Interval
+    """Candidate minus baseline, whatever the direction."""
+    outcome: Outcome | None
+    """None when only watched."""
+    seeds: int
+    examples: int
+    """Validation examples that it was measured on; zero for a scalar that was only reported."""
+    seed_sd: float | None
+    """Standard deviation over seeds of the paired difference; None with one seed."""
+    seed_standard_error: float | None
+    """What the choice of seeds contributes to the standard error of delta."""
+    example_standard_error: float
+    """What the choice of validation examples contributes."""
+    seeds_needed: int | None
+    """Seeds that would decide an undecided metric if the spread stays what it is; None when it is
+    decided, cannot be estimated, or more seeds would not help."""
+    examples_needed: int | None
+    """Validation examples (of the slice, where it is one) that would decide it with the same
+    seeds, to two digits; None as for the seeds."""
+    part: str | None = None
+    """The slice that it was measured on, as `column = value`; None for all examples."""
+    rest_standard_error: float | None = None
+    """What neither a seed nor an example explains alone; part of `seed_standard_error`."""
+    skewness: float | None = None
+    """The skewness of the examples' differences. With the standard errors it is what a forecast needs."""
+
+    @property
+    def limit(self) -> float | None:
+        """The delta beyond which a candidate is not acceptable: the margin with its sign."""
+        if self.margin is None:
+            return None
+        return -self.margin if self.direction == "higher" else self.margin
+
+
+@dataclass(frozen=True)
+class EffectSplit:
+    """What of a candidate's difference the compiler makes, and what the rest of its recipe does."""
+
+    metric: str
+    compiler_only: str
+    """The candidate that has the baseline's batch, rate and precision, and so differs from it by
+    the compiler alone."""
+    compiler: Interval
+    """That candidate minus the baseline."""
+    rest: Interval
+    """This candidate minus that one."""
+    changed: tuple[str, ...]
+    """What the rest is: the declared keys in which the two candidates differ."""
+
+
+class CompileState(StrEnum):
+    """What a compiler started from."""
+
+    COLD = "cold"
+    WARM = "warm"
+
+
+@dataclass(frozen=True)
+class CompileTime:
+    """Compilation in one state: means over jobs."""
+
+    seconds: float
+    """That compilation added to a job."""
+    first_step_seconds: float
+    jobs: int
+    """Jobs that the means are over."""
+    earlier: bool = False
+    """True when the jobs are those that filled the cache, and not of this execution."""
+
+
+@dataclass(frozen=True)
+class RunJudgement:
+    """What whole trainings took, and what compiling took of it; `baseline` and `candidate` are
+    means over the jobs of each."""
+
+    repaid_within_steps: int
+    """Steps of the candidate within which compilation has to be repaid."""
+    compile_state: CompileState
+    """What a retraining starts from: warm as soon as one job found its graphs in the cache."""
+    baseline_compile_seconds: float
+    candidate_compile_seconds: float
+    """In that state; what must be repaid, and what break-even counts."""
+    compile_cold: CompileTime | None
+    compile_warm: CompileTime | None
+    """The candidate's; None where that state was not measured."""
+    candidate_batch_size: int
+    candidate_steps: int
+    break_even_steps: int | None
+    """Candidate steps after which compilation has paid for itself; None means never."""
+    break_even_minutes: float | None
+    train_time_ratio: float | None
+    """Baseline's training time over the candidate's for the whole run, compilation included."""
+    baseline_train_seconds: float
+    candidate_train_seconds: float
+
+
+@dataclass(frozen=True)
+class PairedJudgement:
+    """The speed-up by alternating blocks of steps, in the candidate's jobs."""
+
+    speedup: Interval
+    """For whole training steps: what the probe leaves out of a step is added to both arms'."""
+    jobs: int
+    pairs: int
+    """In all jobs."""
+    steps_alone: float
+    """The speed-up of what the probe takes again: forward, backward and update."""
+    rest_share: float
+    """The share of the candidate's training step that the probe leaves out, from 0 to 1."""
+    baseline_step_seconds: float
+    candidate_step_seconds: float
+    """How long a step takes in the probe: the median over pairs, the mean over jobs."""
+    probe_seconds: float
+    """What the probes took, in all jobs."""
+
+
+class SpeedSource(StrEnum):
+    """What a speed-up was measured by."""
+
+    PAIRS = "pairs"
+    """Alternating blocks of both arms' steps, in each of the candidate's jobs."""
+    JOBS = "jobs"
+    """Each job's own step times."""
+
+
+@dataclass(frozen=True)
+class SpeedJudgement:
+    """How much faster a candidate trains, and whether that is enough. Ratios above 1 are faster."""
+
+    outcome: Outcome
+    speedup: Interval
+    """Steady-state samples per second, candidate over baseline."""
+    min_speedup: float
+    """As declared."""
+    required_speedup: float | None
+    """What decides: the larger of min_speedup and the speed-up at which a run ends no later than
+    the baseline's, compilation included. None: no speed-up would do, since compiling alone takes as
+    long as the baseline's whole run."""
+    conditional_on_run: bool
+    """True when there is one replicate: the interval then covers the steps of that run only."""
+    baseline_samples_per_second: float
+    candidate_samples_per_second: float
+    advice: str
+    """What to do about the speed, in words."""
+    seeds: int
+    """Jobs of each arm that the interval is over."""
+    seeds_needed: int | None
+    """Seeds that would settle an undecided speed-up if the jobs spread as they do; None when it is
+    settled, the spread is not known, or more seeds would not help."""
+    run: RunJudgement | None
+    """None where jobs only printed their speed: then nobody knows what compiling took."""
+    source: SpeedSource = SpeedSource.JOBS
+    """What `speedup` was measured by."""
+    paired: PairedJudgement | None = None
+    """None where too few jobs alternated blocks of steps."""
+    by_jobs: Interval | None = None
+    """The speed-up by the jobs' own step times, at the declared confidence; None in a verdict from
+    before there were pairs, where `speedup` is that."""
+    disagree: bool = False
+    """Whether the two contradict each other: their bounds do not overlap."""
+    busy_machine: str | None = None
+    """What else the machine did while the jobs of both arms trained, in words that follow "The
+    machine was busy: "; None where it was quiet, or nothing is known of it."""
+    binding: Literal["min_speedup", "repayment"] | None = None
+    """Which of the two limits is the larger, and so decides; None in earlier verdicts."""
+
+
+@dataclass(frozen=True)
+class MemoryJudgement:
+    """How much memory a candidate takes, against the baseline."""
+
+    baseline_bytes: int | None
+    candidate_bytes: int | None
+    """The largest peak of the arm's jobs; None where one of them did not measure it, or they
+    measured different kinds of memory."""
+    baseline_of: str | None
+    candidate_of: str | None
+    """Whose memory it is: "device" or "process"; None where it is not known or not one kind."""
+    increase: float | None
+    """The candidate's over the baseline's, minus one; None where they cannot be compared."""
+    max_increase: float | None
+    """As declared; None where memory decides nothing."""
+    obstacle: str | None
+    """Why the two cannot be compared, in a sentence without its full stop; None where they can."""
+
+
+@dataclass(frozen=True)
+class ParityJudgement:
+    """Whether the compiled graph is the same arithmetic as eager, whatever the model's quality."""
+
+    answer: ParityAnswer
+    sentence: str
+    seed: int
+    """The replicate that was judged; of several, the one that represents them."""
+    precision: str | None = None
+    """None where there is no parity record at all."""
+    limit: float | None = None
+    steps: int = 0
+    tensors: int = 0
+    judged: int = 0
+    """Tensors on which eager is close enough to float64 to show something."""
+    median_ratio: float | None = None
+    worst: WorstTensor | None = None
+    """None where there is nothing to measure against."""
+    departs: str | None = None
+    """Which module's output or gradient departs first, in a sentence of the job's; None where it
+    found none."""
+    repro: str | None = None
+    """The script that shows it, as a path relative to the report; None where there is none."""
+
+
+@dataclass(frozen=True)
+class Confound:
+    """Something besides the compiler that differs between a candidate and the baseline."""
+
+    name: str
+    baseline: str
+    candidate: str
+    intended: bool
+    """True when the workload declares the difference, or it follows from one that it declares."""
+    why: str
+
+
+@dataclass(frozen=True)
+class NoiseFloor:
+    """How much a metric moves between the baseline's own seeds: chance, not a compiler."""
+
+    metric: str
+    mean: float
+    seed_sd: float
+    seeds: int
 
 
 @dataclass(frozen=True)
@@ -58,14 +307,15 @@ class CandidateVerdict:
 
 @dataclass(frozen=True)
 class BaselineVerdict:
-    """Whether the baseline's evidence is sound, so that its model may be released."""
+    """Whether the baseline's evidence is valid, so that its model may be released."""
 
     arm: str
     sound: bool
+    """Whether it is valid."""
     reasons: tuple[Reason, ...]
-    """Why it is not sound; empty when it is."""
+    """Why it is not valid; empty when it is."""
     noise_floor: tuple[NoiseFloor, ...]
-    """A noise floor for each metric; empty with one seed, an unsound baseline or a champion."""
+    """A noise floor for each metric; empty with one seed, an invalid baseline or a champion."""
     registered: bool = False
     """True where it is the model that was approved last, and no arm of this execution."""
     exists: bool = True
@@ -95,11 +345,11 @@ class Amount:
 
 @dataclass(frozen=True)
 class ArmCost:
-    """What one training job of an arm takes, on average over its sound replicates."""
+    """What one training job of an arm takes, on average over its valid replicates."""
 
     arm: str
     jobs: int
-    """The sound replicates, which the means are over."""
+    """The valid replicates, which the means are over."""
     training: Amount
     """From before the first step to after the last, compilation included."""
     retraining: Amount
@@ -120,7 +370,7 @@ class ArmCost:
 
 @dataclass(frozen=True)
 class MoreSeeds:
-    """Seeds that would settle all that is undecided about a candidate: quality and speed."""
+    """Seeds that would decide all that is undecided about a candidate: quality and speed."""
 
     seeds: int
     """More than were run; each is trained in the baseline and in the candidate."""
@@ -129,7 +379,7 @@ class MoreSeeds:
 
 @dataclass(frozen=True)
 class MoreExamples:
-    """Validation examples that would settle all that is undecided about a candidate's quality."""
+    """Validation examples that would decide all that is undecided about a candidate's quality."""
 
     growth: float
     """Times as many as there were, in every slice that is undecided."""
@@ -156,9 +406,9 @@ class CandidateCost:
     compile_state: CompileState | None
     """What compilation counts there: cold or warm; None when speed was not measured."""
     more_seeds: MoreSeeds | None
-    """None when nothing is undecided, or more seeds would not settle it."""
+    """None when nothing is undecided, or more seeds would not decide it."""
     more_examples: MoreExamples | None
-    """None when nothing is undecided, or more examples would not settle it."""
+    """None when nothing is undecided, or more examples would not decide it."""
 
 
 @dataclass(frozen=True)
@@ -166,12 +416,12 @@ class CostFigures:
     """What this execution cost, and what it says about the next ones."""
 
     arms: tuple[ArmCost, ...]
-    """Those with a sound replicate."""
+    """Those with a valid replicate."""
     gate: Amount
     """All training beyond one job of the baseline, which one would have run without a gate."""
     jobs_counted: int
     jobs_not_counted: int
-    """Jobs that failed, or whose evidence is unsound: the gate's cost is at least what it says."""
+    """Jobs that failed, or whose evidence is not valid: the gate cost at least what it says."""
     candidates: tuple[CandidateCost, ...]
     """Those that could be compared with the baseline."""
 
@@ -187,7 +437,7 @@ class Verdict:
     baseline: BaselineVerdict
     candidates: tuple[CandidateVerdict, ...]
     cost: CostFigures | None = None
-    """None when no job's evidence is sound."""
+    """None when no job's evidence is valid."""
     schema_version: Literal[1] = SCHEMA_VERSION
 
     def to_json(self) -> str:

@@ -6,8 +6,7 @@ import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from compilegate.gate.judgements import Interval
-from compilegate.gate.verdict import ArmCost, CandidateVerdict, Verdict
+from compilegate.gate.verdict import ArmCost, CandidateVerdict, Interval, Verdict
 from compilegate.posture.machine.events import Seen, Settled, Started
 from compilegate.posture.records.record import Decision, Record
 
@@ -42,7 +41,7 @@ class Row:
     metrics: tuple[Measured, ...] = ()
     speedup: Interval | None = None
     seconds: float | None = None
-    """Machine time over all jobs whose evidence is sound; None where nothing is known."""
+    """Machine time over all jobs whose evidence is valid; None where nothing is known."""
     usd: float | None = None
     """None where the price is not known."""
     versions: Mapping[str, str] | None = None

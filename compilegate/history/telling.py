@@ -9,7 +9,7 @@ import io
 import json
 from collections.abc import Sequence
 
-from compilegate.gate.judgements import Interval
+from compilegate.gate.verdict import Interval
 from compilegate.history.rows import Line, Measured, Row
 
 COLUMNS = (

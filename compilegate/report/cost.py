@@ -38,7 +38,7 @@ def gate_sentence(cost: CostFigures) -> str:
     """What the gate cost; and why, if its dollars are unknown."""
     left_out = cost.jobs_not_counted
     at_least = "at least " if left_out else ""
-    why = f"; {_jobs(left_out)} without sound evidence left out" if left_out else ""
+    why = f"; {_jobs(left_out)} without valid evidence left out" if left_out else ""
     return (
         f"The comparison took {at_least}{amount(cost.gate)} of machine time: "
         f"{_jobs(cost.jobs_counted)}, not counting the one that the baseline needs anyway{why}."

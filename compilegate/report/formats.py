@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from compilegate.evidence import PaddingRecord
-from compilegate.gate.judgements import (
+from compilegate.gate.findings import Code, Outcome
+from compilegate.gate.metrics import NATS, OWN, unit_of
+from compilegate.gate.observations import ArmObservation, Observations, ReplicateObservation
+from compilegate.gate.verdict import (
+    CandidateVerdict,
     CompileState,
     CompileTime,
     MemoryJudgement,
@@ -16,10 +19,7 @@ from compilegate.gate.judgements import (
     RunJudgement,
     SpeedJudgement,
 )
-from compilegate.gate.observations import ArmObservation, Observations, ReplicateObservation
-from compilegate.gate.quality.units import NATS, OWN, unit_of
-from compilegate.gate.reasons import Code, Outcome
-from compilegate.gate.verdict import CandidateVerdict
+from compilegate.job.evidence import PaddingRecord
 
 WATCHED = "watched"
 """In the place of an outcome, for what decides nothing."""
@@ -74,12 +74,12 @@ def peak_memory(judgement: MemoryJudgement) -> str:
 
 
 def speed_sources(speed: SpeedJudgement) -> list[tuple[str, str]]:
-    """(what, measured): by steps taken in turns, and beside it by the jobs' own step times."""
+    """(what, measured): by alternating blocks, and beside it by the jobs' own step times."""
     paired, jobs = speed.paired, speed.by_jobs
     if paired is None or jobs is None:
         return []
     return [
-        ("Measured by", f"{paired.pairs} pairs of blocks taken in turns, in {paired.jobs} jobs"),
+        ("Measured by", f"{paired.pairs} pairs of alternating blocks, in {paired.jobs} jobs"),
         (
             "Forward, backward and update alone",
             f"{times(paired.steps_alone)} ({seconds(paired.candidate_step_seconds)} against "

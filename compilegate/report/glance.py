@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from compilegate.gate.judgements import MetricJudgement
-from compilegate.gate.quality.units import unit_of
-from compilegate.gate.reasons import Code, Outcome, Reason, worst
-from compilegate.gate.verdict import CandidateVerdict, Verdict
+from compilegate.gate.findings import Code, Outcome, Reason, worst
+from compilegate.gate.metrics import unit_of
+from compilegate.gate.verdict import CandidateVerdict, MetricJudgement, Verdict
 from compilegate.report import formats
 
 JUDGED_IN_CELLS = ("quality", "speed", "parity", "memory")
 """Reasons of these subjects stand in cells of their own."""
 _GROUNDS = {
     "arm": "training failed",
-    "baseline": "baseline unsound",
+    "baseline": "baseline not valid",
     "compiler": "compiler",
     "confound": "confounds",
     "metric": "reported metrics",

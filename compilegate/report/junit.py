@@ -14,7 +14,7 @@ import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from compilegate.gate.reasons import Note, Outcome, Reason
+from compilegate.gate.findings import Note, Outcome, Reason
 from compilegate.gate.verdict import BaselineVerdict, CandidateVerdict, Verdict
 
 
@@ -34,7 +34,7 @@ def _baseline(baseline: BaselineVerdict) -> ET.Element:
     suite = _suite(baseline.arm, baseline.reasons, ())
     if baseline.sound and baseline.exists:
         suite.set("tests", "1")
-        ET.SubElement(suite, "testcase", classname=_text(baseline.arm), name="evidence is sound")
+        ET.SubElement(suite, "testcase", classname=_text(baseline.arm), name="evidence is valid")
     return suite
 
 

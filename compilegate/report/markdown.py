@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
-from compilegate.gate.judgements import MetricJudgement, RunJudgement, SpeedJudgement
+from compilegate.gate.findings import Note, Reason
+from compilegate.gate.metrics import unit_of
 from compilegate.gate.observations import Observations, ReplicateObservation
-from compilegate.gate.quality.units import unit_of
-from compilegate.gate.reasons import Note, Reason
-from compilegate.gate.speed.padding import buckets_advised
-from compilegate.gate.verdict import BaselineVerdict, CandidateVerdict, CostFigures, Verdict
+from compilegate.gate.speed import buckets_advised
+from compilegate.gate.verdict import (
+    BaselineVerdict,
+    CandidateVerdict,
+    CostFigures,
+    MetricJudgement,
+    RunJudgement,
+    SpeedJudgement,
+    Verdict,
+)
 from compilegate.report import cost, formats
 from compilegate.report.about import About, facts_of, with_data
 from compilegate.report.glance import Cell, glance
@@ -104,7 +111,7 @@ def _baseline(baseline: BaselineVerdict) -> list[str]:
     if not baseline.exists:
         return ["## The registered model", "There is none yet."]
     name = "registered model" if baseline.registered else f"baseline, {_text(baseline.arm)}"
-    blocks = [f"## The {name}: {'sound' if baseline.sound else 'not sound'}"]
+    blocks = [f"## The {name}: {'valid' if baseline.sound else 'not valid'}"]
     if baseline.reasons:
         blocks.append(_reasons(baseline.reasons))
     if baseline.noise_floor:

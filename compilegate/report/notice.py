@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from compilegate.gate.reasons import Code, Outcome, Reason, clipped
+from compilegate.gate.findings import Code, Outcome, Reason, clipped
 from compilegate.gate.verdict import CandidateVerdict, Verdict
 from compilegate.job.names import NO_ARM
 from compilegate.report import cost
@@ -84,10 +84,10 @@ def _subject(verdict: Verdict, open_ones: list[CandidateVerdict]) -> str:
 def _message(verdict: Verdict, open_ones: list[CandidateVerdict]) -> list[str]:
     lines = [clipped(verdict.decision.sentence)]
     if not verdict.baseline.sound and verdict.baseline.registered:
-        lines += ["", "The registered model's evaluation is not sound."]
+        lines += ["", "The registered model's evaluation is not valid."]
         lines += _why(verdict.baseline.reasons)  # what to do stands with the new model
     elif not verdict.baseline.sound:
-        lines += ["", f"{clipped(verdict.baseline.arm)}, the baseline, is not sound."]
+        lines += ["", f"{clipped(verdict.baseline.arm)}, the baseline, is not valid."]
         lines += _why(verdict.baseline.reasons)
         lines += ["  What to do:"]
         lines += ["  - Read the logs of the baseline's training jobs, correct it, and run again."]

@@ -5,7 +5,7 @@ The gate says what it found; this says what follows from it, for each kind of fi
 
 from __future__ import annotations
 
-from compilegate.gate.reasons import Code, Outcome
+from compilegate.gate.findings import Code, Outcome
 from compilegate.gate.verdict import CandidateVerdict, Verdict
 from compilegate.report import cost
 
@@ -25,9 +25,6 @@ _RETUNE = "Give it another `batch_size` or `learning_rate`, the most frequent ca
 _STANDS = "Meanwhile the registered model stands, and the next execution tries again."
 _BY_CODE = {
     Code.QUALITY_UNDECIDED: _MORE_EVIDENCE,
-    Code.QUALITY_NO_SPREAD: (
-        "Report the metric with more digits, or let the jobs write its value for each example."
-    ),
     Code.QUALITY_SINGLE_SEED: "Declare two or more `seeds`: a single one cannot show chance.",
     Code.QUALITY_WORSE: _RETUNE,
     Code.SPEED_UNDECIDED: _BENCHMARK_LONGER,
@@ -43,9 +40,6 @@ _BY_CODE = {
     Code.MEMORY_NOT_COMPARED: (
         "Let all arms measure the same memory, or remove `max_memory_increase`."
     ),
-    Code.SPEED_BUSY_MACHINE: (
-        "Run again when the machine is quiet: end other programs, or take one that is not shared."
-    ),
     Code.SPEED_DISAGREES: (
         "Find out what the training does besides its steps (loader, evaluation, other shapes), "
         "and run again on a quieter machine."
@@ -53,7 +47,7 @@ _BY_CODE = {
     Code.COMPILER_RECOMPILED: (
         "Keep shapes and settings the same in every step, or allow it by `max_recompilations`."
     ),
-    Code.RECIPE_PRECISION: (
+    Code.RECIPE_DIFFERS: (
         "Declare for each arm the `precision` that the script trains in, or have it train in the "
         "declared one (`job.autocast()`)."
     ),
@@ -61,7 +55,7 @@ _BY_CODE = {
     Code.EVIDENCE_LOST: "Run it again: the jobs that were lost train anew, and no others.",
 }
 _BY_SUBJECT = {
-    "parity": "Its compiler does not compute what eager does: update or replace it.",
+    "parity": "Its compiled arithmetic differs from eager's: try another torch version or backend.",
     "compiler": "Its compiler did not run as declared: read the log of its training job.",
     "recipe": "It was not trained as the workload declares: fix the training program.",
     "confound": "Run all arms on the same kind of machine and image, or declare the difference.",

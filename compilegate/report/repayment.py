@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from compilegate.gate.judgements import RunJudgement, SpeedJudgement
+from compilegate.gate.verdict import RunJudgement, SpeedJudgement
 
 
 @dataclass(frozen=True)

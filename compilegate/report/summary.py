@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compilegate.gate.reasons import Outcome, Reason
+from compilegate.gate.findings import Outcome, Reason
 from compilegate.gate.verdict import CandidateVerdict, CostFigures, Verdict
 from compilegate.report import cost
 
@@ -14,7 +14,7 @@ def summary_lines(verdict: Verdict) -> list[str]:
     """The decision, then each candidate with the reasons that decided it; 15 lines at most."""
     lines = [verdict.decision.sentence]
     if not verdict.baseline.sound:
-        lines.append(f"{verdict.baseline.arm}: not sound")
+        lines.append(f"{verdict.baseline.arm}: not valid")
         lines += _reasons(verdict.baseline.reasons, Outcome.FAIL)
     for candidate in verdict.candidates:
         lines += _candidate(candidate)

@@ -20,20 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from compilegate.errors import CompilegateError
-from compilegate.evidence import (
-    EvidenceError,
-    EvidenceRecord,
-    Replicate,
-    copy_repro,
-    read_records,
-    usable,
-)
-from compilegate.gate.experiment import ExperimentError, read_experiment
+from compilegate.gate.evidence import Replicate, copy_repro, read_records
 from compilegate.gate.judge import judge
+from compilegate.gate.metrics import MetricValues
 from compilegate.gate.observations import Observations, observe
-from compilegate.gate.quality.metrics import MetricValues
-from compilegate.gate.settings import Experiment
+from compilegate.gate.records import readable
+from compilegate.gate.settings import Experiment, ExperimentError, read_experiment
 from compilegate.gate.verdict import Verdict
+from compilegate.job.evidence import EvidenceError, EvidenceRecord
 from compilegate.job.files import write_text
 from compilegate.job.names import (
     BASELINE_ARM,
@@ -137,7 +131,7 @@ def judge_evidence(
     scored = {
         replicate: record.examples
         for replicate, each in records.items()
-        if isinstance(record := usable(each), EvidenceRecord) and record.examples is not None
+        if isinstance(record := readable(each), EvidenceRecord) and record.examples is not None
     }
     quality = None if released[0] == NO_ARM else model_quality(observations, scored, released)
     return Judged(verdict, observations, evidence, quality)

@@ -9,14 +9,13 @@ import textwrap
 from collections.abc import Sequence
 from statistics import NormalDist, fmean
 
-from compilegate.evidence import EvidenceRecord
-from compilegate.gate.integrity.examination import Records
-from compilegate.gate.judgements import MetricJudgement, SpeedJudgement
-from compilegate.gate.quality.compared_arms import Replicates, metric_by_seed
-from compilegate.gate.quality.metrics import MetricUndefinedError, MetricValues
-from compilegate.gate.reasons import Code, Outcome, Reason
+from compilegate.gate.findings import Code, Outcome, Reason
+from compilegate.gate.metrics import MetricUndefinedError, MetricValues
+from compilegate.gate.quality import Replicates, metric_by_seed
+from compilegate.gate.records import Records
 from compilegate.gate.settings import Experiment
-from compilegate.gate.verdict import CandidateVerdict, Verdict
+from compilegate.gate.verdict import CandidateVerdict, MetricJudgement, SpeedJudgement, Verdict
+from compilegate.job.evidence import EvidenceRecord
 from compilegate.posture.machine.events import Observed, Seen
 from compilegate.posture.records.coding import encoded
 from compilegate.posture.state import Difference, Spent
@@ -54,7 +53,7 @@ def posture_document(observed: Observed) -> str:
 
 def observed_together(verdict: Verdict) -> Observed:
     """What all arms together showed."""
-    unsound = "" if verdict.baseline.sound else "the baseline's evidence is not sound"
+    unsound = "" if verdict.baseline.sound else "the baseline's evidence is not valid"
     seen, lost = [], []
     for candidate in verdict.candidates:
         told = _lost(candidate.reasons) if candidate.outcome is Outcome.INCONCLUSIVE else None
@@ -86,7 +85,7 @@ def observed_alone(
     lost = _lost(arm.reasons)
     if lost is not None:
         return Observed(lost=f"{arm.arm}: {lost}", spent=_spent(verdict))
-    reason = _first_sentence(arm.reasons) or "its evidence is sound"
+    reason = _first_sentence(arm.reasons) or "its evidence is valid"
     seen = Seen(
         arm=arm.arm,
         outcome="pass" if arm.sound else "fail",

@@ -28,7 +28,7 @@ SECONDS = 120
 _AS_IN_THE_GATE = (
     "import runpy, sys; code, project = sys.argv[1:3]; del sys.argv[1:3]; "
     "sys.path[:] = [code] + [place for place in sys.path if place != project]; "
-    "runpy.run_module('compilegate.gate.quality.function_check', run_name='__main__', "
+    "runpy.run_module('compilegate.gate.function_check', run_name='__main__', "
     "alter_sys=True)"
 )
 

@@ -87,7 +87,6 @@ def gate_tree(own_code: Mapping[str, bytes] = MappingProxyType({})) -> SourceTre
         [
             "compilegate/__init__.py",
             "compilegate/declaration_errors.py",
-            "compilegate/evidence",
             "compilegate/gate",
             "compilegate/job/__init__.py",
             "compilegate/errors.py",
@@ -96,8 +95,6 @@ def gate_tree(own_code: Mapping[str, bytes] = MappingProxyType({})) -> SourceTre
             "compilegate/job/evidence",
             "compilegate/job/files.py",
             "compilegate/job/names.py",
-            "compilegate/job/probes/__init__.py",
-            "compilegate/job/probes/ratios.py",
             "compilegate/pipelines/__init__.py",
             "compilegate/pipelines/programs",
             "compilegate/posture",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from compilegate.gate.reasons import Outcome
+from compilegate.gate.findings import Outcome
 from compilegate.gate.verdict import BaselineVerdict, CandidateVerdict, Decision, Verdict
 from tests.account.deployed import BUCKET, GROUP, Deployed
 from tests.aws_server.client import ACCOUNT, REGION

@@ -18,7 +18,7 @@ from compilegate.account.executions.executor import SageMakerExecutor
 from compilegate.account.session import open_session
 from compilegate.cli.terminal.progress import ProgressLines
 from compilegate.execution.events import Event, StillRunning
-from compilegate.gate.reasons import Outcome
+from compilegate.gate.findings import Outcome
 from tests.account import scripted
 from tests.account.command import COMMAND, compilegate, environment
 from tests.account.deployed import BUCKET, DEFINITION, PIPELINE, Deployed, deploy

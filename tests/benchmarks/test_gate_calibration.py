@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compilegate.gate.quality.metrics import metric_value
-from compilegate.gate.reasons import Outcome
+from compilegate.gate.findings import Outcome
+from compilegate.gate.metrics import metric_value
 from compilegate.gate.settings import MetricGuard
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compilegate.gate.reasons import Outcome
+from compilegate.gate.findings import Outcome
 from compilegate.gate.verdict import Verdict
 
 pytestmark = pytest.mark.slow

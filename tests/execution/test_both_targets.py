@@ -18,7 +18,7 @@ from compilegate.execution import exit_codes
 from compilegate.execution.events import Event, ExecutionEnded, ExecutionStarted, StepEnded
 from compilegate.execution.executor import Executor
 from compilegate.execution.status import ExecutionStatus, StepStatus
-from compilegate.gate.reasons import Outcome
+from compilegate.gate.findings import Outcome
 from compilegate.job.names import VERDICT_FILE
 from compilegate.local import ImageSources, LocalExecutor
 from tests.account import scripted

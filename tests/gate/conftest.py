@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from compilegate.gate.judge import judge
-from compilegate.gate.quality.metrics import metric_value
+from compilegate.gate.metrics import metric_value
 from compilegate.gate.settings import ArmDeclaration, Experiment, GateSettings, MetricGuard
 from compilegate.gate.verdict import Verdict
 from compilegate.job.evidence import (
@@ -33,11 +33,13 @@ from compilegate.job.evidence import (
     trained_on_digest,
     write_evidence,
 )
+from compilegate.job.evidence.trained_on import trained_on
 
 METRICS = ("accuracy", "balanced_accuracy", "macro_f1", "log_loss")
 CLASSES = 4
 STEPS = 60
 STEADY_FROM = 6
+_COLUMNS = {"steps": "change_steps", "examples": "change_examples", "errors": "change_parity"}
 
 
 def examples_with(correct: np.ndarray, labels: np.ndarray, confidence: float = 0.85) -> Examples:
@@ -74,12 +76,75 @@ class SyntheticExecution:
         evidence = dataclasses.replace(record.evidence, **fields)
         self.records[arm, seed] = dataclasses.replace(record, evidence=evidence)
 
+    def alter(self, arm: str, seed: int, /, **changes: Any) -> None:
+        """Change `PART__NAME` each, with all that follows from it: `recipe__epochs=4`. What can be
+        called is given the value that is there; None takes a digest or a metric away."""
+        for path, value in changes.items():
+            part, _, name = path.partition("__")
+            record = self.record(arm, seed)
+            holder = record.evidence if hasattr(record.evidence, part) else record
+            known = getattr(record if part in ("steps", "examples") else holder, part, None)
+            if part == "errors":
+                known = record.parity
+            old = known.get(name) if isinstance(known, dict) else getattr(known, name or "x", known)
+            new = value(old) if callable(value) else value
+            if part in _COLUMNS:
+                getattr(self, _COLUMNS[part])(arm, seed, **{name: new})
+            elif not name:
+                self.change_evidence(arm, seed, **{part: new})
+            elif isinstance(known, dict):
+                values = {**known, name: new}
+                if part in ("digests", "metrics"):
+                    values = {key: it for key, it in values.items() if it is not None}
+                self.change_evidence(arm, seed, **{part: values})
+            else:
+                changed = dataclasses.replace(known, **{name: new})
+                self.change_evidence(arm, seed, **{part: changed})
+
+    def alter_all(self, arm: str, /, **changes: Any) -> None:
+        """The same of each job of an arm, or of both arms: "baseline fast"."""
+        for of, seed in list(self.records):
+            if of in arm.split():
+                self.alter(of, seed, **changes)
+
+    def declare(self, arm: str, /, **values: Any) -> None:
+        """Declare other values for an arm."""
+        arms = dict(self.experiment.arms)
+        arms[arm] = arms[arm].model_copy(update=values)
+        self.experiment = self.experiment.model_copy(update={"arms": arms})
+
+    def fail(self, arm: str, seed: int, why: str, ending: str | None = None) -> None:
+        """Let a job have ended without a model."""
+        evidence = self.record(arm, seed).evidence
+        failed = dataclasses.replace(evidence, failure=why, ending=ending, speed=None)
+        self.records[arm, seed] = EvidenceRecord(failed, None, None)
+
+    def put_scores(self, arm: str, seed: int, scores: np.ndarray) -> None:
+        """Other scores, with the losses that follow from them."""
+        labels = self.examples(arm, seed).labels
+        losses = -np.log(scores[np.arange(len(scores)), labels])
+        self.change_examples(arm, seed, scores=scores, losses=losses)
+
+    def examples(self, arm: str, seed: int) -> Examples:
+        examples = self.record(arm, seed).examples
+        assert examples is not None
+        return examples
+
+    def seconds(self, arm: str, seed: int) -> np.ndarray:
+        """A copy of its step times."""
+        steps = self.record(arm, seed).steps
+        assert steps is not None
+        return steps.seconds.copy()
+
+    def train_on(self, arm: str, seed: int, ids: Any = None, inputs: Any = None) -> None:
+        """Let the job say what it trained on."""
+        record = dataclasses.replace(self.record(arm, seed), trained_on=trained_on(ids, inputs))
+        self.records[arm, seed] = with_digests(record)
+
     def change_examples(self, arm: str, seed: int, /, **columns: Any) -> None:
         """Change columns, and everything in the evidence that follows from them."""
-        record = self.record(arm, seed)
-        assert record.examples is not None
-        examples = dataclasses.replace(record.examples, **columns)
-        self.records[arm, seed] = with_examples(record, examples)
+        examples = dataclasses.replace(self.examples(arm, seed), **columns)
+        self.records[arm, seed] = with_examples(self.record(arm, seed), examples)
 
     def put_examples(
         self, arm: str, seed: int, examples: Examples | None, metrics: dict[str, float]
@@ -201,7 +266,6 @@ def build_record(
     arm: str, seed: int, declaration: ArmDeclaration, examples: Examples, step_seconds: float
 ) -> EvidenceRecord:
     """A sound record of one replicate."""
-    # Names of one length have their own noise, too: the gate takes equal times for copied ones.
     generator = np.random.default_rng([seed, len(arm) + (arm == "compiled")])
     seconds = step_seconds * generator.lognormal(0.0, 0.02, STEPS)
     compiled = declaration.compiler != "eager"
@@ -248,7 +312,10 @@ def build_record(
         eager = generator.uniform(2e-7, 6e-7, (2, 3))
         tensors = np.array(["loss", "logits", "gradient of classifier.weight"])
         parity = ParityErrors(tensors, eager, np.zeros((2, 3)), compiled=1.1 * eager)
-    steps = Steps(loss=np.linspace(1.4, 0.2, STEPS), seconds=seconds)
+    # A seed's batches are those of every arm; what a compiler rounds otherwise hardly shows.
+    batches = np.random.default_rng(seed).normal(1.0, 0.03, STEPS)
+    losses = np.linspace(1.4, 0.2, STEPS) * batches * generator.normal(1.0, 1e-4, STEPS)
+    steps = Steps(loss=losses, seconds=seconds)
     return with_examples(EvidenceRecord(evidence, steps, None, parity), examples)
 
 

@@ -6,8 +6,7 @@ import dataclasses
 
 import pytest
 
-from compilegate.gate.reasons import Code, Outcome
-from compilegate.gate.settings import ArmDeclaration
+from compilegate.gate.findings import Code, Outcome
 from compilegate.job.evidence import EvidenceRecord
 
 
@@ -15,44 +14,16 @@ def confounds(execution):
     return {item.name: item for item in execution.judge().candidates[0].confounds}
 
 
-def change_environment(execution, arm, seed, **values):
-    environment = {**execution.record(arm, seed).evidence.environment, **values}
-    execution.change_evidence(arm, seed, environment=environment)
-
-
-def change_recipe(execution, arm, seed, **values):
-    recipe = {**execution.record(arm, seed).evidence.recipe, **values}
-    execution.change_evidence(arm, seed, recipe=recipe)
-
-
 def declare(execution, arm, **values):
     """Declare other values for an arm, and give its replicates the recipe that follows."""
-    arms = dict(execution.experiment.arms)
-    arms[arm] = ArmDeclaration(**{**arms[arm].model_dump(), **values})
-    execution.experiment = execution.experiment.model_copy(update={"arms": arms})
+    execution.declare(arm, **values)
     for seed in execution.experiment.seeds:
-        change_recipe(execution, arm, seed, **values)
-        parity = execution.record(arm, seed).evidence.parity
-        precision = arms[arm].precision
-        execution.change_evidence(
-            arm, seed, parity=dataclasses.replace(parity, precision=precision)
-        )
+        execution.change_recipe(arm, seed, **values)
+        execution.tell_parity(arm, seed, precision=execution.experiment.arms[arm].precision)
 
 
 def test_a_compiler_only_candidate_differs_in_nothing_but_its_compiler(execution):
     assert confounds(execution) == {}
-
-
-@pytest.mark.slow
-def test_how_a_compiler_is_set_is_no_confound_whatever_the_option_is_called(execution):
-    for seed in (1, 2, 3):
-        compiler = execution.record("fast", seed).evidence.compiler
-        options = {"an option of next year": True, "batch_size": 7}
-        execution.change_evidence(
-            "fast", seed, compiler=dataclasses.replace(compiler, options=options)
-        )
-    assert confounds(execution) == {}
-    assert execution.judge().candidates[0].outcome is Outcome.PASS
 
 
 def take_fewer_steps(execution, arm, count):
@@ -79,24 +50,15 @@ def test_a_declared_difference_is_listed_as_intended_and_does_not_fail(execution
 @pytest.mark.slow
 def test_fewer_steps_follow_from_a_declared_batch_size_and_from_nothing_else(execution):
     for seed in (1, 2, 3):
-        change_recipe(execution, "fast", seed, data_order="shuffled in 48")
+        execution.change_recipe("fast", seed, data_order="shuffled in 48")
     assert not confounds(execution)["data_order"].intended
     declare(execution, "fast", batch_size=48)
     assert confounds(execution)["data_order"].intended
 
 
-def test_another_library_version_fails_the_candidate_by_name(execution):
-    change_environment(execution, "fast", 2, torch="2.12.1")
-    candidate = execution.judge().candidates[0]
-    assert candidate.outcome is Outcome.FAIL
-    reason = next(item for item in candidate.reasons if item.code is Code.CONFOUND_UNDECLARED)
-    assert reason.numbers["name"] == "torch"
-    assert "2.12.1 instead of 2.13.0" in reason.sentence
-
-
 @pytest.mark.slow
 def test_fewer_cores_and_values_that_only_one_side_recorded_fail_too(execution):
-    change_environment(execution, "fast", 1, cores_available=2, accelerator="a device")
+    execution.change_environment("fast", 1, cores_available=2, accelerator="a device")
     found = confounds(execution)
     assert not found["cores_available"].intended
     assert found["accelerator"].baseline == "not recorded"
@@ -105,7 +67,8 @@ def test_fewer_cores_and_values_that_only_one_side_recorded_fail_too(execution):
 
 @pytest.mark.slow
 def test_a_recipe_that_nobody_declared_fails(execution):
-    change_recipe(execution, "fast", 1, epochs=4)
+    for seed in (1, 2, 3):
+        execution.change_recipe("fast", seed, epochs=4)
     assert not confounds(execution)["epochs"].intended
     assert execution.judge().candidates[0].outcome is Outcome.FAIL
 
@@ -114,7 +77,7 @@ def test_replicates_are_compared_seed_by_seed(execution):
     """Each seed has its own order of the data; only a difference within a seed is a confound."""
     for arm in ("baseline", "fast"):
         for seed in (1, 2, 3):
-            change_recipe(execution, arm, seed, data_order=f"order of seed {seed}")
+            execution.change_recipe(arm, seed, data_order=f"order of seed {seed}")
     assert confounds(execution) == {}
 
 
@@ -135,42 +98,27 @@ def test_an_arm_that_could_not_be_trained_fails_for_that_and_nothing_else(execut
     assert candidate.confounds == ()
 
 
-def test_the_intervals_are_still_computed_for_a_confounded_candidate(execution):
-    change_environment(execution, "fast", 1, torch="2.12.1")
-    candidate = execution.judge().candidates[0]
-    assert [metric.outcome for metric in candidate.metrics] == [Outcome.PASS, Outcome.PASS]
-    assert candidate.reasons[0].outcome is Outcome.FAIL
-    assert candidate.confounds[0].name == "torch"
-
-
 @pytest.mark.slow
 def test_other_hardware_follows_from_a_declared_instance_type_and_from_nothing_else(execution):
     for seed in execution.experiment.seeds:
-        change_environment(execution, "fast", seed, cpu="another", instance_type="ml.g5.xlarge")
+        execution.change_environment("fast", seed, cpu="another", instance_type="ml.g5.xlarge")
     assert not confounds(execution)["cpu"].intended
-    arms = dict(execution.experiment.arms)
-    arms["fast"] = arms["fast"].model_copy(update={"instance_type": "ml.g5.xlarge"})
-    execution.experiment = execution.experiment.model_copy(update={"arms": arms})
+    execution.declare("fast", instance_type="ml.g5.xlarge")
     found = confounds(execution)
     assert found["cpu"].intended
     assert found["instance_type"].why == "follows from instance_type"
 
 
 def declare_image(execution, image):
-    arms = dict(execution.experiment.arms)
-    arms["fast"] = arms["fast"].model_copy(update={"image": image})
-    execution.experiment = execution.experiment.model_copy(update={"arms": arms})
+    execution.declare("fast", image=image)
 
 
 @pytest.mark.slow
 def test_another_image_fails_unless_the_arm_declares_one(execution):
     for arm, seed in execution.records:
-        change_environment(execution, arm, seed, image=f"registry/{arm}:1")
+        execution.change_environment(arm, seed, image=f"registry/{arm}:1")
     (reason,) = execution.judge().candidates[0].reasons[:1]
-    assert reason.sentence == (
-        "image differs from the baseline without being declared: registry/fast:1 instead of "
-        "registry/baseline:1."
-    )
+    assert reason.numbers["name"] == "image"
     declare_image(execution, "registry/fast:1")
     candidate = execution.judge().candidates[0]
     assert candidate.outcome is Outcome.PASS
@@ -182,17 +130,15 @@ def test_another_image_fails_unless_the_arm_declares_one(execution):
 def test_what_an_image_holds_may_differ_with_it_and_the_machine_may_not(execution):
     declare_image(execution, "registry/another:1")
     for seed in execution.experiment.seeds:
-        change_environment(execution, "fast", seed, torch="1.13.1", cpu="another")
+        execution.change_environment("fast", seed, torch="1.13.1", cpu="another")
     found = confounds(execution)
     assert found["torch"].intended
     assert not found["cpu"].intended
 
 
 def test_another_library_version_does_not_follow_from_another_instance_type(execution):
-    arms = dict(execution.experiment.arms)
-    arms["fast"] = arms["fast"].model_copy(update={"instance_type": "ml.g5.xlarge"})
-    execution.experiment = execution.experiment.model_copy(update={"arms": arms})
-    change_environment(execution, "fast", 1, torch="2.12.1")
+    execution.declare("fast", instance_type="ml.g5.xlarge")
+    execution.change_environment("fast", 1, torch="2.12.1")
     assert not confounds(execution)["torch"].intended
 
 
@@ -205,8 +151,8 @@ def test_what_scaling_and_several_processes_change_is_intended_where_they_are_de
         "base_learning_rate": 1e-3,
     }
     for seed in execution.experiment.seeds:
-        change_recipe(execution, "fast", seed, **recipe)
-        change_environment(execution, "fast", seed, threads=1)
+        execution.change_recipe("fast", seed, **recipe)
+        execution.change_environment("fast", seed, threads=1)
     assert {item.intended for item in confounds(execution).values()} == {False}
     declare(execution, "fast", world_size=2, scale_learning_rate="linear", learning_rate=2e-3)
     found = confounds(execution)
@@ -225,7 +171,7 @@ def test_long_values_that_differ_only_at_their_end_differ_and_are_shown_where_th
     name = "registry.dkr.ecr.us-east-1.amazonaws.com/huggingface-pytorch-trcomp-training@sha256:"
     for arm, seed in execution.records:
         image = name + ("a" if arm == "fast" else "b") * 64
-        change_environment(execution, arm, seed, image=image)
+        execution.change_environment(arm, seed, image=image)
     candidate = execution.judge().candidates[0]
     assert candidate.outcome is Outcome.FAIL
     (confound,) = candidate.confounds
@@ -234,16 +180,14 @@ def test_long_values_that_differ_only_at_their_end_differ_and_are_shown_where_th
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("steps", "told"), [(60, ("1,920", "2,880")), (40, None), (41, None)])
+@pytest.mark.parametrize(("steps", "told"), [(60, ("5,760", "8,640")), (40, None), (41, None)])
 def test_a_larger_batch_over_as_many_steps_sees_more_examples(execution, steps, told):
     """Which fails, unless it is declared; batches that end an epoch early do not."""
-    arms = dict(execution.experiment.arms)
-    arms["fast"] = arms["fast"].model_copy(update={"batch_size": 48})
-    execution.experiment = execution.experiment.model_copy(update={"arms": arms})
+    execution.declare("fast", batch_size=48)
     for seed in execution.experiment.seeds:
         kept = execution.record("fast", seed).steps
         execution.change_steps("fast", seed, loss=kept.loss[:steps], seconds=kept.seconds[:steps])
-        change_recipe(execution, "fast", seed, batch_size=48, steps=steps)
+        execution.change_recipe("fast", seed, batch_size=48, steps=steps)
     candidate = execution.judge().candidates[0]
     codes = {reason.code for reason in candidate.reasons if reason.outcome is Outcome.FAIL}
     assert codes == ({Code.CONFOUND_EXAMPLES_SEEN} if told else set())
@@ -266,8 +210,8 @@ def test_a_larger_batch_over_as_many_steps_sees_more_examples(execution, steps, 
 )
 def test_other_arithmetic_of_torchs_own_fails_by_name(execution, name, before, after):
     for seed in execution.experiment.seeds:
-        change_environment(execution, "baseline", seed, **{name: before})
-        change_environment(execution, "fast", seed, **{name: after})
+        execution.change_environment("baseline", seed, **{name: before})
+        execution.change_environment("fast", seed, **{name: after})
     found = confounds(execution)
     assert (found[name].baseline, found[name].candidate) == (str(before), str(after))
     assert execution.judge().candidates[0].outcome is Outcome.FAIL
@@ -279,8 +223,8 @@ def test_an_arm_on_a_gpu_and_one_on_a_cpu_are_never_compared(execution):
     and not none."""
     declare(execution, "fast", instance_type="ml.c5.xlarge")
     for seed in execution.experiment.seeds:
-        change_recipe(execution, "baseline", seed, device="cuda")
-        change_recipe(execution, "fast", seed, device="cpu")
+        execution.change_recipe("baseline", seed, device="cuda")
+        execution.change_recipe("fast", seed, device="cpu")
     assert not confounds(execution)["device"].intended
     assert execution.judge().candidates[0].outcome is Outcome.FAIL
 
@@ -288,8 +232,32 @@ def test_an_arm_on_a_gpu_and_one_on_a_cpu_are_never_compared(execution):
 @pytest.mark.slow
 def test_more_gpus_of_one_machine_follow_from_more_processes_and_from_nothing_else(execution):
     for seed in execution.experiment.seeds:
-        change_environment(execution, "baseline", seed, accelerators=1)
-        change_environment(execution, "fast", seed, accelerators=2)
+        execution.change_environment("baseline", seed, accelerators=1)
+        execution.change_environment("fast", seed, accelerators=2)
     assert not confounds(execution)["accelerators"].intended
     declare(execution, "fast", world_size=2)
     assert confounds(execution)["accelerators"].intended
+
+
+@pytest.mark.parametrize("apart", [(30, {}), (60, {"examples_tolerance": 0.2})])
+def test_how_many_more_examples_an_arm_may_see(new_execution, apart):
+    """5% where nothing is declared; a factor of 1.5 where jobs stop early."""
+    settings = apart[1]
+    for factor, passes in ((1.04, True), (1.4, bool(settings)), (1.6, False)):
+        execution = new_execution(**settings)
+        steps = int(60 / factor)
+        take_fewer_steps(execution, "fast", steps)
+        candidate = execution.judge().candidates[0]
+        assert (candidate.outcome is Outcome.PASS) is passes
+        codes = {it.code for it in candidate.reasons if it.outcome is Outcome.FAIL}
+        assert codes == (set() if passes else {Code.CONFOUND_EXAMPLES_SEEN})
+
+
+@pytest.mark.parametrize("name", ["cpu", "platform"])
+def test_other_machines_of_one_instance_type_are_a_note(execution, name):
+    for seed in execution.experiment.seeds:
+        execution.change_environment("fast", seed, **{name: "another"})
+    candidate = execution.judge().candidates[0]
+    assert candidate.outcome is Outcome.PASS
+    (note,) = [each for each in candidate.notes if each.code is Code.CONFOUND_HARDWARE]
+    assert note.numbers["name"] == name

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from compilegate.gate.reasons import Code, Outcome
+from compilegate.gate.findings import Code, Outcome
 from compilegate.job.endings import ARM, ENDINGS, MACHINE, NEED, Ending
 from compilegate.job.evidence import EvidenceRecord
 
@@ -16,13 +16,7 @@ SEEDS = (1, 2, 3)
 def ends(execution, ending, *seeds, arm="fast"):
     """Jobs of an arm that ended so."""
     for seed in seeds:
-        evidence = dataclasses.replace(
-            execution.record(arm, seed).evidence,
-            failure=f"what happened; {ending.says}",
-            ending=ending.name,
-            speed=None,
-        )
-        execution.records[arm, seed] = EvidenceRecord(evidence, None, None)
+        execution.fail(arm, seed, f"what happened; {ending.says}", ending.name)
 
 
 def judged(execution):

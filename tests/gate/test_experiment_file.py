@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from compilegate.gate.experiment import ExperimentError, read_experiment
+from compilegate.gate.settings import ExperimentError, read_experiment
 
 ARM = {"compiler": "eager", "batch_size": 8, "learning_rate": 0.01, "precision": "fp32"}
 EXPERIMENT = {

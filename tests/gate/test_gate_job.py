@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compilegate.gate.findings import Code
 from compilegate.gate.observations import Observations, observe
-from compilegate.gate.reasons import Code
 from compilegate.gate.verdict import Verdict
 from compilegate.job.evidence import EvidenceRecord
 from compilegate.posture.machine.events import Observed
@@ -148,7 +148,7 @@ def test_evidence_is_bound_to_the_jobs_of_this_execution(execution, tmp_path):
     assert run_gate(tmp_path, "--expect", *expected).returncode == 0
     verdict = read_verdict(tmp_path)
     assert verdict.decision.arm == "baseline"
-    assert verdict.candidates[0].reasons[0].code is Code.EVIDENCE_WRONG_JOB
+    assert verdict.candidates[0].reasons[0].code is Code.EVIDENCE_OF_ANOTHER
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_an_arm_that_trained_alone_is_judged_alone(execution, tmp_path, arm):
 
 def test_an_arm_alone_that_did_not_compile_is_refused(execution, tmp_path):
     compiler = execution.record("fast", 1).evidence.compiler
-    changed = dataclasses.replace(compiler, recompilations=7)
+    changed = dataclasses.replace(compiler, graphs=0)
     execution.change_evidence("fast", 1, compiler=changed)
     execution.write(tmp_path)
     for folder in (tmp_path / "evidence").iterdir():

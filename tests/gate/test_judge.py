@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compilegate.gate.reasons import Outcome
-from compilegate.gate.settings import Experiment
+from compilegate.gate.findings import Code, Outcome
+from compilegate.gate.settings import ArmDeclaration, Experiment
+from compilegate.gate.statistics import holm
 from compilegate.gate.verdict import Verdict, VerdictError
 
 
@@ -98,19 +99,6 @@ def test_renaming_the_arms_changes_nothing_but_the_names(new_execution, names):
     )
 
 
-@pytest.mark.parametrize("worse_by", [0.0, 0.05])
-def test_a_replicate_that_is_added_a_second_time_under_another_seed_fails(new_execution, worse_by):
-    execution = new_execution(worse_by=worse_by)
-    for arm in ("baseline", "fast"):
-        record = execution.record(arm, 3)
-        evidence = dataclasses.replace(record.evidence, seed=4)
-        execution.records[arm, 4] = dataclasses.replace(record, evidence=evidence)
-    execution.experiment = execution.experiment.model_copy(update={"seeds": [1, 2, 3, 4]})
-    verdict = execution.judge()
-    assert verdict.candidates[0].outcome is Outcome.FAIL
-    assert verdict.decision.arm == "none"
-
-
 @pytest.mark.slow
 def test_the_same_evidence_gives_the_same_bytes(execution):
     assert execution.judge().to_json() == execution.judge().to_json()
@@ -162,3 +150,110 @@ def test_an_experiment_that_contradicts_itself_is_refused(execution, changes, to
         changes = {"arms": {**declared["arms"], "none": declared["arms"]["fast"]}}
     with pytest.raises(ValueError, match=told):
         Experiment.model_validate({**declared, **changes})
+
+
+# Several candidates: Holm over the any-of choice, and what a compiler-only one tells.
+
+
+def holm_on_p_values(p_values: dict[str, float], alpha: float) -> set[str]:
+    """Holm's procedure as his paper states it."""
+    rejected: set[str] = set()
+    for step, name in enumerate(sorted(p_values, key=p_values.__getitem__)):
+        if p_values[name] > alpha / (len(p_values) - step):
+            break
+        rejected.add(name)
+    return rejected
+
+
+@given(
+    p_values=st.dictionaries(
+        st.sampled_from("abcdefgh"), st.floats(1e-6, 1.0), min_size=1, max_size=8
+    )
+)
+def test_the_same_candidates_pass_as_by_holm_s_procedure_on_p_values(p_values):
+    def passes(name: str, confidence: float) -> bool:
+        return p_values[name] <= 1.0 - confidence
+
+    levels = holm(list(p_values), 0.95, passes)
+    passing = {name for name, level in levels.items() if passes(name, level)}
+    assert passing == holm_on_p_values(p_values, 1.0 - 0.95)
+
+
+def test_one_candidate_is_judged_at_the_declared_confidence(execution):
+    candidate = execution.judge().candidates[0]
+    assert candidate.confidence == pytest.approx(0.95)
+    assert Code.CONFIDENCE_HOLM not in {note.code for note in candidate.notes}
+
+
+@pytest.mark.slow
+def test_the_bounds_of_each_of_two_candidates_are_wider_and_the_report_says_why(new_execution):
+    alone = new_execution().judge().candidates[0]
+    both = new_execution(candidates=("fast", "broken"))
+    both.records.pop(("broken", 1))
+    candidate = both.judge().candidates[0]
+    assert candidate.confidence == pytest.approx(0.975)
+    assert candidate.metrics[0].delta.lower < alone.metrics[0].delta.lower
+    note = next(item for item in candidate.notes if item.code is Code.CONFIDENCE_HOLM)
+    assert note.numbers == {"confidence": pytest.approx(0.975), "candidates": 2}
+
+
+def test_once_one_candidate_passed_the_other_is_judged_more_mildly():
+    p_values = {"second": 0.04, "first": 0.02}
+    levels = holm(list(p_values), 0.95, lambda name, confidence: p_values[name] <= 1.0 - confidence)
+    assert levels == pytest.approx({"first": 0.975, "second": 0.95})
+
+
+@pytest.mark.slow
+def test_two_candidates_that_are_as_good_and_faster_both_pass(new_execution):
+    verdict = new_execution(candidates=("fast", "faster")).judge()
+    assert [item.outcome for item in verdict.candidates] == [Outcome.PASS, Outcome.PASS]
+
+
+def with_larger_batch(new_execution, **changes):
+    """A compiler-only candidate and one with its compiler and a batch of 48, so trained."""
+    execution = new_execution(candidates=("compiler-only", "large"), **changes)
+    arms = dict(execution.experiment.arms)
+    arms["large"] = ArmDeclaration(**{**arms["large"].model_dump(), "batch_size": 48})
+    execution.experiment = execution.experiment.model_copy(update={"arms": arms})
+    for seed in execution.experiment.seeds:
+        execution.change_recipe("large", seed, batch_size=48)
+    return execution
+
+
+@pytest.mark.slow
+def test_a_compiler_only_candidate_splits_the_batch_s_effect_from_the_compiler_s(new_execution):
+    candidates = with_larger_batch(new_execution).judge().candidates
+    compiler_only, large = candidates
+    assert compiler_only.effects == ()
+    effect = next(item for item in large.effects if item.metric == "accuracy")
+    assert (effect.compiler_only, effect.changed) == ("compiler-only", ("batch_size 48",))
+    whole = next(item for item in large.metrics if item.metric == "accuracy").delta
+    assert effect.compiler.estimate + effect.rest.estimate == pytest.approx(whole.estimate)
+
+
+@pytest.mark.slow
+def test_the_split_says_in_words_what_costs_and_what_does_not(new_execution):
+    execution = with_larger_batch(new_execution)
+    worse = new_execution(candidates=("compiler-only", "large"), worse_by=0.04)
+    for seed in execution.experiment.seeds:
+        harmed = worse.record("large", seed).examples
+        execution.change_examples("large", seed, scores=harmed.scores, losses=harmed.losses)
+    large = execution.judge().candidates[1]
+    accuracy, log_loss = sorted(large.effects, key=lambda it: it.metric)
+    assert abs(accuracy.compiler.estimate) < 0.01
+    assert accuracy.rest.upper < -0.01
+    assert log_loss.rest.lower > 0.0  # lower is better
+    assert [note.numbers for note in large.notes if note.code is Code.EFFECT_SPLIT] == [
+        {"metric": "accuracy"},
+        {"metric": "log_loss"},
+    ]
+
+
+def test_without_a_compiler_only_candidate_of_the_same_compiler_nothing_is_split(new_execution):
+    execution = with_larger_batch(new_execution)
+    arms = dict(execution.experiment.arms)
+    arms["compiler-only"] = ArmDeclaration(
+        **{**arms["compiler-only"].model_dump(), "compiler": "xla"}
+    )
+    execution.experiment = execution.experiment.model_copy(update={"arms": arms})
+    assert execution.judge().candidates[1].effects == ()

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from compilegate.evidence import EvidenceRecord, Origin
+from compilegate.gate.findings import Code, Outcome
 from compilegate.gate.judge import judge
-from compilegate.gate.reasons import Code, Outcome
 from compilegate.gate.settings import Experiment
-from compilegate.job.evidence import Evidence, write_evidence
+from compilegate.job.evidence import Evidence, EvidenceRecord, Origin, write_evidence
 from compilegate.pipelines.programs.gate import main
 
 BEFORE, AFTER = [27.1, 27.4, 26.9, 27.2], [27.0, 27.5, 26.8, 27.2]
@@ -105,12 +104,8 @@ def averages(candidate):
 
 def test_an_average_with_compilation_in_it_does_not_tell_how_slow_a_candidate_is():
     verdict = judge(experiment(), averages(4.0))
-    (reason,) = [it for it in verdict.candidates[0].reasons if it.code is Code.SPEED_UNMEASURED]
+    assert Code.SPEED_UNMEASURED in codes(verdict)
     assert verdict.candidates[0].outcome is Outcome.INCONCLUSIVE
-    assert (
-        "printed an average speed, in which the time to compile is (0.04 times the baseline's "
-        "speed); print the speed of each interval of steps"
-    ) in reason.sentence
 
 
 def test_an_average_that_is_fast_enough_with_compilation_in_it_is_fast_enough():
@@ -139,19 +134,19 @@ def test_what_is_required_and_was_not_recorded_fails():
         ),
         (
             lambda found: found.update({("fast", 2): record("fast", 2, {"other": 1.0})}),
-            Code.METRIC_MISSING,
+            Code.EVIDENCE_LACKING,
         ),
         (
             lambda found: found.update({("fast", 2): record("fast", 2, {"bleu": np.nan})}),
-            Code.METRIC_NOT_FINITE,
+            Code.EVIDENCE_UNREADABLE,
         ),
         (
             lambda found: found.update({("fast", 2): record("fast", 2, {"bleu": -1e300})}),
-            Code.METRIC_NOT_FINITE,
+            Code.EVIDENCE_UNREADABLE,
         ),
         (
             lambda found: found["fast", 2].evidence.metrics.update({"samples_per_second": 1e-300}),
-            Code.METRIC_NOT_FINITE,
+            Code.EVIDENCE_UNREADABLE,
         ),
     ],
 )
@@ -172,7 +167,6 @@ def test_a_percentage_is_no_accuracy():
     verdict = judge(experiment(metrics={"accuracy": guard}), found)
     (reason, *_) = verdict.baseline.reasons
     assert reason.code is Code.METRIC_ABOVE_ONE
-    assert "reported accuracy as 95.3, expected a fraction of 1 at most; divide" in reason.sentence
 
 
 @pytest.mark.slow

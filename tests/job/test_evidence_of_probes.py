@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from compilegate.evidence import read_evidence
+from compilegate.gate.evidence import read_evidence
 from compilegate.job.evidence import (
     EvidenceError,
     PairedSpeedRecord,
@@ -69,10 +69,8 @@ def test_pairs_of_blocks_without_their_record_are_not_written(
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"baseline_first": np.array([True])}, "columns have the lengths"),
-        (dict.fromkeys(("baseline_seconds", "candidate_seconds"), np.ones(2)), "the lengths"),
-        ({"candidate_seconds": np.array([0.1, 0.0, 0.1])}, "candidate_seconds holds a time"),
-        ({"baseline_seconds": np.array([0.1, np.inf, 0.1])}, "baseline_seconds holds a time"),
+        ({"baseline_first": np.array([True])}, "columns of different lengths"),
+        (dict.fromkeys(("baseline_seconds", "candidate_seconds"), np.ones(2)), "lengths"),
         ({"baseline_seconds": np.array([1, 2, 3])}, "baseline_seconds has type int64"),
     ],
 )

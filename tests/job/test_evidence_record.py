@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from compilegate.evidence import read_evidence
+from compilegate.gate.evidence import read_evidence
 from compilegate.job.evidence import (
     CheckpointRecord,
     CompileCacheRecord,
@@ -210,23 +210,14 @@ def test_a_compile_cache_of_an_unknown_state_is_told(intact: dict[str, bytes]) -
     raw = json.loads(intact["evidence.json"])
     raw["compile_cache"]["state"] = "lukewarm"
     odd = {**intact, "evidence.json": json.dumps(raw).encode()}
-    with pytest.raises(EvidenceError, match=r"state is 'lukewarm', expected 'warm' or 'cold' or"):
+    with pytest.raises(EvidenceError, match=r"state is 'lukewarm', expected 'warm', 'cold', "):
         read_files(odd)
-
-
-@pytest.mark.parametrize("repro", ["", "/etc/passwd", "../other/evidence.json", "a/../../b"])
-def test_a_repro_outside_of_the_evidence_is_told(intact: dict[str, bytes], repro: str) -> None:
-    raw = json.loads(intact["evidence.json"])
-    raw["parity"]["repro"] = repro
-    with pytest.raises(EvidenceError, match=r"repro is .*, expected a path inside the evidence"):
-        read_files({**intact, "evidence.json": json.dumps(raw).encode()})
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"memory_of": "host"}, "memory_of is 'host', expected 'device', 'process' or null"),
-        ({"peak_memory_bytes": None}, "memory_of is 'process' but peak_memory_bytes is not given"),
+        ({"memory_of": "host"}, "memory_of is 'host', expected 'device', 'process'"),
         ({"notes": [1]}, "notes: 0 is 1, expected a string"),
     ],
 )
@@ -333,15 +324,14 @@ OPEN_SECTIONS = [
     *(("compiler", "proof"), ("compiler", "options")),
 ]
 """Objects whose names are the writer's choice."""
-OPTIONAL = [
-    *(("failure",), ("parity",), ("compile_cache",), ("checkpoints",), ("paired_speed",)),
-    *(("padding",), ("notes",), ("printed",), ("memory_of",), ("checkup",), ("hindrances",)),
-    *(("ending",), ("attempts",)),
-    *(("parity", "repro"), ("parity", "departs"), ("parity", "compared")),
-    *(("parity", "trained_parameters"), ("parity", "compared_parameters")),
-]
 REQUIRED_PATHS = [
-    path for path in ALL_PATHS if path[:-1] not in OPEN_SECTIONS and path not in OPTIONAL
+    *((key,) for key in ("job", "arm", "seed", "recipe", "compiler", "speed")),
+    *(("compiler", key) for key in ("name", "ran")),
+    *(("speed", key) for key in ("samples_per_second", "steady_from", "train_seconds")),
+    *(("parity", key) for key in ("precision", "steps", "seconds")),
+    *(("compile_cache", key) for key in ("state", "key", "hits", "misses")),
+    *(("paired_speed", key) for key in ("seconds", "baseline_compiler", "steps_per_block")),
+    *(("checkpoints", key) for key in ("written", "seconds", "ignored")),
 ]
 
 

@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 
 from compilegate.catalog.compilers import compilers
 from compilegate.catalog.instances import accelerators_of, instances, processor_of
-from compilegate.evidence import Evidence
-from compilegate.gate.integrity.confounds import find_confounds
+from compilegate.gate.confounds import find_confounds
 from compilegate.gate.settings import ArmDeclaration
 from compilegate.job.compilers import declarations
-from compilegate.job.evidence import Scalar
+from compilegate.job.evidence import Evidence, Scalar
 from compilegate.job.machine.accelerators import (
     Accelerators,
     Machine,
@@ -115,7 +114,7 @@ def _threads_as_before() -> Iterator[None]:
 
 
 def undeclared(one: Evidence, other: Evidence, *declarations: ArmDeclaration) -> list[str]:
-    found = find_confounds([one], [other], *declarations)
+    found = find_confounds([one], [other], declarations, 0.05)
     return [each.name for each in found if not each.intended]
 
 

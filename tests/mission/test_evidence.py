@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mission.evidence.corpus import CORPUS, DECIDED_OTHERWISE, GROUPS
+from tests.mission.evidence.corpus import CORPUS, GROUPS
 from tests.mission.evidence.entry import PASS
 from tests.mission.evidence.files import (
     BASES,
@@ -22,15 +22,7 @@ LEAST = {"honest": 45, "accident": 40, "worse": 15}
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=DECIDED_OTHERWISE[name]))
-        if name in DECIDED_OTHERWISE
-        else name
-        for name in CORPUS
-    ],
-)
+@pytest.mark.parametrize("name", CORPUS)
 def test_the_decision_is_right(name: str, tmp_path: Path) -> None:
     entry = CORPUS[name]
     found = judge(entry.execution(), tmp_path)
@@ -54,10 +46,6 @@ def test_there_are_entries_enough_and_each_name_is_given_once() -> None:
 
 def test_where_two_decisions_are_right_the_entry_says_why() -> None:
     assert [name for name, it in CORPUS.items() if bool(it.right.why) == it.right.is_sharp] == []
-
-
-def test_what_is_decided_otherwise_is_in_the_corpus() -> None:
-    assert DECIDED_OTHERWISE.keys() <= CORPUS.keys()
 
 
 @pytest.mark.parametrize("base", sorted(path.name for path in BASES.iterdir()))

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from compilegate.gate.judgements import (
+from compilegate.gate.findings import Code, Note, Outcome, Reason
+from compilegate.gate.observations import ArmObservation, Curve, Observations, ReplicateObservation
+from compilegate.gate.verdict import (
+    Amount,
+    ArmCost,
+    BaselineVerdict,
+    CandidateCost,
+    CandidateVerdict,
     CompileState,
     CompileTime,
     Confound,
+    CostFigures,
+    Decision,
     Interval,
     MemoryJudgement,
     MetricJudgement,
+    MoreExamples,
+    MoreSeeds,
     NoiseFloor,
     PairedJudgement,
     ParityAnswer,
@@ -18,21 +29,8 @@ from compilegate.gate.judgements import (
     RunJudgement,
     SpeedJudgement,
     SpeedSource,
-    WorstTensor,
-)
-from compilegate.gate.observations import ArmObservation, Curve, Observations, ReplicateObservation
-from compilegate.gate.reasons import Code, Note, Outcome, Reason
-from compilegate.gate.verdict import (
-    Amount,
-    ArmCost,
-    BaselineVerdict,
-    CandidateCost,
-    CandidateVerdict,
-    CostFigures,
-    Decision,
-    MoreExamples,
-    MoreSeeds,
     Verdict,
+    WorstTensor,
 )
 
 ACCURACY = MetricJudgement(

@@ -6,8 +6,7 @@ import dataclasses
 
 import pytest
 
-from compilegate.gate.judgements import CompileState
-from compilegate.gate.verdict import Amount, CandidateCost, Decision, Verdict
+from compilegate.gate.verdict import Amount, CandidateCost, CompileState, Decision, Verdict
 from compilegate.report import decided, render_html, render_markdown, saves, summary_lines
 from compilegate.report.cost import amount, candidate_rows, dollars
 from compilegate.report.formats import asked_for, times
@@ -77,7 +76,7 @@ def test_the_terminal_says_what_the_gate_took_and_what_would_settle_it(verdict):
     ) in lines
     assert lines[-1] == (
         "The comparison took at least 2.6 h of machine time: 4 jobs, not counting the one that the "
-        "baseline needs anyway; 2 jobs without sound evidence left out. Dollars are unknown. "
+        "baseline needs anyway; 2 jobs without valid evidence left out. Dollars are unknown. "
         "Jobs ran on <b>, and the price is of ml.g5.xlarge."
     )
 

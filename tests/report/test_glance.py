@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from compilegate.gate.reasons import Code, Outcome, failure
+from compilegate.gate.findings import Code, Outcome, failure
 from compilegate.report.glance import Cell, glance
 
 NOTHING = Cell("\N{EN DASH}")
@@ -40,8 +40,8 @@ def test_a_candidate_that_could_not_be_compared_says_on_what_grounds(verdict):
 def test_a_fail_beside_good_numbers_is_seen(verdict):
     told = [
         failure(Code.CONFOUND_UNDECLARED, "torch differs."),
-        failure(Code.DIGEST_DIFFERS, "Seed 1: other columns."),
-        failure(Code.EXAMPLES_TOO_FEW, "Seed 2: two examples."),
+        failure(Code.EVIDENCE_CHANGED, "Seed 1: other columns."),
+        failure(Code.EXAMPLES_MALFORMED, "Seed 2: two examples."),
     ]
     candidate = dataclasses.replace(verdict.candidates[0], reasons=tuple(told))
     lines = lines_of(dataclasses.replace(verdict, candidates=(candidate,)))

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from compilegate.gate.judgements import Interval
+from compilegate.gate.findings import Outcome
 from compilegate.gate.observations import Observations
-from compilegate.gate.reasons import Outcome
-from compilegate.gate.verdict import Verdict
+from compilegate.gate.verdict import Interval, Verdict
 from compilegate.report import (
     About,
     ExecutionFacts,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import xml.etree.ElementTree as ET
 
-from compilegate.gate.reasons import Code, Outcome, Reason
+from compilegate.gate.findings import Code, Outcome, Reason
 from compilegate.report import render_junit
 
 
@@ -53,13 +53,13 @@ def test_a_case_is_named_after_what_was_judged_whatever_came_of_it(verdict):
             (Code.QUALITY_NOT_WORSE, Outcome.PASS, "language = de"),
         )
     ]
-    reasons += [Reason(Code.DIGEST_MISSING, Outcome.FAIL, "Told.", {"seed": 1})] * 2
+    reasons += [Reason(Code.EVIDENCE_UNREADABLE, Outcome.FAIL, "Told.", {"seed": 1})] * 2
     candidate = dataclasses.replace(verdict.candidates[0], reasons=tuple(reasons))
     suite = parsed(dataclasses.replace(verdict, candidates=(candidate,)))["larger-batch"]
     assert [case.get("name") for case in suite.findall("testcase")] == [
         "quality accuracy",
         "quality accuracy language = de",
-        "digest.missing seed 1",
-        "digest.missing seed 1 (2)",
+        "evidence.unreadable seed 1",
+        "evidence.unreadable seed 1 (2)",
     ]
     assert suite.find("testcase/failure").text == "Told."

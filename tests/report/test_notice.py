@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compilegate.gate.reasons import Code, Outcome, Reason
+from compilegate.gate.findings import Code, Outcome, Reason
 from compilegate.gate.verdict import BaselineVerdict, CandidateVerdict, Decision, Verdict
 from compilegate.report import notice_of
 from compilegate.report.notice import MOST_SUBJECT
@@ -67,7 +67,7 @@ def test_a_release_of_nothing_is_told_even_when_no_candidate_is_to_blame(verdict
     notice = notice_of(nothing)
     assert notice.send
     assert notice.subject == "news-topics: nothing released"
-    assert "baseline, the baseline, is not sound.\n  Why:\n  - Seed 1: diverged." in notice.message
+    assert "baseline, the baseline, is not valid.\n  Why:\n  - Seed 1: diverged." in notice.message
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_a_release_of_nothing_is_told_even_when_no_candidate_is_to_blame(verdict
         (Code.QUALITY_SINGLE_SEED, Outcome.INCONCLUSIVE, "Declare two or more `seeds`"),
         (Code.QUALITY_WORSE, Outcome.FAIL, "another `batch_size` or `learning_rate`"),
         (Code.SPEED_BELOW_MINIMUM, Outcome.FAIL, "accept less in `min_speedup`"),
-        (Code.PARITY_DIFFERS, Outcome.FAIL, "does not compute what eager does"),
-        (Code.EVIDENCE_TRUNCATED, Outcome.FAIL, "Its evidence cannot be trusted"),
-        (Code.DIGEST_DIFFERS, Outcome.FAIL, "Its evidence cannot be trusted"),
+        (Code.PARITY_DIFFERS, Outcome.FAIL, "compiled arithmetic differs"),
+        (Code.EVIDENCE_UNREADABLE, Outcome.FAIL, "Its evidence cannot be trusted"),
+        (Code.EVIDENCE_CHANGED, Outcome.FAIL, "Its evidence cannot be trusted"),
     ],
 )
 def test_what_to_do_follows_from_what_was_found(code, outcome, told):

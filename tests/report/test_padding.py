@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from compilegate.evidence import PaddedPositions, PaddingRecord
 from compilegate.gate.observations import Observations
 from compilegate.gate.verdict import Verdict
+from compilegate.job.evidence import PaddedPositions, PaddingRecord
 from compilegate.report import formats
 from compilegate.report.charts import length_chart
 from compilegate.report.markdown import render_markdown

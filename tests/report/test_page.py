@@ -9,10 +9,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from compilegate.gate.judgements import Interval, ParityAnswer, ParityJudgement
+from compilegate.gate.findings import Outcome
 from compilegate.gate.observations import Observations
-from compilegate.gate.reasons import Outcome
-from compilegate.gate.verdict import Decision
+from compilegate.gate.verdict import Decision, Interval, ParityAnswer, ParityJudgement
 from compilegate.report import render_html, render_markdown, summary_lines
 
 VOID = {"meta", "br"}
@@ -98,7 +97,7 @@ def test_the_page_has_every_number_of_the_verdict(page):
         "0.0127 nats",
         "1.2 GB against 612 MB (+97.7%), of the process; at most +100% is allowed",
         "Candidate not measured, baseline 612 MB: job b did not measure <it>",
-        "80 pairs of blocks taken in turns, in 2 jobs",
+        "80 pairs of alternating blocks, in 2 jobs",
         "1.48× (66.3 ms against 98.1 ms); the rest is 22% of a step",  # noqa: RUF001
         "1.29× (0.97× to 1.71×)",  # noqa: RUF001
         "In the backward pass, <conv> departs first.",
@@ -313,7 +312,7 @@ def test_a_page_can_be_made_of_an_execution_that_left_nothing(verdict, observati
     )
     page = Page(render_html(lost, nothing))
     assert page.named("svg") == []
-    assert "Its evidence is not sound." in page.words
+    assert "Its evidence is not valid." in page.words
     assert "Release nothing." in render_markdown(lost, nothing)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from compilegate.evidence import read_evidence
+from compilegate.gate.evidence import read_evidence
 from compilegate.job.evidence import EvidenceRecord
 from tests.made_once import made_once
 from tests.xla_environment import interpreter

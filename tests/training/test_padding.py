@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compilegate.evidence.padding import padding_problems
+from compilegate.gate.evidence import padding_problems
 from compilegate.job.names import MOST_BUCKETS
 from training.data.padding import (
     LEADING_ROUNDS,

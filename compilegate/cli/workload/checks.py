@@ -146,11 +146,11 @@ def check_functions(workload: Workload, path: Path, project: Project) -> None:
 
 def never_passing(workload: Workload, path: Path) -> tuple[str, ...]:
     """Why no candidate of this workload can pass, however equal: known before anything trains."""
-    from compilegate.gate.quality import resolution  # noqa: PLC0415  scipy takes time
+    from compilegate.gate import forecast  # noqa: PLC0415  scipy takes time
 
-    design = resolution.Design(
+    design = forecast.Design(
         seeds=len(workload.seeds),
         candidates=len(workload.candidates),
         examples=validation_rows(workload.data, path.parent),
     )
-    return tuple(f"gate.{told}" for told in resolution.never_passing(workload.gate, design))
+    return tuple(f"gate.{told}" for told in forecast.never_passing(workload.gate, design))

@@ -7,7 +7,7 @@ A training job writes one evidence folder into ``SM_OUTPUT_DATA_DIR``::
       steps.npz       one row per optimizer step                                (Steps)
       examples.npz    one row per validation example                            (Examples)
       parity.npz      how far a compiled step is from an eager one; optional    (ParityErrors)
-      paired.npz      step times of baseline and arm, taken in turns; optional  (PairedBlocks)
+      paired.npz      step times of baseline and arm in alternating blocks; optional  (PairedBlocks)
 
 The gate reads it back. Only the standard library and numpy are needed on either side, so a
 training script of a user's own can write the same record::
@@ -17,7 +17,7 @@ training script of a user's own can write the same record::
     write_evidence(os.environ["SM_OUTPUT_DATA_DIR"], evidence, steps, examples)
 
 `record` holds the types, `writing` writes them, and `digests` shows that columns are those that
-were written. `compilegate.evidence` reads them back.
+were written. `compilegate.gate.evidence` reads them back.
 """
 
 from compilegate.job.evidence.digests import (

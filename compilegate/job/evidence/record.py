@@ -109,7 +109,7 @@ class ParityRecord:
 
 @dataclass(frozen=True)
 class PairedSpeedRecord:
-    """How steps of the baseline and of this job's arm were timed in turns, in this one process.
+    """How steps of the baseline and of this job's arm were timed in alternating blocks.
 
     A block is some steps in a row of one of the two; a pair is a block of each, one after the
     other. What is timed is forward, backward and the optimizer's update: no loader, no logging.
@@ -221,7 +221,7 @@ class Evidence:
     """Whose memory `peak_memory_bytes` is: one of MEMORY_OF. None: not measured, or, in evidence
     from before there was this key, not known."""
     paired_speed: Optional[PairedSpeedRecord] = None
-    """None when steps were not timed in turns, as with the baseline itself."""
+    """None when steps were not timed in alternating blocks, as with the baseline itself."""
     padding: Optional[PaddingRecord] = None
     """None when inputs are not padded, or nothing is known of it."""
     notes: Tuple[str, ...] = ()

@@ -27,8 +27,8 @@ import torch
 from compilegate.job.compilers import Compiler
 from compilegate.job.errors import one_sentence
 from compilegate.job.evidence import ParityErrors, ParityRecord
+from compilegate.job.evidence.parity import departing, error_ratios, lasting, repeats
 from compilegate.job.evidence.precision import coarsest
-from compilegate.job.evidence.ratios import departing, error_ratios, lasting, repeats
 from compilegate.job.machine.generators import preserved_generators
 from compilegate.job.names import DEFAULT_PARITY_LIMITS
 from compilegate.job.probes.capture import Compiled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup
 
-from compilegate.gate.judgements import RunJudgement, SpeedJudgement
+from compilegate.gate.verdict import RunJudgement, SpeedJudgement
 from compilegate.report import formats
 from compilegate.report.charts.scale import Scale, spread, tick_text
 from compilegate.report.charts.svg import (

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
-from compilegate.evidence import FloatArray
 from compilegate.gate.observations import Observations, ReplicateObservation
+from compilegate.job.evidence import FloatArray
 from compilegate.report.charts.colours import arm_colours
 from compilegate.report.charts.scale import Scale, spread, tick_text
 from compilegate.report.charts.svg import (

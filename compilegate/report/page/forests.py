@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from compilegate.gate.judgements import MetricJudgement, ParityJudgement
-from compilegate.gate.quality.units import unit_of
-from compilegate.gate.verdict import CandidateVerdict, Verdict
+from compilegate.gate.metrics import unit_of
+from compilegate.gate.verdict import CandidateVerdict, MetricJudgement, ParityJudgement, Verdict
 from compilegate.report import formats
 from compilegate.report.charts.forest import Forest, Row, forest_chart
 from compilegate.report.page.rendering import with_minus_signs

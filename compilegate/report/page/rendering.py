@@ -9,8 +9,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from compilegate.gate.quality.units import unit_of
-from compilegate.gate.speed.padding import buckets_advised
+from compilegate.gate.metrics import unit_of
+from compilegate.gate.speed import buckets_advised
 from compilegate.report import cost, formats
 from compilegate.report.charts.svg import MOST_TIPS
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from compilegate.gate.judgements import MetricJudgement
+from compilegate.gate.findings import Outcome
 from compilegate.gate.observations import Observations
-from compilegate.gate.reasons import Outcome
-from compilegate.gate.verdict import CandidateVerdict, Verdict
+from compilegate.gate.verdict import CandidateVerdict, MetricJudgement, Verdict
 from compilegate.report import cost, formats
 from compilegate.report.about import About, facts_of, with_data
 from compilegate.report.charts import (

@@ -13,10 +13,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from compilegate.gate.judgements import MetricJudgement, SpeedJudgement
+from compilegate.gate.findings import Outcome, clipped
 from compilegate.gate.observations import ArmObservation, Observations, ReplicateObservation
-from compilegate.gate.reasons import Outcome, clipped
-from compilegate.gate.verdict import CandidateVerdict, Verdict
+from compilegate.gate.verdict import CandidateVerdict, MetricJudgement, SpeedJudgement, Verdict
 
 LONGEST_NAME = 63
 """The name of an evaluation, or of a group of metrics."""

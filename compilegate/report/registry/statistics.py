@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from compilegate.evidence import Examples, IntArray, Replicate
+from compilegate.gate.evidence import Replicate
 from compilegate.gate.observations import Observations
+from compilegate.job.evidence import Examples, IntArray
 
 BINARY = "binary_classification_metrics"
 MULTICLASS = "multiclass_classification_metrics"

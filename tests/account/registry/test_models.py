@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compilegate.gate.reasons import Outcome
+from compilegate.gate.findings import Outcome
 from tests.account import scripted
 from tests.account.command import compilegate
 from tests.account.deployed import BUCKET, GROUP, Deployed

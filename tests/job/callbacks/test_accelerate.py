@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file
 
-from compilegate.evidence import read_evidence
+from compilegate.gate.evidence import read_evidence
 from tests.job.callbacks.accelerate_training import train
 from tests.job.callbacks.fresh import in_job
 from tests.job.callbacks.models import COMPILED

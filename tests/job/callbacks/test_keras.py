@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compilegate.evidence import read_evidence
+from compilegate.gate.evidence import read_evidence
 from compilegate.job import CompilegateError
 from tests.environments import ROOT, BuildError, NotOfferedError, folder, make, pip_install
 from tests.job.callbacks.fresh import in_job

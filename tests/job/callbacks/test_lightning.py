@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from compilegate.evidence import read_evidence
+from compilegate.gate.evidence import read_evidence
 from compilegate.job import CompilegateError
 from tests.job.callbacks.fresh import in_job
 from tests.job.callbacks.lightning_training import TwoParts, train

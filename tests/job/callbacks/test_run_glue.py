@@ -14,7 +14,7 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from compilegate.evidence import read_evidence
+from compilegate.gate.evidence import read_evidence
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax, softmax
 
-from compilegate.evidence import read_evidence
+from compilegate.gate.evidence import read_evidence
 from compilegate.job import CompilegateError
 from tests.job.callbacks.fresh import in_job
 from tests.job.callbacks.models import COMPILED, texts, train

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from compilegate.evidence import Origin, outputs_digest, read_evidence
+from compilegate.gate.evidence import read_evidence
+from compilegate.job.evidence import Origin, outputs_digest
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compilegate.evidence import Origin, read_evidence
+from compilegate.gate.evidence import read_evidence
+from compilegate.job.evidence import Origin
 from tests.environments import ROOT, BuildError, NotOfferedError, folder, make, pip_install
 from tests.environments.interpreters import find_python
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from compilegate.evidence import Origin, read_evidence
+from compilegate.gate.evidence import read_evidence
+from compilegate.job.evidence import Origin
 
 pytestmark = pytest.mark.slow
 

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 import torch
 
-from compilegate.evidence import EvidenceRecord, read_evidence
+from compilegate.gate.evidence import read_evidence
+from compilegate.gate.findings import Code
 from compilegate.gate.judge import judge
-from compilegate.gate.reasons import Code
 from compilegate.gate.settings import ArmDeclaration, Experiment, GateSettings
 from compilegate.gate.verdict import Verdict
+from compilegate.job.evidence import EvidenceRecord
 
 pytestmark = pytest.mark.slow
 
@@ -175,7 +176,6 @@ with torch.no_grad():
     job.examples(ids=job.positions(16), logits=model(rows[48:]), labels=labels[48:])
 job.save(model)
 """
-UNUSED = {Code.MODEL_DUPLICATED, Code.MODEL_SEEDS_ALIKE, Code.STEPS_SEEDS_ALIKE}
 
 
 def trained(folder: Path, script: str, arm: str, seed: int) -> EvidenceRecord:
@@ -210,7 +210,9 @@ def test_a_seed_of_the_script_s_own_is_found_by_the_gate(tmp_path: Path) -> None
     records, verdict = judged(tmp_path / "own", TRAINS.replace("# seed", "torch.manual_seed(0)"))
     models = {record.evidence.digests["model"] for record in records.values()}
     assert len(models) == 1
-    assert UNUSED & {reason.code for reason in verdict.baseline.reasons}
+    assert verdict.baseline.sound
+    (again,) = verdict.candidates
+    assert Code.MODEL_SEED_UNUSED in {reason.code for reason in again.reasons}
 
 
 @pytest.mark.long
@@ -219,4 +221,6 @@ def test_the_arm_s_seed_alone_decides_a_script_that_has_none(tmp_path: Path) -> 
     models = {replicate: each.evidence.digests["model"] for replicate, each in records.items()}
     # The same seed gives the same numbers again, another one others.
     assert models["baseline", 1] == models["again", 1] != models["baseline", 2]
-    assert not UNUSED & {reason.code for reason in verdict.baseline.reasons}
+    (again,) = verdict.candidates
+    said = (*verdict.baseline.reasons, *again.reasons, *again.notes)
+    assert Code.MODEL_SEED_UNUSED not in {each.code for each in said}

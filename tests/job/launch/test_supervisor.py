@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from compilegate.evidence import read_evidence
+from compilegate.gate.evidence import read_evidence
 from compilegate.job import endings
 from compilegate.job.endings import Ending
 from compilegate.job.evidence import EvidenceRecord

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from compilegate.job.compilers import load_compiler
 from compilegate.job.compilers.immediate import ImmediateSteps
 from compilegate.job.evidence import ParityErrors, ParityRecord
-from compilegate.job.evidence.ratios import error_ratios, lasting
+from compilegate.job.evidence.parity import error_ratios, lasting
 from compilegate.job.probes import exact
 from compilegate.job.probes.capture import Compiled, same_layout
 from compilegate.job.probes.parity import probe_parity

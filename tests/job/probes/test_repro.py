@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from benchmarks.miscompilers import MISCOMPILERS
 from compilegate.job.compilers import load_compiler
-from compilegate.job.evidence.ratios import departing
+from compilegate.job.evidence.parity import departing
 from compilegate.job.probes.parity import probe_parity
 from compilegate.job.probes.repro import search
 from compilegate.job.probes.repro.case import SCRIPT, TENSORS

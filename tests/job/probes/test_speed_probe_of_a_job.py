@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from compilegate.evidence import read_evidence
+from compilegate.gate.evidence import read_evidence
 from compilegate.job.evidence import EvidenceRecord
 from compilegate.job.names import EVIDENCE_FOLDER
 from compilegate.job.script.job import Job

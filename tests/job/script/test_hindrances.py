@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from compilegate.evidence import Hindrance, read_evidence
+from compilegate.gate.evidence import read_evidence
 from compilegate.job import Job, Told
+from compilegate.job.evidence import Hindrance
 from compilegate.job.evidence.hindrances import (
     BREAKS,
     LOADER,

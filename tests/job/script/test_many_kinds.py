@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.utils.data import DataLoader
 
-from compilegate.evidence import EvidenceRecord, read_evidence
+from compilegate.gate.evidence import read_evidence
 from compilegate.job import CompilerError, InputError, Job, Told
+from compilegate.job.evidence import EvidenceRecord
 from compilegate.job.names import EVIDENCE_FOLDER
 from compilegate.job.script.steps import BatchSizes
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from compilegate.evidence import read_evidence
+from compilegate.gate.evidence import read_evidence
 from compilegate.job import InputError, Job, Told, examples_of
 from compilegate.job.names import EVIDENCE_FOLDER
 from compilegate.job.script.results import ExampleRows

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compilegate.evidence import EvidenceRecord, read_evidence
+from compilegate.gate.evidence import read_evidence
+from compilegate.job.evidence import EvidenceRecord
 from compilegate.job.names import COMPILED_LINE, COMPILING_LINE
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]

@@ -11,8 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compilegate.evidence import EvidenceRecord, read_evidence
+from compilegate.gate.evidence import read_evidence
 from compilegate.job import InputError, Job, NonFiniteLossError, Told
+from compilegate.job.evidence import EvidenceRecord
 from compilegate.job.names import EVIDENCE_FOLDER
 from compilegate.job.script.counting.losses import watch_backward
 

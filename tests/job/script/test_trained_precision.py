@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from compilegate.evidence import Evidence, read_evidence
+from compilegate.gate.evidence import read_evidence
+from compilegate.job.evidence import Evidence
 from compilegate.job.names import EVIDENCE_FOLDER
 from compilegate.job.script.job import Job
 from compilegate.job.script.told import Told

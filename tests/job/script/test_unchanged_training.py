@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from compilegate.evidence import read_evidence
+from compilegate.gate.evidence import read_evidence
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

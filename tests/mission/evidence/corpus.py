@@ -1,9 +1,6 @@
-"""All entries by name, and what of them today's gate decides otherwise."""
+"""All entries by name."""
 
 from __future__ import annotations
-
-import tomllib
-from pathlib import Path
 
 from tests.mission.evidence.entries.accidents_in_files import IN_FILES_AND_DATA
 from tests.mission.evidence.entries.accidents_in_trainings import IN_TRAININGS
@@ -19,10 +16,6 @@ GROUPS: dict[str, list[Entry]] = {
     "worse": WORSE,
 }
 CORPUS = {f"{group}/{entry.name}": entry for group, them in GROUPS.items() for entry in them}
-DECIDED_OTHERWISE: dict[str, str] = tomllib.loads(
-    (Path(__file__).parent / "decided_otherwise.toml").read_text(encoding="utf-8")
-)
-"""By the name of an entry, why today's gate decides otherwise."""
 
 
 def agrees(entry: Entry, found: Decision) -> bool:

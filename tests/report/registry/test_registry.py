@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compilegate.evidence import Examples
 from compilegate.gate.observations import Observations, ReplicateObservation
 from compilegate.gate.verdict import Decision
+from compilegate.job.evidence import Examples
 from compilegate.report.registry import model_card, model_quality
 from compilegate.report.registry.card import MOST_CARD
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from compilegate.catalog.instances import accelerators_of
-from compilegate.gate.integrity.confounds import find_confounds
+from compilegate.gate.confounds import find_confounds
 from compilegate.gate.settings import ArmDeclaration
 from compilegate.job.evidence import Evidence
 from compilegate.job.machine.accelerators import describing
@@ -29,7 +29,7 @@ def undeclared(one: Evidence, other: Evidence) -> list[str]:
         ArmDeclaration(compiler=name, batch_size=16, learning_rate=3e-3, precision="fp32")
         for name in (one.arm, other.arm)
     ]
-    return [each.name for each in find_confounds([one], [other], *both) if not each.intended]
+    return [each.name for each in find_confounds([one], [other], both, 0.05) if not each.intended]
 
 
 @pytest.fixture(scope="module")

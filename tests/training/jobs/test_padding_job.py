@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from compilegate.gate.parity import error_ratios
 from compilegate.gate.settings import ParitySettings
+from compilegate.job.evidence.parity import error_ratios
 from tests.training.conftest import FILLER, TOPICS, PrepareProcess, TrainJob, write_jsonl
 from training.data.prepared import read_prepared
 from training.evaluation import logits_of

@@ -15,12 +15,12 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from compilegate.evidence import read_evidence
-from compilegate.gate.parity import error_ratios
+from compilegate.gate.evidence import read_evidence
 from compilegate.gate.settings import ParitySettings
 from compilegate.job import endings
 from compilegate.job.digests import file_digest, folder_digest
 from compilegate.job.evidence import EvidenceRecord, column_digests
+from compilegate.job.evidence.parity import error_ratios
 from training.data.prepared import read_prepared
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]

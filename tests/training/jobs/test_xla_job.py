@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from compilegate.evidence import read_evidence
+from compilegate.gate.evidence import read_evidence
 from compilegate.job.evidence import EvidenceRecord
 from tests.xla_environment import QUICK_TO_COMPILE
 

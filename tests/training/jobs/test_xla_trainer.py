@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import load_file
 from transformers import BertConfig, BertModel
 
-from compilegate.evidence import read_evidence
+from compilegate.gate.evidence import read_evidence
 from compilegate.job.evidence import EvidenceRecord
 from compilegate.job.names import SCRIPT_VARIABLE
 from tests.xla_environment import QUICK_TO_COMPILE

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import numpy as np
 import torch
 
-from compilegate.job.evidence.ratios import WEAKEST
+from compilegate.job.evidence.parity import WEAKEST
 from compilegate.job.files import whole_file, write_text
 from compilegate.job.names import REPRO_SCRIPT
 from compilegate.job.probes.repro import side_by_side

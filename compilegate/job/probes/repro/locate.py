@@ -22,7 +22,7 @@ import torch
 from compilegate.job.compilers import Compiler
 from compilegate.job.compilers.graphs import watching
 from compilegate.job.errors import one_sentence
-from compilegate.job.evidence.ratios import EPSILON
+from compilegate.job.evidence.parity import EPSILON
 from compilegate.job.names import (
     COMPILE_THREADS_VARIABLE,
     DEFAULT_PARITY_LIMITS,

@@ -1,0 +1,226 @@
+"""Confounds: what differs between a candidate and the baseline besides the compiler.
+
+A difference that the workload declares is intended: the report lists it. One that nobody declared
+(another library version, another kind of machine, fewer cores) fails the candidate by name, since
+neither its quality nor its speed can then be attributed to the compiler. Another processor or
+kernel of one instance type is what the cloud gives, and a note. What a script records under a name
+of its own is no part of the recipe where it differs between the seeds of one arm, or is a path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from compilegate.gate.findings import Code, Note, Reason, clipped, failure
+from compilegate.gate.record import examples_of_a_step
+from compilegate.gate.settings import DECLARED, ArmDeclaration
+from compilegate.gate.verdict import Confound
+from compilegate.job.evidence import Evidence, Scalar
+from compilegate.job.names import AUTOCAST
+
+BUCKETS = "padding = buckets"
+"""Declared of one arm and not of the other."""
+STEPS, EPOCHS = "steps", "epochs"
+"""Recipe keys that are compared by the examples that were seen."""
+FOLLOWS = {
+    "batch_size": ("steps", "warmup_steps", "steps_per_epoch", "data_order", "global_batch_size"),
+    "world_size": (
+        *("steps", "warmup_steps", "steps_per_epoch", "data_order", "global_batch_size"),
+        *("threads", "accelerators", "cores_available"),
+    ),
+    "scale_learning_rate": (
+        *("learning_rate_rule", "learning_rate_factor"),
+        *("base_learning_rate", "base_global_batch_size"),
+    ),
+    BUCKETS: ("data_order",),
+    "precision": ("evaluated_in",),
+    "image": (
+        *("image", "python", "torch", "transformers", "numpy", "platform", "cuda", "cudnn"),
+        # Another torch has other defaults: before 1.12 it multiplied in TF32.
+        *("float32_matmul_gpu", "float32_convolution_gpu", "float32_matmul_cpu"),
+    ),
+    "instance_type": (
+        *("instance_type", "cpu", "cores_available", "platform", "threads", "accelerator"),
+        *("accelerators", "accelerator_memory_bytes", "accelerator_capability"),
+    ),
+}
+"""By what a workload declares of an arm, the recipe keys and environment values that follow."""
+HOST = "cpu"
+"""The recipe's `device` of a job that computes beside no accelerator."""
+MACHINE = frozenset({"cpu", "platform"})
+"""Environment values that differ between machines of one instance type."""
+NOT_COMPARED = frozenset({"arm", "seed", "compiler", "on_failure", AUTOCAST})
+"""Recipe keys of programs that record all their arguments: who the job is and what it does when it
+fails, not how it trains. Autocast is how a precision comes about, which is compared itself."""
+HARDWARE = ("accelerator", "cpu", "device", "gpu", "hardware", "instance", "processor", "tpu")
+"""Parts of the names under which jobs record what they ran on."""
+COUNTS = ("cores", "count", "accelerators", "threads", "memory")
+"""Parts of names of such keys that say how many, and not of what."""
+EPOCHS_END = 0.05
+"""The share of a run's examples that may be skipped at the ends of epochs."""
+STOPPED_EARLY = 0.5
+"""The same where the workload declares that jobs stop early: a factor of 1.5."""
+EXAMPLES_SEEN = "examples_seen"
+MOST_STEPS = 10**12
+MOST_LISTED, MOST_SHOWN = 20, 80
+
+
+def find_confounds(
+    baseline: Sequence[Evidence],
+    candidate: Sequence[Evidence],
+    declarations: tuple[ArmDeclaration, ArmDeclaration],
+    examples_tolerance: float,
+) -> list[Confound]:
+    """Every recipe key and environment value that differs between replicates of the same seed.
+
+    `baseline[j]` and `candidate[j]` have the same seed; `declarations` are those of the two arms.
+    """
+    before, after = declarations
+    declared = {
+        key
+        for key in (*DECLARED, "scale_learning_rate", "instance_type", "image")
+        if getattr(before, key) != getattr(after, key)
+    }
+    if (before.padding == "buckets") != (after.padding == "buckets"):
+        declared.add(BUCKETS)
+    found = [
+        _confound(key, values, declared, of_recipe=True, stops=examples_tolerance > EPOCHS_END)
+        for key, *values in _differences(
+            [it.recipe for it in baseline], [it.recipe for it in candidate]
+        )
+        if key not in NOT_COMPARED
+    ]
+    found += [
+        _confound(key, values, declared, of_recipe=False, stops=False)
+        for key, *values in _differences(
+            [it.environment for it in baseline], [it.environment for it in candidate], fixed=True
+        )
+    ]
+    return [*found, *_examples_seen(baseline, candidate, declarations, examples_tolerance)]
+
+
+def about_confounds(confounds: Sequence[Confound]) -> list[Reason | Note]:
+    """What the verdict says of differences that the workload does not declare."""
+    said: list[Reason | Note] = []
+    for each in [it for it in confounds if not it.intended][:MOST_LISTED]:
+        text = f"{each.name} differs: {each.candidate} instead of {each.baseline}."
+        if each.name in MACHINE:
+            said.append(Note(Code.CONFOUND_HARDWARE, text, {"name": each.name}))
+            continue
+        code = Code.CONFOUND_UNDECLARED
+        if each.name == EXAMPLES_SEEN:
+            code = Code.CONFOUND_EXAMPLES_SEEN
+            text = (
+                f"{text} Train for as many epochs and count optimizer steps; where jobs stop "
+                "early, declare examples_tolerance in [gate]."
+            )
+        numbers = {"name": each.name, "baseline": each.baseline, "candidate": each.candidate}
+        said.append(failure(code, text, **numbers))
+    return said
+
+
+def about_hardware(jobs: Sequence[Evidence]) -> list[Note]:
+    """A note where no job recorded what it ran on."""
+    if any(map(_knows_hardware, jobs)):
+        return []
+    sentence = (
+        "No job recorded its hardware, so the speed-up may be the machine's: record `cpu`, "
+        "`accelerator` or `instance_type` in the environment."
+    )
+    return [Note(Code.CONFOUND_HARDWARE_UNKNOWN, sentence)]
+
+
+def _knows_hardware(evidence: Evidence) -> bool:
+    return any(
+        value not in (None, 0, False, "")
+        and any(part in key.lower() for part in HARDWARE)
+        and not any(part in key.lower() for part in COUNTS)
+        for key, value in evidence.environment.items()
+    )
+
+
+def _examples_seen(
+    baseline: Sequence[Evidence],
+    candidate: Sequence[Evidence],
+    declarations: tuple[ArmDeclaration, ArmDeclaration],
+    tolerance: float,
+) -> Iterator[Confound]:
+    """Another batch over as many epochs shows the same examples, within what the ends of epochs
+    leave out. One over as many steps does not, nor do micro-batches that were counted as steps."""
+    before, after = (
+        sum(_whole(it.recipe.get(STEPS)) * examples_of_a_step(it, declared) for it in jobs)
+        for jobs, declared in zip((baseline, candidate), declarations, strict=True)
+    )
+    if not before or not after:
+        return
+    apart = max(before, after) / min(before, after) - 1.0
+    allowed = EPOCHS_END if tolerance <= EPOCHS_END else max(tolerance, STOPPED_EARLY)
+    if apart > EPOCHS_END:
+        why = "within examples_tolerance" if apart <= allowed else "steps times batch, not declared"
+        intended = apart <= allowed
+        yield Confound(EXAMPLES_SEEN, f"{before:,}", f"{after:,}", intended=intended, why=why)
+
+
+def _whole(steps: Scalar) -> int:
+    """Zero for anything that is not a number of steps; another check reports that."""
+    return steps if isinstance(steps, int) and 0 < steps <= MOST_STEPS else 0
+
+
+def _confound(
+    key: str, values: Sequence[str], declared: set[str], *, of_recipe: bool, stops: bool
+) -> Confound:
+    before, after = values
+    causes = [cause for cause in FOLLOWS if cause in declared and key in FOLLOWS[cause]]
+    if of_recipe and key in declared:
+        why: str | None = "declared by the workload"
+    elif of_recipe and (key == STEPS or (key == EPOCHS and stops)):
+        why = f"see {EXAMPLES_SEEN}"
+    elif of_recipe and key == "device" and "instance_type" in declared and HOST not in values:
+        why = "follows from instance_type"
+    else:
+        why = f"follows from {causes[0]}" if causes else None
+    part = "recipe" if of_recipe else "environment"
+    return Confound(
+        key, before, after, intended=why is not None, why=why or f"{part}, not declared"
+    )
+
+
+def _differences(
+    before: Sequence[Mapping[str, Scalar]],
+    after: Sequence[Mapping[str, Scalar]],
+    *,
+    fixed: bool = False,
+) -> Iterator[tuple[str, str, str]]:
+    """(key, baseline, candidate) of each value that differs.
+
+    What differs between the seeds of an arm is ignored; where values are `fixed`, as versions of
+    libraries are, only what differs between the baseline's own seeds.
+    """
+    for key in sorted({key for values in (*before, *after) for key in values}):
+        found = [[_told(it, key) for it in arm] for arm in (before, after)]
+        if any(len({*arm}) > 1 for arm in found[: 1 if fixed else 2]) or found[0] == found[1]:
+            continue
+        one, other = next((it, to) for it, to in zip(*found, strict=True) if it != to)
+        if not (_is_path(one) and _is_path(other)):
+            yield clipped(key, 60), *_shown(one, other)
+
+
+def _is_path(text: str) -> bool:
+    return text.startswith(("/", "./", "../", "~", "s3://", "file://"))
+
+
+def _told(values: Mapping[str, Scalar], key: str) -> str:
+    if key not in values:
+        return "not recorded"
+    return "none" if values[key] is None else str(values[key])
+
+
+def _shown(before: str, after: str) -> tuple[str, str]:
+    """Both, clipped to where they differ: the digest of an image stands at the end of its name."""
+    differs_at = next(
+        (at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other), 0
+    )
+    start = max(differs_at - 20, 0) if max(len(before), len(after)) > MOST_SHOWN else 0
+    ellipsis = "..." if start else ""
+    one, other = (f"{ellipsis}{clipped(text[start:], MOST_SHOWN)}" for text in (before, after))
+    return one, other

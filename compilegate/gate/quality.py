@@ -1,0 +1,861 @@
+"""Quality: is a candidate's model as good as the baseline's, to within a margin? Pure.
+
+**The question** is about the arm, not about one lucky model: over the seeds one might have drawn
+and the examples one might have held out, is the candidate's metric worse by less than the margin?
+It is answered by a one-sided bound at the declared confidence (one side of Schuirmann's two
+one-sided tests, 1987). All guarded metrics must pass, which needs no correction for their number:
+that is an intersection-union test (Berger 1982). For several candidates, see `statistics.holm`.
+
+**Pairing.** Both arms are scored on the same examples, so examples are paired. Replicates with the
+same seed are paired as well: they share the initial weights and the order of the data. The interval
+is then valid whatever that sharing is worth. Choosing between paired and unpaired after seeing the
+data would make the confidence a lie, so it is fixed.
+
+**Relative margins** count the baseline's own uncertainty: where higher is better, the tested
+quantity is candidate - baseline + fraction x baseline, example by example.
+
+**One seed.** The spread between seeds cannot be seen, so nothing can pass for the arm. A fail
+stands: the one model that could be released is worse than the margin.
+
+**Groups.** Ten images of one patient are right or wrong together; counted as ten, they make a bound
+three times too narrow. The column that `[data] groups` declares is used. Otherwise rows are grouped
+by what remains of their ids without trailing counters, by each column of categories, and by equal
+inputs or outputs; a grouping is used where a permutation test of the paired differences shows at
+p <= 0.001 that rows of a group go together. Where there is no such grouping, rows are treated as
+independent. A group's value is the sum
+of its rows' deviations from the mean (Cochran, "Sampling Techniques", 1977, section 9A.2), so that
+the mean of groups is the mean of rows.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from compilegate.gate.evidence import take_rows
+from compilegate.gate.findings import (
+    Code,
+    Note,
+    Number,
+    Outcome,
+    Reason,
+    clipped,
+    counted,
+    failure,
+    undecided,
+)
+from compilegate.gate.forecast import SampleSize, resolution, to_decide
+from compilegate.gate.metrics import (
+    MetricUndefinedError,
+    MetricValues,
+    Scored,
+    Unit,
+    bias_bound,
+    column_of,
+    one_flip,
+    unit_of,
+)
+from compilegate.gate.settings import (
+    DECLARED,
+    ArmDeclaration,
+    Experiment,
+    GateSettings,
+    MetricGuard,
+    SliceGuard,
+)
+from compilegate.gate.statistics import (
+    NO_EXAMPLES,
+    CrossedMean,
+    Differences,
+    failed_seeds,
+    mean_of_scalars,
+    unseen_share,
+)
+from compilegate.gate.verdict import EffectSplit, Interval, MetricJudgement, NoiseFloor
+from compilegate.job.evidence import Examples, FloatArray, IntArray
+
+MOST_MARGINS = 2.0
+"""How much worse than the baseline the released model may be, in margins, and in standard
+deviations of the baseline's seeds times 1.5: single models vary more than means do."""
+MOST_CATEGORIES = 200
+"""How many a slice's column may have: with more it is an identifier, not a category."""
+COUNTER = re.compile(r"[-_#./:](?:[A-Za-z]{0,6}[-_]?)?\d+$")
+"""The tail of `patient-7_img3`, `doc-17#3`."""
+FEWEST_GROUPS, MOST_GROUPS = 20, 0.8
+"""How many groups a grouping must have, and how many at most, as a share of the rows."""
+DRAWS = 999
+TESTED_ROWS = 20_000
+"""Rows of whole groups that the permutation test looks at."""
+SAMPLED_IDS = 2_000
+
+
+@dataclass(frozen=True)
+class Replicates:
+    """What the replicates of one arm measured, in the order of the seeds."""
+
+    examples: Sequence[Examples]
+    """Row by row the same examples in all replicates of all arms; empty where a job wrote none."""
+    reported: Sequence[Mapping[str, float]]
+    """The metrics that the jobs themselves reported."""
+    called: str = "the baseline"
+    """In sentences."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One metric of two arms, before a confidence is chosen."""
+
+    metric: str
+    guard: MetricGuard
+    part: str | None
+    """The slice, in words; None for all examples."""
+    baseline: float
+    candidate: float
+    margin: float | None
+    """In the metric's units; None when only watched."""
+    slack: CrossedMean
+    """What must stay above zero: margin minus harm; without a margin, minus harm."""
+    rows: int
+    """Validation examples behind it; NO_EXAMPLES for a scalar that was only reported."""
+    failed: Sequence[bool] = ()
+    """Which seeds lose more than the margin and chance explain."""
+    worst_example: float = 0.0
+    """How much worse than its arm's mean the worst example is; zero where flips are counted."""
+
+    def outcome(self, confidence: float) -> Outcome | None:
+        """What it says at this confidence; None when it is only watched."""
+        if self.margin is None:
+            return None
+        slack, half_width = self.slack, self.slack.half_width(confidence)
+        one_scalar = slack.seed_variance is None and slack.examples == NO_EXAMPLES
+        if slack.mean + half_width < 0.0 and not one_scalar:
+            return Outcome.FAIL
+        if slack.seed_variance is None or slack.mean - half_width <= 0.0:
+            return Outcome.INCONCLUSIVE
+        return Outcome.PASS
+
+    def hides_harm(self, confidence: float) -> bool:
+        """Whether a harm beyond the margin could lie in examples as bad as the worst one here, and
+        so rare that the validation set need not hold any."""
+        if not self.margin or self.slack.examples == NO_EXAMPLES:
+            return False
+        return unseen_share(self.slack.examples, confidence) * self.worst_example >= self.margin
+
+
+@dataclass
+class ArmQuality:
+    """What is known of one candidate's quality."""
+
+    comparisons: list[Comparison] = field(default_factory=list)
+    said: list[Reason | Note] = field(default_factory=list)
+    """What could not be judged, and why; how rows were counted."""
+    contrasts: dict[str, CrossedMean] = field(default_factory=dict)
+    """By metric, this candidate minus the compiler-only one, where there is another one."""
+
+
+@dataclass
+class _Table:
+    """One metric of a candidate against the baseline, seed by seed."""
+
+    differences: Differences = field(default_factory=Differences)
+    before: list[float] = field(default_factory=list)
+    after: list[float] = field(default_factory=list)
+    flip: float = math.inf
+    bias: list[float] = field(default_factory=list)
+    worst: float = 0.0
+
+
+def compare_arms(
+    settings: GateSettings,
+    baseline: Replicates,
+    candidates: Mapping[str, Replicates],
+    compiler_only: Mapping[str, str],
+    values: MetricValues,
+) -> dict[str, ArmQuality]:
+    """Compare every candidate with the baseline, metric by metric and slice by slice.
+
+    Every column is computed once, and no table is kept. `compiler_only` names, for a candidate that
+    has one, the candidate that differs from the baseline by the same compiler alone; `values`
+    receives each replicate's metrics.
+    """
+    found = {name: ArmQuality() for name in candidates}
+    declared, groupings = None, list[Grouping]()
+    if baseline.examples and settings.from_examples:
+        declared, about = _declared_groups(settings, baseline.examples[0])
+        groupings = [] if settings.groups else possible_groupings(baseline.examples[0])
+        for quality in found.values():
+            quality.said += about
+            if not settings.groups and not groupings:
+                quality.said.append(_independent(len(baseline.examples[0].labels)))
+    tables, contrasts = _tables(
+        settings, baseline, candidates, compiler_only, values, groups=declared
+    )
+    for name, quality in found.items():
+        arm = candidates[name]
+        quality.comparisons += _of_scalars(settings, baseline, arm)
+        for metric, guard in settings.from_examples.items():
+            table = tables.get((name, metric))
+            if table is None:
+                continue
+            rows = len(baseline.examples[0].labels)
+            groups = declared or _correlated(groupings, table.differences, rows)
+            if groups is not None and declared is None:
+                quality.said.append(about_groups(metric, groups, rows))
+                table = _table(guard.measure(metric), guard, baseline, arm, groups)
+            quality.comparisons.append(_compared(metric, guard, table, rows, groups=groups))
+        quality.contrasts = {
+            metric: it.mean() for (of, metric), it in contrasts.items() if of == name
+        }
+        order = list(settings.metrics)
+        quality.comparisons.sort(key=lambda each: order.index(each.metric))
+    for part in _parts(settings, baseline, found):
+        for name, quality in found.items():
+            quality.said += _compare_part(settings, part, baseline, candidates[name], quality)
+    return found
+
+
+def _tables(
+    settings: GateSettings,
+    baseline: Replicates,
+    candidates: Mapping[str, Replicates],
+    compiler_only: Mapping[str, str],
+    values: MetricValues,
+    *,
+    groups: Grouping | None,
+) -> tuple[dict[tuple[str, str], _Table], dict[tuple[str, str], Differences]]:
+    """By (candidate, metric), the differences; what is undefined of one replicate is left out."""
+    tables: dict[tuple[str, str], _Table] = {}
+    contrasts: dict[tuple[str, str], Differences] = {}
+    undefined: set[tuple[str, str]] = set()
+    scored = {name: arm for name, arm in candidates.items() if arm.examples}
+    for index, examples in enumerate(baseline.examples if scored else ()):
+        before, lacking = _columns(settings, examples, values, groups)
+        undefined |= {(name, metric) for name in scored for metric in lacking}
+        after = {}
+        for name, arm in scored.items():
+            after[name], lacking = _columns(settings, arm.examples[index], values, groups)
+            undefined |= {(name, metric) for metric in lacking}
+        for name in scored:
+            for metric in before.keys() & after[name].keys():
+                guard = settings.metrics[metric]
+                table = tables.setdefault((name, metric), _Table())
+                _add(table, guard, before[metric], after[name][metric], groups)
+            reference = after.get(compiler_only.get(name, ""))
+            if reference is not None:
+                for metric in reference.keys() & after[name].keys():
+                    difference = after[name][metric].values - reference[metric].values
+                    contrasts.setdefault((name, metric), Differences()).add(difference)
+    return {key: it for key, it in tables.items() if key not in undefined}, contrasts
+
+
+@dataclass(frozen=True)
+class _Column:
+    """One metric of one replicate."""
+
+    values: FloatArray
+    flip: float
+    bias: float
+
+
+def _columns(
+    settings: GateSettings, examples: Examples, values: MetricValues, groups: Grouping | None
+) -> tuple[dict[str, _Column], list[str]]:
+    """The metrics of one replicate, and those that are undefined."""
+    found, undefined, scored = {}, [], Scored(examples)
+    for metric, guard in settings.from_examples.items():
+        try:
+            found[metric] = _column(guard.measure(metric), scored, groups)
+        except MetricUndefinedError:  # said of the replicate
+            undefined.append(metric)
+        else:
+            measure = guard.measure(metric)
+            values.remember(measure, examples, float(found[metric].values.mean()))
+    return found, undefined
+
+
+def _column(measure: str, scored: Scored, groups: Grouping | None) -> _Column:
+    column = column_of(measure, scored, None if groups is None else groups.of_row)
+    flip = one_flip(measure, scored.examples.labels, column)
+    return _Column(column, flip, bias_bound(measure, scored))
+
+
+def _add(
+    table: _Table, guard: MetricGuard, before: _Column, after: _Column, groups: Grouping | None
+) -> None:
+    sign = 1.0 if guard.direction == "higher" else -1.0
+    difference = sign * (after.values - before.values)
+    mean = float(before.values.mean())
+    if guard.relative and guard.margin is not None:
+        difference += guard.margin * math.copysign(1.0, mean) * before.values
+    if groups is not None and len(difference) == len(groups.of_row):
+        difference = groups.columns(difference)
+    if not table.before and not before.flip:
+        arms = (sign * before.values, sign * after.values)
+        table.worst = max(float(arm.mean() - arm.min()) for arm in arms)
+    table.differences.add(difference)
+    table.before.append(mean)
+    table.after.append(float(after.values.mean()))
+    table.flip = min(table.flip, before.flip, after.flip)
+    table.bias.append(max(before.bias, after.bias))
+
+
+def _table(
+    measure: str, guard: MetricGuard, baseline: Replicates, arm: Replicates, groups: Grouping | None
+) -> _Table:
+    table = _Table()
+    for before, after in zip(baseline.examples, arm.examples, strict=True):
+        columns = [_column(measure, Scored(each), groups) for each in (before, after)]
+        _add(table, guard, columns[0], columns[1], groups)
+    return table
+
+
+def _compared(
+    metric: str,
+    guard: MetricGuard,
+    table: _Table,
+    rows: int,
+    *,
+    groups: Grouping | None,
+    part: str | None = None,
+) -> Comparison:
+    before, after = float(np.mean(table.before)), float(np.mean(table.after))
+    margin = None if guard.margin is None else guard.margin * (abs(before) if guard.relative else 1)
+    flip, bias = table.flip, float(np.mean(table.bias))
+    if groups is not None and len(table.differences.by_example) == groups.count:
+        bias *= math.sqrt(rows / groups.count)
+        flip *= groups.usual_size if groups.goes_together else groups.count / rows
+    sign = 1.0 if guard.direction == "higher" else -1.0
+    harms = [-sign * (it - was) for it, was in zip(table.after, table.before, strict=True)]
+    added = 0.0 if guard.relative or margin is None else margin
+    return Comparison(
+        metric=metric,
+        guard=guard,
+        part=part,
+        baseline=before,
+        candidate=after,
+        margin=margin,
+        slack=table.differences.mean(flip, bias, added),
+        rows=rows,
+        failed=() if margin is None or part else failed_seeds(harms, table.before, margin),
+        worst_example=table.worst,
+    )
+
+
+def _of_scalars(
+    settings: GateSettings, baseline: Replicates, arm: Replicates
+) -> Iterator[Comparison]:
+    """The metrics that all jobs only reported."""
+    for metric, guard in settings.metrics.items():
+        found = [[each.get(metric) for each in it.reported] for it in (baseline, arm)]
+        known = [np.array([it for it in each if it is not None]) for each in found]
+        if not guard.reported or not len(known[0]) == len(known[1]) == len(baseline.reported):
+            continue
+        sign = 1.0 if guard.direction == "higher" else -1.0
+        mean = float(known[0].mean())
+        share = guard.margin or 0.0
+        before, margin = sign * known[0], share
+        if guard.relative:
+            before, margin = before - share * math.copysign(1.0, mean) * known[0], share * abs(mean)
+        slack = mean_of_scalars(before, sign * known[1])
+        harms = (-sign * (known[1] - known[0])).tolist()
+        yield Comparison(
+            metric=metric,
+            guard=guard,
+            part=None,
+            baseline=mean,
+            candidate=float(known[1].mean()),
+            margin=None if guard.margin is None else margin,
+            slack=slack if guard.relative else replace(slack, mean=slack.mean + margin),
+            rows=NO_EXAMPLES,
+            failed=failed_seeds(harms, known[0].tolist(), margin) if guard.margin else (),
+        )
+
+
+# Groups.
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """What rows may go together in."""
+
+    of_row: IntArray
+    """(rows,) the group of each, from 0."""
+    by: str
+    """In words that follow "rows with "."""
+    goes_together: bool = True
+    """Whether the rows of a group are known to be right or wrong together."""
+
+    @property
+    def count(self) -> int:
+        """How many groups there are."""
+        return int(self.of_row.max()) + 1
+
+    @property
+    def usual_size(self) -> float:
+        """The root mean square of their sizes, as a multiple of the mean one."""
+        sizes = np.bincount(self.of_row).astype(np.float64)
+        return float(np.sqrt(np.mean(sizes**2)) / sizes.mean())
+
+    def columns(self, column: FloatArray) -> FloatArray:
+        """(groups,) values with the mean of the rows' values."""
+        mean = float(column.mean())
+        sums = np.bincount(self.of_row, weights=column - mean)
+        return np.asarray(mean + sums * (len(sums) / len(column)), dtype=np.float64)
+
+
+def possible_groupings(examples: Examples) -> list[Grouping]:
+    """By what rows might go together, though nobody declared it."""
+    found: list[tuple[str, npt.NDArray[np.generic] | None]] = [
+        ("the same id but for its counter", _stems(examples.ids)),
+        *((f"the same {column!r}", it) for column, it in sorted(examples.slices.items())),
+        ("the same inputs", examples.inputs),
+        ("the same outputs", _outputs(examples)),
+    ]
+    groupings = [Grouping(_numbered(it), by) for by, it in found if it is not None]
+    most = MOST_GROUPS * len(examples.labels)
+    return [each for each in groupings if FEWEST_GROUPS <= each.count <= most]
+
+
+def go_together(differences: FloatArray, groups: Grouping, draws: int, most_above: int = 0) -> bool:
+    """Whether paired differences of rows agree within groups more than in all but `most_above` of
+    so many permutations."""
+    generator = np.random.default_rng(0)  # the same evidence gives the same verdict
+    of_row = groups.of_row
+    if len(of_row) > TESTED_ROWS:
+        order = generator.permutation(groups.count)
+        rank = np.empty(groups.count, dtype=np.int64)
+        rank[order] = np.arange(groups.count)
+        kept = rank[of_row] < max(FEWEST_GROUPS, groups.count * TESTED_ROWS // len(of_row))
+        differences, of_row = differences[kept], _numbered(of_row[kept])
+    centred = differences - differences.mean()
+    if not centred.any():
+        return False
+    sizes = np.bincount(of_row)
+
+    def statistic(values: FloatArray) -> float:
+        sums = np.bincount(of_row, weights=values)
+        return float((sums * sums / sizes).sum())
+
+    seen, above = statistic(centred) * (1.0 - 1e-12), 0
+    for _ in range(draws):
+        above += statistic(generator.permutation(centred)) >= seen
+        if above > most_above:
+            return False
+    return True
+
+
+def about_groups(metric: str, groups: Grouping, rows: int) -> Note:
+    """What is to be said of groups that nobody declared."""
+    sentence = (
+        f"{metric}: rows with {groups.by} are right or wrong together, so the {rows:,} rows count "
+        f"as {groups.count:,}. Declare their column as `groups` in [data]."
+    )
+    numbers = {"metric": metric, "examples": rows, "effective": groups.count}
+    return Note(Code.GROUPS_COUNTED, sentence, numbers)
+
+
+def _correlated(
+    groupings: Sequence[Grouping], differences: Differences, rows: int
+) -> Grouping | None:
+    """The grouping by which rows go together; of several, the one with the fewest groups."""
+    by_example = differences.by_example
+    if len(by_example) != rows:
+        return None
+    found = [each for each in groupings if go_together(by_example, each, DRAWS)]
+    return min(found, key=lambda each: each.count, default=None)
+
+
+def _declared_groups(
+    settings: GateSettings, examples: Examples
+) -> tuple[Grouping | None, list[Reason | Note]]:
+    column, rows = settings.groups, len(examples.labels)
+    if column is None:
+        return None, []
+    if column not in examples.slices:
+        there = clipped(", ".join(sorted(examples.slices)) or "none", 100)
+        sentence = f"The examples have no column {column!r}, which `groups` names (there: {there})."
+        return None, [failure(Code.GROUPS_MISSING, sentence)]
+    groups = Grouping(_numbered(examples.slices[column]), f"the same {column!r}", False)
+    if groups.count < 2:
+        sentence = f"All {rows:,} rows have the same {column!r}: two groups or more are needed."
+        return None, [undecided(Code.GROUPS_MISSING, sentence)]
+    few = " So few make wide bounds." if groups.count < FEWEST_GROUPS else ""
+    sentence = f"The {rows:,} validation rows are {groups.count:,} groups of {column!r}.{few}"
+    numbers = {"examples": rows, "effective": groups.count}
+    return groups, [Note(Code.GROUPS_COUNTED, sentence, numbers)]
+
+
+def _independent(rows: int) -> Note:
+    sentence = f"The {rows:,} validation rows were treated as independent."
+    return Note(Code.GROUPS_COUNTED, sentence, {"examples": rows, "effective": rows})
+
+
+def _stems(ids: npt.NDArray[np.str_]) -> npt.NDArray[np.str_] | None:
+    """Ids without their trailing counters; None where that leaves too few to be groups."""
+    sample = ids[:: max(len(ids) // SAMPLED_IDS, 1)].tolist()
+    if len({COUNTER.sub("", each) for each in sample}) < min(FEWEST_GROUPS, len(sample)):
+        return None
+    if not any(COUNTER.search(each) for each in sample):
+        return None
+    return np.array([COUNTER.sub("", each) for each in ids.tolist()])
+
+
+def _outputs(examples: Examples) -> npt.NDArray[np.generic] | None:
+    """What a model says of each row, where most rows repeat another one; None elsewhere."""
+    said = examples.predictions if examples.predictions is not None else examples.losses
+    distinct, number, times = np.unique(said, return_inverse=True, return_counts=True)
+    repeats = (times[number] > 1).mean() > 0.5 and times.max() <= 0.2 * len(said)
+    return number if repeats and len(distinct) >= FEWEST_GROUPS else None
+
+
+def _numbered(values: npt.NDArray[np.generic]) -> IntArray:
+    numbers: IntArray = np.unique(values, return_inverse=True)[1].astype(np.int64).reshape(-1)
+    return numbers
+
+
+# Slices.
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One slice that can be judged."""
+
+    guard: SliceGuard
+    name: str
+    """``column = value``, as reports show it."""
+    rows: IntArray
+
+
+def _parts(
+    settings: GateSettings, baseline: Replicates, found: Mapping[str, ArmQuality]
+) -> Iterator[_Part]:
+    """The slices that can be judged; what is wrong with the others is said of each candidate."""
+    for guard in settings.slices if baseline.examples else ():
+        for part in _parts_of(guard, baseline.examples[0]):
+            if isinstance(part, _Part):
+                yield part
+                continue
+            for quality in found.values():
+                quality.said.append(part)
+
+
+def _parts_of(guard: SliceGuard, examples: Examples) -> Iterator[_Part | Reason | Note]:
+    categories = examples.slices.get(guard.column)
+    if categories is None:
+        there = clipped(", ".join(sorted(examples.slices)) or "none")
+        yield _not_judged(guard, f"{guard.metric} by {guard.column!r}", f"the columns are {there}")
+        return
+    values = np.unique(categories).tolist() if guard.value is None else [guard.value]
+    if len(values) > MOST_CATEGORIES:
+        why = f"it has {len(values)} categories, and the limit is {MOST_CATEGORIES}"
+        yield _not_judged(guard, f"{guard.metric} by {guard.column!r}", why)
+        return
+    for value in values:
+        rows = np.flatnonzero(categories == value)
+        name = f"{guard.column} = {clipped(value, 60)}"
+        if len(rows) < guard.min_examples:
+            why = f"{counted(len(rows), 'example')}, min_examples is {guard.min_examples}"
+            yield _not_judged(guard, f"{guard.metric} where {name}", why)
+        else:
+            yield _Part(guard, name, rows)
+
+
+def _not_judged(guard: SliceGuard, what: str, why: str) -> Reason | Note:
+    numbers = {"column": guard.column, "value": guard.value, "metric": guard.metric}
+    if guard.watched:
+        return Note(Code.SLICE_NOT_JUDGED, f"{what} (watched) is not judged: {why}.", numbers)
+    return undecided(Code.SLICE_NOT_JUDGED, f"{what} is not judged: {why}.", **numbers)
+
+
+def _compare_part(
+    settings: GateSettings,
+    part: _Part,
+    baseline: Replicates,
+    arm: Replicates,
+    quality: ArmQuality,
+) -> list[Reason | Note]:
+    """Compare a candidate on one slice; what cannot be compared is returned."""
+    if not arm.examples:
+        return []
+    guard = settings.guard_of(part.guard)
+    taken = [
+        replace(each, examples=[take_rows(it, part.rows) for it in each.examples])
+        for each in (baseline, arm)
+    ]
+    groups = None
+    if settings.groups is not None and settings.groups in taken[0].examples[0].slices:
+        numbers = _numbered(taken[0].examples[0].slices[settings.groups])
+        groups = Grouping(numbers, f"the same {settings.groups!r}", False)
+        if groups.count < 2:
+            return [_not_judged(part.guard, part.name, "all of its rows belong to one group")]
+    try:
+        measure = guard.measure(part.guard.metric)
+        table = _table(measure, guard, taken[0], taken[1], groups)
+    except MetricUndefinedError as error:
+        what = f"{part.guard.metric} where {part.name}"
+        return [_not_judged(part.guard, what, str(error))]
+    metric, rows = part.guard.metric, len(part.rows)
+    compared = _compared(metric, guard, table, rows, groups=groups, part=part.name)
+    quality.comparisons.append(compared)
+    return []
+
+
+# What it comes to.
+
+
+def judge_quality(
+    quality: ArmQuality, confidence: float, against: str
+) -> tuple[list[MetricJudgement], list[Reason | Note]]:
+    """Each metric's judgement at this confidence, and what the verdict says about it. `against`
+    names the other arm."""
+    judged = [conclude(each, confidence, against) for each in quality.comparisons]
+    said = [it for _, said in judged for it in said]
+    return [judgement for judgement, _ in judged], said
+
+
+def conclude(
+    comparison: Comparison, confidence: float, against: str = "the baseline"
+) -> tuple[MetricJudgement, list[Reason | Note]]:
+    """The judgement at this confidence, and the reason (or, when watched, the note) in words."""
+    outcome, slack = comparison.outcome(confidence), comparison.slack
+    half_width = slack.half_width(confidence)
+    delta = comparison.candidate - comparison.baseline
+    open_ = outcome is Outcome.INCONCLUSIVE
+    needed = to_decide(slack, comparison.rows, confidence) if open_ else SampleSize()
+    judgement = MetricJudgement(
+        metric=comparison.metric,
+        direction=comparison.guard.direction,
+        margin=comparison.margin,
+        relative_margin=comparison.guard.margin if comparison.guard.relative else None,
+        baseline=comparison.baseline,
+        candidate=comparison.candidate,
+        delta=Interval(delta, delta - half_width, delta + half_width),
+        outcome=outcome,
+        seeds=slack.seeds,
+        examples=comparison.rows,
+        seed_sd=slack.seed_sd,
+        seed_standard_error=None if slack.seed_variance is None else math.sqrt(slack.seed_variance),
+        example_standard_error=math.sqrt(slack.example_variance),
+        seeds_needed=needed.seeds,
+        examples_needed=needed.examples,
+        part=comparison.part,
+        rest_standard_error=math.sqrt(slack.rest_variance),
+        skewness=slack.example_skewness,
+    )
+    numbers = _numbers(judgement)
+    where = "" if judgement.part is None else f" where {judgement.part}"
+    unit = unit_of(judgement.metric)
+    found = (
+        f"{judgement.metric}{where}: {unit.amount(delta, signed=True)} against {against} "
+        f"({unit.number(judgement.delta.lower, signed=True)} to "
+        f"{unit.number(judgement.delta.upper, signed=True)})"
+    )
+    if judgement.limit is None:
+        return judgement, [Note(Code.QUALITY_WATCHED, f"{found}; watched.", numbers)]
+    found = f"{found}, margin {unit.amount(judgement.limit, signed=True)}."
+    code, meaning = _meaning(comparison, outcome, needed)
+    said: list[Reason | Note] = [
+        Reason(code, outcome or Outcome.PASS, f"{found} {meaning}".rstrip(), numbers)
+    ]
+    if comparison.hides_harm(confidence):
+        said.append(_about_long_tail(comparison, unit, confidence))
+    if open_ and slack.seed_variance is not None:
+        said += _about_resolution(comparison, unit, confidence)
+    return judgement, said
+
+
+def _meaning(
+    comparison: Comparison, outcome: Outcome | None, needed: SampleSize
+) -> tuple[Code, str]:
+    """What the interval means, and the cheapest thing that would decide."""
+    slack = comparison.slack
+    if outcome is Outcome.PASS:
+        return Code.QUALITY_NOT_WORSE, ""
+    if outcome is Outcome.FAIL:
+        only_one = "Worse by more than the margin, for the one seed that was trained."
+        beyond = "Worse by more than the margin."
+        return Code.QUALITY_WORSE, only_one if slack.seeds == 1 else beyond
+    if slack.seeds == 1:
+        return Code.QUALITY_SINGLE_SEED, "One seed cannot show the spread of seeds: add `seeds`."
+    if comparison.margin == 0.0:
+        zero = "The margin is relative and the baseline's value is zero: declare an absolute one."
+        return Code.QUALITY_UNDECIDED, zero
+    return Code.QUALITY_UNDECIDED, what_decides(needed, slack.seeds, comparison.rows)
+
+
+def what_decides(needed: SampleSize, seeds: int, rows: int) -> str:
+    """The cheapest thing that would decide, in a sentence."""
+    if needed.seeds is not None:
+        return f"About {counted(needed.seeds - seeds, 'more seed')} would decide."
+    if needed.examples is not None:
+        return f"About {needed.examples:,} validation rows instead of {rows:,} would decide."
+    if needed.both is not None:
+        return (
+            f"About {needed.both[0]} seeds and {needed.both[1]:,} validation rows would decide, "
+            "neither alone."
+        )
+    return "The difference is too close to the margin for more seeds or rows to decide."
+
+
+def _about_long_tail(comparison: Comparison, unit: Unit, confidence: float) -> Note:
+    share = unseen_share(comparison.slack.examples, confidence)
+    sentence = (
+        f"{comparison.metric}: harm confined to fewer than 1 in {math.floor(1.0 / share):,} rows "
+        f"could go undetected; at {unit.amount((comparison.margin or 0.0) / share)} each it would "
+        "exceed the margin."
+    )
+    return Note(Code.QUALITY_LONG_TAIL, sentence, {"metric": comparison.metric})
+
+
+def _about_resolution(comparison: Comparison, unit: Unit, confidence: float) -> list[Note]:
+    """A note where the margin is smaller than what such a design can resolve."""
+    smallest, margin = resolution(comparison.slack, confidence), comparison.margin or 0.0
+    if smallest <= margin:
+        return []
+    where = "" if comparison.part is None else f" where {comparison.part}"
+    sentence = (
+        f"{comparison.metric}{where}: this design resolves {unit.amount(smallest)}, and the margin "
+        f"is {unit.amount(margin)}; an equal candidate would often stay undecided."
+    )
+    numbers: dict[str, Number] = {"metric": comparison.metric}
+    numbers |= {"margin": margin, "smallest": smallest}
+    return [Note(Code.MARGIN_BELOW_RESOLUTION, sentence, numbers)]
+
+
+def _numbers(judgement: MetricJudgement) -> dict[str, Number]:
+    return {
+        "metric": judgement.metric,
+        "part": judgement.part,
+        "delta": judgement.delta.estimate,
+        "lower": judgement.delta.lower,
+        "upper": judgement.delta.upper,
+        "limit": judgement.limit,
+        "seeds": judgement.seeds,
+        "examples": judgement.examples,
+        "seeds_needed": judgement.seeds_needed,
+        "examples_needed": judgement.examples_needed,
+    }
+
+
+def metric_by_seed(
+    metric: str, guard: MetricGuard, arm: Replicates, values: MetricValues
+) -> list[float]:
+    """The metric of each replicate. Raises MetricUndefinedError."""
+    if guard.reported:
+        found = [reported.get(metric) for reported in arm.reported]
+        known = [float(value) for value in found if value is not None]
+        if len(known) < len(found):
+            raise MetricUndefinedError("a job did not report it")
+        return known
+    if not arm.examples:
+        raise MetricUndefinedError("a job wrote no examples")
+    return [values.of(guard.measure(metric), examples) for examples in arm.examples]
+
+
+def noise_floors(
+    settings: GateSettings, arm: Replicates, values: MetricValues
+) -> Iterator[NoiseFloor]:
+    """How much each metric moves between the arm's own seeds, of which there are two or more."""
+    for metric, guard in settings.metrics.items():
+        # A watched metric may be undefined; each candidate's notes say so.
+        with suppress(MetricUndefinedError):
+            found = metric_by_seed(metric, guard, arm, values)
+            yield NoiseFloor(
+                metric, float(np.mean(found)), float(np.std(found, ddof=1)), len(found)
+            )
+
+
+def released_is_worse(
+    settings: GateSettings, seed: int, before: Replicates, after: Replicates, values: MetricValues
+) -> list[Reason]:
+    """The reasons against releasing the first seed's model, by metric: an arm that is as good on
+    average may hold one seed that is far worse, and if that is the first, users get it. To release
+    another one instead would be to choose by the very examples that judge.
+
+    The replicates are of the same seeds, the released one first.
+    """
+    found = []
+    for metric, guard in settings.metrics.items():
+        if guard.margin is None:
+            continue
+        with suppress(MetricUndefinedError):  # what a metric lacks is said of the evidence
+            usual, own = (metric_by_seed(metric, guard, arm, values) for arm in (before, after))
+            mean, sign = float(np.mean(usual)), 1.0 if guard.direction == "higher" else -1.0
+            margin = guard.margin * abs(mean) if guard.relative else guard.margin
+            harm = min(sign * (mean - own[0]), sign * (usual[0] - own[0]))
+            spread = float(np.std(usual, ddof=1)) if len(usual) > 1 else 0.0
+            if harm > MOST_MARGINS * max(margin, 1.5 * spread):
+                found.append(
+                    failure(
+                        Code.QUALITY_RELEASED_WORSE,
+                        f"{metric} of seed {seed}, the model to release, is {own[0]:.5g} against "
+                        f"{mean:.5g}: {harm / margin:.1f} margins worse, the limit is "
+                        f"{MOST_MARGINS:g}.",
+                        metric=metric,
+                        seed=seed,
+                        value=own[0],
+                        harm_in_margins=harm / margin,
+                    )
+                )
+    return found
+
+
+# What of a candidate's difference the compiler makes, and what the rest of its recipe does.
+
+
+def find_compiler_only(experiment: Experiment, comparable: Sequence[str]) -> dict[str, str]:
+    """For each candidate that has one among the arms that can be compared, the candidate with the
+    same compiler that differs from the baseline by it alone."""
+    baseline = experiment.arms.get(experiment.baseline)
+    if baseline is None:
+        return {}
+    found = {
+        experiment.arms[name].compiler: name
+        for name in reversed(comparable)
+        if not changed_keys(baseline, experiment.arms[name])
+    }
+    return {
+        name: found[experiment.arms[name].compiler]
+        for name in comparable
+        if changed_keys(baseline, experiment.arms[name]) and experiment.arms[name].compiler in found
+    }
+
+
+def changed_keys(before: ArmDeclaration, after: ArmDeclaration) -> tuple[str, ...]:
+    """The declared keys, besides the compiler, in which two arms differ."""
+    return tuple(key for key in DECLARED if getattr(before, key) != getattr(after, key))
+
+
+def split_effect(
+    metric: str,
+    contrast: CrossedMean,
+    compiler_only: str,
+    by_compiler: MetricJudgement,
+    *,
+    declarations: tuple[ArmDeclaration, ArmDeclaration],
+    confidence: float,
+) -> tuple[EffectSplit, Note]:
+    """Split one metric's difference; `contrast` is the candidate minus the compiler-only one, and
+    `declarations` are those of the compiler-only candidate and of the candidate itself."""
+    half_width = contrast.half_width(confidence)
+    before, after = declarations
+    changed = tuple(f"{key} {getattr(after, key)}" for key in changed_keys(before, after))
+    rest = Interval(contrast.mean, contrast.mean - half_width, contrast.mean + half_width)
+    effect = EffectSplit(metric, compiler_only, by_compiler.delta, rest, changed)
+    unit = unit_of(metric)
+    told = [
+        f"{unit.amount(it.estimate, signed=True)} ({unit.number(it.lower, signed=True)} to "
+        f"{unit.number(it.upper, signed=True)})"
+        for it in (effect.compiler, effect.rest)
+    ]
+    sentence = (
+        f"{metric}: the compiler makes {told[0]}, as {compiler_only} shows, and "
+        f"{', '.join(changed)} {told[1]}."
+    )
+    return effect, Note(Code.EFFECT_SPLIT, sentence, {"metric": metric})

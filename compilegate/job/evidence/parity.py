@@ -1,0 +1,228 @@
+"""The verdict of parity: is a compiled step the same arithmetic as an eager one? Pure.
+
+No program is exact, so the question is whether the compiled step errs more against float64 than
+eager's own rounding explains. That makes a limit which holds for models of any size and scale: a
+multiple of eager's own error, tensor by tensor and step by step. docs/parity.md shows where the
+limits come from. The job asks with the default limits as soon as it has measured, to say at once
+what departs; the gate asks with the workload's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Mapping, Optional, Tuple
+
+import numpy as np
+import numpy.typing as npt
+
+from compilegate.job.evidence.record import FloatArray, ParityErrors
+
+EPSILON: Mapping[str, float] = MappingProxyType(
+    {"fp32": 2.0**-23, "bf16": 2.0**-7, "fp16": 2.0**-10}
+)
+"""Distance from 1 to the next number of a precision. A tensor on which eager is nearer to float64
+than that was lucky, and compiled code need not be."""
+REPEAT_LIMIT = 2.0
+"""Two eager runs may differ by this multiple of eager's error, as their errors differ."""
+WEAKEST = 0.5
+"""A tensor on which even an error of half its size would lie within the limit shows nothing."""
+NEEDED_SHARE = 0.9
+"""The share of the tensors that must show something."""
+LEAST_STEPS = 4
+"""Half of fewer is a single one."""
+FAR = 1e5
+"""Times the precision's epsilon that eager does not reach by rounding, or all of a tensor."""
+UNLIKE = 0.01
+"""The share of eager's error by which a compiled error differs that is not eager's."""
+
+
+class ParityAnswer(str, Enum):
+    """What parity says."""
+
+    PASS = "pass"  # noqa: S105 - an answer, no password
+    FAIL = "fail"
+    CANNOT_TELL = "cannot_tell"
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+class Why(str, Enum):
+    """What the answer is based on."""
+
+    ALIKE = "alike"
+    NOT_FINITE = "not_finite"
+    BEYOND = "beyond"
+    """Beyond the limit in most steps."""
+    AT_TIMES = "at_times"
+    """Beyond the limit in some steps: rounding near a kink, or code that is wrong at times."""
+    EAGER_NOT_FINITE = "eager_not_finite"
+    EAGER_VARIES = "eager_varies"
+    TOO_COARSE = "too_coarse"
+    NOT_MEASURED = "not_measured"
+    """Errors of exactly zero, which no arithmetic but float64 has: nothing was compared."""
+    BEYOND_ROUNDING = "beyond_rounding"
+    """Eager and compiled are far off, each in its own way: they drew other random numbers."""
+
+
+@dataclass(frozen=True)
+class WorstTensor:
+    """Where the compiled arithmetic is farthest from what eager's rounding explains."""
+
+    tensor: str
+    step: int
+    """From 0, in the order of training."""
+    ratio: Optional[float]
+    """The compiled error as a multiple of what eager's rounding explains: the largest of eager's
+    errors on the tensor, or the precision's epsilon. None: not a finite number."""
+    compiled_error: Optional[float]
+    """Relative to the tensor's norm in float64. None: not a finite number."""
+    eager_error: float
+    """Eager's error in the same step."""
+
+
+@dataclass(frozen=True)
+class ParityVerdict:
+    """What the errors of one job show."""
+
+    answer: ParityAnswer
+    why: Why
+    worst: Optional[WorstTensor]
+    judged: int
+    """Tensors on which eager is close enough to float64 to show something."""
+    median_ratio: Optional[float]
+    exceeded: int
+    """Steps in which a tensor is beyond the limit."""
+
+
+def parity_verdict(errors: ParityErrors, precision: str, limit: float) -> ParityVerdict:
+    """Judge the errors of one job, at least one step and one tensor. `precision` is a key of
+    `EPSILON`, `limit` how many times eager's rounding may be exceeded."""
+    ratios, explained = error_ratios(errors, precision), explained_errors(errors, precision)
+    judged = explained <= WEAKEST / limit
+    shown = np.where(judged, ratios, 0.0)
+    exceeded = int((shown > limit).any(axis=1).sum())
+    answer, why, place = _answer(errors, precision, limit, ratios, judged)
+    return ParityVerdict(
+        answer=answer,
+        why=why,
+        worst=None if place is None else _at(errors, ratios, *place),
+        judged=int(judged.sum()),
+        median_ratio=_finite(np.median(ratios[:, judged])) if judged.any() else None,
+        exceeded=exceeded,
+    )
+
+
+def _answer(
+    errors: ParityErrors,
+    precision: str,
+    limit: float,
+    ratios: FloatArray,
+    judged: npt.NDArray[np.bool_],
+) -> Tuple[ParityAnswer, Why, Optional[Tuple[int, int]]]:
+    """The answer, what it is based on, and where: a (step, tensor)."""
+    cannot_tell = ParityAnswer.CANNOT_TELL
+    unsteady = ~(errors.repeated / REPEAT_LIMIT <= explained_errors(errors, precision))
+    shown = np.where(judged, ratios, 0.0)
+    middle = lasting(shown)
+    tensor = int(middle.argmax())
+    # The first that holds.
+    found = (
+        (not errors.eager.any() or not errors.compiled.any(), cannot_tell, Why.NOT_MEASURED),
+        (not np.isfinite(errors.eager).all(), cannot_tell, Why.EAGER_NOT_FINITE),
+        (bool(unsteady.any()), cannot_tell, Why.EAGER_VARIES),
+        (not np.isfinite(ratios).all(), ParityAnswer.FAIL, Why.NOT_FINITE),
+        (bool((middle > limit).any()), ParityAnswer.FAIL, Why.BEYOND),
+        (_is_beyond_rounding(errors, precision, limit), cannot_tell, Why.BEYOND_ROUNDING),
+        (bool(judged.mean() < NEEDED_SHARE), cannot_tell, Why.TOO_COARSE),
+        (bool((shown > limit).any()), cannot_tell, Why.AT_TIMES),
+        (True, ParityAnswer.PASS, Why.ALIKE),
+    )
+    answer, why = next((answer, why) for holds, answer, why in found if holds)
+    if why is Why.NOT_FINITE:
+        return answer, why, _first(~np.isfinite(ratios))
+    if why is Why.BEYOND:
+        return answer, why, (int(shown[:, tensor].argmax()), tensor)
+    if why in (Why.AT_TIMES, Why.ALIKE):
+        return answer, why, _first(shown == shown.max())
+    return answer, why, None
+
+
+def _is_beyond_rounding(errors: ParityErrors, precision: str, limit: float) -> bool:
+    """Whether half of the tensors have errors too large to judge by, and compiled ones that are
+    not eager's.
+
+    Where float64 draws other random numbers, both are as far from it, since compiled and eager draw
+    the same. Where they differ, and no rounding is that large, something else was compared.
+    """
+    far = max(WEAKEST / limit, min(FAR * EPSILON[precision], 1.0))
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = np.abs(errors.compiled - errors.eager) > UNLIKE * errors.eager
+    unshown = explained_errors(errors, precision) > far
+    return bool((unshown & (np.median(apart, axis=0) > 0.5)).mean() >= 0.5)
+
+
+def _at(errors: ParityErrors, ratios: FloatArray, step: int, tensor: int) -> WorstTensor:
+    return WorstTensor(
+        tensor=str(errors.tensors[tensor]),
+        step=step,
+        ratio=_finite(ratios[step, tensor]),
+        compiled_error=_finite(errors.compiled[step, tensor]),
+        eager_error=_finite(errors.eager[step, tensor]) or 0.0,
+    )
+
+
+def _first(found: npt.NDArray[np.bool_]) -> Tuple[int, int]:
+    """The first (step, tensor) that was found."""
+    step, tensor = np.argwhere(found)[0]
+    return int(step), int(tensor)
+
+
+def _finite(value: float) -> Optional[float]:
+    return float(value) if np.isfinite(value) else None
+
+
+def explained_errors(errors: ParityErrors, precision: str) -> FloatArray:
+    """(tensors,) the error that eager's own rounding explains: the largest of eager's errors on the
+    tensor over the steps, or the precision's epsilon. `precision` is a key of `EPSILON`."""
+    explained: FloatArray = np.maximum(errors.eager.max(axis=0), EPSILON[precision])
+    return explained
+
+
+def error_ratios(errors: ParityErrors, precision: str) -> FloatArray:
+    """(steps, tensors) the compiled errors as multiples of what eager's own rounding explains."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        ratios: FloatArray = errors.compiled / explained_errors(errors, precision)
+    return ratios
+
+
+def lasting(ratios: FloatArray) -> FloatArray:
+    """(tensors,) the ratio that a tensor reaches, or more, in more than half of the steps.
+
+    Wrong code is wrong in every step. Rounding that decides on which side of a kink a number falls
+    (ReLU, a maximum) changes single steps, by far more than itself.
+    """
+    middle: FloatArray = np.sort(ratios, axis=0)[(len(ratios) - 1) // 2]
+    return middle
+
+
+def repeats(errors: ParityErrors, precision: str) -> bool:
+    """Whether eager is finite and repeats itself, so that something can be measured against it."""
+    steady = errors.repeated / REPEAT_LIMIT <= explained_errors(errors, precision)
+    return bool(np.isfinite(errors.eager).all() and steady.all())
+
+
+def departing(errors: ParityErrors, precision: str, limit: float) -> npt.NDArray[np.bool_]:
+    """(tensors,) which tensors the compiler computes wrongly: beyond the limit in most steps, where
+    eager is exact enough to tell, or not finite where eager is."""
+    if not repeats(errors, precision):
+        return np.zeros(len(errors.tensors), dtype=bool)
+    ratios = error_ratios(errors, precision)
+    judged = explained_errors(errors, precision) <= WEAKEST / limit
+    with np.errstate(invalid="ignore"):
+        found: npt.NDArray[np.bool_] = ~np.isfinite(ratios).all(axis=0) | (
+            judged & (lasting(ratios) > limit)
+        )
+    return found

@@ -1,0 +1,89 @@
+"""The steady state: which steps a speed is measured on, by one rule for all jobs. Pure.
+
+A job says where it thinks its steps are steady. Taken at its word, a baseline whose first step of
+30 s counts is slow, and a candidate that counts its last ten steps of 200 is fast. So the times
+themselves are looked at:
+
+- the first steps of each process are warm-up: the first one, and the five that follow it;
+- a step in the first half of the training, or in what the job calls its warm-up, that takes many
+  times what is usual, and more than any step behind these, is one that compiled. It and the steps
+  after it are warm-up, too;
+- everything else counts, stalls and slow steps as well, since they are paid for.
+
+Unusual steps that keep coming are not compilation, and count.
+"""
+
+from __future__ import annotations
+
+from typing import List
+
+import numpy as np
+import numpy.typing as npt
+
+from compilegate.job.evidence.record import Evidence, FloatArray, Steps
+
+WARM_UP = 6
+"""The first step of a process, and the five behind it that fill caches and allocator pools."""
+SPIKE = 5.0
+"""Times the usual step, from which on a step is taken for one that compiled."""
+MOST_SPIKES = 0.1
+"""The share of all steps that may be such."""
+LEAST_SHARE = 0.5
+"""The share of the steps that must be steady. A job that mostly warms up has measured nothing."""
+
+LEAST_STEP_SECONDS = 1e-9
+MOST_SECONDS = 1e8
+"""A nanosecond, three years: beyond them a time is damage, not a measurement."""
+
+Mask = npt.NDArray[np.bool_]
+
+
+def are_durations(seconds: FloatArray) -> Mask:
+    """(steps,) which of them are plausible for a step."""
+    plausible: Mask = (seconds >= LEAST_STEP_SECONDS) & (seconds <= MOST_SECONDS)
+    return plausible
+
+
+def steady_mask(evidence: Evidence, steps: Steps) -> Mask:
+    """(steps,) which steps are steady."""
+    seconds = steps.seconds
+    steady: Mask = np.ones(len(seconds), dtype=np.bool_)
+    for first in (0, *(each.step for each in evidence.resumed)):
+        steady[first : first + WARM_UP] = False
+    for step in _compiling(evidence, seconds, steady):
+        steady[step : step + WARM_UP] = False
+    return steady
+
+
+def steady_seconds(evidence: Evidence, steps: Steps) -> FloatArray:
+    """The times of the steady steps."""
+    return steps.seconds[steady_mask(evidence, steps)]
+
+
+def added_seconds(evidence: Evidence, steps: Steps) -> float:
+    """What the steps of the first process that are not steady took more than usual: what compiling
+    took, by the steps alone. Zero where nothing beyond their own spread shows, or none is steady.
+    """
+    steady = steady_mask(evidence, steps)
+    if not steady.any():
+        return 0.0
+    early = ~steady
+    early[min((each.step for each in evidence.resumed), default=len(early)) :] = False
+    usual = float(np.median(steps.seconds[steady]))
+    added = float(steps.seconds[early].sum()) - usual * int(early.sum())
+    return added if added > WARM_UP * usual else 0.0
+
+
+def _compiling(evidence: Evidence, seconds: FloatArray, steady: Mask) -> List[int]:
+    """The steps that the times show to have compiled something."""
+    if not steady.any():
+        return []
+    early = np.arange(len(seconds)) < len(seconds) // 2
+    early[: 0 if evidence.speed is None else evidence.speed.steady_from] = True
+    for each in evidence.resumed:
+        early[each.step : each.steady_from] = True
+    behind = seconds[~early]
+    usual = SPIKE * float(np.median(seconds[steady]))
+    limit = max(usual, float(behind.max())) if behind.size else usual
+    found = np.flatnonzero(early & steady & (seconds > limit))
+    return found.tolist() if len(found) <= MOST_SPIKES * len(seconds) else []

@@ -1,0 +1,343 @@
+"""Laws: what holds whatever the evidence is. No record crashes the gate, and no candidate's record
+changes whether the baseline is valid."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from compilegate.gate.evidence import MissingEvidenceError, UndeclaredEvidenceError, take_rows
+from compilegate.gate.findings import Outcome
+from compilegate.gate.judge import judge
+from compilegate.gate.observations import Observations, observe
+from compilegate.gate.verdict import Verdict
+from compilegate.job.evidence import (
+    CheckpointRecord,
+    EvidenceError,
+    EvidenceRecord,
+    Resumption,
+    Steps,
+    TrainedOn,
+)
+from tests.gate.conftest import SyntheticExecution, build_execution, with_digests
+
+often = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+seldom = settings(max_examples=25, deadline=None)
+
+
+def small(**changes: Any) -> SyntheticExecution:
+    """Few rows, every part that a record may have, and two candidates."""
+    execution = build_execution(
+        seeds=(1, 2), examples=60, candidates=("fast", "other"), accuracy=0.8, **changes
+    )
+    for arm, seed in list(execution.records):
+        scores = execution.examples(arm, seed).scores
+        scores = scores * np.random.default_rng([seed, len(arm)]).lognormal(0.0, 0.3, (60, 4))
+        execution.put_scores(arm, seed, scores / scores.sum(axis=1, keepdims=True))
+        slices = {"language": np.array(["de", "en"] * 30)}
+        execution.change_examples(arm, seed, slices=slices, inputs=np.arange(60))
+        execution.train_on(arm, seed, [f"train-{number}" for number in range(9)], ["a", "b"])
+        if arm != "baseline":
+            execution.pair(arm, seed, 1.5)
+    return execution
+
+
+SMALL = small(slices=[{"column": "language", "metric": "accuracy", "margin": 0.2}])
+PLACES = list(SMALL.records)
+ODD_COLUMNS = {
+    "empty": lambda it: it[:0],
+    "one": lambda it: it[:1],
+    "shorter": lambda it: it[:-1],
+    "not numbers": lambda it: np.full(it.shape, np.nan),
+    "infinite": lambda it: np.full(it.shape, -np.inf),
+    "huge": lambda it: np.full(it.shape, 1e300),
+    "tiny": lambda it: np.full(it.shape, 1e-320),
+    "zeros": lambda it: np.zeros(it.shape, dtype=it.dtype if it.dtype.kind != "U" else float),
+    "constant": lambda it: np.full(it.shape, it.ravel()[0] if it.size else 0),
+    "negative": lambda it: -1 - it if it.dtype.kind in "fi" else it,
+    "texts": lambda it: np.array(["x"] * len(it)),
+    "objects": lambda it: np.array([object()] * len(it), dtype=object),
+    "flat": lambda it: it.reshape(-1)[:, None, None],
+    "scalar": lambda it: np.array(1.0),
+    "single precision": lambda it: it.astype(np.float32) if it.dtype.kind == "f" else it,
+    "reversed": lambda it: it[::-1],
+    "none": lambda _: None,
+}
+odd_scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.sampled_from([0, -1, 1, 60, 10**30]),
+    st.floats(),
+    st.text(max_size=8),
+)
+odd_numbers = st.one_of(st.floats(), st.sampled_from([0.0, -1.0, 1e-320, 1e300]))
+
+
+@st.composite
+def changed(draw: st.DrawFn, key: tuple[str, int]) -> EvidenceRecord | EvidenceError | None:
+    """Anything that may lie where this record should: None is nothing."""
+    kind = draw(st.sampled_from(["nothing", "error", "another", *["damaged"] * 6]))
+    if kind == "nothing":
+        return None
+    if kind == "error":
+        errors = [EvidenceError, MissingEvidenceError]
+        return draw(st.sampled_from(errors))(draw(st.text(max_size=20)))
+    record = SMALL.record(*(draw(st.sampled_from(PLACES)) if kind == "another" else key))
+    if draw(st.booleans()):  # under its own name
+        own = SMALL.record(*key).evidence
+        named = {"arm": own.arm, "seed": own.seed, "job": own.job}
+        record = dataclasses.replace(record, evidence=dataclasses.replace(record.evidence, **named))
+    for _ in range(draw(st.integers(1, 3))):
+        record = _damaged(draw, record)
+    if draw(st.booleans()):
+        try:  # as if the job had written it so
+            record = with_digests(record)
+        except Exception:  # noqa: BLE001 - no job could have
+            return record
+    return record
+
+
+def _damaged(draw: st.DrawFn, record: EvidenceRecord) -> EvidenceRecord:
+    what = draw(
+        st.sampled_from(["column", "column", "part", "all rows", "scalar", "speed", "other"])
+    )
+    if what == "column":
+        name = draw(st.sampled_from(["steps", "examples", "parity", "paired", "trained_on"]))
+        part = getattr(record, name)
+        if part is None:
+            return record
+        columns = [key for key, it in vars(part).items() if isinstance(it, np.ndarray)]
+        if not columns:
+            return record
+        column = draw(st.sampled_from(columns))
+        odd = ODD_COLUMNS[draw(st.sampled_from(list(ODD_COLUMNS)))]
+        value = getattr(part, column)
+        try:
+            value = odd(value)
+        except (TypeError, ValueError, IndexError):  # of a column that was changed before
+            return record
+        if value is None and name == "trained_on":  # which no file can hold
+            return record
+        return dataclasses.replace(record, **{name: dataclasses.replace(part, **{column: value})})
+    if what == "part":
+        names = st.sampled_from(["steps", "examples", "parity", "paired", "trained_on"])
+        return dataclasses.replace(record, **{draw(names): None})
+    if what == "all rows":
+        count = draw(st.integers(0, 3))
+        try:
+            columns = {key: it[:count] for key, it in vars(record.steps).items()}
+            rows = take_rows(record.examples, slice(count))
+        except (TypeError, IndexError, AttributeError):
+            return record
+        record = dataclasses.replace(record, steps=Steps(**columns), examples=rows)
+        recipe = {**record.evidence.recipe, "steps": count}
+        evidence = dataclasses.replace(record.evidence, recipe=recipe)
+        return dataclasses.replace(record, evidence=evidence)
+    return dataclasses.replace(record, evidence=_odd_evidence(draw, record.evidence, what))
+
+
+def _odd_evidence(draw: st.DrawFn, evidence: Any, what: str) -> Any:
+    if what == "scalar":
+        part = draw(st.sampled_from(["recipe", "environment", "metrics", "checkup"]))
+        known = getattr(evidence, part)
+        keys = [*known, "batch_size", "steps", "load", "processors", "accuracy"]
+        value = draw(odd_numbers if part == "metrics" else odd_scalars)
+        return dataclasses.replace(
+            evidence, **{part: {**known, draw(st.sampled_from(keys)): value}}
+        )
+    if what == "speed" and evidence.speed is not None and evidence.compiler is not None:
+        names = ["train_seconds", "total_seconds", "samples_per_second", "steady_from"]
+        name = draw(st.sampled_from([*names, "compile_seconds"]))
+        part = "compiler" if name == "compile_seconds" else "speed"
+        value = draw(st.integers(-3, 100) if name == "steady_from" else odd_numbers)
+        changed = dataclasses.replace(getattr(evidence, part), **{name: value})
+        return dataclasses.replace(evidence, **{part: changed})
+    lost = CheckpointRecord(1, 1.0, None, (Resumption(draw(st.integers(-1, 70)), 66, 1.0),))
+    fields = {
+        "failure": "it failed",
+        "origin": draw(st.sampled_from(["measured", "printed", "scored", "absent", "x"])),
+        "checkpoints": lost,
+        "peak_memory_bytes": draw(st.sampled_from([None, 0, -1, 10**30])),
+        "memory_of": draw(st.sampled_from([None, "device", "process", "x"])),
+        "parity": None,
+        "paired_speed": None,
+        "digests": {},
+        "environment": {},
+        "recipe": {},
+        "metrics": {},
+    }
+    name = draw(st.sampled_from(list(fields)))
+    return dataclasses.replace(evidence, **{name: fields[name]})
+
+
+class Records(dict[Any, Any]):
+    """Records that hypothesis shows by what is in their place alone."""
+
+    def __repr__(self) -> str:
+        whole = [key for key, it in self.items() if it is SMALL.records.get(key)]
+        return f"Records, of which {whole} are as they were"
+
+
+@st.composite
+def executions(draw: st.DrawFn, arms: tuple[str, ...]) -> Records:
+    """The small execution's records, of which some of these arms are replaced by anything."""
+    records = Records(SMALL.records)
+    for key in draw(st.lists(st.sampled_from([it for it in PLACES if it[0] in arms]), min_size=1)):
+        found = draw(changed(key))
+        if found is None:
+            records.pop(key, None)
+        else:
+            records[key] = found
+    if draw(st.booleans()):
+        records[arms[-1], 99] = UndeclaredEvidenceError("seed 99 was trained")
+    return records
+
+
+def _as_files_have_it(record: EvidenceRecord | EvidenceError) -> bool:
+    """Whether its times are numbers: no other evidence.json is read."""
+    if isinstance(record, EvidenceError) or record.evidence.speed is None:
+        return True
+    speed, compiler = record.evidence.speed, record.evidence.compiler
+    times = [speed.train_seconds, speed.total_seconds, compiler and compiler.compile_seconds]
+    return bool(np.isfinite([it or 0.0 for it in times]).all())
+
+
+BASELINE = SMALL.judge().baseline
+
+
+@pytest.mark.slow
+@often
+@given(records=executions(("fast", "other")))
+def test_no_candidate_s_evidence_changes_whether_the_baseline_is_valid(records) -> None:
+    assert BASELINE.sound
+    assert judge(SMALL.experiment, records).baseline == BASELINE
+
+
+@pytest.mark.slow
+@often
+@given(records=executions(("baseline", "fast", "other")))
+@example(records={})
+def test_every_record_of_any_shape_gets_a_verdict_that_is_read_back(records) -> None:
+    verdict = judge(SMALL.experiment, records)
+    assert Verdict.from_json(verdict.to_json()) == verdict
+    if all(map(_as_files_have_it, records.values())):
+        observed = observe(SMALL.experiment, records)
+        assert Observations.from_json(observed.to_json()) == observed
+    for each in verdict.candidates:
+        assert all(reason.sentence.isprintable() for reason in each.reasons)
+    passed = [each.arm for each in verdict.candidates if each.outcome is Outcome.PASS]
+    assert verdict.decision.arm in {"none", "baseline", *passed}
+    assert (verdict.decision.arm == "none") is not verdict.baseline.sound
+
+
+@pytest.mark.slow
+@seldom
+@given(order=st.permutations(PLACES), arms=st.permutations(["baseline", "fast", "other"]))
+def test_the_order_of_records_and_arms_does_not_matter(order, arms) -> None:
+    expected = SMALL.judge()
+    declared = {arm: SMALL.experiment.arms[arm] for arm in arms}
+    experiment = SMALL.experiment.model_copy(update={"arms": declared})
+    verdict = judge(experiment, {key: SMALL.records[key] for key in order})
+    assert verdict.decision.arm == expected.decision.arm
+    assert verdict.baseline == expected.baseline
+    by_arm = {each.arm: each for each in verdict.candidates}
+    for each in expected.candidates:
+        found = by_arm[each.arm]
+        assert (found.outcome, found.metrics, found.speed) == (
+            each.outcome,
+            each.metrics,
+            each.speed,
+        )
+
+
+@seldom
+@given(order=st.permutations(range(60)))
+def test_the_order_of_rows_does_not_matter(order) -> None:
+    records = dict(SMALL.records)
+    record = SMALL.record("fast", 2)
+    examples = take_rows(record.examples, np.array(order))
+    records["fast", 2] = with_digests(dataclasses.replace(record, examples=examples))
+    found, expected = judge(SMALL.experiment, records), SMALL.judge()
+    assert found.candidates == expected.candidates
+
+
+def test_the_order_of_seeds_after_the_released_one_does_not_matter() -> None:
+    execution = build_execution(examples=300)
+    expected = execution.judge().candidates[0]
+    execution.experiment = execution.experiment.model_copy(update={"seeds": [1, 3, 2]})
+    found = execution.judge().candidates[0]
+    assert found.outcome is expected.outcome
+    for one, other in zip(found.metrics, expected.metrics, strict=True):
+        assert one.delta.lower == pytest.approx(other.delta.lower)
+
+
+@pytest.mark.slow
+@seldom
+@given(worse_by=st.floats(0.0, 0.06), metric=st.sampled_from(["accuracy", "macro_f1", "auroc"]))
+def test_swapping_the_arms_mirrors_the_interval(worse_by, metric) -> None:
+    guard = {"direction": "higher", "margin": 0.02}
+    execution = build_execution(examples=300, worse_by=worse_by, metrics={metric: guard})
+    (forth,) = execution.judge().candidates[0].metrics
+    for seed in (1, 2, 3):
+        arms = [execution.examples(arm, seed) for arm in ("baseline", "fast")]
+        execution.change_examples("baseline", seed, **vars(arms[1]))
+        execution.change_examples("fast", seed, **vars(arms[0]))
+    (back,) = execution.judge().candidates[0].metrics
+    mirrored = (-back.delta.estimate, -back.delta.upper, -back.delta.lower)
+    assert dataclasses.astuple(forth.delta) == pytest.approx(mirrored, abs=1e-12)
+
+
+@seldom
+@given(scale=st.sampled_from([2.0**-20, 0.25, 8.0, 2.0**20]), margin=st.floats(0.05, 1.0))
+def test_the_unit_of_a_metric_does_not_matter(scale, margin) -> None:
+    outcomes = []
+    for unit in (1.0, scale):
+        guard = {"direction": "higher", "margin": margin * unit, "reported": True}
+        execution = build_execution(examples=100, metrics={"bleu": guard})
+        for arm, values in (("baseline", (27.1, 27.4, 26.9)), ("fast", (26.8, 27.5, 26.7))):
+            for seed, value in zip((1, 2, 3), values, strict=True):
+                execution.change_metrics(arm, seed, bleu=value * unit)
+        (metric,) = execution.judge().candidates[0].metrics
+        outcomes.append((metric.outcome, round(metric.delta.lower / unit, 9)))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_a_verdict_with_codes_of_earlier_editions_can_still_be_read() -> None:
+    document = json.loads(SMALL.judge().to_json())
+    reason = document["candidates"][0]["reasons"][0]
+    reason["code"] = "evidence.truncated"
+    for key in ("rest_standard_error", "skewness"):  # keys that were not there
+        for metric in document["candidates"][0]["metrics"]:
+            del metric[key]
+    del document["candidates"][0]["speed"]["binding"]
+    verdict = Verdict.from_json(json.dumps(document))
+    assert verdict.candidates[0].reasons[0].code == "evidence.truncated"
+    assert Verdict.from_json(verdict.to_json()) == verdict
+
+
+@pytest.mark.slow
+@settings(max_examples=10, deadline=None)
+@given(names=st.lists(st.from_regex(r"[a-z]{1,12}", fullmatch=True), min_size=3, max_size=3))
+def test_names_of_arms_mean_nothing(names) -> None:
+    new = dict(zip(("baseline", "fast", "other"), [f"{it}-{n}" for n, it in enumerate(names)]))
+    expected = SMALL.judge()
+    declared = {new[arm]: values for arm, values in SMALL.experiment.arms.items()}
+    experiment = SMALL.experiment.model_copy(update={"arms": declared, "baseline": new["baseline"]})
+    records = {}
+    for (arm, seed), record in SMALL.records.items():
+        evidence = dataclasses.replace(record.evidence, arm=new[arm])
+        records[new[arm], seed] = dataclasses.replace(record, evidence=evidence)
+    verdict = judge(experiment, records)
+    assert verdict.decision.arm == new.get(expected.decision.arm)
+    for found, wanted in zip(verdict.candidates, expected.candidates, strict=True):
+        assert (found.outcome, found.metrics, found.speed) == (
+            wanted.outcome,
+            wanted.metrics,
+            wanted.speed,
+        )

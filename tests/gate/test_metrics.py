@@ -1,0 +1,323 @@
+"""The metrics as per-example columns, a user's own functions among them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from compilegate.gate.evidence import take_rows
+from compilegate.gate.findings import Outcome
+from compilegate.gate.metrics import (
+    MetricFunctionError,
+    MetricUndefinedError,
+    Scored,
+    bias_bound,
+    counts_flips,
+    load_function,
+    metric_value,
+    one_flip,
+    per_example,
+)
+from compilegate.job.evidence import Examples
+
+LABELS = np.array([0, 0, 0, 0, 1, 1, 2, 2])
+PREDICTIONS = np.array([0, 0, 0, 1, 1, 0, 2, 2])
+indices = arrays(np.int64, 40, elements=st.integers(0, 4))
+
+
+def with_scores(labels: np.ndarray, scores: np.ndarray) -> Examples:
+    with np.errstate(divide="ignore"):
+        losses = -np.log(scores[np.arange(len(labels)), labels])
+    return Examples(np.arange(len(labels)).astype(str), labels, scores, losses)
+
+
+def examples_of(labels: np.ndarray, predictions: np.ndarray, classes: int) -> Examples:
+    scores = np.full((len(labels), classes), 0.1 / classes)
+    scores[np.arange(len(labels)), predictions] += 0.9
+    return with_scores(labels, scores)
+
+
+def binary(labels: np.ndarray, scores: np.ndarray) -> Examples:
+    return with_scores(labels, np.column_stack([1.0 - scores, scores]))
+
+
+def regression(predictions: np.ndarray, targets: np.ndarray) -> Examples:
+    count = len(targets)
+    none = np.zeros(count, dtype=np.int64), np.empty((count, 0))
+    losses = (predictions - targets) ** 2
+    return Examples(np.arange(count).astype(str), *none, losses, targets, predictions)
+
+
+def test_the_metrics_of_a_small_table_are_those_worked_out_by_hand() -> None:
+    examples = examples_of(LABELS, PREDICTIONS, 3)
+    log_loss = (6 * -np.log(0.9 + 0.1 / 3) + 2 * -np.log(0.1 / 3)) / 8
+    numbers = regression(np.array([1.0, 2.0, 4.0]), np.array([1.5, 2.0, 1.0]))
+    for metric, found, value in (
+        ("accuracy", examples, 6 / 8),
+        ("balanced_accuracy", examples, (3 / 4 + 1 / 2 + 1) / 3),
+        ("macro_f1", examples, (6 / 8 + 2 / 4 + 1) / 3),
+        ("log_loss", examples, log_loss),
+        ("perplexity", examples, np.exp(log_loss)),
+        ("balanced_accuracy", examples_of(LABELS, PREDICTIONS, 5), (3 / 4 + 1 / 2 + 1) / 3),
+        ("macro_f1", examples_of(LABELS, PREDICTIONS, 5), (6 / 8 + 2 / 4 + 1) / 3),
+        ("mse", numbers, (0.25 + 0.0 + 9.0) / 3),
+        ("mae", numbers, (0.5 + 0.0 + 3.0) / 3),
+    ):
+        assert metric_value(metric, found) == pytest.approx(value), metric
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_of_equal_scores_the_first_class_is_the_predicted_one(classes) -> None:
+    examples = with_scores(np.array([0, 1]), np.full((2, classes), 1.0 / classes))
+    assert per_example("accuracy", examples).tolist() == [1.0, 0.0]
+
+
+@pytest.mark.slow
+@given(labels=indices, predictions=indices)
+def test_the_mean_of_the_column_is_the_metric_by_its_definition(labels, predictions) -> None:
+    examples = examples_of(labels, predictions, 5)
+    recalls, f1_scores = [], []
+    for index in set(labels.tolist()):
+        hits = np.sum((labels == index) & (predictions == index))
+        recalls.append(hits / np.sum(labels == index))
+        f1_scores.append(2 * hits / (np.sum(labels == index) + np.sum(predictions == index)))
+    assert metric_value("balanced_accuracy", examples) == pytest.approx(np.mean(recalls))
+    assert metric_value("macro_f1", examples) == pytest.approx(np.mean(f1_scores))
+    assert np.array_equal(per_example("micro_f1", examples), per_example("accuracy", examples))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "metric",
+    ["balanced_accuracy", "macro_f1", "log_loss", "auroc", "perplexity", "calibration_error"],
+)
+def test_the_column_s_spread_is_the_metric_s_sampling_variance(metric) -> None:
+    """Against a bootstrap, with an overconfident model, as trained ones are."""
+    generator = np.random.default_rng(22)
+    truth = generator.uniform(0.02, 0.98, 1500)
+    labels = (generator.random(1500) < truth).astype(np.int64)
+    odds = 1.8 * np.log(truth / (1.0 - truth))
+    examples = binary(labels, 1.0 / (1.0 + np.exp(-odds)))
+    resampled = [
+        metric_value(metric, take_rows(examples, generator.integers(0, 1500, 1500)))
+        for _ in range(600)
+    ]
+    predicted = per_example(metric, examples).std(ddof=1) / np.sqrt(1500)
+    assert predicted == pytest.approx(np.std(resampled), rel=0.12)
+
+
+def flip_of(metric: str, examples: Examples) -> float:
+    return one_flip(metric, examples.labels, per_example(metric, examples))
+
+
+def test_one_flip_is_what_a_changed_prediction_does_to_the_metric() -> None:
+    examples = examples_of(LABELS, PREDICTIONS, 3)
+    assert flip_of("accuracy", examples) == 1.0
+    moved = [1 / (4 * 3), 1 / (2 * 3), 1 / (2 * 3)]  # one flip in each class moves its recall
+    expected = np.sqrt(np.sum(np.square(moved)))
+    assert flip_of("balanced_accuracy", examples) / len(LABELS) == pytest.approx(expected)
+    assert flip_of("log_loss", examples) == 0.0
+    counted = [counts_flips(it, flip_of(it, examples)) for it in ("accuracy", "auroc", "log_loss")]
+    assert counted == [True, False, False]
+
+
+def test_auroc_is_the_share_of_pairs_that_are_ranked_right() -> None:
+    """Ties count half; with more than two classes, the mean of each against the rest."""
+    scores = np.array([0.1, 0.4, 0.35, 0.8, 0.4, 0.9])
+    labels = np.array([0, 0, 1, 1, 1, 0])
+    pairs = [
+        1.0 if positive > negative else 0.5 if positive == negative else 0.0
+        for positive in scores[labels == 1]
+        for negative in scores[labels == 0]
+    ]
+    assert metric_value("auroc", binary(labels, scores)) == pytest.approx(np.mean(pairs))
+    generator = np.random.default_rng(3)
+    labels, scores = generator.integers(0, 3, 60), generator.dirichlet([1.0, 1.0, 1.0], 60)
+    areas = [
+        np.mean(scores[labels == it, it][:, None] > scores[labels != it, it][None, :])
+        for it in range(3)
+    ]
+    assert metric_value("auroc", with_scores(labels, scores)) == pytest.approx(np.mean(areas))
+
+
+@pytest.mark.slow
+@given(scores=arrays(np.float64, 30, elements=st.floats(0.001, 0.999)), power=st.floats(0.2, 5.0))
+def test_auroc_depends_on_the_order_of_the_scores_alone(scores, power) -> None:
+    labels = np.arange(30) % 2
+    stretched = (1.0 + np.unique(scores, return_inverse=True)[1]) ** power / 31.0**power
+    found = [metric_value("auroc", binary(labels, it)) for it in (scores, stretched)]
+    assert found[0] == pytest.approx(found[1])
+
+
+@pytest.mark.parametrize(
+    ("metric", "examples"),
+    [
+        ("auroc", binary(np.ones(6, dtype=np.int64), np.linspace(0.1, 0.9, 6))),
+        (
+            "perplexity",
+            Examples(np.array(["a", "b"]), LABELS[:2], np.empty((2, 0)), np.full(2, 1e5)),
+        ),
+        *(
+            (metric, regression(np.ones(3), np.ones(3)))
+            for metric in ("accuracy", "auroc", "calibration_error")
+        ),
+        ("mse", examples_of(LABELS, PREDICTIONS, 3)),
+    ],
+)
+def test_what_examples_do_not_determine_is_undefined(metric, examples) -> None:
+    with pytest.raises(MetricUndefinedError):
+        metric_value(metric, examples)
+
+
+def test_calibration_error_is_the_weighted_gap_of_its_bins() -> None:
+    # Confidences 0.72 (five, three right) and 0.95 (five, all right), in two different bins.
+    labels = np.array([1, 1, 1, 0, 0, 1, 1, 1, 1, 1])
+    scores = np.array([0.72] * 5 + [0.95] * 5)
+    expected = 0.5 * abs(0.6 - 0.72) + 0.5 * abs(1.0 - 0.95)
+    assert metric_value("calibration_error", binary(labels, scores)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("shortfall", [0.0, 0.03])
+def test_the_calibration_error_of_few_rows_is_too_high_by_no_more_than_its_bound(shortfall) -> None:
+    generator = np.random.default_rng(8)
+
+    def calibrated(count: int) -> Examples:
+        """Right as often as confident, or less often by the shortfall."""
+        confidence = generator.uniform(0.5, 1.0, count)
+        labels = (generator.random(count) < confidence - shortfall).astype(np.int64)
+        return binary(labels, confidence)
+
+    drawn = [calibrated(300) for _ in range(300)]
+    excess = np.mean([metric_value("calibration_error", one) for one in drawn]) - shortfall
+    bound = np.mean([bias_bound("calibration_error", Scored(one)) for one in drawn])
+    assert 0.0 < excess <= 1.03 * bound
+    many = bias_bound("calibration_error", Scored(calibrated(30_000)))
+    assert many == pytest.approx(bound / 10.0, rel=0.1)
+    assert bias_bound("accuracy", Scored(drawn[0])) == 0.0
+
+
+def test_losses_that_lost_their_digits_are_those_of_the_job_where_scores_allow() -> None:
+    """And never less than such a score allows."""
+    scores = np.array([[1.0 - 1e-7, 1e-7], [1.0 - 1e-7, 1e-7], [0.5, 0.5]])
+    labels = np.array([1, 1, 0])
+    examples = Examples(np.array(list("abc")), labels, scores, np.array([20.0, 0.0, 9.0]))
+    column = per_example("log_loss", examples)
+    assert column[0] == 20.0
+    assert column[1] > 14.0
+    assert column[2] == pytest.approx(np.log(2.0))
+
+
+# A user's own functions.
+
+FUNCTIONS = """
+import numpy as np
+SIZE = 3
+CALLS = []
+def correct(examples):
+    return examples.scores.argmax(axis=1) == examples.labels
+def mean_correct(examples):
+    return float(correct(examples).mean())
+def mean_loss_ratio(examples):
+    return examples.losses.mean() / (1.0 + examples.losses.std())
+def counted(examples):
+    CALLS.append(len(examples.labels))
+    return mean_correct(examples)
+def raises(examples):
+    raise KeyError("no such column")
+def two_numbers(examples):
+    return np.ones(2)
+def not_a_number(examples):
+    return float("nan")
+def text(examples):
+    return "0.9"
+def exits(examples):
+    raise SystemExit(0)
+def sorts_in_place(examples):
+    examples.losses.sort()
+    return examples.losses.mean()
+def sometimes_one(examples):
+    return 1.0 if len(examples.labels) == 30 else np.ones(len(examples.labels))
+def beyond(examples):
+    return 1e200
+"""
+
+
+@pytest.fixture
+def functions(tmp_path, monkeypatch) -> str:
+    """The name of an importable module with the functions above."""
+    (tmp_path / "metrics_of_a_user.py").write_text(FUNCTIONS)
+    monkeypatch.syspath_prepend(tmp_path)
+    return "metrics_of_a_user"
+
+
+def sample(count: int = 1000, seed: int = 5) -> Examples:
+    generator = np.random.default_rng(seed)
+    labels = np.sort(generator.integers(0, 2, count))  # in the order of their classes
+    likelihood = generator.beta(4.0, 1.0, count).clip(0.01, 0.99)
+    return binary(labels, np.where(labels == 1, likelihood, 1.0 - likelihood))
+
+
+def test_values_and_numbers_become_columns_whose_mean_is_the_metric(functions) -> None:
+    examples = sample()
+    accuracy = per_example("accuracy", examples)
+    assert np.array_equal(per_example(f"{functions}.correct", examples), accuracy)
+    column = per_example(f"{functions}.mean_loss_ratio", examples)
+    expected = examples.losses.mean() / (1.0 + examples.losses.std())
+    assert (column.shape, column.mean()) == ((100,), pytest.approx(expected))
+    assert per_example(f"{functions}.mean_correct", sample(30)).shape == (30,)
+    flips = [flip_of(f"{functions}.{it}", examples) for it in ("correct", "mean_loss_ratio")]
+    assert flips == [1.0, 0.0]
+
+
+@pytest.mark.slow
+def test_the_jackknife_of_a_mean_has_the_spread_of_the_mean(functions) -> None:
+    """Averaged over samples: from 100 groups one estimate is only good to 7 per cent."""
+    drawn = [sample(seed=seed) for seed in range(40)]
+    groups = [per_example(f"{functions}.mean_correct", it) for it in drawn]
+    rows = [per_example("accuracy", it) for it in drawn]
+    by_groups, by_rows = (
+        np.mean([it.var(ddof=1) / len(it) for it in each]) for each in (groups, rows)
+    )
+    assert by_groups == pytest.approx(by_rows, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        ("raises", "raised KeyError: 'no such column'"),
+        ("exits", "raised SystemExit: 0"),
+        ("two_numbers", r"shape \(2,\), expected one number"),
+        ("text", "array of type <U3"),
+        ("not_a_number", "not finite"),
+        ("sorts_in_place", "raised ValueError: .*read-only"),
+        ("sometimes_one", "one number for all examples, and several for a part of them"),
+        ("beyond", "not a finite number up to 1e"),
+    ],
+)
+def test_a_function_that_fails_leaves_the_metric_undefined(functions, function, told) -> None:
+    with pytest.raises(MetricUndefinedError, match=told):
+        metric_value(f"{functions}.{function}", sample(30))
+
+
+@pytest.mark.parametrize("name", ["no_such_module.metric", "{}.no_such", "{}.SIZE"])
+def test_a_function_that_is_not_there_is_told_by_its_name(functions, name) -> None:
+    with pytest.raises(MetricFunctionError, match=name.format(functions)):
+        load_function(name.format(functions))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", ["correct", "mean_correct", "counted"])
+def test_a_user_s_metric_is_guarded_like_any_other(functions, new_execution, function) -> None:
+    """And called as often as the jackknife takes, and no more."""
+    guard = {"direction": "higher", "margin": 0.02, "function": f"{functions}.{function}"}
+    execution = new_execution(metrics={"own": guard})
+    assert execution.judge().candidates[0].outcome is Outcome.PASS
+    calls = load_function(f"{functions}.counted").__globals__["CALLS"]
+    assert len(calls) in (0, (1 + 100) * len(execution.records))
+    calls.clear()
+    worse = new_execution(metrics={"own": guard}, worse_by=0.08)
+    assert worse.judge().candidates[0].outcome is Outcome.FAIL
+    calls.clear()

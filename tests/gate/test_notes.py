@@ -1,0 +1,413 @@
+"""What is odd and decides nothing: the candidate passes, and the verdict says what was seen."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from compilegate.gate.evidence import UndeclaredEvidenceError
+from compilegate.gate.findings import Code, Outcome
+from compilegate.gate.verdict import Verdict
+from compilegate.job.evidence import (
+    CheckpointRecord,
+    Examples,
+    Hindrance,
+    PairedSpeedRecord,
+    Resumption,
+)
+from compilegate.job.evidence.trained_on import hashed
+from tests.gate.conftest import SyntheticExecution, build_execution
+from tests.gate.test_mistakes import (
+    ACCURACY,
+    ARMS,
+    BOTH,
+    LOSS,
+    SEEDS,
+    SLICE,
+    TEXTS,
+    Change,
+    at,
+    categories,
+    copied,
+    every,
+    losses_alone,
+    one,
+    pairs,
+    seconds_of,
+    soft,
+    trained_on,
+    without_parity,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Oddity:
+    """Something odd of a whole execution, whose candidate passes all the same."""
+
+    code: Code | None
+    """None: nothing is said of it."""
+    change: Change | None
+    made: dict[str, Any]
+
+    def judge(self) -> Verdict:
+        execution = build_execution(**self.made)
+        if self.change is not None:
+            self.change(execution)
+        return execution.judge()
+
+
+def noted(code: Code | None, change: Change | None = None, **made: Any) -> Oddity:
+    return Oddity(code, change, made)
+
+
+def undeclared(e: SyntheticExecution) -> None:
+    e.records["fast", 99] = UndeclaredEvidenceError("fast--99 was trained")
+
+
+def two_of_five(e: SyntheticExecution) -> None:
+    for arm in ARMS:
+        first = e.record(arm, 1)
+        model = first.evidence.digests["model"]
+        e.alter(arm, 5, steps__loss=first.steps.loss, digests__model=model)
+
+
+def close_to_each_other(e: SyntheticExecution) -> None:
+    soft(e)
+    first = e.examples("fast", 1).scores
+    for seed in SEEDS:
+        scores = first * np.random.default_rng(seed).lognormal(0.0, 0.02, first.shape)
+        e.put_scores("fast", seed, scores / scores.sum(axis=1, keepdims=True))
+
+
+def to_the_last_bit(e: SyntheticExecution) -> None:
+    copied("fast", {1: 1, 2: 2, 3: 3}, "baseline", same_losses=True)(e)
+    for seed in SEEDS:
+        model = e.record("baseline", seed).evidence.digests["model"]
+        e.alter("fast", seed, digests__model=model)
+
+
+def rounded(e: SyntheticExecution) -> None:
+    soft(e)
+    for seed in SEEDS:
+        scores = e.examples("baseline", seed).scores.round(3)
+        scores[:, 3] = 1.0 - scores[:, :3].sum(axis=1)
+        for arm in ARMS:
+            e.put_scores(arm, seed, np.clip(scores, 1e-3, 1.0))
+        losses = e.record("baseline", seed).steps.loss * np.linspace(1.0, 1.05, 60)
+        e.change_steps("fast", seed, loss=losses)
+
+
+def half_precision(e: SyntheticExecution) -> None:
+    soft(e)
+    for arm, seed in list(e.records):
+        scores = e.examples(arm, seed).scores.astype(np.float16).astype(float)
+        e.put_scores(arm, seed, np.maximum(scores, 1e-6))
+
+
+def small_table(e: SyntheticExecution) -> None:
+    random = np.random.default_rng(3)
+    texts = [f"row {each}" for each in random.integers(0, 1500, 2000)]
+    trained_on(inputs=[f"row {each}" for each in random.integers(0, 1500, 10_000)])(e)
+    e.alter_all(BOTH, examples__inputs=hashed(texts))
+
+
+def digests_as_ids(e: SyntheticExecution) -> None:
+    digests = [hashlib.sha256(text.encode()).hexdigest()[:16] for text in TEXTS]
+    e.alter_all(BOTH, examples__ids=np.array(digests))
+    for key in list(e.records):
+        e.train_on(*key, [*digests[:600], "0123456789abcdef-2"])
+
+
+def row_numbers(e: SyntheticExecution) -> None:
+    e.alter_all(BOTH, examples__ids=np.arange(2000).astype(str))
+    for key in list(e.records):
+        e.train_on(*key, list(range(5000)))
+
+
+def part_of_an_epoch(e: SyntheticExecution) -> None:
+    ids = [f"train-{index}" for index in range(5000)]
+    for arm, seed in list(e.records):
+        e.train_on(arm, seed, ids if arm == "baseline" else ids[::2])
+
+
+def one_class(e: SyntheticExecution) -> None:
+    for arm, seed in list(e.records):
+        examples = e.examples(arm, seed)
+        shift = (np.arange(4) + examples.labels[:, None]) % 4
+        scores = np.take_along_axis(examples.scores, shift, axis=1)  # the label comes first
+        columns = {"labels": np.zeros_like(examples.labels), "losses": -np.log(scores[:, 0])}
+        e.put_examples(arm, seed, dataclasses.replace(examples, scores=scores, **columns), {})
+
+
+def single_precision(e: SyntheticExecution) -> None:
+    targets = np.random.default_rng(1).normal(10.0, 3.0, 2000)
+    for arm, seed in list(e.records):
+        own = np.random.default_rng([seed, len(arm)]).normal(0.0, 0.1, 2000)
+        told = targets if arm == "baseline" else targets.astype(np.float32).astype(float)
+        none = np.zeros(2000, dtype=np.int64), np.zeros((2000, 0))
+        ids = e.examples(arm, seed).ids
+        e.put_examples(arm, seed, Examples(ids, *none, np.abs(own), told, told + own), {})
+
+
+def flat(e: SyntheticExecution) -> None:
+    for seed in SEEDS:
+        noise = np.random.default_rng(seed).standard_normal(60)
+        e.change_steps("fast", seed, loss=1.4 + 0.01 * noise)
+
+
+def evaluation_within(e: SyntheticExecution) -> None:
+    for arm, seed in list(e.records):
+        train = 1.6 * e.record(arm, seed).evidence.speed.train_seconds
+        e.alter(arm, seed, speed__train_seconds=train, speed__total_seconds=train + 3.0)
+
+
+def lost_for_a_while(e: SyntheticExecution) -> None:
+    lost = CheckpointRecord(2, 0.0, None, (Resumption(30, 36, 90.0),))
+    longer = {"speed__train_seconds": lambda it: it + 90.0}
+    longer["speed__total_seconds"] = longer["speed__train_seconds"]
+    e.alter_all("fast", checkpoints=lost, **longer)
+
+
+def knowing_the_answers(share: float) -> Change:
+    def change(e: SyntheticExecution) -> None:
+        soft(e, 0.1)
+        for seed in SEEDS:
+            examples = e.examples("fast", seed)
+            known = np.eye(4)[examples.labels]
+            e.put_scores("fast", seed, (1.0 - share) * examples.scores + share * known)
+
+    return change
+
+
+def other_machines(e: SyntheticExecution) -> None:
+    for arm in ARMS:
+        values = {"environment__cpu": f"that of {arm}", "environment__platform": f"Linux {arm}"}
+        e.alter_all(arm, environment__instance_type="ml.g5.xlarge", **values)
+
+
+def names_of_runs(e: SyntheticExecution) -> None:
+    for arm, seed in list(e.records):
+        e.alter(arm, seed, recipe__name=f"{arm} of {seed}", recipe__started=seed * len(arm))
+
+
+def paths(e: SyntheticExecution) -> None:
+    for arm in ARMS:
+        e.alter_all(arm, recipe__output_dir=f"/tmp/{arm}", recipe__data=f"s3://bucket/{arm}")
+
+
+def stopped(**counts: tuple[int, ...]) -> Change:
+    """Jobs that end after so many steps."""
+
+    def change(e: SyntheticExecution) -> None:
+        for arm, of_seeds in counts.items():
+            for seed, count in zip(SEEDS, of_seeds, strict=True):
+                steps = e.record(arm, seed).steps
+                e.change_steps(arm, seed, loss=steps.loss[:count], seconds=steps.seconds[:count])
+
+    return change
+
+
+def micro_batches(e: SyntheticExecution) -> None:
+    """Eight at a time, four times, beside 32 at once."""
+    e.declare("fast", batch_size=8)
+    e.alter_all("fast", recipe__batch_size=8)
+    e.alter_all(BOTH, recipe__global_batch_size=32)
+
+
+def other_random_numbers(e: SyntheticExecution) -> None:
+    """Both steps are as far from float64, since they drew the same."""
+    for seed in SEEDS:
+        drawn = np.random.default_rng(seed).uniform(0.1, 0.9, (2, 3))
+        compiled = drawn + e.record("fast", seed).parity.compiled
+        e.change_parity("fast", seed, eager=drawn, compiled=compiled)
+
+
+def few_rows_carry(e: SyntheticExecution) -> None:
+    losses = at(slice(2), 60.0)(np.full(2000, 0.1))
+    for arm, seed in list(e.records):
+        own = np.random.default_rng([seed, len(arm)]).normal(1.0, 0.005, 2000)
+        none = np.zeros(2000, dtype=np.int64), np.zeros((2000, 0))
+        ids = e.examples(arm, seed).ids
+        e.put_examples(arm, seed, Examples(ids, *none, losses * own), {})
+
+
+def not_alternated(e: SyntheticExecution) -> None:
+    told = PairedSpeedRecord(0.0, "eager", 32, 32, 0, obstacle="XLA has the device for itself")
+    for seed in SEEDS:
+        e.put_pairs("fast", seed, told, None)
+
+
+def in_another_unit(e: SyntheticExecution) -> None:
+    for seed in SEEDS:
+        e.pair("fast", seed, 1.6)
+        record = e.record("fast", seed)
+        names = ("baseline_seconds", "candidate_seconds")
+        columns = {name: 1000.0 * getattr(record.paired, name) for name in names}
+        blocks = dataclasses.replace(record.paired, **columns)
+        e.put_pairs("fast", seed, record.evidence.paired_speed, blocks)
+
+
+def exactly(e: SyntheticExecution) -> None:
+    seconds = e.seconds("baseline", 1)
+    e.alter_all("baseline", steps__seconds=seconds)
+    e.alter_all("fast", steps__seconds=seconds / 1.2, compiler__compile_seconds=0.0)
+
+
+BF16 = {"recipe__precision": "bf16", "recipe__autocast": "bf16"}
+WATCHED_LOSS = {"log_loss": {"direction": "lower", "watched": True}}
+PATIENTS = [f"p{index // 10}" for index in range(2000)]
+ODDITIES: dict[str, Oddity] = {
+    # Models and data.
+    "an undeclared seed": noted(Code.EVIDENCE_UNDECLARED, undeclared),
+    "one of five seeds unused": noted(Code.MODEL_SEED_UNUSED, two_of_five, seeds=(1, 2, 3, 4, 5)),
+    "seeds that end close": noted(Code.MODEL_SEEDS_CLOSE, close_to_each_other),
+    "equal to the last bit": noted(None, to_the_last_bit),
+    "rounded outputs that agree": noted(None, rounded),
+    "half precision": noted(None, half_precision),
+    "inputs that repeat": noted(Code.DATA_INPUTS_TRAINED_ON, trained_on(inputs=TEXTS[:900])),
+    "rows of a small table": noted(Code.DATA_INPUTS_TRAINED_ON, small_table),
+    "ids that are digests": noted(Code.DATA_INPUTS_TRAINED_ON, digests_as_ids),
+    "row numbers": noted(None, row_numbers),
+    "part of an epoch": noted(Code.DATA_OTHER_TRAINED_ON, part_of_an_epoch),
+    "hashed after a cast": noted(
+        Code.EXAMPLES_INPUTS_DIFFER,
+        lambda e: (
+            [e.alter_all(it, examples__inputs=hashed([it + x for x in TEXTS])) for it in ARMS]
+            and None
+        ),
+    ),
+    "inputs of one arm alone": noted(None, every("fast", examples__inputs=np.arange(2000))),
+    "label smoothing": noted(
+        Code.EXAMPLES_LOSSES_DISAGREE, every(BOTH, examples__losses=lambda it: it + 0.1)
+    ),
+    "one class": noted(Code.EXAMPLES_ONE_CLASS, one_class, metrics=ACCURACY),
+    "losses alone": noted(None, losses_alone(), metrics=LOSS),
+    "targets in single precision": noted(
+        None, single_precision, metrics={"mae": {"direction": "lower", "margin": 0.05}}
+    ),
+    # Steps and metrics.
+    "a loss that does not fall": noted(Code.STEPS_LOSS_FLAT, flat),
+    "a declared constant loss": noted(
+        None, every(BOTH, steps__loss=np.full(60, 0.7)), loss_must_fall=False
+    ),
+    "another end": noted(
+        Code.STEPS_OTHER_END, every("fast", steps__loss=np.linspace(1.4, 1.1, 60))
+    ),
+    "a last layer of zeros": noted(None, every(BOTH, steps__loss=at(0, np.log(4.0)))),
+    "evaluation within the training": noted(None, evaluation_within),
+    "a machine lost for a while": noted(None, lost_for_a_while),
+    "a metric computed otherwise": noted(Code.METRIC_DISAGREES, every(BOTH, metrics__accuracy=0.5)),
+    "much better": noted(Code.METRIC_TOO_GOOD, knowing_the_answers(0.6)),
+    "a little better": noted(None, knowing_the_answers(0.01)),
+    "watched and undefined": noted(
+        Code.METRIC_UNDEFINED, metrics={**ACCURACY, "mse": WATCHED_LOSS["log_loss"]}
+    ),
+    "recompilations": noted(Code.COMPILER_RECOMPILED, one("fast", 2, compiler__recompilations=7)),
+    "options": noted(None, every("fast", compiler__options={"new": True, "batch_size": 7})),
+    "both in bf16": noted(
+        Code.RECIPE_PRECISION,
+        lambda e: (
+            [e.alter_all(BOTH, **BF16), e.alter_all("fast", parity__precision="bf16")] and None
+        ),
+    ),
+    # What differs beside the compiler.
+    "another processor": noted(Code.CONFOUND_HARDWARE, other_machines),
+    "unknown hardware": noted(
+        Code.CONFOUND_HARDWARE_UNKNOWN, every(BOTH, environment={"torch": "2.13.0", "threads": 1})
+    ),
+    "keys that differ between seeds": noted(None, names_of_runs),
+    "paths": noted(None, paths),
+    "declared early stopping": noted(
+        None, stopped(baseline=(60, 50, 55), fast=(44, 40, 50)), examples_tolerance=0.2
+    ),
+    "ends of epochs": noted(None, stopped(fast=(58, 58, 58))),
+    "micro-batches": noted(None, micro_batches),
+    # Parity, quality, memory, speed.
+    "parity not measured": noted(Code.PARITY_CANNOT_TELL, without_parity),
+    "other random numbers": noted(Code.PARITY_CANNOT_TELL, other_random_numbers),
+    "errors that are too large": noted(
+        Code.PARITY_CANNOT_TELL,
+        every("fast", errors__eager=lambda it: 1e6 * it, errors__compiled=lambda it: 1e6 * it),
+    ),
+    "a long tail": noted(
+        Code.QUALITY_LONG_TAIL,
+        few_rows_carry,
+        metrics={"loss": {"direction": "lower", "margin": 0.05}},
+    ),
+    "a watched metric": noted(Code.QUALITY_WATCHED, metrics={**ACCURACY, **WATCHED_LOSS}),
+    "three seeds": noted(Code.SEEDS_FEW),
+    "five seeds": noted(None, seeds=(1, 2, 3, 4, 5)),
+    "independent rows": noted(Code.GROUPS_COUNTED),
+    "declared groups": noted(
+        Code.GROUPS_COUNTED, categories(PATIENTS, "patient"), groups="patient"
+    ),
+    "a watched slice": noted(
+        Code.SLICE_NOT_JUDGED, slices=[{**SLICE, "margin": None, "watched": True}]
+    ),
+    "blocks not alternated": noted(Code.SPEED_NOT_PAIRED, not_alternated),
+    "pairs in a single job": noted(Code.SPEED_NOT_PAIRED, lambda e: e.pair("fast", 1, 1.5)),
+    "pairs in another unit": noted(Code.SPEED_NOT_PAIRED, in_another_unit),
+    "pairs": noted(None, pairs(1.5)),
+    "a loader that is waited for": noted(
+        Code.SPEED_HINDERED,
+        every("fast", hindrances=(Hindrance("loader", 100.0, 0.62, rule="no-loader-workers"),)),
+    ),
+    "the same of the baseline": noted(
+        None, every("baseline", hindrances=(Hindrance("loader", 100.0, 0.62),))
+    ),
+    "memory of some jobs": noted(
+        None, one("fast", 2, peak_memory_bytes=None, memory_of=None), max_memory_increase=0.2
+    ),
+    "times of the baseline's": noted(None, seconds_of(lambda one, _: (one, 0.6 * one))),
+    "exactly as fast as is required": noted(None, exactly),
+}
+
+
+def larger_batch() -> SyntheticExecution:
+    """A compiler-only candidate and one with its compiler and a batch of 48."""
+    execution = build_execution(candidates=("compiler-only", "large"))
+    execution.declare("large", batch_size=48)
+    execution.alter_all("large", recipe__batch_size=48)
+    return execution
+
+
+def two_candidates() -> Verdict:
+    execution = larger_batch()
+    del execution.records["compiler-only", 1]
+    return execution.judge()
+
+
+def narrow_margin() -> Verdict:
+    narrow = {"accuracy": {"direction": "higher", "margin": 0.0005}}
+    return build_execution(metrics=narrow).judge()
+
+
+OF_OTHER_VERDICTS: dict[Code, Callable[[], Verdict]] = {
+    Code.EFFECT_SPLIT: lambda: larger_batch().judge(),
+    Code.CONFIDENCE_HOLM: two_candidates,
+    Code.MARGIN_BELOW_RESOLUTION: narrow_margin,
+}
+"""Notes that stand beside an outcome of their own, or in a verdict on several candidates."""
+
+
+@pytest.mark.parametrize("name", ODDITIES)
+def test_what_is_odd_is_noted_and_refuses_nothing(name: str) -> None:
+    it, verdict = ODDITIES[name], ODDITIES[name].judge()
+    (candidate,) = verdict.candidates
+    against = [each.sentence for each in candidate.reasons if each.outcome is not Outcome.PASS]
+    assert (candidate.outcome, against) == (Outcome.PASS, [])
+    assert verdict.baseline.sound
+    found = {each.code for each in candidate.notes}
+    usual = {Code.GROUPS_COUNTED, Code.SEEDS_FEW}
+    assert it.code in found if it.code is not None else found <= usual
+
+
+@pytest.mark.parametrize("code", OF_OTHER_VERDICTS)
+def test_other_notes_stand_in_verdicts_of_their_own(code: Code) -> None:
+    notes = [note for each in OF_OTHER_VERDICTS[code]().candidates for note in each.notes]
+    assert code in {note.code for note in notes}

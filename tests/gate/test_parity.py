@@ -1,0 +1,311 @@
+"""Parity: what eager's own rounding explains, and what several jobs of an arm come to."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from compilegate.gate.findings import Code, Outcome
+from compilegate.gate.settings import ParitySettings
+from compilegate.gate.verdict import Verdict
+from compilegate.job.evidence import ParityErrors, ParityRecord
+from compilegate.job.evidence.parity import (
+    EPSILON,
+    ParityAnswer,
+    ParityVerdict,
+    Why,
+    departing,
+    lasting,
+    parity_verdict,
+)
+from tests.gate.conftest import with_digests
+
+LIMIT = 20.0
+SHAPE = (3, 12)
+EAGER = np.random.default_rng(0).uniform(2e-7, 6e-7, SHAPE)
+EXPLAINED = EAGER.max(axis=0)
+"""By tensor, the largest error of eager's over the steps: its rounding explains that much."""
+PASS, FAIL, CANNOT_TELL = ParityAnswer.PASS, ParityAnswer.FAIL, ParityAnswer.CANNOT_TELL
+factors = arrays(float, SHAPE, elements=st.floats(0.001, 30.0))
+places = st.tuples(st.integers(0, SHAPE[0] - 1), st.integers(0, SHAPE[1] - 1))
+
+
+def errors(**changed: Any) -> ParityErrors:
+    gradients = [f"gradient of layer.{index}" for index in range(SHAPE[1] - 2)]
+    whole = {
+        "tensors": np.array(["loss", "logits", *gradients]),
+        "eager": EAGER,
+        "repeated": np.zeros(SHAPE),
+        "compiled": 1.5 * EAGER,
+    }
+    return ParityErrors(**{**whole, **changed})
+
+
+def judged(precision: str = "fp32", limit: float = LIMIT, **changed: Any) -> ParityVerdict:
+    return parity_verdict(errors(**changed), precision, limit)
+
+
+def at(array: np.ndarray, place: Any, value: float) -> np.ndarray:
+    changed = array.copy()
+    changed[place] = value
+    return changed
+
+
+ALL = slice(None)
+
+
+@pytest.mark.parametrize(
+    ("changed", "answer", "why"),
+    [
+        ({}, PASS, Why.ALIKE),
+        ({"compiled": EAGER.copy()}, PASS, Why.ALIKE),
+        ({"compiled": at(1.5 * EAGER, (ALL, 7), 2e-3)}, FAIL, Why.BEYOND),
+        ({"compiled": at(1.5 * EAGER, (ALL, 3), 19.98 * EXPLAINED[3])}, PASS, Why.ALIKE),
+        ({"compiled": at(1.5 * EAGER, (ALL, 3), 20.02 * EXPLAINED[3])}, FAIL, Why.BEYOND),
+        ({"compiled": at(1.5 * EAGER, (2, 7), 1e-4)}, CANNOT_TELL, Why.AT_TIMES),
+        ({"compiled": at(EAGER, (0, 1), np.nan)}, FAIL, Why.NOT_FINITE),
+        ({"compiled": at(EAGER, (0, 1), np.inf)}, FAIL, Why.NOT_FINITE),
+        ({"eager": at(EAGER, (2, 0), np.nan)}, CANNOT_TELL, Why.EAGER_NOT_FINITE),
+        ({"eager": 0 * EAGER}, CANNOT_TELL, Why.NOT_MEASURED),
+        ({"compiled": 0 * EAGER}, CANNOT_TELL, Why.NOT_MEASURED),
+        ({"repeated": at(0 * EAGER, (1, 1), 1e-4)}, CANNOT_TELL, Why.EAGER_VARIES),
+        ({"repeated": at(0 * EAGER, (1, 1), 1.99 * EXPLAINED[1])}, PASS, Why.ALIKE),
+        ({"repeated": at(0 * EAGER, (1, 1), 2.01 * EXPLAINED[1])}, CANNOT_TELL, Why.EAGER_VARIES),
+        ({"eager": 0 * EAGER + 0.4, "compiled": 0 * EAGER + 0.4}, CANNOT_TELL, Why.TOO_COARSE),
+        ({"eager": 1e6 * EAGER, "compiled": 1.5e6 * EAGER}, CANNOT_TELL, Why.BEYOND_ROUNDING),
+    ],
+    ids=lambda it: str(it) if isinstance(it, str) else "",
+)
+def test_what_errors_show(changed, answer, why) -> None:
+    found = judged(**changed)
+    assert (found.answer, found.why) == (answer, why)
+
+
+def test_the_worst_tensor_is_named_with_its_step() -> None:
+    compiled = 1.5 * EAGER
+    compiled[:, 7] = [2e-3, 1e-3, 3e-3]
+    worst = judged(compiled=compiled).worst
+    assert worst is not None
+    assert (worst.tensor, worst.step) == ("gradient of layer.5", 2)
+    assert worst.ratio == pytest.approx(3e-3 / EXPLAINED[7])
+    assert departing(errors(compiled=compiled), "fp32", LIMIT).tolist() == [
+        it == 7 for it in range(12)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("column", "lasts"),
+    [([9.0], 9.0), ([9.0, 1.0], 1.0), ([1.0, 9.0, 8.0], 8.0), ([9.0, 1.0, 2.0, 8.0], 2.0)],
+)
+def test_what_lasts_is_reached_in_more_than_half_of_the_steps(column, lasts) -> None:
+    assert lasting(np.array([column]).T) == [lasts]
+
+
+def test_a_tensor_on_which_eager_is_exact_by_luck_raises_no_alarm() -> None:
+    lucky, compiled = at(EAGER, (ALL, 0), 0.0), at(1.5 * EAGER, (ALL, 0), EPSILON["fp32"])
+    assert judged(eager=lucky, compiled=compiled).answer is PASS
+
+
+def test_bf16_has_its_own_epsilon_and_its_own_limit() -> None:
+    eager = np.full(SHAPE, 0.006)
+    for compiled, answer in ((0.1, FAIL), (0.009, PASS)):
+        found = judged("bf16", 4.0, eager=eager, compiled=np.full(SHAPE, compiled))
+        assert found.answer is answer
+
+
+@pytest.mark.parametrize(
+    ("coarse", "error", "answer"), [(2, 0.026, CANNOT_TELL), (1, 0.026, PASS), (2, 0.024, PASS)]
+)
+def test_nine_of_ten_tensors_must_show_an_error_of_half_their_size(coarse, error, answer) -> None:
+    eager = at(EAGER, (ALL, slice(coarse)), error)
+    found = judged(eager=eager, compiled=eager)
+    assert (found.answer, found.judged) == (answer, 12 - coarse * (error > 0.025))
+
+
+@pytest.mark.slow
+@given(factor=factors, place=places, worse=st.floats(1.0, 1e9))
+def test_a_larger_error_never_does_better(factor, place, worse) -> None:
+    compiled = factor * EAGER
+    larger = judged(compiled=at(compiled, place, worse * compiled[place])).answer
+    before = judged(compiled=compiled).answer
+    assert (before is PASS) == bool((compiled / EXPLAINED <= LIMIT).all())
+    if before is FAIL:
+        assert larger is FAIL
+    if larger is PASS:
+        assert before is PASS
+
+
+@given(factor=factors, order=st.permutations(range(SHAPE[1])))
+def test_the_order_of_the_tensors_changes_nothing(factor, order) -> None:
+    found = errors(compiled=factor * EAGER)
+    shuffled = ParityErrors(
+        found.tensors[order],
+        found.eager[:, order],
+        found.repeated[:, order],
+        found.compiled[:, order],
+    )
+    one, other = (parity_verdict(it, "fp32", LIMIT) for it in (found, shuffled))
+    assert (one.answer, one.median_ratio) == (other.answer, other.median_ratio)
+
+
+@given(
+    column=st.sampled_from(["eager", "repeated", "compiled"]),
+    place=places,
+    value=st.sampled_from([np.nan, np.inf, 1e300]),
+)
+def test_no_number_that_is_not_one_ever_passes(column, place, value) -> None:
+    found = judged(**{column: at(getattr(errors(), column), place, value)})
+    if column == "eager" and value == 1e300:  # no more than one tensor too coarse to be judged
+        assert found.judged == SHAPE[1] - 1
+    else:
+        assert found.answer is not PASS
+
+
+# In the verdict.
+
+WRONG = np.full((2, 3), 1e-3)
+SEEDS = (1, 2, 3)
+
+
+def codes(candidate: Any) -> set[Code]:
+    return {it.code for it in candidate.reasons if it.code.subject == "parity"}
+
+
+def test_other_arithmetic_fails_a_candidate_whose_models_are_as_good(execution) -> None:
+    execution.change_parity("fast", 2, compiled=WRONG)
+    verdict = execution.judge()
+    (candidate,) = verdict.candidates
+    assert candidate.outcome is Outcome.FAIL
+    assert {metric.outcome for metric in candidate.metrics} == {Outcome.PASS}
+    assert (candidate.parity.answer, candidate.parity.seed) == (FAIL, 2)
+    assert candidate.reasons[0].code is Code.PARITY_DIFFERS
+    assert Verdict.from_json(verdict.to_json()) == verdict
+
+
+@pytest.mark.slow
+def test_a_candidate_with_other_arithmetic_is_not_among_those_that_pass(new_execution) -> None:
+    """For Holm's procedure: each that passes makes the confidence asked of the rest milder."""
+    execution = new_execution(candidates=("one", "other"))
+    assert [each.confidence for each in execution.judge().candidates] == [0.975, 0.975]
+    execution.change_parity("one", 1, compiled=WRONG)
+    verdict = execution.judge()
+    assert [each.confidence for each in verdict.candidates] == [0.95, 0.975]
+    assert verdict.decision.arm == "other"
+
+
+def test_one_replicate_that_can_tell_is_enough(new_execution) -> None:
+    execution = new_execution(parity=ParitySettings(required=True))
+    execution.without_parity("fast", 1)
+    execution.without_parity("fast", 2, "the step has no\nfloat64")
+    (candidate,) = execution.judge().candidates
+    assert (candidate.outcome, candidate.parity.seed) == (Outcome.PASS, 3)
+    execution.without_parity("fast", 3)
+    (candidate,) = execution.judge().candidates
+    assert (candidate.outcome, codes(candidate)) == (Outcome.FAIL, {Code.PARITY_CANNOT_TELL})
+
+
+def test_errors_that_exceed_the_limit_at_times_leave_it_open(execution) -> None:
+    """In one job: rounding near a ReLU can cause it. In all of them it is the compiler's."""
+    for seeds, outcome in (((1,), Outcome.INCONCLUSIVE), (SEEDS, Outcome.FAIL)):
+        for seed in SEEDS:
+            execution.without_parity("fast", seed)
+        for seed in seeds:
+            put(execution, seed, errors(compiled=at(1.5 * EAGER, (2, 7), 1e-4)))
+        candidate = execution.judge().candidates[0]
+        assert candidate.outcome is outcome
+
+
+def put(execution: Any, seed: int, found: ParityErrors) -> None:
+    execution.change_evidence("fast", seed, parity=ParityRecord("fp32", SHAPE[0], 0.1))
+    record = dataclasses.replace(execution.record("fast", seed), parity=found)
+    execution.records["fast", seed] = with_digests(record)
+
+
+def test_a_candidate_without_a_compiler_has_no_parity_to_show(new_execution) -> None:
+    execution = new_execution(parity=ParitySettings(required=True))
+    execution.declare("fast", compiler="eager")
+    for seed in SEEDS:
+        execution.change_compiler("fast", seed, name="eager", ran=False, graphs=0)
+        execution.without_parity("fast", seed)
+    (candidate,) = execution.judge().candidates
+    assert (candidate.outcome, candidate.parity) == (Outcome.PASS, None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "compiled", "outcome"),
+    [({"enabled": False}, 1e-3, Outcome.PASS), ({"fp32_limit": 1.05}, 7e-7, Outcome.FAIL)],
+)
+def test_the_workload_s_settings_are_followed(new_execution, settings, compiled, outcome) -> None:
+    execution = new_execution(parity=ParitySettings(**settings))
+    execution.change_parity("fast", 1, compiled=np.full((2, 3), compiled))
+    (candidate,) = execution.judge().candidates
+    assert candidate.outcome is outcome
+    assert (candidate.parity is None) is (outcome is Outcome.PASS)
+
+
+def test_parity_is_judged_in_the_precision_that_it_was_measured_in(execution) -> None:
+    """A precision without a limit cannot be judged; whether it is the declared one is another
+    question, with another code."""
+    for precision, answer in (("bf16", PASS), ("fp8", CANNOT_TELL)):
+        for seed in SEEDS:
+            execution.tell_parity("fast", seed, precision=precision)
+        parity = execution.judge().candidates[0].parity
+        assert (parity.answer, parity.precision) == (answer, precision)
+
+
+def test_parity_errors_that_were_taken_away_or_changed_fail_the_replicate(execution) -> None:
+    """Else whoever drops the record of a miscompile turns a fail into "cannot tell"."""
+    execution.change_evidence("fast", 1, parity=None)
+    execution.records["fast", 1] = dataclasses.replace(execution.record("fast", 1), parity=None)
+    record = execution.record("fast", 2)
+    changed = dataclasses.replace(record.parity, compiled=1.2 * record.parity.eager)
+    execution.records["fast", 2] = dataclasses.replace(record, parity=changed)
+    reasons = execution.judge().candidates[0].reasons
+    found = [it.numbers["seed"] for it in reasons if it.code is Code.EVIDENCE_CHANGED]
+    assert found == [1, 2]
+
+
+def test_what_departs_first_and_its_script_are_named(execution) -> None:
+    """Of arithmetic that is alike, there is no script to show."""
+    for seed in SEEDS:
+        told = {"departs": "In the backward pass, conv departs first.", "repro": "parity_repro"}
+        execution.tell_parity("fast", seed, **told)
+    assert execution.judge().candidates[0].parity.repro is None
+    execution.change_parity("fast", 2, compiled=WRONG)
+    (candidate,) = execution.judge().candidates
+    assert candidate.parity.repro == "repros/fast--2/repro.py"
+    assert "conv departs first" in candidate.parity.departs
+    assert "repros/fast--2/repro.py" in candidate.reasons[0].sentence
+
+
+@pytest.mark.parametrize("silent", [{"steps": 0}, {"enabled": False}])
+def test_what_is_not_measured_cannot_be_required(silent) -> None:
+    with pytest.raises(ValueError, match="but required is true, allowed: one of them"):
+        ParitySettings(required=True, **silent)
+
+
+# Which precision both trained in.
+
+
+@pytest.mark.parametrize("arms", [("fast",), ("baseline",), ("baseline", "fast")])
+def test_a_precision_that_nobody_declared_is_fair_where_both_arms_have_it(execution, arms) -> None:
+    """What the baseline's own jobs did is known: it stays valid."""
+    for arm in arms:
+        for seed in SEEDS:
+            execution.change_recipe(arm, seed, precision="bf16")
+            if arm == "fast":
+                execution.tell_parity(arm, seed, precision="bf16")
+    verdict = execution.judge()
+    (candidate,) = verdict.candidates
+    fair = len(arms) == 2
+    assert (candidate.outcome is Outcome.PASS) is fair
+    assert verdict.baseline.sound
+    said = candidate.notes if fair else candidate.reasons
+    code = Code.RECIPE_PRECISION if fair else Code.RECIPE_DIFFERS
+    assert code in {it.code for it in said}

@@ -1,0 +1,440 @@
+"""Quality: is the candidate's model as good as the baseline's, to within the margin?"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compilegate.gate.findings import Code, Outcome
+from compilegate.gate.metrics import MetricValues
+from compilegate.gate.quality import (
+    ArmQuality,
+    Grouping,
+    Replicates,
+    compare_arms,
+    go_together,
+    judge_quality,
+    possible_groupings,
+)
+from compilegate.gate.settings import GateSettings
+from compilegate.gate.verdict import MetricJudgement
+from compilegate.job.evidence import Examples
+
+ACCURACY = {"direction": "higher", "margin": 0.01}
+LOSS = {"direction": "lower", "margin": 0.05}
+
+
+def compared(
+    guards: dict[str, Any], baseline: list[Examples], candidate: list[Examples], **more: Any
+) -> ArmQuality:
+    arms = [Replicates(each, [{}] * len(each)) for each in (baseline, candidate)]
+    settings = GateSettings.model_validate({"metrics": guards, **more})
+    return compare_arms(settings, arms[0], {"fast": arms[1]}, {}, MetricValues())["fast"]
+
+
+def judged(
+    metric: str, guard: dict[str, Any], before: list[Examples], after: list[Examples]
+) -> tuple[MetricJudgement, list[Code]]:
+    """One metric of two arms at 95%, and the codes of what is said of it."""
+    (judgement,), said = judge_quality(compared({metric: guard}, before, after), 0.95, "the other")
+    return judgement, [each.code for each in said]
+
+
+def replicate(correct: np.ndarray, **columns: Any) -> Examples:
+    """Two balanced classes; right where `correct` is true."""
+    labels = np.arange(len(correct)) % 2
+    scores = np.full((len(correct), 2), 0.1)
+    scores[np.arange(len(correct)), np.where(correct, labels, 1 - labels)] = 0.9
+    ids = columns.pop("ids", np.array([f"{index:06d}x" for index in range(len(correct))]))
+    losses = -np.log(scores[np.arange(len(correct)), labels])
+    return Examples(ids, labels, scores, losses, **columns)
+
+
+def arm(seed: int, *, seeds: int = 3, examples: int = 2000, errors: float = 0.05) -> list[Examples]:
+    """Replicates that share most of their mistakes."""
+    easy = np.random.default_rng(99).random(examples) >= errors
+    generator = np.random.default_rng(seed)
+    return [replicate(easy ^ (generator.random(examples) < 0.004)) for _ in range(seeds)]
+
+
+def worse(replicates: list[Examples], share: float) -> list[Examples]:
+    """The same replicates, wrong on a further share of the examples."""
+    changed = []
+    for examples in replicates:
+        correct = examples.scores.argmax(axis=1) == examples.labels
+        correct[: int(share * len(correct))] = False
+        changed.append(replicate(correct))
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("seeds", "share", "outcome", "code"),
+    [
+        (3, 0.0, Outcome.PASS, Code.QUALITY_NOT_WORSE),
+        (3, 0.04, Outcome.FAIL, Code.QUALITY_WORSE),
+        (3, 0.008, Outcome.INCONCLUSIVE, Code.QUALITY_UNDECIDED),
+        (1, 0.0, Outcome.INCONCLUSIVE, Code.QUALITY_SINGLE_SEED),
+        (1, 0.05, Outcome.FAIL, Code.QUALITY_WORSE),
+    ],
+)
+def test_the_bound_decides_and_with_one_seed_nothing_passes(seeds, share, outcome, code) -> None:
+    judgement, codes = judged(
+        "accuracy", ACCURACY, arm(1, seeds=seeds), worse(arm(2, seeds=seeds), share)
+    )
+    assert (judgement.outcome, codes[0]) == (outcome, code)
+    assert judgement.delta.lower < judgement.delta.estimate < judgement.delta.upper
+    assert (judgement.seed_sd is None) is (seeds == 1)
+
+
+def test_what_would_decide_is_named_seeds_or_rows() -> None:
+    noisy = [
+        worse([examples], share)[0]
+        for examples, share in zip(arm(2), (0.000, 0.004, 0.008), strict=True)
+    ]
+    by_seeds, _ = judged("accuracy", ACCURACY, arm(1), noisy)
+    assert by_seeds.outcome is Outcome.INCONCLUSIVE
+    assert by_seeds.seeds_needed is not None
+    assert by_seeds.seeds_needed > 3
+    few = arm(1, examples=60)
+    by_rows, _ = judged("accuracy", ACCURACY, few, few)
+    assert (by_rows.outcome, by_rows.seeds_needed) == (Outcome.INCONCLUSIVE, None)
+    assert by_rows.examples_needed is not None
+    assert by_rows.examples_needed > 60
+
+
+def test_lower_is_better_for_losses() -> None:
+    better, _ = judged("log_loss", LOSS, worse(arm(1), 0.04), arm(2))
+    poorer, _ = judged("log_loss", LOSS, arm(1), worse(arm(2), 0.04))
+    assert (better.outcome, poorer.outcome) == (Outcome.PASS, Outcome.FAIL)
+    assert better.delta.estimate < 0.0
+    assert poorer.limit == 0.05
+
+
+def test_a_relative_margin_is_a_fraction_of_the_baseline_s_value() -> None:
+    judgement, _ = judged(
+        "accuracy", {**ACCURACY, "margin": 0.02, "relative": True}, arm(1), arm(2)
+    )
+    assert judgement.margin == pytest.approx(0.02 * judgement.baseline)
+    assert (judgement.relative_margin, judgement.outcome) == (0.02, Outcome.PASS)
+    strict = {**ACCURACY, "margin": 0.0001, "relative": True}
+    assert judged("accuracy", strict, arm(1), arm(2))[0].outcome is not Outcome.PASS
+
+
+def test_a_harm_that_so_few_rows_need_not_hold_is_a_note() -> None:
+    losses = np.full(200, 0.1)
+    losses[0] = 6.0
+    none = np.zeros(200, dtype=np.int64)
+    arms = [
+        [
+            Examples(np.arange(200).astype(str), none, np.empty((200, 0)), losses * noise)
+            for noise in np.random.default_rng(number).lognormal(0.0, 0.001, (3, 200))
+        ]
+        for number in (1, 2)
+    ]
+    judgement, codes = judged("loss", LOSS, *arms)
+    assert (judgement.outcome, codes) == (
+        Outcome.PASS,
+        [Code.QUALITY_NOT_WORSE, Code.QUALITY_LONG_TAIL],
+    )
+
+
+@pytest.mark.slow
+@settings(max_examples=20, deadline=None)
+@given(share=st.floats(0.0, 0.06), more=st.floats(0.0, 0.05))
+def test_a_candidate_that_is_worse_still_never_does_better(share, more) -> None:
+    order = [Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS]
+    one, two = (
+        judged("accuracy", ACCURACY, arm(1), worse(arm(2), amount))[0].outcome
+        for amount in (share, share + more)
+    )
+    assert order.index(two) <= order.index(one)
+
+
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None)
+@given(
+    shares=st.lists(st.floats(0.0, 0.2), min_size=1, max_size=4),
+    repeated=st.integers(0, 3),
+    metric=st.sampled_from(["accuracy", "auroc"]),
+)
+def test_an_identical_replicate_never_turns_a_fail_into_a_pass(shares, repeated, metric) -> None:
+    """A replicate that adds no information adds no proof."""
+    baseline = arm(1, seeds=len(shares), examples=300)
+    candidate = [
+        worse([examples], share)[0]
+        for examples, share in zip(arm(2, seeds=len(shares), examples=300), shares, strict=True)
+    ]
+    before = judged(metric, ACCURACY, baseline, candidate)[0].outcome
+    again = repeated % len(shares)
+    more = [[*each, each[again]] for each in (baseline, candidate)]
+    if before is Outcome.FAIL:
+        assert judged(metric, ACCURACY, *more)[0].outcome is not Outcome.PASS
+
+
+# Groups.
+
+GROUPS, EACH = 100, 10
+ROWS = GROUPS * EACH
+PATIENTS = np.repeat(np.arange(GROUPS), EACH)
+COUNTED = np.array([f"patient-{it}_img{number % EACH}" for number, it in enumerate(PATIENTS)])
+
+
+def images(number: int, *, together: bool, harm: float = 0.0, **columns: Any) -> list[Any]:
+    """Two arms on images of patients: what one gets wrong and the other not is a matter of the
+    patient, or of the image alone."""
+    generator = np.random.default_rng(number)
+    order = generator.permutation(ROWS)
+    size, repeat = (GROUPS, EACH) if together else (ROWS, 1)
+    lost, won = (np.repeat(generator.random(size) < share, repeat) for share in (0.03 + harm, 0.03))
+    arms = []
+    for wrong in (won, lost):
+        own = generator.random((3, ROWS)) < 0.002
+        columns = {"ids": COUNTED[order], **columns}
+        arms.append([replicate((~wrong ^ each)[order], **columns) for each in own])
+    return arms
+
+
+def counted_as(quality: ArmQuality) -> list[Any]:
+    return [it.numbers["effective"] for it in quality.said if it.code is Code.GROUPS_COUNTED]
+
+
+def test_groups_are_found_in_ids_with_counters_in_any_order() -> None:
+    found = [
+        counted_as(compared({"accuracy": ACCURACY}, *images(number, together=True)))
+        for number in range(10)
+    ]
+    assert sum(each == [GROUPS] for each in found) >= 9
+    apart = [
+        counted_as(compared({"accuracy": ACCURACY}, *images(number, together=False)))
+        for number in range(30)
+    ]
+    assert sum(each == [GROUPS] for each in apart) <= 1
+
+
+def test_groups_are_found_in_a_column_of_categories_too() -> None:
+    generator = np.random.default_rng(5)
+    ids = np.array([f"{it:x}z" for it in generator.permutation(ROWS)])
+    arms = images(5, together=True, ids=ids)
+    for each in arms:  # the column in the rows' own order
+        order = np.random.default_rng(5).permutation(ROWS)
+        each[:] = [
+            dataclasses.replace(it, slices={"patient": PATIENTS[order].astype(str)}) for it in each
+        ]
+    assert counted_as(compared({"accuracy": ACCURACY}, *arms)) == [GROUPS]
+
+
+@pytest.mark.slow
+def test_undeclared_groups_pass_no_more_often_than_promised() -> None:
+    """Worse by the whole margin: 22% passed where images were counted one by one."""
+    guard = {"accuracy": {"direction": "higher", "margin": 0.03}}
+    passed = sum(
+        compared(guard, *images(number, together=True, harm=0.03)).comparisons[0].outcome(0.95)
+        is Outcome.PASS
+        for number in range(200)
+    )
+    assert passed <= 17  # 4.75% and chance
+
+
+@pytest.mark.slow
+def test_declared_groups_that_do_not_correlate_cost_no_power() -> None:
+    guard = {"accuracy": {"direction": "higher", "margin": 0.02}}
+    passed = {"patient": 0, "": 0}
+    for number in range(100):
+        column = {"patient": PATIENTS.astype(str)}
+        arms = images(number, together=False, slices=column, ids=np.arange(ROWS).astype(str))
+        for groups in passed:
+            found = compared(guard, *arms, groups=groups or None).comparisons[0]
+            passed[groups] += found.outcome(0.95) is Outcome.PASS
+    assert passed["patient"] >= passed[""] - 8
+
+
+def test_declared_groups_are_the_unit_and_keep_the_mean() -> None:
+    arms = images(7, together=True, slices={"patient": PATIENTS.astype(str)})
+    declared = compared({"accuracy": ACCURACY}, *arms, groups="patient")
+    (comparison,) = declared.comparisons
+    assert counted_as(declared) == [GROUPS]
+    assert comparison.slack.examples == GROUPS
+    plain = compared({"accuracy": ACCURACY}, *arms).comparisons[0]
+    assert comparison.slack.mean == pytest.approx(plain.slack.mean)
+
+
+@given(sizes=st.lists(st.integers(1, 30), min_size=2, max_size=9))
+def test_groups_of_any_sizes_keep_the_mean(sizes) -> None:
+    of_row = np.repeat(np.arange(len(sizes)), sizes)
+    values = np.random.default_rng(2).random(len(of_row))
+    assert Grouping(of_row, "x").columns(values).mean() == pytest.approx(values.mean())
+
+
+def test_the_permutation_test_finds_chance_as_often_as_it_says() -> None:
+    generator = np.random.default_rng(3)
+    grouping = Grouping(PATIENTS, "x")
+    found = sum(go_together(generator.random(ROWS), grouping, 99) for _ in range(300))
+    assert found <= 12  # one in a hundred
+    assert go_together(np.repeat(generator.random(GROUPS), EACH), grouping, 99)
+    assert not go_together(np.zeros(ROWS), grouping, 99)
+
+
+def test_ids_without_counters_few_groups_and_single_rows_are_no_groups() -> None:
+    for ids in (
+        np.array([f"{it:x}z" for it in range(ROWS)]),
+        np.array([f"a-{it}" for it in range(ROWS)]),
+        np.array([f"patient-{it}_img0" for it in range(ROWS)]),
+    ):
+        by = [it.by for it in possible_groupings(replicate(np.arange(ROWS) % 9 > 0, ids=ids))]
+        assert "the same id but for its counter" not in by
+
+
+# Slices.
+
+LANGUAGES = np.array(["de", "en", "en", "en"] * 499 + ["fr"] * 4)
+
+
+def with_languages(new_execution: Any, *slices: Any, **changes: Any) -> Any:
+    guards = {"accuracy": ACCURACY}
+    execution = new_execution(metrics=guards, slices=list(slices), **changes)
+    for replicate_ in list(execution.records):
+        execution.change_examples(*replicate_, slices={"language": LANGUAGES})
+    return execution.judge().candidates[0]
+
+
+PART = {"column": "language", "metric": "accuracy", "margin": 0.03}
+
+
+def test_a_slice_is_judged_on_its_own_rows_by_its_own_margin(new_execution) -> None:
+    candidate = with_languages(new_execution, {**PART, "value": "de"})
+    part = {it.part: it for it in candidate.metrics}["language = de"]
+    assert (part.examples, part.margin, part.outcome) == (499, 0.03, Outcome.PASS)
+    assert candidate.outcome is Outcome.PASS
+
+
+def test_without_a_value_each_category_is_a_slice(new_execution) -> None:
+    candidate = with_languages(new_execution, PART)
+    assert {it.part for it in candidate.metrics} == {None, "language = de", "language = en"}
+    assert Code.SLICE_NOT_JUDGED in {it.code for it in candidate.reasons}  # four rows in French
+
+
+def test_a_watched_slice_is_measured_and_decides_nothing(new_execution) -> None:
+    watched = {**PART, "value": "de", "margin": None, "watched": True}
+    candidate = with_languages(new_execution, watched, worse_by=0.008)
+    part = {it.part: it for it in candidate.metrics}["language = de"]
+    assert (part.outcome, part.margin, part.limit) == (None, None, None)
+    assert part.delta.lower < part.delta.estimate < part.delta.upper
+    assert Code.QUALITY_WATCHED in {it.code for it in candidate.notes}
+
+
+def test_a_metric_that_a_slice_does_not_determine_is_undecided_there(new_execution) -> None:
+    part = {"column": "of_class", "value": "0", "metric": "auroc", "margin": 0.05}
+    execution = new_execution(
+        metrics={"auroc": {"direction": "higher", "margin": 0.02}}, slices=[part]
+    )
+    for replicate_ in list(execution.records):
+        labels = execution.examples(*replicate_).labels
+        execution.change_examples(*replicate_, slices={"of_class": labels.astype(str)})
+    candidate = execution.judge().candidates[0]
+    assert candidate.outcome is Outcome.INCONCLUSIVE
+    assert candidate.reasons[0].code is Code.SLICE_NOT_JUDGED
+
+
+# What was only reported.
+
+BLEU = {"bleu": {"direction": "higher", "margin": 0.5, "reported": True}}
+
+
+def reported(new_execution: Any, after: list[float], guards: Any = None, **settings: Any) -> Any:
+    execution = new_execution(metrics={**BLEU, **(guards or {})}, **settings)
+    for arm_, values in (("baseline", [27.1, 27.4, 26.9]), ("fast", after)):
+        for seed, value in zip((1, 2, 3), values, strict=True):
+            execution.change_metrics(arm_, seed, bleu=value)
+    return execution
+
+
+@pytest.mark.parametrize("examples", [True, False])
+@pytest.mark.parametrize(
+    ("after", "outcome"),
+    [
+        ([27.0, 27.5, 26.8], Outcome.PASS),
+        ([25.0, 25.5, 24.8], Outcome.FAIL),
+        ([27.6, 27.9, 27.4], Outcome.PASS),
+    ],
+)
+def test_scalars_are_judged_over_seeds_with_examples_or_without(
+    new_execution, examples, after, outcome
+) -> None:
+    execution = reported(new_execution, after)
+    for key in list(execution.records) if not examples else ():
+        execution.put_examples(
+            *key, None, {"bleu": execution.record(*key).evidence.metrics["bleu"]}
+        )
+    candidate = execution.judge().candidates[0]
+    assert (candidate.outcome, candidate.metrics[0].examples) == (outcome, 0)
+    assert {"quality", "speed", "parity"} <= {it.code.subject for it in candidate.reasons}
+
+
+def test_of_one_seed_nothing_is_said_of_a_scalar(new_execution) -> None:
+    execution = new_execution(metrics=BLEU, seeds=(1,))
+    for arm_, value in (("baseline", 27.1), ("fast", 20.0)):
+        execution.change_metrics(arm_, 1, bleu=value)
+    candidate = execution.judge().candidates[0]
+    assert candidate.metrics[0].outcome is Outcome.INCONCLUSIVE
+    assert Code.QUALITY_SINGLE_SEED in {it.code for it in candidate.reasons}
+
+
+def test_relative_margins_of_scalars_take_the_size_of_the_baseline(new_execution) -> None:
+    relative = {"bleu": {**BLEU["bleu"], "margin": 0.1, "relative": True}}
+    outcomes = []
+    for before, after in (
+        ([-2.00, -2.02, -1.99], [-2.05, -2.06, -2.05]),
+        ([0.0] * 3, [0.1, -0.1, 0.0]),
+    ):
+        execution = reported(new_execution, after, relative)
+        for seed, value in zip((1, 2, 3), before, strict=True):
+            execution.change_metrics("baseline", seed, bleu=value)
+        outcomes.append(execution.judge().candidates[0].metrics[0].outcome)
+    # Of a baseline of zero, no relative margin is one.
+    assert outcomes == [Outcome.PASS, Outcome.INCONCLUSIVE]
+
+
+def test_what_needs_examples_is_lacking_and_the_rest_is_judged(new_execution) -> None:
+    execution = reported(new_execution, [25.0, 25.5, 24.8], {"accuracy": ACCURACY})
+    for key in list(execution.records):
+        execution.put_examples(
+            *key, None, {"bleu": execution.record(*key).evidence.metrics["bleu"]}
+        )
+    verdict = execution.judge()
+    codes = {it.code for it in verdict.candidates[0].reasons}
+    assert {it.code for it in verdict.baseline.reasons} == {Code.EVIDENCE_LACKING}
+    assert {Code.EVIDENCE_LACKING, Code.QUALITY_WORSE, Code.SPEED_FASTER} <= codes
+
+
+def test_the_noise_floor_is_the_baseline_s_own_spread_over_seeds(new_execution) -> None:
+    execution = new_execution()
+    found = {it.metric: it for it in execution.judge().baseline.noise_floor}
+    values = [execution.record("baseline", seed).evidence.metrics["accuracy"] for seed in (1, 2, 3)]
+    assert found["accuracy"].mean == pytest.approx(np.mean(values))
+    assert found["accuracy"].seed_sd == pytest.approx(np.std(values, ddof=1))
+    assert new_execution(seeds=(1,)).judge().baseline.noise_floor == ()
+
+
+@pytest.mark.parametrize(
+    ("settings_", "told"),
+    [
+        ({"slices": [{**PART, "metric": "log_loss"}]}, r"slices\[0\].metric is 'log_loss'"),
+        ({"slices": [{**PART, "margin": None}]}, "margin is missing"),
+        ({"slices": [{**PART, "watched": True}]}, "watched is true but a margin is given"),
+        ({"metrics": {"accuracy": {"direction": "higher"}}}, "margin is missing"),
+        ({"metrics": {"accuracy": {"direction": "higher", "watched": True}}}, "all watched"),
+        ({"metrics": {"acuracy": ACCURACY}}, "metrics.acuracy is not a metric of the gate"),
+        ({"metrics": {"accuracy": {**ACCURACY, "margin": 1.0}}}, "one point is 0.01"),
+        ({"metrics": {"accuracy": {**ACCURACY, "direction": "lower"}}}, "allowed: 'higher'"),
+        ({"metrics": {"mse": {**LOSS, "margin": 5.0, "relative": True}}}, "two per cent"),
+        ({"confidence": 0.51}, "confidence"),
+    ],
+)
+def test_settings_that_are_a_slip_are_refused(settings_, told) -> None:
+    with pytest.raises(ValueError, match=told):
+        GateSettings.model_validate({"metrics": {"accuracy": ACCURACY}, **settings_})

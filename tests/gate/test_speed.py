@@ -1,0 +1,535 @@
+"""Speed: Welch and the bootstrap, alternating blocks, what has to be repaid, busy machines."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from compilegate.gate.findings import Code, Outcome, Reason
+from compilegate.gate.observations import observe
+from compilegate.gate.settings import GateSettings
+from compilegate.gate.speed import (
+    ArmSpeed,
+    CompileTimes,
+    PairedJob,
+    Runs,
+    busy_machine,
+    compile_times,
+    hindrance_told,
+    jobs_to_settle,
+    judge_pairs,
+    judge_speed,
+    measure_arm,
+    repayment,
+    seeds_to_settle,
+    speedup_interval,
+)
+from compilegate.gate.verdict import CompileState, CompileTime, SpeedJudgement, SpeedSource
+from compilegate.job.evidence import (
+    CheckpointRecord,
+    CompileCacheRecord,
+    EvidenceRecord,
+    Hindrance,
+    PairedBlocks,
+    PairedSpeedRecord,
+    Resumption,
+)
+
+SEEDS = (1, 2, 3)
+BUSY = "9.6 processes wanted to run on 2 processors"
+
+
+def arm_speed(
+    *rates: float, compile_seconds: float = 0.0, batch_size: int = 32, noise: float = 0.05
+) -> ArmSpeed:
+    generator = np.random.default_rng(5)
+    steps = tuple(batch_size / it * generator.lognormal(0.0, noise, 500) for it in rates)
+    compiling = CompileTimes(CompileTime(compile_seconds, compile_seconds, 3), None)
+    return ArmSpeed(batch_size, tuple(rates), Runs(steps, compiling, 100.0, 1000))
+
+
+def with_runs(speed: ArmSpeed, **changed: object) -> ArmSpeed:
+    return dataclasses.replace(speed, runs=dataclasses.replace(speed.runs, **changed))
+
+
+BASELINE = arm_speed(100.0, 102.0, 98.0)
+
+
+def judged(
+    candidate: ArmSpeed, baseline: ArmSpeed = BASELINE, busy: str | None = None, **asked: float
+) -> tuple[SpeedJudgement, Reason]:
+    metrics = {"accuracy": {"direction": "higher", "margin": 0.01}}
+    settings = GateSettings.model_validate({"metrics": metrics, "min_speedup": 1.2, **asked})
+    judgement, (reason, *_) = judge_speed(baseline, candidate, settings, 0.95, busy_machine=busy)
+    assert judgement is not None
+    assert reason.outcome is judgement.outcome
+    return judgement, reason
+
+
+# By the jobs' own step times.
+
+
+def test_the_interval_is_welch_s_over_the_logarithms_of_the_jobs_speeds() -> None:
+    candidate = arm_speed(131.0, 128.0, 135.0)
+    interval, one_run = speedup_interval(BASELINE, candidate, 0.95)
+    logs = np.log(candidate.rates), np.log(BASELINE.rates)
+    welch = scipy.stats.ttest_ind(*logs, equal_var=False).confidence_interval(0.90)
+    assert not one_run
+    assert interval.lower == pytest.approx(math.exp(welch.low))
+    assert interval.upper == pytest.approx(math.exp(welch.high))
+    assert interval.estimate == pytest.approx(candidate.rate / BASELINE.rate)
+
+
+@pytest.mark.parametrize(
+    ("rates", "compile_seconds", "outcome", "code", "binding"),
+    [
+        ((150.0, 151.0, 149.0), 0.0, Outcome.PASS, Code.SPEED_FASTER, "min_speedup"),
+        ((104.0, 105.0, 103.0), 0.0, Outcome.FAIL, Code.SPEED_BELOW_MINIMUM, "min_speedup"),
+        ((100.0, 130.0, 115.0), 0.0, Outcome.INCONCLUSIVE, Code.SPEED_UNDECIDED, "min_speedup"),
+        ((150.0, 151.0, 149.0), 120.0, Outcome.FAIL, Code.SPEED_NOT_REPAID, "repayment"),
+        ((150.0, 158.0, 142.0), 95.0, Outcome.INCONCLUSIVE, Code.SPEED_UNDECIDED, "repayment"),
+        ((1e4, 1.01e4, 0.99e4), 500.0, Outcome.FAIL, Code.SPEED_NOT_REPAID, "repayment"),
+        ((104.0, 105.0, 103.0), 120.0, Outcome.FAIL, Code.SPEED_BELOW_MINIMUM, "repayment"),
+        ((150.0, 151.0, 149.0), 20.0, Outcome.PASS, Code.SPEED_FASTER, "min_speedup"),
+    ],
+)
+def test_the_larger_limit_binds_and_the_bound_decides(
+    rates, compile_seconds, outcome, code, binding
+) -> None:
+    judgement, reason = judged(arm_speed(*rates, compile_seconds=compile_seconds))
+    assert (judgement.outcome, reason.code) == (outcome, code)
+    assert judgement.binding == reason.numbers["binding"] == binding
+
+
+def test_the_value_that_would_have_passed_is_that_of_the_limit_that_binds() -> None:
+    """Lowering `min_speedup` changes nothing where compilation is not repaid."""
+    repaid, reason = judged(arm_speed(150.0, 151.0, 149.0, compile_seconds=120.0))
+    assert repaid.required_speedup == pytest.approx(320 / (320 - 120), rel=0.01)
+    assert "min_speedup" not in reason.sentence + repaid.advice
+    below, reason = judged(arm_speed(115.0, 116.0, 114.0))
+    passing = float(reason.sentence.split("min_speedup = ")[1].split()[0])
+    assert passing <= below.speedup.lower
+    lower, _ = judged(arm_speed(115.0, 116.0, 114.0), min_speedup=passing)
+    assert lower.outcome is Outcome.PASS
+
+
+def test_a_longer_real_training_may_repay_what_the_judged_runs_do_not() -> None:
+    candidate = arm_speed(150.0, 151.0, 149.0, compile_seconds=120.0)
+    judgement, reason = judged(candidate, repaid_within_runs=2.0)
+    assert (reason.code, judgement.run.repaid_within_steps) == (Code.SPEED_FASTER, 2000)
+    assert judgement.required_speedup == pytest.approx(640 / (640 - 120), rel=0.01)
+
+
+@pytest.mark.slow
+@given(
+    rate=st.floats(50.0, 500.0),
+    compile_seconds=st.floats(0.0, 400.0),
+    between=st.floats(0.0, 200.0),
+    runs=st.floats(0.1, 5.0),
+)
+def test_at_the_speed_up_that_repays_it_both_runs_end_together(
+    rate, compile_seconds, between, runs
+) -> None:
+    """What a candidate spends between its steps counts beyond what a loaded machine explains."""
+    candidate = arm_speed(rate, rate, compile_seconds=compile_seconds)
+    candidate = with_runs(candidate, between_seconds=between)
+    repaid = repayment(BASELINE, candidate, runs=runs)
+    whole = repaid.steps * 32 / BASELINE.rate
+    explained = max(0.05 * 1000 * 32 / BASELINE.rate, 0.5)
+    lost = compile_seconds + runs * max(between - explained, 0.0)
+    if repaid.speedup is None:
+        assert lost >= whole * (1 - 1e-9)
+    else:
+        assert lost + whole / repaid.speedup == pytest.approx(whole, rel=1e-6)
+
+
+def test_time_between_the_steps_counts_against_the_speed_up() -> None:
+    quick = arm_speed(150.0, 151.0, 149.0)
+    required = [
+        judged(with_runs(quick, between_seconds=it))[0].required_speedup for it in (10.0, 100.0)
+    ]
+    assert required[0] == 1.2
+    assert required[1] > 1.3
+    both = with_runs(quick, between_seconds=100.0), with_runs(BASELINE, between_seconds=100.0)
+    assert judged(*both)[0].required_speedup == 1.2
+
+
+def test_break_even_is_the_compile_time_over_the_time_that_a_step_saves() -> None:
+    candidate = arm_speed(200.0, 200.0, 200.0, compile_seconds=30.0)
+    run = judged(candidate, arm_speed(100.0, 100.0, 100.0))[0].run
+    # A step of 32 samples takes 0.32 s and 0.16 s: 30 s are saved after 187.5 steps.
+    assert run.break_even_steps == 188
+    assert run.break_even_minutes == pytest.approx(187.5 * 0.32 / 60)
+    for speed, steps in ((90.0, None), (150.0, 0)):
+        seconds = 1.0 if steps is None else 0.0
+        run = judged(arm_speed(speed, speed + 1, compile_seconds=seconds))[0].run
+        assert run.break_even_steps == steps
+
+
+def test_a_larger_batch_counts_by_samples_not_by_steps() -> None:
+    interval, _ = speedup_interval(BASELINE, arm_speed(150.0, 151.0, batch_size=48), 0.95)
+    assert interval.estimate == pytest.approx(1.5, rel=0.01)
+
+
+@pytest.mark.parametrize("left", [(100.0, 130.0), (130.0,), (100.0,)])
+def test_with_one_job_left_the_estimate_lies_within_its_interval(left) -> None:
+    """Of one and the same jobs: "1.02 times, between 0.96 and 0.99" was printed."""
+    for jobs in ((left, (98.0,)), ((98.0,), left)):
+        interval, one_run = speedup_interval(*(arm_speed(*it) for it in jobs), 0.95)
+        assert one_run
+        assert interval.lower <= interval.estimate <= interval.upper
+        assert interval.upper / interval.lower < 1.1
+
+
+def test_the_bootstrap_sees_that_neighbouring_steps_are_alike() -> None:
+    slow_and_fast = np.repeat(np.random.default_rng(6).lognormal(0.0, 0.2, 50), 10) * 0.3
+    alike = with_runs(arm_speed(32 / slow_and_fast.mean()), steady_seconds=(slow_and_fast,))
+    mixed = np.random.default_rng(7).permutation(slow_and_fast)
+    widths = []
+    for baseline in (alike, with_runs(alike, steady_seconds=(mixed,))):
+        found = [speedup_interval(baseline, arm_speed(150.0, noise=1e-6), 0.95) for _ in range(2)]
+        assert found[0] == found[1]  # the same evidence gives the same interval
+        widths.append(found[0][0].upper - found[0][0].lower)
+    assert widths[0] > 1.5 * widths[1]
+
+
+def test_printed_speeds_may_be_off_by_half_of_their_last_digit() -> None:
+    before, after = (ArmSpeed(32, rates, None) for rates in ((10.0, 10.0), (15.0, 15.0)))
+    interval, _ = speedup_interval(before, after, 0.95)
+    assert interval.lower == pytest.approx(1.5 * math.exp(-0.05 - 0.5 / 15.0))
+    exact = (ArmSpeed(32, rates, None) for rates in ((10.01, 10.0), (15.0, 15.01)))
+    narrow, _ = speedup_interval(*exact, 0.95)
+    assert narrow.upper - narrow.lower < 0.2 * (interval.upper - interval.lower)
+
+
+def test_bounds_of_jobs_that_have_nothing_in_common_are_numbers_all_the_same() -> None:
+    interval, _ = speedup_interval(BASELINE, arm_speed(100.0, 1e9), 0.9999)
+    assert interval.lower == 0.0
+    assert math.isfinite(interval.upper)
+
+
+@pytest.mark.slow
+@given(
+    rates=st.lists(st.floats(110.0, 160.0), min_size=2, max_size=6),
+    others=st.lists(st.floats(90.0, 110.0), min_size=2, max_size=6),
+)
+def test_as_many_seeds_as_are_named_do_settle_it(rates, others) -> None:
+    """Held against Welch's interval of so many jobs that lie as these do."""
+    candidate, baseline = arm_speed(*rates), arm_speed(*others)
+    needed = seeds_to_settle(baseline, candidate, 1.2, 0.95)
+    assume(needed is not None and min(np.ptp(rates), np.ptp(others)) > 1e-3)
+    line = np.linspace(-1.0, 1.0, needed)
+    many = [
+        it.mean() + it.std(ddof=1) * line / line.std(ddof=1)
+        for it in (np.log(candidate.rates), np.log(baseline.rates))
+    ]
+    interval = scipy.stats.ttest_ind(*many, equal_var=False).confidence_interval(0.90)
+    assert not interval.low < math.log(1.2) < interval.high
+
+
+def test_the_warm_up_after_a_resumption_is_not_steady(execution) -> None:
+    record = execution.record("fast", 1)
+    seconds = execution.seconds("fast", 1)
+    seconds[30:36] += 25.0  # the machine that took over had to compile again
+    lost = CheckpointRecord(2, 0.3, None, (Resumption(30, 36, 400.0),))
+    steps = dataclasses.replace(record.steps, seconds=seconds)
+    evidence = dataclasses.replace(record.evidence, checkpoints=lost)
+    speed = measure_arm(32, [dataclasses.replace(record, steps=steps, evidence=evidence)])
+    steady = np.concatenate([seconds[6:30], seconds[36:]])
+    assert speed.rates == (pytest.approx(32 * len(steady) / steady.sum()),)
+    assert (speed.runs.interruptions, speed.runs.lost_seconds) == (1, 400.0)
+
+
+# Busy machines.
+
+
+def on(execution: Any, **checkup: object) -> EvidenceRecord:
+    execution.change_evidence("baseline", 1, checkup=checkup)
+    return execution.record("baseline", 1)
+
+
+def test_waiting_processes_and_stolen_time_are_named(execution) -> None:
+    for checkup in (
+        {"load": 2.6, "processors": 2, "steal": 0.001},
+        {},
+        {"load": 9.0},
+        {"load": "much", "processors": 2},
+        {"load": float("nan"), "processors": True},
+    ):
+        assert busy_machine([on(execution, **checkup)] * 4) is None
+    busy = on(execution, load=9.61, processors=2, steal=0.12)
+    quiet = on(execution, load=2.0, processors=2, steal=0.0)
+    told = busy_machine([busy] * 3)
+    assert told == f"{BUSY} and its hypervisor gave 12% of the processors' time to others"
+    assert busy_machine([quiet, busy, quiet, quiet]) is None  # one disturbed job of four
+    assert busy_machine([busy, busy, quiet, busy]) is not None
+    assert busy_machine([]) is None
+
+
+def test_what_a_busy_machine_left_undecided_asks_for_no_more_seeds() -> None:
+    undecided = arm_speed(110.0, 150.0, 140.0)
+    assert judged(undecided)[0].seeds_needed is not None
+    judgement, reason = judged(undecided, busy=BUSY)
+    assert (reason.code, judgement.seeds_needed) == (Code.SPEED_UNDECIDED, None)
+    assert judgement.busy_machine == BUSY
+    # How long compiling takes is timed once in a job, so nothing averages the neighbours out.
+    slow_to_compile = arm_speed(140.0, 141.0, 139.0, compile_seconds=150.0)
+    assert judged(slow_to_compile)[1].code is Code.SPEED_NOT_REPAID
+    assert judged(slow_to_compile, busy=BUSY)[1].code is Code.SPEED_UNDECIDED
+    for clear in (arm_speed(150.0, 151.0, 149.0), arm_speed(104.0, 105.0, 103.0)):
+        assert judged(clear)[1] == judged(clear, busy=BUSY)[1]
+
+
+# Alternating blocks.
+
+
+def paired_job(
+    logs: np.ndarray, *, step: float = 0.01, rest: float = 0.0, batch_ratio: float = 1.0
+) -> PairedJob:
+    """A job whose pairs have these logarithms of the baseline's step over its own, and whose
+    training's steps take the share `rest` longer than those of its pairs."""
+    own = np.full(len(logs), step)
+    blocks = PairedBlocks(own * np.exp(logs), own, np.arange(len(logs)) % 2 == 0)
+    return PairedJob(blocks, np.full(400, step * (1.0 + rest)), 5, batch_ratio)
+
+
+def noisy(ratio: float, seed: int, noise: float = 0.01, pairs: int = 40) -> np.ndarray:
+    return math.log(ratio) + noise * np.random.default_rng(seed).standard_normal(pairs)
+
+
+def speedup(jobs: list[PairedJob], confidence: float = 0.95) -> Any:
+    return judge_pairs(jobs, confidence).speedup
+
+
+@pytest.mark.parametrize(
+    ("ratio", "options", "expected"),
+    [
+        (1.4, {}, 1.4),
+        (1.5, {"rest": 0.25}, (1.5 + 0.25) / 1.25),
+        (1.5, {"rest": 1.0}, 2.5 / 2.0),
+        (1.5, {"rest": -0.3}, 1.5),  # a probe that was slower than the training adds no rest
+        (1.0, {"batch_ratio": 2.0}, 2.0),  # as long a step, for twice the samples
+    ],
+)
+def test_the_rest_of_a_step_is_added_to_both_and_batches_count_by_samples(
+    ratio, options, expected
+) -> None:
+    found = judge_pairs([paired_job(noisy(ratio, seed), **options) for seed in SEEDS], 0.95)
+    assert found.speedup.estimate == pytest.approx(expected, rel=5e-3)
+    assert found.speedup.upper / found.speedup.lower < 1.03
+    rest = max(options.get("rest", 0.0), 0.0)
+    assert found.rest_share == pytest.approx(rest / (1.0 + rest), rel=1e-3)
+
+
+def test_what_is_not_known_of_the_rest_widens_the_bounds() -> None:
+    """Of a smaller batch: for each step as long, or for each sample. And one that varied."""
+    found = speedup([paired_job(noisy(1.0, it), rest=1.0, batch_ratio=2.0) for it in SEEDS])
+    assert found.lower < (1.0 + 0.5) / 2.0 * 2.0
+    assert found.upper > (1.0 + 1.0) / 2.0 * 2.0
+    jobs = [paired_job(noisy(1.5, seed)) for seed in SEEDS]
+    steady = np.repeat([0.01, 0.016], 200)
+    varied = speedup([dataclasses.replace(job, steady_seconds=steady) for job in jobs])
+    assert varied.lower < (1.5 + 0.6) / 1.6 < 1.48 < speedup(jobs).lower
+
+
+def test_stalls_and_drifts_within_pairs_favour_neither_arm() -> None:
+    jobs = []
+    for seed in SEEDS:
+        job = paired_job(noisy(1.4, seed))
+        seconds = job.blocks.candidate_seconds.copy()
+        seconds[[3, 10, 17, 30]] += 1.0
+        blocks = dataclasses.replace(job.blocks, candidate_seconds=seconds)
+        jobs.append(dataclasses.replace(job, blocks=blocks))
+    assert speedup(jobs).estimate == pytest.approx(1.4, rel=0.01)
+    # Each pair's second block is 20% slower, and the baseline began three of four pairs.
+    first = np.arange(40) % 4 != 0
+    job = paired_job(math.log(1.3) + np.where(first, -1.0, 1.0) * math.log(1.2))
+    blocks = dataclasses.replace(job.blocks, baseline_first=first)
+    assert speedup([dataclasses.replace(job, blocks=blocks)] * 3).estimate == pytest.approx(1.3)
+
+
+def test_jobs_are_no_surer_than_their_pairs_and_those_that_remember_count_for_less() -> None:
+    agreeing = speedup([paired_job(noisy(1.4, 1, noise=0.2))] * 3)
+    assert agreeing.upper / agreeing.lower > 1.03
+    wandering = 0.02 * np.cumsum(np.random.default_rng(3).standard_normal(40)) / 3.0
+    independent = np.random.default_rng(4).permutation(wandering)
+    one, other = (speedup([paired_job(math.log(1.4) + it)] * 3) for it in (wandering, independent))
+    assert one.upper / one.lower > other.upper / other.lower > 1.0
+
+
+@pytest.mark.slow
+@given(
+    ratio=st.floats(0.5, 3.0),
+    rest=st.floats(0.0, 2.0),
+    noise=st.floats(0.0, 0.3),
+    confidence=st.floats(0.6, 0.99),
+    scale=st.floats(0.01, 100.0),
+)
+def test_bounds_hold_the_estimate_widen_with_the_confidence_and_have_no_unit(
+    ratio, rest, noise, confidence, scale
+) -> None:
+    jobs, scaled = (
+        [paired_job(noisy(ratio, it, noise, 20), step=step, rest=rest) for it in SEEDS]
+        for step in (0.01, 0.01 * scale)
+    )
+    found, surer = speedup(jobs, confidence), speedup(jobs, confidence + 0.005)
+    assert surer.lower <= found.lower <= found.estimate <= found.upper <= surer.upper
+    other = speedup(scaled, confidence)
+    assert (other.estimate, other.lower) == pytest.approx((found.estimate, found.lower))
+
+
+def test_more_jobs_are_needed_where_jobs_differ_more() -> None:
+    def needed(spread: float) -> int | None:
+        ratios = [1.3 * math.exp(spread * (seed - 2)) for seed in SEEDS]
+        return jobs_to_settle([paired_job(noisy(it, 1)) for it in ratios], 1.2, 0.95)
+
+    assert 3 < needed(0.1) < needed(0.2)
+    assert needed(3.0) is None
+
+
+def with_pairs(execution: Any, ratio: float, **options: Any) -> Any:
+    for seed in execution.experiment.seeds:
+        execution.pair("fast", seed, ratio, **options)
+    return execution.judge().candidates[0]
+
+
+def test_pairs_decide_where_separate_jobs_cannot(new_execution) -> None:
+    execution = new_execution(speedup=1.5)
+    for (arm, seed), factor in {("baseline", 1): 1.5, ("fast", 2): 1.6, ("fast", 3): 1.2}.items():
+        execution.change_steps(arm, seed, seconds=factor * execution.seconds(arm, seed))
+    assert execution.judge().candidates[0].outcome is Outcome.INCONCLUSIVE
+    candidate = with_pairs(execution, 1.5)
+    assert (candidate.outcome, candidate.speed.source) == (Outcome.PASS, SpeedSource.PAIRS)
+    assert candidate.speed.by_jobs.lower < 1.2 < candidate.speed.speedup.lower
+    assert candidate.speed.run.break_even_steps is not None
+
+
+@pytest.mark.parametrize("candidates", [("fast",), ("fast", "other", "third")])
+def test_pairs_that_the_jobs_contradict_pass_nothing_but_may_refuse(
+    new_execution, candidates
+) -> None:
+    """More candidates, whose bounds are wider, make nothing pass that would not alone."""
+    refused = with_pairs(new_execution(speedup=1.0, candidates=candidates), 1.5)
+    assert (refused.outcome, refused.speed.disagree) == (Outcome.INCONCLUSIVE, True)
+    failed = with_pairs(new_execution(speedup=1.5, candidates=candidates), 1.0)
+    assert failed.outcome is Outcome.FAIL
+    assert Code.SPEED_NOT_PAIRED in {it.code for it in failed.notes}
+
+
+def test_two_jobs_with_pairs_are_enough_and_one_is_not(execution) -> None:
+    execution.pair("fast", 1, 1.4)
+    speed = execution.judge().candidates[0].speed
+    assert (speed.source, speed.paired) == (SpeedSource.JOBS, None)
+    execution.pair("fast", 3, 1.5)
+    speed = execution.judge().candidates[0].speed
+    assert (speed.source, speed.paired.jobs) == (SpeedSource.PAIRS, 2)
+
+
+@pytest.mark.parametrize(
+    ("told", "blocks"),
+    [
+        ({"baseline_compiler": "xla"}, {}),
+        ({"baseline_batch_size": 16}, {}),
+        ({"candidate_batch_size": 64}, {}),
+        ({}, {"candidate_seconds": np.full(20, 1e-300)}),
+        ({}, {"candidate_seconds": np.full(20, 1e300)}),
+        ({}, {"baseline_first": np.ones(20, dtype=bool)}),
+        ({}, {"baseline_seconds": np.full(20, 50.0), "candidate_seconds": np.full(20, 33.0)}),
+    ],
+)
+def test_pairs_of_something_else_do_not_count(execution, told, blocks) -> None:
+    with_pairs(execution, 3.0)
+    for seed in SEEDS:
+        record = execution.record("fast", seed)
+        changed = dataclasses.replace(record.evidence.paired_speed, **told)
+        pairs = dataclasses.replace(record.paired, **blocks)
+        execution.put_pairs("fast", seed, changed, pairs)
+    candidate = execution.judge().candidates[0]
+    assert candidate.speed.source is SpeedSource.JOBS
+    assert Code.SPEED_NOT_PAIRED in {it.code for it in candidate.notes}
+
+
+def test_few_pairs_obstacles_and_other_machines_leave_the_jobs_to_decide(execution) -> None:
+    assert with_pairs(execution, 3.0, pairs=5).speed.source is SpeedSource.JOBS
+    obstacle = PairedSpeedRecord(0.0, "eager", 32, 32, 0, obstacle="XLA has the device for itself")
+    for seed in SEEDS:
+        execution.put_pairs("fast", seed, obstacle, None)
+    assert execution.judge().candidates[0].speed.source is SpeedSource.JOBS
+    execution.declare("fast", instance_type="ml.g5.2xlarge")
+    assert with_pairs(execution, 3.0).speed.source is SpeedSource.JOBS
+
+
+# Compilation, cold and warm.
+
+COLD = CompileCacheRecord("cold", "There was none.", "f" * 64, 0, 2, 0, 570_000)
+EARLIER = {"cold_compile_seconds": 25.0, "cold_first_step_seconds": 25.2}
+WARM = CompileCacheRecord("warm", "All were there.", "f" * 64, 2, 0, 570_000, 0, 0.1, **EARLIER)
+
+
+def compiled(
+    execution: Any, cache: CompileCacheRecord | None, seconds: float, seed: int = 1
+) -> Any:
+    """A job with a first step and a compile time of so many seconds."""
+    times = execution.seconds("fast", seed)
+    times[0] = seconds + 0.25
+    execution.change_steps("fast", seed, seconds=times)
+    execution.change_compiler("fast", seed, compile_seconds=seconds)
+    execution.change_evidence("fast", seed, compile_cache=cache)
+    return execution.record("fast", seed)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "cold", "warm", "counted"),
+    [
+        (
+            ((COLD, 20.0), (COLD, 30.0), (WARM, 3.0)),
+            CompileTime(25.0, 25.25, jobs=2),
+            CompileTime(3.0, 3.25, jobs=1),
+            (CompileState.WARM, 3.0),
+        ),
+        (
+            ((WARM, 2.0), (WARM, 4.0)),
+            CompileTime(25.0, 25.2, jobs=2, earlier=True),
+            CompileTime(3.0, 3.25, jobs=2),
+            (CompileState.WARM, 3.0),
+        ),
+        (((None, 21.0),), CompileTime(21.0, 21.25, jobs=1), None, (CompileState.COLD, 21.0)),
+    ],
+)
+def test_warm_counts_as_soon_as_it_was_measured(execution, jobs, cold, warm, counted) -> None:
+    times = compile_times([compiled(execution, *job) for job in jobs])
+    assert (times.cold, times.warm, (times.state, times.seconds)) == (cold, warm, counted)
+
+
+def test_a_first_job_that_compiled_all_is_no_time_between_steps(execution) -> None:
+    """Its minutes are compilation: of these trainings, though the next ones will be warm."""
+    for seed in SEEDS:
+        compiled(execution, COLD if seed == 1 else WARM, 300.0 if seed == 1 else 0.5, seed)
+    candidate = execution.judge().candidates[0]
+    assert candidate.speed.run.candidate_compile_seconds == 0.5
+    assert candidate.outcome is Outcome.PASS
+    ignored = dataclasses.replace(COLD, state="ignored", reason="it is damaged.")
+    compiled(execution, ignored, 20.0)
+    seen = {it.seed: it for it in observe(execution.experiment, execution.records).replicates}
+    assert [seen[it].cache_ignored for it in SEEDS] == ["it is damaged.", None, None]
+
+
+# What slowed a candidate.
+
+
+@pytest.mark.parametrize(
+    "kind", ["loader", "synchronisation", "shapes", "breaks", "recompilations"]
+)
+def test_each_hindrance_has_a_sentence_of_some_length(kind) -> None:
+    places = ("train.py:42", "x" * 5000)
+    hindrance = Hindrance(kind, 2.0, 0.62, places, "y" * 5000, "no-loader-workers")
+    told = hindrance_told(hindrance)
+    assert "no-loader-workers" in told
+    assert len(told) < 900
