@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from compilegate.gate.findings import Code, Outcome
-from compilegate.gate.settings import ArmDeclaration, Experiment
-from compilegate.gate.statistics import holm
+from compilegate.gate.settings import Experiment
 from compilegate.gate.verdict import Verdict, VerdictError
+from tests.gate.test_notes import larger_batch
 
 
 def test_a_candidate_as_good_and_faster_is_released(execution):
@@ -58,45 +55,6 @@ def test_the_released_replicate_is_the_first_declared_seed_not_the_best(new_exec
 def test_the_reasons_that_decided_come_first(new_execution):
     reasons = new_execution(speedup=1.05).judge().candidates[0].reasons
     assert [reason.outcome for reason in reasons] == [Outcome.FAIL, *[Outcome.PASS] * 3]
-
-
-@pytest.mark.slow
-def test_the_noise_floor_needs_two_seeds(new_execution):
-    floors = new_execution().judge().baseline.noise_floor
-    assert [floor.metric for floor in floors] == ["accuracy", "log_loss"]
-    assert all(floor.seed_sd > 0 for floor in floors)
-    assert new_execution(seeds=(1,)).judge().baseline.noise_floor == ()
-
-
-@pytest.mark.slow
-@settings(max_examples=15, deadline=None)
-@given(
-    names=st.lists(
-        st.from_regex(r"[a-z]{1,12}", fullmatch=True), min_size=2, max_size=2, unique=True
-    ).filter(lambda names: "none" not in names)
-)
-def test_renaming_the_arms_changes_nothing_but_the_names(new_execution, names):
-    execution = new_execution(examples=300)
-    new_name = dict(zip(("baseline", "fast"), names, strict=True))
-    expected = execution.judge()
-    declared = execution.experiment.model_dump()
-    declared["baseline"] = new_name["baseline"]
-    declared["arms"] = {new_name[arm]: values for arm, values in declared["arms"].items()}
-    execution.experiment = Experiment.model_validate(declared)
-    execution.records = {
-        (new_name[arm], seed): dataclasses.replace(
-            record, evidence=dataclasses.replace(record.evidence, arm=new_name[arm])
-        )
-        for (arm, seed), record in execution.records.items()
-    }
-    verdict = execution.judge()
-    assert verdict.decision.arm == new_name.get(expected.decision.arm)
-    found, wanted = verdict.candidates[0], expected.candidates[0]
-    assert (found.outcome, found.metrics, found.speed) == (
-        wanted.outcome,
-        wanted.metrics,
-        wanted.speed,
-    )
 
 
 @pytest.mark.slow
@@ -155,30 +113,6 @@ def test_an_experiment_that_contradicts_itself_is_refused(execution, changes, to
 # Several candidates: Holm over the any-of choice, and what a compiler-only one tells.
 
 
-def holm_on_p_values(p_values: dict[str, float], alpha: float) -> set[str]:
-    """Holm's procedure as his paper states it."""
-    rejected: set[str] = set()
-    for step, name in enumerate(sorted(p_values, key=p_values.__getitem__)):
-        if p_values[name] > alpha / (len(p_values) - step):
-            break
-        rejected.add(name)
-    return rejected
-
-
-@given(
-    p_values=st.dictionaries(
-        st.sampled_from("abcdefgh"), st.floats(1e-6, 1.0), min_size=1, max_size=8
-    )
-)
-def test_the_same_candidates_pass_as_by_holm_s_procedure_on_p_values(p_values):
-    def passes(name: str, confidence: float) -> bool:
-        return p_values[name] <= 1.0 - confidence
-
-    levels = holm(list(p_values), 0.95, passes)
-    passing = {name for name, level in levels.items() if passes(name, level)}
-    assert passing == holm_on_p_values(p_values, 1.0 - 0.95)
-
-
 def test_one_candidate_is_judged_at_the_declared_confidence(execution):
     candidate = execution.judge().candidates[0]
     assert candidate.confidence == pytest.approx(0.95)
@@ -197,63 +131,29 @@ def test_the_bounds_of_each_of_two_candidates_are_wider_and_the_report_says_why(
     assert note.numbers == {"confidence": pytest.approx(0.975), "candidates": 2}
 
 
-def test_once_one_candidate_passed_the_other_is_judged_more_mildly():
-    p_values = {"second": 0.04, "first": 0.02}
-    levels = holm(list(p_values), 0.95, lambda name, confidence: p_values[name] <= 1.0 - confidence)
-    assert levels == pytest.approx({"first": 0.975, "second": 0.95})
-
-
 @pytest.mark.slow
 def test_two_candidates_that_are_as_good_and_faster_both_pass(new_execution):
     verdict = new_execution(candidates=("fast", "faster")).judge()
     assert [item.outcome for item in verdict.candidates] == [Outcome.PASS, Outcome.PASS]
 
 
-def with_larger_batch(new_execution, **changes):
-    """A compiler-only candidate and one with its compiler and a batch of 48, so trained."""
-    execution = new_execution(candidates=("compiler-only", "large"), **changes)
-    arms = dict(execution.experiment.arms)
-    arms["large"] = ArmDeclaration(**{**arms["large"].model_dump(), "batch_size": 48})
-    execution.experiment = execution.experiment.model_copy(update={"arms": arms})
-    for seed in execution.experiment.seeds:
-        execution.change_recipe("large", seed, batch_size=48)
-    return execution
-
-
 @pytest.mark.slow
-def test_a_compiler_only_candidate_splits_the_batch_s_effect_from_the_compiler_s(new_execution):
-    candidates = with_larger_batch(new_execution).judge().candidates
-    compiler_only, large = candidates
-    assert compiler_only.effects == ()
-    effect = next(item for item in large.effects if item.metric == "accuracy")
-    assert (effect.compiler_only, effect.changed) == ("compiler-only", ("batch_size 48",))
-    whole = next(item for item in large.metrics if item.metric == "accuracy").delta
-    assert effect.compiler.estimate + effect.rest.estimate == pytest.approx(whole.estimate)
-
-
-@pytest.mark.slow
-def test_the_split_says_in_words_what_costs_and_what_does_not(new_execution):
-    execution = with_larger_batch(new_execution)
+def test_a_compiler_only_candidate_splits_the_batch_s_effect_from_the_compiler_s(
+    new_execution,
+) -> None:
+    execution = larger_batch()
     worse = new_execution(candidates=("compiler-only", "large"), worse_by=0.04)
     for seed in execution.experiment.seeds:
-        harmed = worse.record("large", seed).examples
-        execution.change_examples("large", seed, scores=harmed.scores, losses=harmed.losses)
-    large = execution.judge().candidates[1]
+        execution.change_examples("large", seed, **vars(worse.examples("large", seed)))
+    compiler_only, large = execution.judge().candidates
+    assert compiler_only.effects == ()
     accuracy, log_loss = sorted(large.effects, key=lambda it: it.metric)
+    assert (accuracy.compiler_only, accuracy.changed) == ("compiler-only", ("batch_size 48",))
+    whole = next(item for item in large.metrics if item.metric == "accuracy").delta
+    assert accuracy.compiler.estimate + accuracy.rest.estimate == pytest.approx(whole.estimate)
     assert abs(accuracy.compiler.estimate) < 0.01
     assert accuracy.rest.upper < -0.01
     assert log_loss.rest.lower > 0.0  # lower is better
-    assert [note.numbers for note in large.notes if note.code is Code.EFFECT_SPLIT] == [
-        {"metric": "accuracy"},
-        {"metric": "log_loss"},
-    ]
-
-
-def test_without_a_compiler_only_candidate_of_the_same_compiler_nothing_is_split(new_execution):
-    execution = with_larger_batch(new_execution)
-    arms = dict(execution.experiment.arms)
-    arms["compiler-only"] = ArmDeclaration(
-        **{**arms["compiler-only"].model_dump(), "compiler": "xla"}
-    )
-    execution.experiment = execution.experiment.model_copy(update={"arms": arms})
+    # Without a candidate of the same compiler alone, nothing is split.
+    execution.declare("compiler-only", compiler="xla")
     assert execution.judge().candidates[1].effects == ()

@@ -23,7 +23,6 @@ from compilegate.job.evidence import (
     EvidenceRecord,
     Resumption,
     Steps,
-    TrainedOn,
 )
 from tests.gate.conftest import SyntheticExecution, build_execution, with_digests
 
@@ -302,7 +301,7 @@ def test_the_unit_of_a_metric_does_not_matter(scale, margin) -> None:
         execution = build_execution(examples=100, metrics={"bleu": guard})
         for arm, values in (("baseline", (27.1, 27.4, 26.9)), ("fast", (26.8, 27.5, 26.7))):
             for seed, value in zip((1, 2, 3), values, strict=True):
-                execution.change_metrics(arm, seed, bleu=value * unit)
+                execution.alter(arm, seed, metrics__bleu=value * unit)
         (metric,) = execution.judge().candidates[0].metrics
         outcomes.append((metric.outcome, round(metric.delta.lower / unit, 9)))
     assert outcomes[0] == outcomes[1]

@@ -22,7 +22,7 @@ from tests.gate.conftest import SyntheticExecution, build_execution, with_digest
 
 ARMS, SEEDS = ("baseline", "fast"), (1, 2, 3)
 BOTH = "baseline fast"
-Change = Callable[[SyntheticExecution], None]
+Change = Callable[[SyntheticExecution], object]
 LOSS = {"loss": {"direction": "lower", "margin": 0.1}}
 BLEU = {"bleu": {"direction": "higher", "margin": 0.5, "reported": True}}
 ACCURACY = {"accuracy": {"direction": "higher", "margin": 0.01}}
@@ -398,7 +398,7 @@ def few_steps(e: SyntheticExecution) -> None:
 
 
 def pairs(ratio: float) -> Change:
-    return lambda e: [e.pair("fast", seed, ratio) for seed in SEEDS] and None
+    return lambda e: [e.pair("fast", seed, ratio) for seed in SEEDS]
 
 
 def unreported(e: SyntheticExecution) -> None:

@@ -231,7 +231,8 @@ def test_a_candidate_without_a_compiler_has_no_parity_to_show(new_execution) -> 
     execution = new_execution(parity=ParitySettings(required=True))
     execution.declare("fast", compiler="eager")
     for seed in SEEDS:
-        execution.change_compiler("fast", seed, name="eager", ran=False, graphs=0)
+        changed = {"compiler__name": "eager", "compiler__ran": False, "compiler__graphs": 0}
+        execution.alter("fast", seed, **changed)
         execution.without_parity("fast", seed)
     (candidate,) = execution.judge().candidates
     assert (candidate.outcome, candidate.parity) == (Outcome.PASS, None)
@@ -253,8 +254,7 @@ def test_parity_is_judged_in_the_precision_that_it_was_measured_in(execution) ->
     """A precision without a limit cannot be judged; whether it is the declared one is another
     question, with another code."""
     for precision, answer in (("bf16", PASS), ("fp8", CANNOT_TELL)):
-        for seed in SEEDS:
-            execution.tell_parity("fast", seed, precision=precision)
+        execution.alter_all("fast", parity__precision=precision)
         parity = execution.judge().candidates[0].parity
         assert (parity.answer, parity.precision) == (answer, precision)
 
@@ -273,9 +273,8 @@ def test_parity_errors_that_were_taken_away_or_changed_fail_the_replicate(execut
 
 def test_what_departs_first_and_its_script_are_named(execution) -> None:
     """Of arithmetic that is alike, there is no script to show."""
-    for seed in SEEDS:
-        told = {"departs": "In the backward pass, conv departs first.", "repro": "parity_repro"}
-        execution.tell_parity("fast", seed, **told)
+    departs = "In the backward pass, conv departs first."
+    execution.alter_all("fast", parity__departs=departs, parity__repro="parity_repro")
     assert execution.judge().candidates[0].parity.repro is None
     execution.change_parity("fast", 2, compiled=WRONG)
     (candidate,) = execution.judge().candidates
@@ -297,10 +296,9 @@ def test_what_is_not_measured_cannot_be_required(silent) -> None:
 def test_a_precision_that_nobody_declared_is_fair_where_both_arms_have_it(execution, arms) -> None:
     """What the baseline's own jobs did is known: it stays valid."""
     for arm in arms:
-        for seed in SEEDS:
-            execution.change_recipe(arm, seed, precision="bf16")
-            if arm == "fast":
-                execution.tell_parity(arm, seed, precision="bf16")
+        execution.alter_all(arm, recipe__precision="bf16")
+        if arm == "fast":
+            execution.alter_all(arm, parity__precision="bf16")
     verdict = execution.judge()
     (candidate,) = verdict.candidates
     fair = len(arms) == 2

@@ -349,7 +349,7 @@ def reported(new_execution: Any, after: list[float], guards: Any = None, **setti
     execution = new_execution(metrics={**BLEU, **(guards or {})}, **settings)
     for arm_, values in (("baseline", [27.1, 27.4, 26.9]), ("fast", after)):
         for seed, value in zip((1, 2, 3), values, strict=True):
-            execution.change_metrics(arm_, seed, bleu=value)
+            execution.alter(arm_, seed, metrics__bleu=value)
     return execution
 
 
@@ -378,7 +378,7 @@ def test_scalars_are_judged_over_seeds_with_examples_or_without(
 def test_of_one_seed_nothing_is_said_of_a_scalar(new_execution) -> None:
     execution = new_execution(metrics=BLEU, seeds=(1,))
     for arm_, value in (("baseline", 27.1), ("fast", 20.0)):
-        execution.change_metrics(arm_, 1, bleu=value)
+        execution.alter(arm_, 1, metrics__bleu=value)
     candidate = execution.judge().candidates[0]
     assert candidate.metrics[0].outcome is Outcome.INCONCLUSIVE
     assert Code.QUALITY_SINGLE_SEED in {it.code for it in candidate.reasons}
@@ -393,7 +393,7 @@ def test_relative_margins_of_scalars_take_the_size_of_the_baseline(new_execution
     ):
         execution = reported(new_execution, after, relative)
         for seed, value in zip((1, 2, 3), before, strict=True):
-            execution.change_metrics("baseline", seed, bleu=value)
+            execution.alter("baseline", seed, metrics__bleu=value)
         outcomes.append(execution.judge().candidates[0].metrics[0].outcome)
     # Of a baseline of zero, no relative margin is one.
     assert outcomes == [Outcome.PASS, Outcome.INCONCLUSIVE]

@@ -480,7 +480,7 @@ def compiled(
     times = execution.seconds("fast", seed)
     times[0] = seconds + 0.25
     execution.change_steps("fast", seed, seconds=times)
-    execution.change_compiler("fast", seed, compile_seconds=seconds)
+    execution.alter("fast", seed, compiler__compile_seconds=seconds)
     execution.change_evidence("fast", seed, compile_cache=cache)
     return execution.record("fast", seed)
 
