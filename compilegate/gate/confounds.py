@@ -146,14 +146,18 @@ def _examples_seen(
     tolerance: float,
 ) -> Iterator[Confound]:
     """Another batch over as many epochs shows the same examples, within what the ends of epochs
-    leave out. One over as many steps does not, nor do micro-batches that were counted as steps."""
-    before, after = (
-        sum(_whole(it.recipe.get(STEPS)) * examples_of_a_step(it, declared) for it in jobs)
+    leave out. One over as many steps does not, nor do micro-batches that were counted as steps.
+    Where jobs stop early, each at its own step, those of all seeds are compared."""
+    seen = [
+        [_whole(it.recipe.get(STEPS)) * examples_of_a_step(it, declared) for it in jobs]
         for jobs, declared in zip((baseline, candidate), declarations, strict=True)
-    )
-    if not before or not after:
+    ]
+    pairs = [(one, other) for one, other in zip(*seen, strict=True) if one and other]
+    if tolerance > EPOCHS_END:
+        pairs = [(sum(one for one, _ in pairs), sum(other for _, other in pairs))] if pairs else []
+    if not pairs:
         return
-    apart = max(before, after) / min(before, after) - 1.0
+    apart, before, after = max((max(it) / min(it) - 1.0, *it) for it in pairs)
     allowed = EPOCHS_END if tolerance <= EPOCHS_END else max(tolerance, STOPPED_EARLY)
     if apart > EPOCHS_END:
         why = "within examples_tolerance" if apart <= allowed else "steps times batch, not declared"

@@ -6,6 +6,7 @@ docs/gate.md has a table of them; tests/gate/test_codes.py holds the table again
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -217,8 +218,7 @@ class Subject:
 
     def leaves_open(self, code: Code, text: str, **numbers: Number) -> Finding:
         """Nothing can be concluded about the replicate."""
-        numbers = {"seed": self.seed, **numbers}
-        reason = Reason(code, Outcome.INCONCLUSIVE, f"{self._called}: {text}", numbers)
+        reason = undecided(code, f"{self._called}: {text}", seed=self.seed, **numbers)
         return Finding(reason, _SPOILS.get(code, _NONE))
 
     def notes(self, code: Code, text: str, **numbers: Number) -> Finding:
@@ -232,12 +232,20 @@ class Subject:
 
 def failure(code: Code, sentence: str, **numbers: Number) -> Reason:
     """A reason that fails what it is found in."""
-    return Reason(code, Outcome.FAIL, sentence, numbers)
+    return Reason(code, Outcome.FAIL, sentence, _finite(numbers))
 
 
 def undecided(code: Code, sentence: str, **numbers: Number) -> Reason:
     """A reason for which nothing can be concluded."""
-    return Reason(code, Outcome.INCONCLUSIVE, sentence, numbers)
+    return Reason(code, Outcome.INCONCLUSIVE, sentence, _finite(numbers))
+
+
+def _finite(numbers: Mapping[str, Number]) -> dict[str, Number]:
+    """NaN and infinity are no numbers of a verdict: the sentence has them."""
+    return {
+        name: None if isinstance(it, float) and not math.isfinite(it) else it
+        for name, it in numbers.items()
+    }
 
 
 def split(findings: Iterable[Reason | Note]) -> tuple[list[Reason], list[Note]]:

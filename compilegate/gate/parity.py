@@ -132,8 +132,8 @@ def _sentence(verdict: ParityVerdict, precision: str, limit: float, steps: int) 
         )
     return (
         f"The compiled arithmetic matches eager's: over {steps} steps and {verdict.judged} tensors "
-        f"it has at most {worst.ratio:.3g} times the error that eager's rounding explains; the limit "
-        f"in {precision} is {limit:g}."
+        f"it has at most {worst.ratio:.3g} times the error that eager's rounding explains; the "
+        f"limit in {precision} is {limit:g}."
     )
 
 

@@ -70,6 +70,7 @@ from compilegate.gate.settings import (
     SliceGuard,
 )
 from compilegate.gate.statistics import (
+    BY_CHANCE,
     NO_EXAMPLES,
     CrossedMean,
     Differences,
@@ -790,7 +791,8 @@ def released_is_worse(
             margin = guard.margin * abs(mean) if guard.relative else guard.margin
             harm = min(sign * (mean - own[0]), sign * (usual[0] - own[0]))
             spread = float(np.std(usual, ddof=1)) if len(usual) > 1 else 0.0
-            if harm > MOST_MARGINS * max(margin, 1.5 * spread):
+            limit = MOST_MARGINS * max(margin, 1.5 * spread)
+            if harm > limit and harm > BY_CHANCE * _error_over_rows(metric, guard, before, after):
                 found.append(
                     failure(
                         Code.QUALITY_RELEASED_WORSE,
@@ -804,6 +806,18 @@ def released_is_worse(
                     )
                 )
     return found
+
+
+def _error_over_rows(
+    metric: str, guard: MetricGuard, before: Replicates, after: Replicates
+) -> float:
+    """The standard error of the first seed's difference by the choice of rows; zero for scalars."""
+    if guard.reported or not before.examples or not after.examples:
+        return 0.0
+    usual, own = (
+        column_of(guard.measure(metric), Scored(arm.examples[0])) for arm in (before, after)
+    )
+    return float(np.std(own - usual)) / math.sqrt(len(own))
 
 
 # What of a candidate's difference the compiler makes, and what the rest of its recipe does.

@@ -188,7 +188,7 @@ def examine(
     examined = Examined(experiment, found, findings, {})
     examined = replace(examined, repeated=_compare_models(examined, findings))
     for arm in dict.fromkeys(arm for arm, _ in experiment.trained):
-        _compare_arm(examined, arm, findings)
+        _compare_arm(examined, arm, findings, known)
     return replace(examined, findings={key: tuple(it) for key, it in findings.items() if it})
 
 
@@ -382,8 +382,8 @@ def _compare_models(
                 repeated[one[0]].add(other[1])
             elif not alike and (one_model or apart <= SAME_BITS) and _tell(before, outputs[one]):
                 findings[other].append(_of_another(other, one))
-        elif not alike and (
-            one_model or (apart <= SAME_BITS and _is_other(before, after, outputs[one]))
+        elif (one_model and not alike) or (
+            not one_model and apart <= SAME_BITS and _is_other(before, after, outputs[one])
         ):
             for of, whose in ((one, other), (other, one)):
                 if of[0] != baseline:
@@ -417,14 +417,18 @@ def same_course(one: EvidenceRecord, other: EvidenceRecord) -> bool:
 
 
 def _is_other(one: EvidenceRecord, other: EvidenceRecord, outputs: FloatArray | None) -> bool:
-    """Whether equal outputs of two arms with different losses are one model's. Rounded outputs may
-    agree because the compiler is good; then the trainings must have begun differently, too."""
-    if outputs is None or not _tell(one, outputs):
+    """Whether equal outputs of two arms are one model's: models that are equal to the last bit had
+    equal losses all the way. Rounded outputs may agree because the compiler is good; then the
+    trainings must have begun differently, too."""
+    if outputs is None or not _tell(one, outputs) or one.steps is None or other.steps is None:
         return False
-    if not _is_rounded(outputs):
+    before, after = one.steps.loss, other.steps.loss
+    if len(before) != len(after):
         return True
-    firsts = [float(it.steps.loss[0]) for it in (one, other) if it.steps is not None]
-    return len(firsts) == 2 and abs(firsts[0] - firsts[1]) > SAME_START * abs(firsts[0])
+    if _is_rounded(outputs):
+        first = abs(float(before[0] - after[0])) if len(before) else 0.0
+        return not same_course(one, other) and first > SAME_START * abs(float(before[0]))
+    return not np.allclose(before, after, rtol=1e-9, atol=0.0, equal_nan=True)
 
 
 def _tell(record: EvidenceRecord, outputs: FloatArray | None) -> bool:
@@ -441,11 +445,14 @@ def _tell(record: EvidenceRecord, outputs: FloatArray | None) -> bool:
 
 
 def _is_rounded(outputs: FloatArray) -> bool:
-    """Whether most of the numbers are whole multiples of a ten-thousandth."""
+    """Whether most of the numbers are whole multiples of a ten-thousandth, or of half precision."""
     scaled = outputs * 1e4
-    return bool(
-        np.mean(np.abs(scaled - np.round(scaled)) < 1e-6 * np.maximum(1.0, abs(scaled))) > 0.5
-    )
+    decimal = np.abs(scaled - np.round(scaled)) < 1e-6 * np.maximum(1.0, abs(scaled))
+    # bfloat16 is the upper half of single precision.
+    half = outputs.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF) == 0
+    with np.errstate(over="ignore"):
+        half |= outputs.astype(np.float16).astype(np.float64) == outputs
+    return bool(np.mean(decimal) > 0.5 or np.mean(half) > 0.5)
 
 
 def _outputs(records: Mapping[Replicate, EvidenceRecord]) -> dict[Replicate, FloatArray]:
@@ -500,7 +507,9 @@ def about_repeated(examined: Examined, arm: str) -> str | None:
 # What an arm's models and trainings show.
 
 
-def _compare_arm(examined: Examined, arm: str, findings: Mapping[Replicate, list[Finding]]) -> None:
+def _compare_arm(
+    examined: Examined, arm: str, findings: Mapping[Replicate, list[Finding]], known: Known
+) -> None:
     """What the arm's records show by themselves, and beside the baseline's."""
     experiment = examined.experiment
     own = {seed: examined.records[arm, seed] for seed in examined.scored(arm)}
@@ -513,8 +522,11 @@ def _compare_arm(examined: Examined, arm: str, findings: Mapping[Replicate, list
     }
     reference = None if arm == experiment.baseline else usual.get(first)
     about = _subject(experiment, arm, first)
-    found = list(_trained_on_validation(about, own[first], reference))
-    found += _of_one_class(about, own[first])
+    for seed, record in own.items():
+        before = None if reference is None else usual.get(seed)
+        of_seed = _subject(experiment, arm, seed)
+        findings[arm, seed].extend(_trained_on_validation(of_seed, record, before, known))
+    found = list(_of_one_class(about, own[first]))
     if reference is not None:
         found += _other_training_data(own, usual)
         if have_one_recipe(experiment.arms.get(experiment.baseline), experiment.arms.get(arm)):
@@ -645,7 +657,7 @@ def _noise(record: EvidenceRecord) -> float:
 
 
 def _trained_on_validation(
-    about: Subject, record: EvidenceRecord, baseline: EvidenceRecord | None
+    about: Subject, record: EvidenceRecord, baseline: EvidenceRecord | None, known: Known
 ) -> Iterator[Finding]:
     """Validation examples that the job trained on: by their ids, or most of them by their inputs,
     or many more of them than the `baseline`'s job did."""
@@ -653,7 +665,7 @@ def _trained_on_validation(
     if seen is None or examples is None:
         return
     rows = len(examples.ids)
-    same = _seen(hashed([each for each in examples.ids.tolist() if _is_name(each)]), seen.ids)
+    same = _seen(known.of((_hashed_names, examples.ids), lambda: _hashed_names(examples)), seen.ids)
     if same:
         text = f"about {same:,} of {rows:,} validation examples are in the training data, by id."
         yield about.fails(Code.DATA_TRAINED_ON, text, examples=same)
@@ -694,6 +706,10 @@ def _of_one_alone(one: IntArray, other: IntArray) -> float:
         one, other = one[one <= last], other[other <= last]
     together = len(np.union1d(one, other))
     return 1.0 - len(np.intersect1d(one, other)) / together if together else 0.0
+
+
+def _hashed_names(examples: Examples) -> IntArray:
+    return hashed([each for each in examples.ids.tolist() if _is_name(each)])
 
 
 def _is_name(identifier: str) -> bool:

@@ -72,7 +72,7 @@ class MetricJudgement:
     rest_standard_error: float | None = None
     """What neither a seed nor an example explains alone; part of `seed_standard_error`."""
     skewness: float | None = None
-    """The skewness of the examples' differences. With the standard errors it is what a forecast needs."""
+    """The skewness of the examples' differences, which a forecast needs."""
 
     @property
     def limit(self) -> float | None:

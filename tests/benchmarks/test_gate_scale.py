@@ -17,7 +17,7 @@ PROJECT = Path(__file__).parents[2]
 @pytest.mark.slow
 def test_the_quick_run_prints_a_row_for_each_size():
     done = subprocess.run(
-        [sys.executable, "benchmarks/gate/gate_scale.py", "--quick"],
+        [sys.executable, "benchmarks/gate/scale.py", "--quick"],
         cwd=PROJECT,
         capture_output=True,
         text=True,

@@ -93,7 +93,7 @@ def judged_printed() -> Verdict:
 
 def successions() -> Iterator[tuple[Code, Verdict]]:
     """A first model, the same model again, and a registered one that cannot be read."""
-    succession = Succession(build_execution)
+    succession = Succession()
     succession.score(succession.records["challenger", 1].examples)
     yield Code.CHAMPION_SAME, succession.judge()
     succession.score(None)

@@ -259,6 +259,13 @@ def exactly(e: SyntheticExecution) -> None:
 
 
 BF16 = {"recipe__precision": "bf16", "recipe__autocast": "bf16"}
+
+
+def in_bf16(e: SyntheticExecution) -> None:
+    e.alter_all(BOTH, **BF16)
+    e.alter_all("fast", parity__precision="bf16")
+
+
 WATCHED_LOSS = {"log_loss": {"direction": "lower", "watched": True}}
 PATIENTS = [f"p{index // 10}" for index in range(2000)]
 ODDITIES: dict[str, Oddity] = {
@@ -311,9 +318,7 @@ ODDITIES: dict[str, Oddity] = {
     "options": noted(None, every("fast", compiler__options={"new": True, "batch_size": 7})),
     "both in bf16": noted(
         Code.RECIPE_PRECISION,
-        lambda e: (
-            [e.alter_all(BOTH, **BF16), e.alter_all("fast", parity__precision="bf16")] and None
-        ),
+        in_bf16,
     ),
     # What differs beside the compiler.
     "another processor": noted(Code.CONFOUND_HARDWARE, other_machines),

@@ -1,0 +1,385 @@
+"""How often is an honest experiment refused? Networks that were really trained, judged.
+
+    python benchmarks/gate/honest.py [--draws 1000] [--processes 2] [--anew] [PART OF A NAME]
+
+For each kind of experiment a pool of networks is trained once, on data of its own, and kept in
+`benchmarks/gate/.pools` (`pools.py`). A draw takes seeds and validation rows from the pool at
+random, none twice, and adds what the jobs would have measured beside: step times, alternating
+blocks, parity. Every candidate is as good as the baseline and clearly faster, so every refusal is
+wrong. An undecided candidate counts as a refused one, except in the kinds whose design cannot
+decide: of these, the share that stays undecided is predicted (`Kind.undecided`), and must be met.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from pools import MODELS, ROWS, Pool, Recipe, pool_of
+
+from results import (  # isort: skip
+    FULL, POOLS, Counts, Page, Program, listed, main, most, table,
+)  # fmt: skip
+from simulated import (  # isort: skip
+    BASELINE, CANDIDATE, OTHER, Array, Clock, Execution, Generator, Job, classified, digest,
+    edited, execution, guards, lossy, predicted, softmax,
+)  # fmt: skip
+from compilegate.gate.settings import MetricGuard
+from compilegate.job.evidence import TrainedOn
+
+REFUSED, BY_A_CODE = 4 / 1000, 3 / 10_000
+FORECAST = 0.12
+"""By which the share of undecided ones may miss the predicted one."""
+ARMS = (BASELINE, CANDIDATE, OTHER, "third")
+Change = Callable[[Job, Generator], object]
+OWN_ORDER, USUAL = Recipe(drift="order"), Clock()
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of honest experiment."""
+
+    name: str
+    recipe: Recipe = OWN_ORDER
+    metrics: Mapping[str, MetricGuard] = field(default_factory=lambda: guards(accuracy=0.06))
+    seeds: int = 3
+    rows: int = 800
+    clock: Clock = USUAL
+    change: Change | None = None  # what is unusual about the records of all jobs, or of `of`'s
+    of: str = ""
+    write: Callable[[Array], Array] | None = None  # how scores are written, where not as they are
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    arm: Mapping[str, Any] = field(default_factory=dict)
+    """What the workload declares of all arms, or of `of`, otherwise."""
+    ids: str = "row-{row:05d}"
+    undecided: float | None = None
+    """The predicted share of undecided ones, where the design cannot decide; of some rows a t
+    interval over the seeds' differences, with the rows' error added in quadrature, gave it. None:
+    an undecided one counts as refused."""
+
+
+def sets(which: str, **values: Any) -> Change:
+    """Keys of one of the job's mappings."""
+    return lambda job, _: getattr(job, which).update(values)
+
+
+def rounded(digits: int) -> Callable[[Array], Array]:
+    """Scores with so many digits, whose rows sum to one."""
+
+    def write(scores: Array) -> Array:
+        found = np.maximum(scores.round(digits), 10.0**-digits)
+        found[np.arange(len(found)), found.argmax(axis=1)] += 1.0 - found.sum(axis=1)
+        return found
+
+    return write
+
+
+def in_bf16(scores: Array) -> Array:
+    """Seven bits of each score; rows sum to one nearly."""
+    bits = scores.astype(np.float32).view(np.uint32)
+    return ((bits + 0x8000) & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64)
+
+
+def classes_alone(scores: Array) -> Array:
+    """The predicted class and no probabilities."""
+    return np.maximum(np.eye(scores.shape[1])[scores.argmax(axis=1)], 1e-7)
+
+
+def overconfident(scores: Array) -> Array:
+    """Logits eight times as far apart: a log loss worse than that of a constant."""
+    return np.maximum(softmax(8.0 * np.log(np.maximum(scores, 1e-12))), 1e-12)
+
+
+def smoothed_losses(job: Job, _: Generator) -> None:
+    """The losses of the examples are those of training, with smoothed labels."""
+    everywhere = -np.log(job.examples.scores).mean(axis=1)
+    edited(job, losses=0.9 * job.examples.losses + 0.1 * everywhere)
+
+
+def hashed_inputs(job: Job, _: Generator) -> None:
+    """Inputs are hashed; the candidate's after a cast, so that all hashes differ."""
+    hashes = np.array([int(it[4:]) * 2_654_435_761 for it in job.examples.ids.tolist()])
+    edited(job, inputs=hashes if job.arm == BASELINE else hashes ^ 0x5A5A5A5A)
+
+
+def rows_of(job: Job, chosen: Array) -> None:
+    """These rows of the examples, in this order."""
+    columns = ("ids", "labels", "scores", "losses")
+    edited(job, **{name: getattr(job.examples, name)[chosen] for name in columns})
+
+
+def same_bits(job: Job, _: Generator) -> None:
+    """The compiler computes eager's own bits: the model files are the baseline's."""
+    job.digests["model"] = digest("model", BASELINE, job.seed)
+    job.parity = replace(job.parity, compiled=job.parity.eager)
+    told = {name: digest(name == "exact", job.seed) for name in ("exact", "compiled", "eager")}
+    job.about_parity["compared"] = told
+
+
+def one_model(job: Job, _: Generator) -> None:
+    """Nothing in the training is random: the files of all seeds of an arm are one."""
+    job.digests["model"] = digest("model", job.arm)
+    job.about_parity["compared"] = {"exact": digest("exact", job.arm)}
+
+
+def part_seen(job: Job, draw: Generator) -> None:
+    """The job ended within its first epoch, and names what it had seen."""
+    kept = draw.random(len(job.trained_on.ids)) < 0.6
+    job.trained_on = TrainedOn(job.trained_on.ids[kept], job.trained_on.inputs[kept])
+
+
+def unmeasured_memory(job: Job, _: Generator) -> None:
+    """One job of each arm measured no memory."""
+    if (job.arm, job.seed) in ((BASELINE, 3), (CANDIDATE, 2)):
+        job.fields |= {"peak_memory_bytes": None, "memory_of": None}
+
+
+def other_random_numbers(job: Job, draw: Generator) -> None:
+    """Float64 draws other numbers in dropout, so that parity cannot tell."""
+    far = 0.3 * draw.lognormal(0.0, 0.2, job.parity.eager.shape)
+    job.parity = replace(job.parity, eager=far, compiled=far * draw.lognormal(0.0, 1e-5, far.shape))
+
+
+def printed(job: Job, _: Generator) -> None:
+    """The job left nothing but what its script printed, with three digits."""
+    right = job.examples.scores.argmax(axis=1) == job.examples.labels
+    told = {
+        "accuracy": round(float(right.mean()), 3),
+        "log_loss": round(float(job.examples.losses.mean()), 3),
+        "samples_per_second": round(32.0 / float(job.seconds[10:].mean()), 2),
+    }
+    job.metrics, job.examples, job.parity, job.paired = told, None, None, None
+    job.loss, job.trained_on = job.loss[:0], None
+    values = {name: (value,) for name, value in told.items()}
+    job.fields |= {"origin": "printed", "speed": None, "compiler": None, "printed": values}
+    job.fields |= {"digests": {}, "peak_memory_bytes": None, "memory_of": None}
+
+
+def own(**values: Any) -> Recipe:
+    """A recipe whose arms see their batches in another order, unless it says otherwise."""
+    return Recipe(**{"drift": "order", **values})
+
+
+def relative(margin: float) -> MetricGuard:
+    """Less is better, by a share of the baseline's."""
+    return MetricGuard(direction="lower", margin=margin, relative=True)
+
+
+ROUNDING, DROPOUT, NARROW = Recipe(), Recipe(dropout=0.1), Recipe(drift="bf16")
+TEN = (9, 8, 7, 6, 5, 4, 3, 2, 1, 1)
+NUMBERS = own(data="numbers", outputs=1, clear=2.0, rate=0.02)
+TAILED = replace(NUMBERS, errors=3, drift="rounding")
+LABELS = own(data="labels", clear=2.0, rate=0.1)
+STOPS, PAGES = {"examples_tolerance": 0.5}, {"groups": "page"}
+ALONE, NARROWLY, WIDELY = Clock(pairs=0, speedup=1.6), guards(accuracy=0.02), guards(accuracy=0.1)
+SHOWN = MetricGuard(direction="higher", margin=0.06, reported=True)
+WATCHED = MetricGuard(direction="lower", watched=True)
+OF_NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+KINDS = (
+    *(Kind(f"plain, {count} seeds", seeds=count) for count in (3, 5, 10)),
+    Kind("plain, 2 seeds", metrics=guards(accuracy=0.25), seeds=2),
+    Kind("plain, 200 rows", metrics=guards(accuracy=0.12), rows=200),
+    Kind("plain, 2,000 rows", rows=2000),
+    Kind("arms that differ by rounding", ROUNDING, guards(accuracy=0.02, log_loss=0.02)),
+    Kind("arms that differ by rounding, 2 seeds", ROUNDING, NARROWLY, 2),
+    Kind("arms that differ by dropout's random numbers", DROPOUT),
+    Kind("training in bf16", NARROW, change=sets("recipe", precision="bf16"), of=CANDIDATE,
+         arm={"precision": "bf16"}),
+    Kind("eager's own bits", Recipe(drift="none"), change=same_bits, of=CANDIDATE),
+    Kind("deterministic training", Recipe(same_seeds=True), change=one_model, undecided=1.0),
+    Kind("linear model", own(hidden=0), guards(accuracy=0.05, log_loss=0.15)),
+    Kind("Adam and GELU", own(adam=True, rate=0.003, activation="gelu")),
+    Kind("fine-tuning from one model", own(pretrained=True)),
+    Kind("log loss, relative margin", ROUNDING, guards(log_loss=relative(0.1))),
+    Kind("calibration error", metrics=guards(calibration_error=0.06), rows=1200),
+    Kind("a watched metric", metrics={**guards(accuracy=0.06), "log_loss": WATCHED}),
+    Kind("rare positives, area under the curve", own(outputs=2, shares=(0.9, 0.1)),
+         guards(auroc=0.06), rows=1500),
+    Kind("imbalance, ten classes", own(outputs=10, clear=0.7, shares=TEN),
+         guards(accuracy=0.08, macro_f1=0.14), rows=1500),
+    Kind("regression, relative margin", NUMBERS, guards(mse=relative(0.5))),
+    Kind("regression, squared and absolute error", NUMBERS, guards(mse=0.15, mae=0.12)),
+    Kind("every row twice", rows=600, change=lambda job, _: (rows_of(job, np.tile(
+         np.arange(600), 2)), edited(job, ids=np.char.add(job.examples.ids, np.repeat(
+         ["-a", "-b"], 600))))),
+    Kind("regression that differs by rounding", replace(NUMBERS, drift="rounding"),
+         guards(mse=0.02)),
+    Kind("long-tailed errors, rounding", TAILED, guards(mse=0.1, mae=0.05), rows=500),
+    Kind("long-tailed errors, bf16", replace(TAILED, drift="bf16"), guards(mse=0.2), rows=500),
+    Kind("long-tailed errors without variance", replace(TAILED, errors=2), guards(mae=0.05)),
+    Kind("several labels of a row, declared", LABELS, rows=300, settings=PAGES),
+    Kind("pages that correlate, declared", own(members=10), WIDELY, rows=1000, settings=PAGES),
+    Kind("pages that correlate, by their ids", own(members=10), WIDELY, rows=1000,
+         ids="page-{page}_line{line}"),
+    Kind("groups that do not correlate", rows=1000, settings=PAGES),
+    Kind("groups that do not correlate, rounding", ROUNDING, NARROWLY, rows=1000, settings=PAGES),
+    Kind("rows in another order", change=lambda job, draw: rows_of(
+         job, draw.permutation(len(job.examples.ids))), of=CANDIDATE),
+    Kind("rows of one class", metrics=guards(accuracy=0.25), rows=2000,
+         change=lambda job, _: rows_of(job, job.examples.labels == 0)),
+    Kind("scores of three digits", ROUNDING, write=rounded(3)),
+    Kind("scores in bf16", NARROW, write=in_bf16),
+    Kind("classes without scores", ROUNDING, write=classes_alone),
+    Kind("overconfident, accuracy guarded", write=overconfident),
+    Kind("overconfident, log loss guarded too", ROUNDING, guards(accuracy=0.03, log_loss=0.3),
+         write=overconfident),
+    Kind("losses with smoothed labels", own(smoothing=0.1), change=smoothed_losses),
+    Kind("metric computed otherwise by the job", change=sets("metrics", accuracy=0.5)),
+    Kind("inputs hashed after a cast", change=hashed_inputs),
+    Kind("part of an epoch", change=part_seen),
+    Kind("data made in the script", change=sets("digests", data=OF_NOTHING)),
+    Kind("losses of a language model", own(outputs=10, shares=TEN), guards(perplexity=0.9)),
+    Kind("six metrics", metrics=guards(accuracy=0.07, balanced_accuracy=0.07, macro_f1=0.07,
+         micro_f1=0.07, log_loss=0.25, calibration_error=0.07), rows=1500),
+    Kind("curriculum", Recipe(curriculum=True)),
+    Kind("warm restarts", own(cycles=3)),
+    Kind("skewed seeds, 10 seeds", own(hidden=4), guards(log_loss=0.15), 10),
+    Kind("averaged weights of the candidate", own(averaged=(1,), rate=0.2), WIDELY),
+    Kind("a candidate far better", own(own_rate=(0, 0.002)), WIDELY),
+    Kind("a learning rate that is declared", own(own_rate=(1, 0.1)), of=CANDIDATE,
+         change=sets("recipe", learning_rate=2e-3), arm={"learning_rate": 2e-3}),
+    Kind("a logged penalty", change=lambda job, _: setattr(
+         job, "loss", job.loss + np.linspace(0.0, 1.0, len(job.loss))), of=CANDIDATE),
+    Kind("early stopping, declared", own(early=True, steps=400), settings=STOPS),
+    Kind("early stopping of regression", replace(NUMBERS, early=True, steps=400),
+         guards(mae=0.12), settings=STOPS),
+    Kind("few rows", metrics=guards(accuracy=0.01), rows=40, undecided=0.9),
+    Kind("one seed", seeds=1, undecided=1.0),
+    Kind("a margin at the limit", metrics=guards(accuracy=0.015), undecided=0.5),
+    Kind("two candidates", own(arms=3), guards(accuracy=0.08)),
+    Kind("three candidates, rounding", Recipe(arms=4), NARROWLY),
+    Kind("another processor", change=sets("environment", cpu="another"), of=CANDIDATE),
+    Kind("another kernel", change=sets("environment", platform="Linux-6.18.45"), of=CANDIDATE),
+    Kind("a seed of its own in each recipe", change=lambda job, draw: job.recipe.update(
+         worker_seed=int(draw.integers(1e6)))),
+    Kind("paths in the recipe", change=lambda job, _: job.recipe.update(
+         output_dir=f"/opt/ml/{job.arm}/{job.seed}")),
+    Kind("memory of some jobs, a limit", change=unmeasured_memory,
+         settings={"max_memory_increase": 0.5}),
+    Kind("one recompilation", change=sets("compiler", recompilations=1), of=CANDIDATE),
+    Kind("many graph breaks", change=sets("compiler", graphs=301, graph_breaks=300), of=CANDIDATE),
+    Kind("parity under dropout", DROPOUT, change=other_random_numbers, of=CANDIDATE),
+    Kind("parity without coverage", change=sets("about_parity", trained_parameters=None,
+         compared_parameters=None), of=CANDIDATE),
+    Kind("two processes", change=sets("recipe", world_size=2, global_batch_size=64),
+         arm={"world_size": 2}),
+    Kind("evaluation within training", clock=Clock(outside=0.33)),
+    Kind("time between the candidate's steps", clock=Clock(speedup=1.8), of=CANDIDATE,
+         change=lambda job, _: setattr(job, "outside", 0.25 * float(job.seconds.sum()))),
+    Kind("no alternating blocks, 2 seeds", ROUNDING, seeds=2, clock=replace(ALONE, spread=0.003)),
+    Kind("no alternating blocks, 3 seeds", clock=ALONE),
+    Kind("no alternating blocks, 5 seeds", seeds=5, clock=replace(ALONE, spread=0.03)),
+    Kind("steps of the same times", clock=Clock(noise=0.0, spread=0.0, by_batch=0.1)),
+    Kind("a clock of milliseconds", clock=Clock(step=0.012, compiling=0.1, decimals=3)),
+    Kind("batches of any length", clock=Clock(by_batch=0.4)),
+    Kind("a machine that slows down", clock=Clock(slower=0.12)),
+    Kind("printed metrics", metrics={"accuracy": SHOWN}, seeds=4, change=printed),
+    Kind("printed metrics that agree in all digits", ROUNDING, {"accuracy": SHOWN},
+         change=printed),
+)  # fmt: skip
+_BY_NAME = {kind.name: kind for kind in KINDS}
+
+
+@lru_cache(maxsize=2)
+def _pool(name: str) -> Pool:
+    return pool_of(name, _BY_NAME[name].recipe, POOLS)
+
+
+def drawn(kind: Kind, draw: Generator) -> Execution:
+    """One execution of the kind."""
+    pool = _pool(kind.name)
+    models = draw.choice(MODELS, kind.seeds, replace=False)
+    members = max(kind.recipe.members, 10 if kind.settings is PAGES else 1)
+    groups = draw.choice(ROWS // members, kind.rows // members, replace=False)
+    rows = (groups[:, None] * members + np.arange(members)).ravel()
+    examples, losses = {}, {}
+    for arm, name in enumerate(ARMS[: kind.recipe.arms]):
+        for seed, model in enumerate(models, 1):
+            outputs = pool["outputs"][arm, model, rows].astype(np.float64)
+            examples[name, seed] = _examples(kind, outputs, pool["answers"][rows], rows)
+            losses[name, seed] = pool["losses"][arm, model, : pool["stops"][arm, model]]
+    made = execution(examples, draw, kind.metrics, kind.clock, losses, **kind.settings)
+    if kind.change is printed:
+        made.fields["evidence"] = "printed"
+    for arm, declared in made.arms.items():
+        if kind.of in ("", arm):
+            declared.update(kind.arm)
+            for job in made.of(arm) if kind.change else ():
+                kind.change(job, draw)  # type: ignore[misc]
+    return made
+
+
+def _examples(kind: Kind, outputs: Array, answers: Array, rows: Array) -> Any:
+    ids = np.array([kind.ids.format(row=it, page=it // 10, line=it % 10) for it in rows.tolist()])
+    if kind.recipe.data == "numbers":
+        return predicted(answers.astype(np.float64), outputs[:, 0], ids)
+    pages = np.array([f"page-{row // 10}" for row in rows.tolist()])
+    if kind.recipe.data == "labels":
+        second = 1.0 / (1.0 + np.exp(-outputs.ravel()))
+        count = answers.shape[1]
+        pages = np.repeat(ids, count)
+        ids = np.char.add(pages, np.tile([f"_label{label}" for label in range(count)], len(rows)))
+        scores, answers = np.stack([1.0 - second, second], axis=1), answers.ravel()
+    else:
+        scores = softmax(outputs)
+    if "perplexity" in kind.metrics:
+        return lossy(-np.log(scores[np.arange(len(rows)), answers]), ids)
+    scores = scores if kind.write is None else kind.write(scores)
+    return classified(
+        answers, scores, ids, slices={"page": pages} if kind.settings is PAGES else {}
+    )
+
+
+def counted(name: str, draws: int) -> Counter[str]:
+    """How so many executions of the kind were judged, and by which codes."""
+    kind, found = _BY_NAME[name], Counter[str]()
+    for number in range(draws):
+        verdict = drawn(kind, np.random.default_rng([int(digest(name)[:8], 16), number])).judge()
+        outcomes = set(verdict.outcomes.values())
+        refused = not verdict.sound or "fail" in outcomes
+        undecided = "undecided" if "inconclusive" in outcomes else "passed"
+        found["refused" if refused else undecided] += 1
+        codes = {code for codes in verdict.codes.values() for code in codes}
+        found.update(f"by {code}" for code in codes)
+    return found
+
+
+def page(found: Mapping[str, Counts]) -> Page:
+    """The table, and which figures are missed."""
+    rows, missed, by_code = [], [], Counter[str]()
+    draws = total = 0
+    for name, counts in found.items():
+        draws, codes = counts["draws"], listed(counts, "by ")
+        total += draws
+        refused, undecided = counts.get("refused", 0), counts.get("undecided", 0)
+        expected = _BY_NAME[name].undecided
+        told = f"{undecided}" if expected is None else f"{undecided} (predicted {expected:.0%})"
+        rows.append((name, draws, counts.get("passed", 0), refused, told, codes))
+        if expected is None:
+            refused += undecided
+            by_code.update({key: it for key, it in counts.items() if key.startswith("by ")})
+        else:
+            chance = 3.3 * math.sqrt(expected * (1.0 - expected) / draws) * (draws < FULL)
+            if abs(undecided / draws - expected) > FORECAST + chance:
+                missed.append(f"{name}: {undecided} of {draws} undecided, predicted {expected:.0%}")
+        if refused > most(REFUSED, draws):
+            missed.append(f"{name}: {refused} of {draws} refused, {codes}")
+    allowed = BY_A_CODE * total
+    allowed += 0.0 if draws >= FULL else 3.1 * math.sqrt(allowed) + 3.0
+    for code, count in by_code.items():
+        if count > allowed:
+            missed.append(f"{code.removeprefix('by ')}: against {count} of {total:,} in all")
+    header = ("Kind", "Executions", "Passed", "Refused", "Undecided", "By (executions)")
+    return Page(table(header, rows), missed)
+
+
+PROGRAM = Program("honest", FULL, list(_BY_NAME), counted, page)
+
+if __name__ == "__main__":
+    main(PROGRAM)

@@ -1,0 +1,321 @@
+"""Evidence of one execution, built in memory: what the programs of this folder judge.
+
+A `Job` is what one training job left, before its record is made: a program changes it, and
+metrics, sums and digests follow. What must not follow, since it is the damage itself, goes into
+`Job.damage`. Not a program; see `proof.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from compilegate.gate.judge import judge
+from compilegate.gate.metrics import metric_value
+from compilegate.gate.settings import ArmDeclaration, Experiment, GateSettings, MetricGuard
+
+from compilegate.job.evidence import (  # isort: skip
+    CompilerRecord, Evidence, EvidenceError, EvidenceRecord, Examples, PairedBlocks, ParityErrors,
+    PairedSpeedRecord, ParityRecord, SpeedRecord, Steps, TrainedOn, column_digests,
+)  # fmt: skip
+
+Array = npt.NDArray[Any]
+Generator = np.random.Generator
+Record = EvidenceRecord | EvidenceError | None
+
+BASELINE, CANDIDATE, OTHER = "baseline", "fast", "wide"
+STEADY_FROM = 6
+RECIPE = {"batch_size": 32, "learning_rate": 1e-3, "precision": "fp32"}
+MACHINE = {
+    **{"torch": "2.13.0", "python": "3.11.7", "platform": "Linux-6.1.1-x86_64"},
+    **{"cpu": "a processor", "cores_available": 4, "instance_type": "ml.c5"},
+}
+TENSORS = np.array(["loss", "logits", *(f"gradient of layer{it}.weight" for it in range(4))])
+HIGHER = ("accuracy", "balanced_accuracy", "macro_f1", "micro_f1", "auroc")
+SUCCESSORS = """
+compiler.did_not_run: compiler.no_proof compiler.few_calls
+compiler.differs: compiler.ran_in_eager
+evidence.changed: digest.differs
+evidence.lacking: evidence.no_environment metric.missing
+evidence.of_another: evidence.swapped evidence.wrong_job
+evidence.unreadable: evidence.truncated evidence.implausible digest.missing metric.not_finite
+examples.differ: examples.ids_differ examples.labels_differ examples.classes_differ
+examples.differ: examples.targets_differ examples.inputs_differ examples.slices_differ
+examples.malformed: examples.too_few examples.not_finite examples.not_probabilities
+examples.malformed: examples.label_range examples.ids_unreadable examples.ids_repeat
+groups.missing: groups.too_few
+model.seed_unused: model.duplicated model.seeds_alike steps.seeds_alike parity.of_another
+parity.cannot_tell: parity.not_measured parity.beyond_rounding parity.partial
+quality.undecided: quality.no_spread
+recipe.differs: recipe.batch_size recipe.world_size recipe.learning_rate recipe.precision
+slice.not_judged: slice.missing slice.too_small slice.undefined
+speed.not_repaid: speed.lost_elsewhere
+speed.undecided: speed.busy_machine speed.no_spread
+steps.times_disagree: steps.time_unaccounted steps.speed_differs steps.total_unaccounted
+"""
+"""By code of the third edition, those of the second that stood for the same accident."""
+_LINES = [line.split() for line in SUCCESSORS.strip().splitlines()]
+_SUCCESSOR = {old: new[:-1] for new, *former in _LINES for old in former}
+
+
+def guards(**margins: float | MetricGuard) -> dict[str, MetricGuard]:
+    """Guard built-in metrics by these margins, or by guards of their own."""
+    return {
+        name: it
+        if isinstance(it, MetricGuard)
+        else MetricGuard(direction="higher" if name in HIGHER else "lower", margin=it)
+        for name, it in margins.items()
+    }
+
+
+def digest(*key: object) -> str:
+    """A sha256 as that of some file."""
+    return hashlib.sha256(repr(key).encode()).hexdigest()
+
+
+def softmax(logits: Array) -> Array:
+    """Probabilities, over the last axis."""
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    found: Array = powers / powers.sum(axis=-1, keepdims=True)
+    return found
+
+
+def _ids(count: int) -> Array:
+    return np.array([f"row-{row:05d}" for row in range(count)])
+
+
+def classified(labels: Array, scores: Array, ids: Array | None = None, **more: Any) -> Examples:
+    """Examples with a class each, and the losses that follow from the scores."""
+    count = len(labels)
+    losses = -np.log(np.maximum(scores[np.arange(count), labels], 1e-300))
+    return Examples(_ids(count) if ids is None else ids, labels, scores, losses, **more)
+
+
+def lossy(losses: Array, ids: Array | None = None, **more: Any) -> Examples:
+    """Examples of which nothing is known but their losses, as of a language model."""
+    count = len(losses)
+    none = np.zeros(count, dtype=np.int64), np.zeros((count, 0))
+    return Examples(_ids(count) if ids is None else ids, *none, losses, **more)
+
+
+def predicted(targets: Array, predictions: Array, ids: Array | None = None) -> Examples:
+    """Examples with a number each."""
+    errors = (predictions - targets) ** 2
+    return lossy(errors, ids, targets=targets, predictions=predictions)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How long steps take. Noise and spread are standard deviations of logarithms."""
+
+    step: float = 0.5  # seconds of the baseline's
+    speedup: float = 1.5
+    noise: float = 0.03  # of steps
+    spread: float = 0.01  # of jobs
+    pairs: int = 20  # of alternating blocks in each of the candidate's jobs; 0: none were timed
+    compiling: float = 4.0  # seconds, in the first step of each of the candidate's jobs
+    stalls: float = 0.0  # the share of jobs that take half as long again, on either side
+    by_batch: float = 0.0  # by which batches differ, in both arms alike
+    slower: float = 0.0  # by how much a job's machine slows down on the way at most
+    decimals: int = 12
+    outside: float = 0.0  # between steps, as a share of theirs
+
+    def seconds(self, batches: Array, compiled: bool, draw: Generator) -> Array:
+        """The times of one job's steps."""
+        own = self.step / (self.speedup if compiled else 1.0) * draw.lognormal(0.0, self.spread)
+        own *= 1.5 if draw.random() < self.stalls else 1.0
+        found = own * batches * draw.lognormal(0.0, self.noise, len(batches))
+        found *= np.linspace(1.0, 1.0 + self.slower * draw.random(), len(batches))
+        found[:1] += self.compiling * compiled
+        return np.maximum(np.round(found, self.decimals), 10.0**-self.decimals)
+
+    def blocks(self, draw: Generator) -> PairedBlocks | None:
+        """Blocks of the baseline's step and of the candidate's, in one process."""
+        if not self.pairs:
+            return None
+        own = 0.995 * self.step / self.speedup * draw.lognormal(0.0, 0.3 * self.spread)
+        noise = draw.lognormal(0.0, 0.02, (2, self.pairs))
+        first = np.arange(self.pairs) % 2 == 0
+        return PairedBlocks(own * self.speedup * noise[0], own * noise[1], first)
+
+
+@dataclass
+class Job:
+    """What one training job left."""
+
+    arm: str
+    seed: int
+    examples: Any  # None, as of the probes, where there are none
+    loss: Array
+    seconds: Array
+    recipe: dict[str, Any]
+    compiler: dict[str, Any]
+    trained_on: Any
+    environment: dict[str, Any]
+    outside: float = 0.0  # seconds of the training between its steps
+    parity: Any = None
+    paired: Any = None
+    # What takes the place of that which follows, or stands beside it.
+    metrics: dict[str, float] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+    fields: dict[str, Any] = field(default_factory=dict)  # of the evidence
+    speed: dict[str, Any] = field(default_factory=dict)
+    about_parity: dict[str, Any] = field(default_factory=dict)
+    damage: list[Callable[[EvidenceRecord], Record]] = field(default_factory=list)
+
+    def record(self, batch: int) -> Record:
+        """The record as the job wrote it, and what then happened to it."""
+        columns = Steps(self.loss, self.seconds) if len(self.loss) else None
+        digests = {"data": digest("data"), "model": digest("model", self.arm, self.seed)}
+        files = columns, self.examples, self.parity, self.paired, self.trained_on
+        fields = {
+            **{"job": f"train-{self.arm}-{self.seed}", "arm": self.arm, "seed": self.seed},
+            **{"recipe": self.recipe, "compiler": CompilerRecord(**self.compiler)},
+            **{"speed": SpeedRecord(**{**self.sums(batch), **self.speed})},
+            **{"metrics": {**self._measured(), **self.metrics}, "environment": self.environment},
+            **{"peak_memory_bytes": 500_000_000, "memory_of": "process"},
+            "digests": {**digests, **self.digests, **column_digests(*files)},
+            "parity": self._parity(),
+            "paired_speed": self.paired and PairedSpeedRecord(2.0, "eager", batch, batch, 5),
+        }
+        found: Record = EvidenceRecord(Evidence(**{**fields, **self.fields}), *files)
+        for happens in self.damage:
+            if isinstance(found, EvidenceRecord):
+                found = happens(found)
+        return found
+
+    def sums(self, batch: int) -> dict[str, Any]:
+        """The record of its speed, by its steps."""
+        training, steady = float(self.seconds.sum()) + self.outside, self.seconds[STEADY_FROM:]
+        return {
+            "samples_per_second": batch / float(steady.mean()) if len(steady) else 0.0,
+            **{"steady_from": STEADY_FROM, "train_seconds": training},
+            "total_seconds": training + 20.0,
+        }
+
+    def _measured(self) -> dict[str, float]:
+        if self.examples is None:
+            return {}
+        wanted = ("loss",) if self.examples.targets is None else ("mse", "mae")
+        if self.examples.scores.shape[1]:
+            wanted = ("accuracy", "balanced_accuracy", "macro_f1", "log_loss")
+        found = {}
+        for name in wanted:
+            try:
+                found[name] = metric_value(name, self.examples)
+            except Exception:  # noqa: BLE001, S112 - examples that are damaged have no metrics
+                continue
+        return found
+
+    def _parity(self) -> ParityRecord | None:
+        if self.parity is None and "obstacle" not in self.about_parity:
+            return None
+        compared = {it: digest(it, self.arm, self.seed) for it in ("exact", "compiled", "eager")}
+        usual = {
+            **{"precision": str(self.recipe["precision"]), "steps": 4, "seconds": 0.2},
+            **{"trained_parameters": 1000, "compared_parameters": 1000, "compared": compared},
+        }
+        return ParityRecord(**{**usual, **self.about_parity})
+
+
+@dataclass(frozen=True)
+class Found:
+    """A verdict, as far as these programs ask for it."""
+
+    outcomes: Mapping[str, str]  # by candidate: pass, fail, inconclusive
+    sound: bool  # whether the baseline is valid
+    codes: Mapping[str, tuple[str, ...]]  # by arm, of all reasons that are no pass, each once
+
+
+@dataclass
+class Execution:
+    """The jobs of one execution, and what it is judged by."""
+
+    arms: dict[str, dict[str, Any]]
+    jobs: dict[tuple[str, int], Job]
+    settings: dict[str, Any]
+    fields: dict[str, Any] = field(default_factory=dict)  # of the experiment
+    ran: dict[tuple[str, int], str] | None = None
+
+    def of(self, arm: str, *seeds: int) -> Iterator[Job]:
+        """The arm's jobs: of these seeds, or all."""
+        for (name, seed), job in self.jobs.items():
+            if name == arm and (not seeds or seed in seeds):
+                yield job
+
+    def judge(self) -> Found:
+        """What the gate says."""
+        declared = {arm: ArmDeclaration(**each) for arm, each in self.arms.items()}
+        seeds = list(dict.fromkeys(seed for _, seed in self.jobs))
+        asked = {"seeds": seeds, "settings": GateSettings(**self.settings), **self.fields}
+        records = {
+            key: job.record(declared[key[0]].global_batch_size) for key, job in self.jobs.items()
+        }
+        verdict = judge(
+            Experiment(workload="w", baseline=BASELINE, arms=declared, **asked),
+            {key: each for key, each in records.items() if each is not None},
+            self.ran,
+        )
+        every = (verdict.baseline, *verdict.candidates)
+        return Found(
+            {each.arm: str(each.outcome) for each in verdict.candidates},
+            bool(verdict.baseline.sound),
+            {each.arm: _against(each.reasons) for each in every},
+        )
+
+
+def _against(reasons: Any) -> tuple[str, ...]:
+    codes = [str(each.code) for each in reasons if str(each.outcome) != "pass"]
+    return tuple(dict.fromkeys(_SUCCESSOR.get(code, code) for code in codes))
+
+
+def execution(
+    examples: Mapping[tuple[str, int], Examples],
+    draw: Generator,
+    metrics: Mapping[str, MetricGuard],
+    clock: Clock,
+    losses: Mapping[tuple[str, int], Array] | None = None,
+    **settings: Any,
+) -> Execution:
+    """An honest execution with these validation examples, by arm and seed."""
+    found: dict[tuple[str, int], Job] = {}
+    seeds = dict.fromkeys(seed for _, seed in examples)
+    seen = TrainedOn(*(np.sort(draw.integers(-(2**62), 2**62, 400)) for _ in range(2)))
+    batches = {seed: draw.lognormal(0.0, clock.by_batch, 1000) for seed in seeds}
+    courses = {seed: _course(draw) for seed in seeds}
+    for (arm, seed), rows in examples.items():
+        compiled = arm != BASELINE
+        loss = courses[seed] * draw.lognormal(0.0, 1e-4, len(courses[seed]))
+        loss = loss if losses is None else losses[arm, seed]
+        seconds = clock.seconds(batches[seed][: len(loss)], compiled, draw)
+        recipe = {**RECIPE, "epochs": 3, "steps": len(loss)}
+        compiler = {"name": "inductor" if compiled else "eager", "ran": compiled}
+        job = Job(arm, seed, rows, loss, seconds, recipe, compiler, seen, dict(MACHINE))
+        job.outside = clock.outside * float(seconds[1:].sum())
+        if compiled:
+            proof = {"graph_calls": len(loss)}
+            compiler |= {"proof": proof, "graphs": 1, "compile_seconds": clock.compiling}
+            eager = draw.uniform(2e-7, 6e-7, (4, len(TENSORS)))
+            near = eager * draw.lognormal(0.0, 0.15, eager.shape)
+            job.parity = ParityErrors(TENSORS, eager, np.zeros(eager.shape), near)
+            job.paired = clock.blocks(draw)
+        found[arm, seed] = job
+    arms = dict.fromkeys(arm for arm, _ in examples)
+    names = {arm: "eager" if arm == BASELINE else "inductor" for arm in arms}
+    declared = {arm: {"compiler": name, **RECIPE} for arm, name in names.items()}
+    return Execution(declared, found, {"metrics": dict(metrics), **settings})
+
+
+def _course(draw: Generator, steps: int = 120) -> Array:
+    falling: Array = 0.2 + 1.2 * np.exp(-5.0 * np.arange(steps) / steps)
+    return falling * draw.lognormal(0.0, 0.1, steps)
+
+
+def edited(job: Job, **columns: Any) -> None:
+    """Change columns of a job's examples."""
+    job.examples = replace(job.examples, **columns)
