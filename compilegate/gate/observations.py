@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -35,6 +35,8 @@ from compilegate.job.evidence import (
 )
 from compilegate.job.evidence.steady import are_durations, steady_mask
 from compilegate.job.names import AVERAGE_SPEED_METRIC, SPEED_METRIC
+
+_Amount = TypeVar("_Amount", int, float)
 
 SCHEMA_VERSION: Final = 1
 MOST_POINTS = 6000
@@ -268,10 +270,10 @@ def _replicate(
             if measurable and declared is not None
             else None
         ),
-        compile_seconds=compiler.compile_seconds,
+        compile_seconds=_plausible(compiler.compile_seconds),
         compile_cache=None if evidence.compile_cache is None else evidence.compile_cache.state,
-        train_seconds=speed.train_seconds,
-        total_seconds=speed.total_seconds,
+        train_seconds=_plausible(speed.train_seconds),
+        total_seconds=_plausible(speed.total_seconds),
         # One that does not say whose memory it is may be the host's beside a GPU.
         peak_memory_bytes=_plausible(evidence.peak_memory_bytes) if evidence.memory_of else None,
         notes=_notes(evidence),
@@ -347,9 +349,9 @@ def _curve(losses: FloatArray, points: int) -> Curve | None:
     )
 
 
-def _plausible(count: int | None) -> int | None:
-    """The count, unless it is so large that it can only be damage."""
-    return count if count is not None and count <= MOST_BYTES else None
+def _plausible(amount: _Amount | None) -> _Amount | None:
+    """The amount, unless it can only be damage: a number that is none, below zero or very large."""
+    return amount if amount is not None and 0 <= amount <= MOST_BYTES else None
 
 
 def _texts(values: Mapping[str, object]) -> dict[str, str]:

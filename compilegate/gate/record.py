@@ -118,7 +118,9 @@ class Expected:
 def unusable(about: Subject, error: EvidenceError | None) -> Finding:
     """The finding about a replicate that has no record; `error` is None where nothing is there."""
     if isinstance(error, UndeclaredEvidenceError):
-        return about.notes(Code.EVIDENCE_UNDECLARED, "trained, but the experiment does not list it")
+        return about.notes(
+            Code.EVIDENCE_UNDECLARED, "trained, but the experiment does not list it."
+        )
     if error is None:
         return about.fails(Code.EVIDENCE_MISSING, "there is no evidence.")
     missing = isinstance(error, MissingEvidenceError)

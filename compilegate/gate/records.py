@@ -380,10 +380,12 @@ def _compare_models(
             near = max(SAME_MODEL, 0.0 if one[0] == baseline else OF_USUAL * usual)
             if alike and before.steps is not None and (one_model or apart <= near):
                 repeated[one[0]].add(other[1])
-            elif not alike and (one_model or apart <= SAME_BITS) and _tell(before, outputs[one]):
+            elif (
+                not alike and (one_model or apart <= SAME_BITS) and _tell(before, outputs.get(one))
+            ):
                 findings[other].append(_of_another(other, one))
         elif (one_model and not alike) or (
-            not one_model and apart <= SAME_BITS and _is_other(before, after, outputs[one])
+            not one_model and apart <= SAME_BITS and _is_other(before, after, outputs.get(one))
         ):
             for of, whose in ((one, other), (other, one)):
                 if of[0] != baseline:

@@ -496,7 +496,7 @@ def _other_unit(blocks: PairedBlocks, steady: FloatArray) -> str | None:
     step, usual = float(np.median(blocks.candidate_seconds)), float(np.median(steady))
     if usual / MOST_TIMES_A_STEP <= step <= usual * MOST_TIMES_A_STEP:
         return None
-    return "its steps take quite other times there than in training: is one in another unit?"
+    return "its steps take quite other times there than in training; is one in another unit"
 
 
 def _interval(ratios: Sequence[JobRatio], confidence: float) -> Interval:

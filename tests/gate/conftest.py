@@ -247,7 +247,8 @@ def with_examples(record: EvidenceRecord, examples: Examples) -> EvidenceRecord:
 
 def with_digests(record: EvidenceRecord) -> EvidenceRecord:
     """The record as its job would have written it: with the digests of its own columns."""
-    kept = {name: record.evidence.digests[name] for name in ("data", "model")}
+    digests = record.evidence.digests
+    kept = {name: digests[name] for name in ("data", "model") if name in digests}
     columns = column_digests(record.steps, record.examples, record.parity, record.paired)
     if record.trained_on is not None:
         columns["trained_on"] = trained_on_digest(record.trained_on)

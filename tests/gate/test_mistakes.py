@@ -673,7 +673,6 @@ def test_columns_in_half_precision_are_judged_as_the_numbers_that_they_are(execu
     assert execution.judge().candidates[0].outcome is Outcome.PASS
 
 
-@pytest.mark.xfail(raises=KeyError, strict=False, reason="reported: records.py, outputs[one]")
 def test_a_model_without_scores_that_no_job_wrote_crashes_nothing(execution) -> None:
     """Two jobs of one model file, and no examples to compare them by."""
     for seed in SEEDS:

@@ -96,7 +96,6 @@ def test_a_new_model_is_registered_where_it_is_as_good(made, arm, code, outcome)
     assert notice_of(verdict).send is (arm == "champion")
 
 
-@pytest.mark.xfail(strict=False, reason="reported: examples are asked of a model that is absent")
 def test_the_first_model_is_registered_without_a_comparison() -> None:
     succession = Succession(worse_by=0.3)
     succession.score(None)
