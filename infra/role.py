@@ -66,7 +66,7 @@ def scoped_role(
 
 def _check_size(scope: Construct, id: str, policy: dict[str, Any]) -> None:
     """Refuse a policy that has grown too large with the project (repositories, prefixes of
-    deliveries, champions), before a deployment fails halfway."""
+    deliveries), before a deployment fails halfway."""
     size = len(json.dumps(cdk.Stack.of(scope).resolve(policy), separators=(",", ":")))
     if size > LARGEST_POLICY:
         raise PolicySizeError(

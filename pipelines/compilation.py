@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
-from compilegate.document.model import Definition, Step
+from compilegate.document.model import Definition
 from compilegate.document.writing import write_definition
 from compilegate.pipelines.deployment import Deployment, Sources
 from compilegate.pipelines.requests.checks import InvalidRequestError, check_requests
@@ -13,17 +11,9 @@ from compilegate.pipelines.requests.images import (
 )
 from compilegate.pipelines.requests.serving_images import serving_faults
 from compilegate.pipelines.steps.blueprint import Blueprint
-from compilegate.pipelines.steps.champion import succession_steps
 from compilegate.pipelines.steps.comparison import comparison_steps
 from compilegate.pipelines.steps.neuron import isolation_faults
-from compilegate.workload import Kind, OwnProgram, Succession, TextClassification, Workload
-
-STEPS: Mapping[type[Kind], Callable[[Blueprint], list[Step]]] = {
-    TextClassification: comparison_steps,
-    OwnProgram: comparison_steps,
-    Succession: succession_steps,
-}
-"""What makes the steps of each kind of workload."""
+from compilegate.workload import Workload
 
 
 def compile_definition(workload: Workload, deployment: Deployment, sources: Sources) -> str:
@@ -45,7 +35,7 @@ def compile_document(workload: Workload, deployment: Deployment, sources: Source
             "allowed: executions on this machine, or a workload without [posture]"
         )
     blueprint = Blueprint(workload=workload, deployment=deployment, sources=sources)
-    steps = STEPS[type(workload.kind)](blueprint)
+    steps = comparison_steps(blueprint)
     definition = Definition(parameters=blueprint.parameters, steps=tuple(steps))
     check_requests(definition)
     return definition

@@ -79,7 +79,9 @@ def run(request: JobArguments, job: Job) -> None:
     if device.type == "cpu":
         keep_freed_memory()
     transformers.set_seed(job.seed)
-    job.trained_on(ids=data.train.ids, inputs=data.train.input_ids)
+    job.trained_on(
+        ids=data.train.ids, inputs=data.train.input_ids, slices=data.train.slices or None
+    )
     model = build_model(hyperparameters, data.manifest).to(device)
     job.compile(model, graph=compiled_graph(request, model, plan.shapes))
     checkpoints = _checkpoints(request, job, data)

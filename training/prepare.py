@@ -34,7 +34,7 @@ from training.data.prepared import (
     write_manifest,
     write_split,
 )
-from training.data.tables import Columns, Row, read_split
+from training.data.tables import Columns, Row, column_names, read_split
 from training.data.tokenization import TextEncoder, load_pretrained, train_wordpiece
 
 MINIMUM_SEQUENCE_LENGTH = 4  # [CLS], two tokens, [SEP]: less holds no text
@@ -78,10 +78,12 @@ def prepare(
     """Write the prepared data set into `output_dir`, replacing what is there.
 
     The tokenizer is trained on the training split, or taken from `model_id`. With `max_train`
-    that many training documents are kept, chosen by their identifiers. Only the validation split
-    needs the columns of categories, since models are compared on it. Raises InputError.
+    that many training documents are kept, chosen by their identifiers. The validation split needs
+    the columns of categories, since models are compared on it; those that the training split has
+    show what was trained on. Raises InputError.
     """
-    wanted = {"train": dataclasses.replace(columns, slices=()), "validation": columns}
+    there = tuple(name for name in columns.slices if name in column_names(data_dir, "train"))
+    wanted = {"train": dataclasses.replace(columns, slices=there), "validation": columns}
     rows = {split: read_split(data_dir, split, wanted[split]) for split in SPLITS}
     ids = {split: identifiers(rows[split], split) for split in SPLITS}
     if max_train is not None:

@@ -59,14 +59,11 @@ def training_statements(place: Place) -> list[Statement]:
     ]
 
 
-def processing_statements(
-    place: Place, *, deliveries: Sequence[str], champion: bool
-) -> list[Statement]:
+def processing_statements(place: Place, *, deliveries: Sequence[str]) -> list[Statement]:
     """A prepare, gather, gate or package job: reads code, raw data, evidence and trained models,
     writes to its execution and what stays.
 
-    `deliveries` are the prefixes of keys that raw data is delivered under; `champion` says whether
-    the registered model is kept.
+    `deliveries` are the prefixes of keys that raw data is delivered under.
     """
     name = place.workload
     return [
@@ -77,7 +74,7 @@ def processing_statements(
                 executions_prefix(name),
                 models_prefix(name),
                 verdicts_prefix(name),
-                *([registered_prefix(name)] if champion else []),
+                registered_prefix(name),
             ],
         ),
         *_job_statements(place, "ProcessingJobs"),

@@ -27,7 +27,7 @@ def executions_prefix(workload: str) -> str:
 
 
 def registered_prefix(workload: str) -> str:
-    """What processing jobs of a workload with a champion keep: the model that was registered."""
+    """What processing jobs keep of the model that was registered last: its evidence."""
     return f"{PREFIX}/workloads/{workload}/registered/"
 
 

@@ -167,7 +167,7 @@ def _examine_images(
     }
     for sentence in elsewhere.values():
         click.echo(f"not examined here: {sentence}", err=True)
-    here = frozenset(declared.trained) - elsewhere.keys()
+    here = frozenset(declared.arms) - elsewhere.keys()
     with refusing_os_errors():
         home.mkdir(parents=True, exist_ok=True)
         placement.put_training_code(ObjectStore(home.resolve() / "s3"))

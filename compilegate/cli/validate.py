@@ -150,11 +150,10 @@ def schedule_sentence(schedule: Schedule, now: datetime) -> str:
 
 
 def _description(workload: Workload) -> str:
-    if not workload.arms:
-        return f"a new model against the registered one; {len(workload.seeds)} training jobs"
     arms = ", ".join(f"{name} ({arm.compiler})" for name, arm in workload.arms.items())
     jobs = len(workload.arms) * len(workload.seeds)
-    return f"{len(workload.arms)} arms, {arms}; {len(workload.seeds)} seeds; {jobs} training jobs"
+    count = "1 arm" if len(workload.arms) == 1 else f"{len(workload.arms)} arms"
+    return f"{count}, {arms}; {len(workload.seeds)} seeds; {jobs} training jobs"
 
 
 def _checked_margins(workload: Workload, path: Path) -> Iterator[str]:
@@ -165,6 +164,8 @@ def _checked_margins(workload: Workload, path: Path) -> Iterator[str]:
         never_passing,
     )
 
+    if not workload.candidates:  # nothing is compared
+        return
     design = Design(
         seeds=len(workload.seeds),
         candidates=len(workload.candidates),

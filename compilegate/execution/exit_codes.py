@@ -1,8 +1,8 @@
 """What the command's exit status means. Scripts and CI may rely on these."""
 
 DECIDED = 0
-"""Success. After an execution: a model was registered, a candidate's or the baseline's; or, in a
-workload with a champion, the champion stays."""
+"""Success. After an execution: a model was registered, a candidate's or the baseline's; or none,
+since it is the registered one."""
 
 INTERNAL = 1
 """A bug in this program: the message is a traceback. Please report it."""
@@ -14,7 +14,7 @@ STEP_FAILED = 3
 """A step of the execution failed; the message has its last log lines. It can be resumed."""
 
 GATE_FAILED = 4
-"""The gate had the execution fail: no arm has sound evidence."""
+"""The gate had the execution fail: no arm may be registered."""
 
 LOST = 5
 """Lost contact with an execution on SageMaker; it continues, and can be watched again."""
@@ -36,13 +36,13 @@ INTERRUPTED = 130
 continues, unless it was itself stopped."""
 
 TABLE = (
-    (DECIDED, "success; after an execution a model is registered, a new one or the champion"),
+    (DECIDED, "success; after an execution a model is registered, unless nothing is new"),
     (INTERNAL, "a bug in Compilegate"),
     (REFUSED, "the input was refused before anything started"),
     (STEP_FAILED, "a step of the execution, or an image build, failed"),
     (
         GATE_FAILED,
-        "the gate failed the execution: no arm is sound, no model was registered",
+        "the gate failed the execution: no model may be registered",
     ),
     (LOST, "lost contact with an execution on SageMaker; `compilegate watch` reconnects"),
     (CHECK_ERRORS, "`compilegate check` found an error in a script"),

@@ -170,8 +170,7 @@ def read_evidence(folder: str | Path, held: Held | None = None) -> EvidenceRecor
             blocks = PairedBlocks(**_read_columns(folder / PAIRED_FILE, _PAIRED))
             record = replace(record, paired=blocks)
         if "trained_on" in evidence.digests:
-            seen = TrainedOn(**_read_columns(folder / TRAINED_ON_FILE, _TRAINED_ON))
-            record = replace(record, trained_on=seen)
+            record = replace(record, trained_on=_read_trained_on(folder / TRAINED_ON_FILE))
     if _has_examples(evidence, folder / EXAMPLES_FILE):
         record = replace(record, examples=_read_examples(folder / EXAMPLES_FILE, held))
     return well_formed(record)
@@ -386,18 +385,28 @@ def _shown(value: object) -> str:
 def _has_examples(evidence: Evidence, path: Path) -> bool:
     """Whether there must be examples; a job that measured itself may have metrics instead, and
     then no digest of any."""
-    if evidence.failure is not None or evidence.origin not in (Origin.MEASURED, Origin.SCORED):
+    if evidence.failure is not None or evidence.origin != Origin.MEASURED:
         return False
-    without = evidence.origin == Origin.MEASURED and evidence.metrics
-    return not without or "examples" in evidence.digests or path.exists()
+    return not evidence.metrics or "examples" in evidence.digests or path.exists()
 
 
 def _read_examples(path: Path, held: Held | None) -> Examples:
-    arrays = _read_columns(path, _EXAMPLES, {**_EXAMPLES_OPTIONAL, SLICE: _TEXTS}, held)
-    slices = {
-        name[len(SLICE) :]: arrays.pop(name) for name in list(arrays) if name.startswith(SLICE)
-    }
+    optional = {**_EXAMPLES_OPTIONAL, SLICE: _TEXTS}
+    arrays, slices = _split_slices(_read_columns(path, _EXAMPLES, optional, held))
     return Examples(**arrays, slices=slices)
+
+
+def _read_trained_on(path: Path) -> TrainedOn:
+    arrays, slices = _split_slices(_read_columns(path, _TRAINED_ON, {SLICE: _INTEGERS}))
+    return TrainedOn(**arrays, slices=slices)
+
+
+def _split_slices(
+    arrays: dict[str, npt.NDArray[Any]],
+) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
+    """The columns that every record has, and those of categories by their own names."""
+    slices = {name[len(SLICE) :]: it for name, it in arrays.items() if name.startswith(SLICE)}
+    return {name: it for name, it in arrays.items() if not name.startswith(SLICE)}, slices
 
 
 def _read_columns(

@@ -48,6 +48,7 @@ class Code(StrEnum):
     DATA_DIFFERS = "data.differs"
     DATA_TRAINED_ON = "data.trained_on"
     DATA_INPUTS_TRAINED_ON = "data.inputs_trained_on"
+    DATA_GROUPS_TRAINED_ON = "data.groups_trained_on"
     DATA_OTHER_TRAINED_ON = "data.other_trained_on"
     MODEL_SEED_UNUSED = "model.seed_unused"
     MODEL_SEEDS_CLOSE = "model.seeds_close"
@@ -120,9 +121,8 @@ class Code(StrEnum):
     SPEED_NOT_PAIRED = "speed.not_paired"
     SPEED_HINDERED = "speed.hindered"
 
-    CHAMPION_NONE = "champion.none"
-    CHAMPION_SAME = "champion.same"
-    CHAMPION_UNUSABLE = "champion.unusable"
+    REGISTERED_WORSE = "registered.worse"
+    REGISTERED_UNREADABLE = "registered.unreadable"
 
     @classmethod
     def _missing_(cls, value: object) -> Code | None:
@@ -204,30 +204,26 @@ class Subject:
     """The replicate that a finding is about."""
 
     seed: int
-    registered: bool = False
-    """True for the model that was approved last, which belongs to no seed."""
 
     def fails(
         self, code: Code, text: str, *, spoils: Iterable[str] | None = None, **numbers: Number
     ) -> Finding:
         """It refuses the replicate. `text` is a sentence without its subject; `spoils`, where it is
         not what the code usually spoils."""
-        reason = failure(code, f"{self._called}: {text}", seed=self.seed, **numbers)
+        reason = failure(code, f"Seed {self.seed}: {text}", seed=self.seed, **numbers)
         usual = _SPOILS.get(code, _NONE)
         return Finding(reason, usual if spoils is None else frozenset(spoils))
 
     def leaves_open(self, code: Code, text: str, **numbers: Number) -> Finding:
         """Nothing can be concluded about the replicate."""
-        reason = undecided(code, f"{self._called}: {text}", seed=self.seed, **numbers)
+        reason = undecided(code, f"Seed {self.seed}: {text}", seed=self.seed, **numbers)
         return Finding(reason, _SPOILS.get(code, _NONE))
 
     def notes(self, code: Code, text: str, **numbers: Number) -> Finding:
         """It is worth knowing and decides nothing."""
-        return Finding(Note(code, f"{self._called}: {text}", {"seed": self.seed, **numbers}), _NONE)
-
-    @property
-    def _called(self) -> str:
-        return "The registered model" if self.registered else f"Seed {self.seed}"
+        return Finding(
+            Note(code, f"Seed {self.seed}: {text}", {"seed": self.seed, **numbers}), _NONE
+        )
 
 
 def failure(code: Code, sentence: str, **numbers: Number) -> Reason:
@@ -257,7 +253,7 @@ def split(findings: Iterable[Reason | Note]) -> tuple[list[Reason], list[Note]]:
 
 _GRAVITY = (
     *("parity.differs", "arm", "steps.loss_not_finite", "quality.worse", "evidence", "data"),
-    *("model", "examples", "steps", "baseline", "champion", "compiler", "recipe", "confound"),
+    *("model", "examples", "steps", "baseline", "registered", "compiler", "recipe", "confound"),
     *("metric", "groups", "quality", "seeds", "slice", "memory", "speed", "parity"),
 )
 """Codes and subjects, the gravest first: causes and harm before formalities. Wrong arithmetic is

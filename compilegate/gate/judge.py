@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from compilegate.gate.confounds import about_confounds, about_hardware, find_confounds
 from compilegate.gate.cost import cost_of, judge_memory
+from compilegate.gate.decision import Registered, below_registered, decide
 from compilegate.gate.evidence import Replicate
 from compilegate.gate.findings import (
     Code,
@@ -64,7 +65,6 @@ from compilegate.gate.verdict import (
     BaselineVerdict,
     CandidateVerdict,
     Confound,
-    Decision,
     EffectSplit,
     MemoryJudgement,
     MetricJudgement,
@@ -72,8 +72,7 @@ from compilegate.gate.verdict import (
     SpeedJudgement,
     Verdict,
 )
-from compilegate.job.evidence import outputs_digest
-from compilegate.job.names import CHALLENGER_ARM, CHAMPION_ARM, CHAMPION_SEED, NO_ARM
+from compilegate.job.evidence import EvidenceError, EvidenceRecord
 
 MOST_CONFOUNDS = 200
 """Differences that a verdict lists."""
@@ -107,13 +106,15 @@ def judge(
     records: Records,
     jobs: Mapping[Replicate, str] | None = None,
     values: MetricValues | None = None,
+    registered: Registered | None = None,
 ) -> Verdict:
     """The verdict on one execution.
 
     `records` holds, for each (arm, seed), the evidence or the error that reading it met; one that
     is not there is missing evidence. `jobs` names the training job that this execution ran, or took
     from the step cache, for each (arm, seed): evidence of another job fails. None skips that check.
-    `values` may be shared with `observe`, so that metrics are computed once.
+    `values` may be shared with `observe`, so that metrics are computed once. `registered` is the
+    model that was registered last.
     """
     values = MetricValues() if values is None else values
     examined = examine(experiment, records, jobs)
@@ -122,8 +123,16 @@ def judge(
     speeds = {
         arm: measure_arm(_step_size(examined, arm), examined.timed(arm)) for arm in experiment.arms
     }
+    dropped = {arm: _below_registered(examined, arm, registered, values) for arm in experiment.arms}
     measured = {
-        arm: _measure(examined, arm, quality.get(arm), compiler_only.get(arm), values)
+        arm: _measure(
+            examined,
+            arm,
+            quality.get(arm),
+            compiler_only.get(arm),
+            dropped=dropped[arm],
+            values=values,
+        )
         for arm in experiment.candidates
     }
     confidences = holm(
@@ -133,7 +142,7 @@ def judge(
             _conclude(examined, measured, speeds, arm, level).outcome is Outcome.PASS
         ),
     )
-    baseline = _judge_baseline(examined, values)
+    baseline = _judge_baseline(examined, dropped[experiment.baseline], values)
     candidates = tuple(
         _conclude(examined, measured, speeds, arm, confidences[arm])
         for arm in experiment.candidates
@@ -142,7 +151,7 @@ def judge(
         workload=experiment.workload,
         seeds=tuple(experiment.seeds),
         confidence=experiment.settings.confidence,
-        decision=_decide(experiment, baseline, candidates),
+        decision=decide(experiment, baseline, candidates, _registered_arms(examined, registered)),
         baseline=baseline,
         candidates=candidates,
         cost=cost_of(experiment, examined, speeds, candidates),
@@ -157,7 +166,7 @@ def _compare(
     experiment = examined.experiment
     together: dict[tuple[int, ...], list[str]] = defaultdict(list)
     for arm in experiment.candidates:
-        seeds = _seeds_to_compare(examined, arm)
+        seeds = examined.distinct((experiment.baseline, arm))
         if seeds:
             together[seeds].append(arm)
     quality: dict[str, ArmQuality] = {}
@@ -171,26 +180,13 @@ def _compare(
     return quality, compiler_only
 
 
-def _seeds_to_compare(examined: Examined, arm: str) -> tuple[int, ...]:
-    experiment = examined.experiment
-    if not experiment.champion:
-        return examined.distinct((experiment.baseline, arm))
-    if examined.no_model_yet or not examined.scored(experiment.baseline):
-        return ()
-    return () if _is_champion(examined, arm) else examined.distinct((arm,))
-
-
 def _replicates(examined: Examined, arm: str, seeds: Sequence[int]) -> Replicates:
-    """What records of these seeds measured. A champion is one model, which every seed of the new
-    one is held against."""
-    champion = examined.experiment.champion and arm == examined.experiment.baseline
-    keys = [(arm, CHAMPION_SEED if champion else seed) for seed in seeds]
-    records = [examined.records[key] for key in keys]
+    """What records of these seeds measured."""
+    records = [examined.records[arm, seed] for seed in seeds]
     examples = [record.examples for record in records if record.examples is not None]
     return Replicates(
         examples=examples if len(examples) == len(records) else [],
         reported=[record.evidence.metrics for record in records],
-        called="the registered model" if champion else "the baseline",
     )
 
 
@@ -200,13 +196,13 @@ def _with_scores(examined: Examined, values: MetricValues) -> Examined:
     findings = defaultdict(list, {key: list(it) for key, it in examined.findings.items()})
     scored = {
         arm: {seed: examined.records[arm, seed] for seed in examined.scored(arm)}
-        for arm in dict.fromkeys(arm for arm, _ in experiment.replicates)
+        for arm in experiment.arms
     }
-    before = experiment.arms.get(experiment.baseline)
+    before = experiment.arms[experiment.baseline]
     for arm, records in scored.items():
         for seed, finding in check_scores(arm, records, settings, values):
             findings[arm, seed].append(finding)
-        if arm != experiment.baseline and have_one_recipe(before, experiment.arms.get(arm)):
+        if arm != experiment.baseline and have_one_recipe(before, experiment.arms[arm]):
             for finding in too_good(scored[experiment.baseline], records, settings, values):
                 findings[arm, min(records)].append(finding)
     return replace(examined, findings={key: tuple(it) for key, it in findings.items()})
@@ -224,12 +220,14 @@ def _measure(
     arm: str,
     quality: ArmQuality | None,
     compiler_only: str | None,
+    *,
+    dropped: Sequence[Reason],
     values: MetricValues,
 ) -> _Measured:
     experiment, settings = examined.experiment, examined.experiment.settings
-    declared, before = experiment.arms.get(arm), experiment.arms.get(experiment.baseline)
-    seeds = _seeds_to_compare(examined, arm)
-    said: list[Reason | Note] = [*examined.reasons(arm), *examined.notes(arm)]
+    declared, before = experiment.arms[arm], experiment.arms[experiment.baseline]
+    seeds = examined.distinct((experiment.baseline, arm))
+    said: list[Reason | Note] = [*examined.reasons(arm), *examined.notes(arm), *dropped]
     said += _about_baseline(examined, arm, seeds)
     repeated = {about_repeated(examined, name) for name in (experiment.baseline, arm)} - {None}
     for sentence in sorted(map(str, repeated)):
@@ -240,26 +238,23 @@ def _measure(
         [it.evidence for it in examined.trained(name).values()]
         for name in (arm, experiment.baseline)
     )
-    parity = memory = None
-    confounds: list[Confound] = []
-    pairs = Pairs()
-    if declared is not None and before is not None:
-        usual_seeds = examined.trained(experiment.baseline)
-        both = [seed for seed in examined.trained(arm) if seed in usual_seeds]
-        confounds = find_confounds(
-            [examined.records[experiment.baseline, seed].evidence for seed in both],
-            [examined.records[arm, seed].evidence for seed in both],
-            (before, declared),
-            settings.examples_tolerance,
-        )
-        memory, about_memory = judge_memory(usual, own, settings.max_memory_increase)
-        said += [*about_confounds(confounds), *about_memory]
-        if declared.compiled:
-            parity, about_parity = judge_parity(arm, examined.trained(arm), settings.parity)
-            said += [*about_parity, *about_hindrances([it.evidence for it in examined.timed(arm)])]
-        if experiment.evidence == "written" and own and usual:
-            said += about_hardware([*usual, *own])
-        pairs = paired_jobs(examined.timed(arm), before, declared)
+    usual_seeds = examined.trained(experiment.baseline)
+    both = [seed for seed in examined.trained(arm) if seed in usual_seeds]
+    confounds = find_confounds(
+        [examined.records[experiment.baseline, seed].evidence for seed in both],
+        [examined.records[arm, seed].evidence for seed in both],
+        (before, declared),
+        settings.examples_tolerance,
+    )
+    memory, about_memory = judge_memory(usual, own, settings.max_memory_increase)
+    said += [*about_confounds(confounds), *about_memory]
+    parity = None
+    if declared.compiled:
+        parity, about_parity = judge_parity(arm, examined.trained(arm), settings.parity)
+        said += [*about_parity, *about_hindrances([it.evidence for it in examined.timed(arm)])]
+    if experiment.evidence == "written" and own and usual:
+        said += about_hardware([*usual, *own])
+    pairs = paired_jobs(examined.timed(arm), before, declared)
     precision = about_precision(experiment, examined.records, arm)
     said += [] if precision is None else [precision]
     if quality is not None:
@@ -286,30 +281,37 @@ def _about_baseline(examined: Examined, arm: str, seeds: Sequence[int]) -> list[
     """What the baseline's evidence decides, before any comparison."""
     experiment = examined.experiment
     if examined.reasons(experiment.baseline):
-        if experiment.champion:
-            sentence = "The registered model's evidence is not valid."
-            return [failure(Code.CHAMPION_UNUSABLE, sentence)]
         follows = "so nothing compared with it can pass" if seeds else "so there is no comparison"
         return [failure(Code.BASELINE_UNSOUND, f"The baseline is not valid, {follows}.")]
-    if experiment.champion and not examined.reasons(arm):
-        if examined.no_model_yet:
-            sentence = "No model was approved before: there is nothing to compare with."
-            return [Reason(Code.CHAMPION_NONE, Outcome.PASS, sentence)]
-        if _is_champion(examined, arm):
-            sentence = "The new model's outputs are identical to the registered model's."
-            return [Reason(Code.CHAMPION_SAME, Outcome.PASS, sentence)]
     return []
 
 
-def _is_champion(examined: Examined, arm: str) -> bool:
-    """Whether the new model says of every example what the registered one says."""
-    both = [
-        examined.records[name, examined.scored(name)[0]].examples
-        for name in (examined.experiment.baseline, arm)
-        if examined.scored(name)
-    ]
-    digests = [None if it is None else outputs_digest(it) for it in both]
-    return len(digests) == 2 and digests[0] is not None and digests[0] == digests[1]
+def _below_registered(
+    examined: Examined, arm: str, registered: Registered | None, values: MetricValues
+) -> list[Reason]:
+    """Why the model that the arm would release is too far below the registered one."""
+    experiment, seed = examined.experiment, examined.experiment.seeds[0]
+    if seed not in examined.scored(arm):
+        return []
+    record = examined.records[arm, seed]
+    return list(below_registered(experiment.settings, record, registered, values))
+
+
+def _registered_arms(examined: Examined, registered: Registered | None) -> frozenset[str]:
+    """The arms whose model to release is the registered one: it has the same digest."""
+    if registered is None or not registered.as_now:
+        return frozenset()
+    if isinstance(registered.evidence, EvidenceError):
+        return frozenset()
+    seed = examined.experiment.seeds[0]
+    digest = registered.evidence.evidence.digests.get("model")
+    return frozenset(
+        arm
+        for arm in examined.experiment.arms
+        if isinstance(record := examined.records.get((arm, seed)), EvidenceRecord)
+        and digest is not None
+        and record.evidence.digests.get("model") == digest
+    )
 
 
 def _about_released(
@@ -342,8 +344,7 @@ def _conclude(
     effects: list[EffectSplit] = []
     speed: SpeedJudgement | None = None
     if candidate.quality is not None:
-        against = "the registered model" if experiment.champion else "the baseline"
-        metrics, about_quality = judge_quality(candidate.quality, confidence, against)
+        metrics, about_quality = judge_quality(candidate.quality, confidence)
         said += about_quality
         if not metrics:
             said.append(undecided(Code.METRIC_UNDEFINED, "No metric could be compared."))
@@ -391,7 +392,7 @@ def _effects(
     only, quality = candidate.compiler_only, candidate.quality
     if only is None or quality is None or measured[only].quality is None or not metrics:
         return [], []
-    of_only, _ = judge_quality(measured[only].quality or ArmQuality(), confidence, "the baseline")
+    of_only, _ = judge_quality(measured[only].quality or ArmQuality(), confidence)
     by_compiler = {it.metric: it for it in of_only if it.part is None}
     arms = examined.experiment.arms
     found = [
@@ -409,83 +410,18 @@ def _effects(
     return [effect for effect, _ in found], [note for _, note in found]
 
 
-def _judge_baseline(examined: Examined, values: MetricValues) -> BaselineVerdict:
+def _judge_baseline(
+    examined: Examined, dropped: Sequence[Reason], values: MetricValues
+) -> BaselineVerdict:
     experiment = examined.experiment
     baseline, reasons = experiment.baseline, examined.reasons(experiment.baseline)
     floors = ()
-    if not reasons and not experiment.champion and len(experiment.seeds) > 1:
+    if not reasons and len(experiment.seeds) > 1:
         replicates = _replicates(examined, baseline, experiment.seeds)
         floors = tuple(noise_floors(experiment.settings, replicates, values))
     return BaselineVerdict(
         arm=baseline,
         sound=not reasons,
-        reasons=gravest_first(reasons),
+        reasons=gravest_first([*reasons, *dropped]),
         noise_floor=floors,
-        registered=experiment.champion,
-        exists=not examined.no_model_yet,
     )
-
-
-_IN_WORDS = {
-    Outcome.PASS: "passed",
-    Outcome.INCONCLUSIVE: "was inconclusive",
-    Outcome.FAIL: "failed",
-}
-
-
-def _decide(
-    experiment: Experiment, baseline: BaselineVerdict, candidates: Sequence[CandidateVerdict]
-) -> Decision:
-    """The passing candidate whose speed-up is proven largest; else a valid baseline; else none."""
-    seed = experiment.seeds[0]
-    if experiment.champion:
-        return _decide_between_models(candidates[0], baseline, seed)
-    passing = [
-        (it.speed.speedup.lower, it.arm)
-        for it in candidates
-        if it.outcome is Outcome.PASS and it.speed is not None
-    ]
-    if passing:
-        proven, winner = max(passing, key=lambda pair: pair[0])
-        sentence = (
-            f"Release {winner}, seed {seed}: as good as {baseline.arm} within the margins, and at "
-            f"least {proven:.2f} times as fast."
-        )
-        return Decision(winner, seed, sentence)
-    if baseline.sound:
-        found = ", ".join(f"{it.arm} {_in_words(it)}" for it in candidates)
-        why = f"no candidate passed ({found})" if found else "there is no candidate"
-        return Decision(baseline.arm, seed, f"Release {baseline.arm}, seed {seed}: {why}.")
-    return Decision(NO_ARM, seed, "Release nothing: the baseline's evidence is not valid.")
-
-
-def _in_words(candidate: CandidateVerdict) -> str:
-    undecided_by = {it.code for it in candidate.reasons if it.outcome is Outcome.INCONCLUSIVE}
-    busy = candidate.speed is not None and candidate.speed.busy_machine is not None
-    if (
-        candidate.outcome is Outcome.INCONCLUSIVE
-        and undecided_by == {Code.SPEED_UNDECIDED}
-        and busy
-    ):
-        return "was inconclusive: the machine was too busy to time it"
-    return _IN_WORDS[candidate.outcome]
-
-
-def _decide_between_models(
-    challenger: CandidateVerdict, champion: BaselineVerdict, seed: int
-) -> Decision:
-    """The new model, where it is as good; else the registered one, if any; else none."""
-    if any(reason.code is Code.CHAMPION_SAME for reason in challenger.reasons):
-        return Decision(CHAMPION_ARM, seed, "The registered model stands: the new one is the same.")
-    if challenger.outcome is Outcome.PASS:
-        why = (
-            "as good as the registered model within the margins"
-            if champion.exists
-            else "no model was approved before"
-        )
-        return Decision(CHALLENGER_ARM, seed, f"Register the new model, seed {seed}: {why}.")
-    if not champion.exists:
-        sentence = "Register nothing: the new model's evidence is not valid."
-        return Decision(NO_ARM, seed, sentence)
-    why = "failed" if challenger.outcome is Outcome.FAIL else "was not shown to be as good"
-    return Decision(CHAMPION_ARM, seed, f"The registered model stands: the new model {why}.")

@@ -30,7 +30,6 @@ from compilegate.job.evidence import (
     EvidenceRecord,
     Examples,
     FloatArray,
-    Origin,
     PaddingRecord,
 )
 from compilegate.job.evidence.steady import are_durations, steady_mask
@@ -203,16 +202,16 @@ def _arm(
     experiment: Experiment,
     records: Mapping[Replicate, EvidenceRecord | EvidenceError],
 ) -> ArmObservation:
-    declared = experiment.arms.get(name)
-    readable = (records.get((name, seed)) for seed in experiment.seeds_of(name))
+    declared = experiment.arms[name]
+    readable = (records.get((name, seed)) for seed in experiment.seeds)
     first = next((item.evidence for item in readable if isinstance(item, EvidenceRecord)), None)
     compiler = None if first is None else first.compiler
     return ArmObservation(
         arm=name,
-        compiler=None if declared is None else declared.compiler,
-        batch_size=None if declared is None else declared.batch_size,
-        learning_rate=None if declared is None else declared.learning_rate,
-        precision=None if declared is None else declared.precision,
+        compiler=declared.compiler,
+        batch_size=declared.batch_size,
+        learning_rate=declared.learning_rate,
+        precision=declared.precision,
         environment=_texts(first.environment) if first else {},
         proof=_texts({**compiler.options, **compiler.proof}) if compiler else {},
         padding=None if first is None else first.padding,
@@ -233,9 +232,8 @@ def _replicate(
         return ReplicateObservation(arm, seed, problem=clipped(problem, MOST_TEXT))
     evidence, speed, compiler = record.evidence, record.evidence.speed, record.evidence.compiler
     job = clipped(evidence.job, MOST_TEXT)
-    if evidence.failure is not None or evidence.origin == Origin.ABSENT:
-        why = evidence.failure or "no model was registered yet"
-        return ReplicateObservation(arm, seed, job, problem=clipped(why, MOST_TEXT))
+    if evidence.failure is not None:
+        return ReplicateObservation(arm, seed, job, problem=clipped(evidence.failure, MOST_TEXT))
     metrics = _metrics(experiment, record, values)
     if speed is None or compiler is None or record.steps is None:
         average = evidence.metrics.get(AVERAGE_SPEED_METRIC, math.nan)
@@ -253,7 +251,7 @@ def _replicate(
     steady = steady_mask(evidence, record.steps)
     seconds = record.steps.seconds[steady]
     measurable = len(seconds) > 0 and bool(are_durations(seconds).all())
-    declared = experiment.arms.get(arm)
+    declared = experiment.arms[arm]
     return ReplicateObservation(
         arm=arm,
         seed=seed,
@@ -266,9 +264,7 @@ def _replicate(
             tuple(float(value) for value in np.quantile(seconds, QUANTILES)) if measurable else ()
         ),
         samples_per_second=(
-            declared.global_batch_size * len(seconds) / float(seconds.sum())
-            if measurable and declared is not None
-            else None
+            declared.global_batch_size * len(seconds) / float(seconds.sum()) if measurable else None
         ),
         compile_seconds=_plausible(compiler.compile_seconds),
         compile_cache=None if evidence.compile_cache is None else evidence.compile_cache.state,

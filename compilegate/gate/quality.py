@@ -104,8 +104,6 @@ class Replicates:
     """Row by row the same examples in all replicates of all arms; empty where a job wrote none."""
     reported: Sequence[Mapping[str, float]]
     """The metrics that the jobs themselves reported."""
-    called: str = "the baseline"
-    """In sentences."""
 
 
 @dataclass(frozen=True)
@@ -243,13 +241,13 @@ def _tables(
             after[name], lacking = _columns(settings, arm.examples[index], values, groups)
             undefined |= {(name, metric) for metric in lacking}
         for name in scored:
-            for metric in before.keys() & after[name].keys():
+            for metric in (it for it in before if it in after[name]):
                 guard = settings.metrics[metric]
                 table = tables.setdefault((name, metric), _Table())
                 _add(table, guard, before[metric], after[name][metric], groups)
             reference = after.get(compiler_only.get(name, ""))
             if reference is not None:
-                for metric in reference.keys() & after[name].keys():
+                for metric in (it for it in reference if it in after[name]):
                     difference = after[name][metric].values - reference[metric].values
                     contrasts.setdefault((name, metric), Differences()).add(difference)
     return {key: it for key, it in tables.items() if key not in undefined}, contrasts
@@ -611,17 +609,16 @@ def _compare_part(
 
 
 def judge_quality(
-    quality: ArmQuality, confidence: float, against: str
+    quality: ArmQuality, confidence: float
 ) -> tuple[list[MetricJudgement], list[Reason | Note]]:
-    """Each metric's judgement at this confidence, and what the verdict says about it. `against`
-    names the other arm."""
-    judged = [conclude(each, confidence, against) for each in quality.comparisons]
+    """Each metric's judgement at this confidence, and what the verdict says about it."""
+    judged = [conclude(each, confidence) for each in quality.comparisons]
     said = [it for _, said in judged for it in said]
     return [judgement for judgement, _ in judged], said
 
 
 def conclude(
-    comparison: Comparison, confidence: float, against: str = "the baseline"
+    comparison: Comparison, confidence: float
 ) -> tuple[MetricJudgement, list[Reason | Note]]:
     """The judgement at this confidence, and the reason (or, when watched, the note) in words."""
     outcome, slack = comparison.outcome(confidence), comparison.slack
@@ -653,7 +650,7 @@ def conclude(
     where = "" if judgement.part is None else f" where {judgement.part}"
     unit = unit_of(judgement.metric)
     found = (
-        f"{judgement.metric}{where}: {unit.amount(delta, signed=True)} against {against} "
+        f"{judgement.metric}{where}: {unit.amount(delta, signed=True)} against the baseline "
         f"({unit.number(judgement.delta.lower, signed=True)} to "
         f"{unit.number(judgement.delta.upper, signed=True)})"
     )
@@ -792,7 +789,7 @@ def released_is_worse(
             harm = min(sign * (mean - own[0]), sign * (usual[0] - own[0]))
             spread = float(np.std(usual, ddof=1)) if len(usual) > 1 else 0.0
             limit = MOST_MARGINS * max(margin, 1.5 * spread)
-            if harm > limit and harm > BY_CHANCE * _error_over_rows(metric, guard, before, after):
+            if harm > limit and harm > BY_CHANCE * _error_of_first(metric, guard, before, after):
                 found.append(
                     failure(
                         Code.QUALITY_RELEASED_WORSE,
@@ -808,15 +805,18 @@ def released_is_worse(
     return found
 
 
-def _error_over_rows(
+def _error_of_first(
     metric: str, guard: MetricGuard, before: Replicates, after: Replicates
 ) -> float:
-    """The standard error of the first seed's difference by the choice of rows; zero for scalars."""
+    """Of the first seed's difference, by the choice of rows; zero for scalars."""
     if guard.reported or not before.examples or not after.examples:
         return 0.0
-    usual, own = (
-        column_of(guard.measure(metric), Scored(arm.examples[0])) for arm in (before, after)
-    )
+    return error_over_rows(metric, guard, before.examples[0], after.examples[0])
+
+
+def error_over_rows(metric: str, guard: MetricGuard, before: Examples, after: Examples) -> float:
+    """The standard error of the difference of two models on the same rows, by their choice."""
+    usual, own = (column_of(guard.measure(metric), Scored(each)) for each in (before, after))
     return float(np.std(own - usual)) / math.sqrt(len(own))
 
 
@@ -826,9 +826,7 @@ def _error_over_rows(
 def find_compiler_only(experiment: Experiment, comparable: Sequence[str]) -> dict[str, str]:
     """For each candidate that has one among the arms that can be compared, the candidate with the
     same compiler that differs from the baseline by it alone."""
-    baseline = experiment.arms.get(experiment.baseline)
-    if baseline is None:
-        return {}
+    baseline = experiment.arms[experiment.baseline]
     found = {
         experiment.arms[name].compiler: name
         for name in reversed(comparable)

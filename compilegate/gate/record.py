@@ -47,7 +47,7 @@ from compilegate.job.names import AVERAGE_SPEED_METRIC, PADDING, SPEED_METRIC
 
 T = TypeVar("T")
 SHA256 = re.compile(r"[0-9a-f]{64}")
-REQUIRED_DIGESTS = {Origin.MEASURED: ("data", "model", "steps"), Origin.SCORED: ("model",)}
+REQUIRED_DIGESTS = {Origin.MEASURED: ("data", "model", "steps")}
 INDUCTOR = "inductor"
 CALLS = "graph_calls"
 """How often compiled graphs were called."""
@@ -103,10 +103,9 @@ class Expected:
 
     about: Subject
     arm: str
-    origins: tuple[str, ...]
-    """How its evidence may have come about."""
-    declaration: ArmDeclaration | None
-    """None where the training program's recipe is its own affair."""
+    origin: str
+    """How its evidence must have come about."""
+    declaration: ArmDeclaration
     settings: GateSettings
     job: str | None
     """The training job whose evidence this must be; None when any job will do."""
@@ -139,15 +138,14 @@ def check_record(record: EvidenceRecord, expected: Expected) -> list[Finding]:
     if evidence.origin == Origin.MEASURED and not evidence.environment:
         text = "the environment is empty: record library versions and hardware."
         found.append(about.fails(Code.EVIDENCE_LACKING, text, spoils=()))
-    if expected.declaration is not None and evidence.compiler is not None:
+    if evidence.compiler is not None:
         found += _check_compiler(evidence, evidence.compiler, expected, expected.declaration)
         found += _check_recipe(evidence, expected.declaration, about)
     if record.steps is not None:
         found += _check_steps(evidence, record.steps, expected)
     if record.examples is not None:
         found += _check_examples(evidence, record.examples, expected)
-    if evidence.origin in (Origin.MEASURED, Origin.PRINTED):
-        found += _check_reported(evidence, expected, has_examples=record.examples is not None)
+    found += _check_reported(evidence, expected, has_examples=record.examples is not None)
     return found
 
 
@@ -173,16 +171,14 @@ def _check_ending(record: EvidenceRecord, expected: Expected) -> Finding | None:
             text = f"the job left no model, which says nothing about the arm: {why}"
             return about.leaves_open(Code.EVIDENCE_LOST, text)
         return about.fails(Code.ARM_FAILED, f"the arm could not be trained: {why}")
-    if evidence.origin not in expected.origins:
-        wanted = " or ".join(map(repr, expected.origins))
-        text = f"the evidence is {clipped(evidence.origin)!r}, the experiment asks for {wanted}."
+    if evidence.origin != expected.origin:
+        text = (
+            f"the evidence is {clipped(evidence.origin)!r}, the experiment asks for "
+            f"{expected.origin!r}."
+        )
         return about.fails(Code.EVIDENCE_LACKING, text)
-    measured = evidence.origin == Origin.MEASURED
-    if measured and record.steps is None:
+    if evidence.origin == Origin.MEASURED and record.steps is None:
         return about.fails(Code.EVIDENCE_LACKING, "the evidence has no steps.")
-    if measured and record.examples is None and expected.declaration is None:
-        # Models of different executions are compared by examples alone.
-        return about.fails(Code.EVIDENCE_LACKING, "the evidence has no examples.")
     return None
 
 
@@ -424,8 +420,7 @@ def _check_times(
             f"it {trained:,.4g} s: are both in seconds?"
         )
         yield about.fails(Code.STEPS_TIMES_DISAGREE, text)
-    if expected.declaration is not None:
-        yield from _check_reported_speed(evidence, speed, steps, expected.declaration, about)
+    yield from _check_reported_speed(evidence, speed, steps, expected.declaration, about)
 
 
 def outside_of_steps(evidence: Evidence, steps: Steps) -> float:

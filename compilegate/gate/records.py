@@ -48,7 +48,7 @@ from compilegate.job.evidence import (
 from compilegate.job.evidence.parity import EPSILON
 from compilegate.job.evidence.precision import otherwise_declared
 from compilegate.job.evidence.trained_on import MOST_HASHES, hashed
-from compilegate.job.names import AUTOCAST, CHALLENGER_ARM, CHAMPION_ARM, CHAMPION_SEED
+from compilegate.job.names import AUTOCAST
 
 Records = Mapping[Replicate, EvidenceRecord | EvidenceError]
 """By (arm, seed), the evidence or the error that reading it met."""
@@ -119,8 +119,11 @@ class Examined:
 
     def trained(self, arm: str) -> dict[int, EvidenceRecord]:
         """By seed, the records of the arm's whole trainings."""
-        seeds = self.experiment.seeds_of(arm)
-        return {seed: self.records[arm, seed] for seed in seeds if self.was_trained(arm, seed)}
+        return {
+            seed: self.records[arm, seed]
+            for seed in self.experiment.seeds
+            if self.was_trained(arm, seed)
+        }
 
     def reasons(self, arm: str) -> tuple[Reason, ...]:
         """Why the arm's evidence is not valid; empty when it is."""
@@ -134,20 +137,13 @@ class Examined:
                 found.setdefault(each.said.code, each.said)
         return tuple(found.values())
 
-    @property
-    def no_model_yet(self) -> bool:
-        """Whether there is no registered model that a new one could be compared with."""
-        record = self.records.get((CHAMPION_ARM, CHAMPION_SEED))
-        absent = record is not None and record.evidence.origin == Origin.ABSENT
-        return self.experiment.champion and absent
-
     def _of(self, arm: str) -> Iterator[Finding]:
         return (it for (of, _), found in self.findings.items() if of == arm for it in found)
 
     def _usable(self, arm: str, part: str) -> tuple[int, ...]:
         return tuple(
             seed
-            for seed in self.experiment.seeds_of(arm)
+            for seed in self.experiment.seeds
             if self.was_trained(arm, seed)
             and not any(part in it.spoils for it in self.findings.get((arm, seed), ()))
         )
@@ -163,7 +159,7 @@ def examine(
     known, lost = Known(), _lost(experiment, checked)
     for arm, seed in experiment.replicates:
         record = checked.pop((arm, seed), None)
-        about = _subject(experiment, arm, seed)
+        about = Subject(seed)
         if not isinstance(record, EvidenceRecord):
             findings[arm, seed].append(unusable(about, record))
             continue
@@ -171,10 +167,10 @@ def examine(
         expected = Expected(
             about=about,
             arm=arm,
-            origins=_origins(experiment, arm),
-            declaration=experiment.arms.get(arm),
+            origin=Origin.PRINTED if experiment.evidence == "printed" else Origin.MEASURED,
+            declaration=experiment.arms[arm],
             settings=experiment.settings,
-            job=None if jobs is None or about.registered else jobs.get((arm, seed), ""),
+            job=None if jobs is None else jobs.get((arm, seed), ""),
             lost=(arm, seed) in lost,
             known=known,
         )
@@ -187,7 +183,7 @@ def examine(
     _compare_with_reference(experiment, found, findings)
     examined = Examined(experiment, found, findings, {})
     examined = replace(examined, repeated=_compare_models(examined, findings))
-    for arm in dict.fromkeys(arm for arm, _ in experiment.trained):
+    for arm in experiment.arms:
         _compare_arm(examined, arm, findings, known)
     return replace(examined, findings={key: tuple(it) for key, it in findings.items() if it})
 
@@ -218,21 +214,11 @@ def _lost(experiment: Experiment, records: Records) -> frozenset[Replicate]:
     met = {name for each in baseline for name in (each.ending, *each.attempts)}
     found = set()
     for (arm, seed), ending in endings.items():
-        alike = (endings.get((arm, other)) for other in experiment.seeds_of(arm))
+        alike = (endings.get((arm, other)) for other in experiment.seeds)
         needed = ending.about == NEED and ending.name not in met and {*alike} == {ending}
         if ending.about != ARM and not needed:
             found.add((arm, seed))
     return frozenset(found)
-
-
-def _subject(experiment: Experiment, arm: str, seed: int) -> Subject:
-    return Subject(seed, registered=experiment.champion and arm == CHAMPION_ARM)
-
-
-def _origins(experiment: Experiment, arm: str) -> tuple[str, ...]:
-    if experiment.champion and arm == CHAMPION_ARM:
-        return Origin.SCORED, Origin.ABSENT
-    return (Origin.PRINTED if experiment.evidence == "printed" else Origin.MEASURED,)
 
 
 def _find_duplicates(
@@ -242,7 +228,7 @@ def _find_duplicates(
 ) -> None:
     """Replicates that hold the evidence of one and the same training job."""
     holders: dict[str, list[Replicate]] = defaultdict(list)
-    for key in experiment.trained:
+    for key in experiment.replicates:
         if key in readable:
             holders[readable[key].evidence.job].append(key)
     for job, replicates in holders.items():
@@ -266,25 +252,22 @@ def _compare_with_reference(
     readable: dict[Replicate, EvidenceRecord],
     findings: Mapping[Replicate, list[Finding]],
 ) -> None:
-    """Compare each replicate whose scores can be used with the first such one of the baseline (of
-    the new model, where models of different executions are compared), and put the rows of those
-    that agree into its order, so that rows meet. A reference that nothing is wrong with is
-    preferred."""
-    of = CHALLENGER_ARM if experiment.champion else experiment.baseline
+    """Compare each replicate whose scores can be used with the first such one of the baseline, and
+    put the rows of those that agree into its order, so that rows meet. A reference that nothing is
+    wrong with is preferred."""
     usable = {
         key: record
         for key, record in readable.items()
         if record.evidence.failure is None and not any(SCORES in it.spoils for it in findings[key])
     }
-    references = [key for key in usable if key[0] == of]
+    references = [key for key in usable if key[0] == experiment.baseline]
     if not references:
         return
     reference = usable[min(references, key=lambda key: any(it.refuses for it in findings[key]))]
     for (arm, seed), record in usable.items():
-        about = _subject(experiment, arm, seed)
-        trained = record.evidence.origin == reference.evidence.origin
+        about = Subject(seed)
         mine, its = (each.evidence.digests.get("data") for each in (record, reference))
-        if trained and mine != its:
+        if mine != its:
             text = "the prepared data differ from the baseline's: their sha256 is another."
             findings[arm, seed].append(about.fails(Code.DATA_DIFFERS, text))
         if record.examples is None or reference.examples is None:
@@ -294,6 +277,11 @@ def _compare_with_reference(
         if not found:
             examples = in_the_order_of(record.examples, reference.examples)
             readable[arm, seed] = replace(record, examples=examples)
+
+
+def differing(found: Examples, reference: Examples) -> bool:
+    """Whether two models were scored on other rows or classes."""
+    return any(_differing(found, reference, Subject(0)))
 
 
 def _differing(found: Examples, reference: Examples, about: Subject) -> Iterator[Finding]:
@@ -364,7 +352,7 @@ def _compare_models(
     """Find the seeds that made one model, and the outputs that are another model's."""
     records = {
         key: examined.records[key]
-        for key in examined.experiment.trained
+        for key in examined.experiment.replicates
         if key in examined.records and key[1] in examined.scored(key[0])
     }
     outputs, baseline = _outputs(records), examined.experiment.baseline
@@ -523,15 +511,16 @@ def _compare_arm(
         for seed in examined.scored(experiment.baseline)
     }
     reference = None if arm == experiment.baseline else usual.get(first)
-    about = _subject(experiment, arm, first)
+    about = Subject(first)
     for seed, record in own.items():
         before = None if reference is None else usual.get(seed)
-        of_seed = _subject(experiment, arm, seed)
+        of_seed = Subject(seed)
         findings[arm, seed].extend(_trained_on_validation(of_seed, record, before, known))
+        findings[arm, seed].extend(_trained_on_groups(of_seed, record, experiment.settings.groups))
     found = list(_of_one_class(about, own[first]))
     if reference is not None:
         found += _other_training_data(own, usual)
-        if have_one_recipe(experiment.arms.get(experiment.baseline), experiment.arms.get(arm)):
+        if have_one_recipe(experiment.arms[experiment.baseline], experiment.arms[arm]):
             found += _starts_elsewhere(about, usual, own)
             found += _ends_elsewhere(about, usual, own)
             found += _seeds_close(about, examined, arm)
@@ -542,13 +531,11 @@ def _compare_arm(
     findings[arm, first].extend(found)
 
 
-def have_one_recipe(before: ArmDeclaration | None, after: ArmDeclaration | None) -> bool:
+def have_one_recipe(before: ArmDeclaration, after: ArmDeclaration) -> bool:
     """Whether two arms are declared to train alike."""
-    return (
-        before is not None
-        and after is not None
-        and before.global_batch_size == after.global_batch_size
-        and before.learning_rate == after.learning_rate
+    return (before.global_batch_size, before.learning_rate) == (
+        after.global_batch_size,
+        after.learning_rate,
     )
 
 
@@ -683,6 +670,33 @@ def _trained_on_validation(
     elif share > FEW_SEEN:
         count = round(share * rows)
         yield about.notes(Code.DATA_INPUTS_TRAINED_ON, f"{text}.", examples=count)
+
+
+def _trained_on_groups(
+    about: Subject, record: EvidenceRecord, groups: str | None
+) -> Iterator[Finding]:
+    """Validation examples of patients or customers that the job trained on. A split by time has
+    such examples on purpose, so it is a note."""
+    seen, examples = record.trained_on, record.examples
+    if groups is None or seen is None or examples is None:
+        return
+    column, trained = examples.slices.get(groups), seen.slices.get(groups)
+    if column is None or trained is None:
+        return
+    names, of_row = np.unique(column, return_inverse=True)
+    hashes = hashed(names)
+    # Of very many groups the smallest hashes are known, and the others are taken to be alike.
+    known = hashes <= trained[-1] if len(trained) >= MOST_HASHES else np.ones(len(hashes), bool)
+    rows = np.bincount(of_row, minlength=len(names))
+    total = int(rows[known].sum())
+    same = int(rows[known & np.isin(hashes, trained)].sum())
+    count = round(same / total * len(column)) if total else 0
+    if count:
+        text = (
+            f"about {count:,} of {len(column):,} validation examples have a {clipped(groups, 60)!r}"
+            " that is in the training data too."
+        )
+        yield about.notes(Code.DATA_GROUPS_TRAINED_ON, text, examples=count)
 
 
 def _other_training_data(

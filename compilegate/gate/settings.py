@@ -23,14 +23,12 @@ from pydantic import (
 from compilegate.declaration_errors import sentences
 from compilegate.errors import CompilegateError
 from compilegate.job.names import (
-    CHALLENGER_ARM,
-    CHAMPION_ARM,
-    CHAMPION_SEED,
     DEFAULT_PARITY_LIMITS,
     DEFAULT_PARITY_STEPS,
     MOST_PARITY_STEPS,
     MOST_SPEED_PROBE_SECONDS,
     NO_ARM,
+    NOTHING_NEW,
 )
 
 BuiltinMetric = Literal[
@@ -82,8 +80,8 @@ class MetricGuard(_Strict):
     direction: Direction
     """Which way is better."""
     margin: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """How much worse is still acceptable: in the metric's own units (fractions, nats), or as a
-    fraction of the baseline's value when `relative`."""
+    """How much worse a candidate may be: in the metric's own units (fractions, nats), or as a
+    fraction of the baseline's value when `relative`. May be left out beside `floor` or `drop`."""
     relative: bool = False
     """Whether the margin is a fraction of the baseline's value."""
     watched: bool = False
@@ -91,6 +89,9 @@ class MetricGuard(_Strict):
     floor: float | None = Field(default=None, allow_inf_nan=False)
     """The least acceptable value, in the metric's own units (for errors: the largest). An arm whose
     models do not reach it on average is not valid, the baseline included."""
+    drop: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """The most that a new model may lie below the registered one (for errors: above), in the
+    metric's own units. None: it may lie anywhere above its floor."""
     expected_seed_sd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Standard deviation of the metric over the seeds of one arm, where it is known (the noise
     floor of an earlier verdict). Decides nothing: the forecast before training uses it."""
@@ -105,12 +106,15 @@ class MetricGuard(_Strict):
     def _has_one_source_and_a_margin_or_none(self) -> Self:
         if self.function is not None and self.reported:
             raise ValueError("set `function` or `reported`, not both")
-        _check_margin(self.margin, relative=self.relative, watched=self.watched)
-        if self.watched and self.floor is not None:
-            raise ValueError(
-                "watched is true but a floor is given, allowed: one of them, since a watched "
-                "metric decides nothing"
-            )
+        registers = self.floor is not None or self.drop is not None
+        if self.margin is not None or self.relative or not registers:
+            _check_margin(self.margin, relative=self.relative, watched=self.watched)
+        for name, given in (("floor", self.floor), ("drop", self.drop)):
+            if self.watched and given is not None:
+                raise ValueError(
+                    f"watched is true but a {name} is given, allowed: one of them, since a watched "
+                    "metric decides nothing"
+                )
         return self
 
     def better(self, one: float, other: float) -> bool:
@@ -125,7 +129,8 @@ class MetricGuard(_Strict):
 def _check_margin(margin: float | None, *, relative: bool, watched: bool) -> None:
     if margin is None and not watched:
         raise ValueError(
-            "margin is missing, and must be given; without one a metric can be watched = true only"
+            "margin is missing, and must be given, or a floor or drop; without one a metric can be "
+            "watched = true only"
         )
     if watched and (margin is not None or relative):
         raise ValueError(
@@ -351,12 +356,10 @@ class Experiment(_Strict):
 
     schema_version: Literal[1] = 1
     workload: str
-    champion: bool = False
-    """True: a new model, the challenger, is compared with the model that was approved last, the
-    champion. There are no arms then, and nothing is asked of the speed."""
-    baseline: ArmName = CHAMPION_ARM
+    baseline: ArmName
     """Name of the baseline arm, a key of `arms`."""
-    arms: dict[ArmName, ArmDeclaration] = {}
+    arms: dict[ArmName, ArmDeclaration]
+    """The baseline, and the candidates beside it, if any."""
     seeds: list[Seed] = Field(min_length=1)
     """The replicates of every arm; the first is the one whose model is released."""
     settings: GateSettings
@@ -369,35 +372,28 @@ class Experiment(_Strict):
     @property
     def candidates(self) -> tuple[str, ...]:
         """The arms that are compared with the baseline, in the order they were declared."""
-        if self.champion:
-            return (CHALLENGER_ARM,)
         return tuple(name for name in self.arms if name != self.baseline)
-
-    @property
-    def trained(self) -> tuple[tuple[str, int], ...]:
-        """Every (arm, seed) that a training job is behind."""
-        arms = (CHALLENGER_ARM,) if self.champion else tuple(self.arms)
-        return tuple((arm, seed) for arm in arms for seed in self.seeds)
 
     @property
     def replicates(self) -> tuple[tuple[str, int], ...]:
         """Every (arm, seed) that there must be evidence of."""
-        return (*([(CHAMPION_ARM, CHAMPION_SEED)] if self.champion else []), *self.trained)
-
-    def seeds_of(self, arm: str) -> tuple[int, ...]:
-        """The seeds that there must be evidence of; a champion has one model for all."""
-        return tuple(seed for name, seed in self.replicates if name == arm)
+        return tuple((arm, seed) for arm in self.arms for seed in self.seeds)
 
     @model_validator(mode="after")
     def _arms_and_seeds_can_be_told_apart(self) -> Self:
-        if self.champion:
-            self._check_champion()
-        elif self.baseline not in self.arms:
+        if self.baseline not in self.arms:
             raise ValueError(
                 f"baseline is {self.baseline!r}, allowed: one of the arms {', '.join(self.arms)}"
             )
-        if NO_ARM in self.arms:
-            raise ValueError(f"arms holds {NO_ARM!r}, which is how a decision says that none won")
+        margins = [guard.margin for guard in self.settings.metrics.values()]
+        if self.candidates and margins == [None] * len(margins):
+            raise ValueError(
+                "settings.metrics have no margin, allowed: one or more with a margin, by which "
+                "candidates are compared"
+            )
+        for name in (NO_ARM, NOTHING_NEW):
+            if name in self.arms:
+                raise ValueError(f"arms holds {name!r}, which is how a decision names no arm")
         if len(set(self.seeds)) != len(self.seeds):
             raise ValueError(f"seeds is {self.seeds}, allowed: distinct seeds")
         if self.evidence == "printed" and len(self.seeds) < 2:
@@ -405,14 +401,6 @@ class Experiment(_Strict):
                 f"seeds is {self.seeds} and evidence is 'printed', allowed: two seeds or more"
             )
         return self
-
-    def _check_champion(self) -> None:
-        if self.arms or self.baseline != CHAMPION_ARM:
-            raise ValueError("champion is true beside arms or a baseline, allowed: one of them")
-        if self.evidence == "printed":
-            raise ValueError("champion is true and evidence is 'printed', allowed: 'written'")
-        if len(self.seeds) < 2:
-            raise ValueError(f"seeds is {self.seeds} with a champion, allowed: two seeds or more")
 
 
 class ExperimentError(CompilegateError):

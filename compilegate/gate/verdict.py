@@ -1,7 +1,7 @@
 """The verdict: what the gate concludes, and its JSON form `verdict.json`.
 
-The pipeline's conditions read `decision.arm`; everything else is for people and the report. First
-what is judged of a candidate in one respect (quality, speed, parity, memory), then the whole.
+The pipeline's conditions read `decision.registers`; everything else is for people and the report.
+First what is judged of a candidate in one respect (quality, speed, parity, memory), then the whole.
 """
 
 from __future__ import annotations
@@ -313,25 +313,24 @@ class BaselineVerdict:
     sound: bool
     """Whether it is valid."""
     reasons: tuple[Reason, ...]
-    """Why it is not valid; empty when it is."""
+    """Why it is not valid; or, where it is, why its model may not be released."""
     noise_floor: tuple[NoiseFloor, ...]
-    """A noise floor for each metric; empty with one seed, an invalid baseline or a champion."""
-    registered: bool = False
-    """True where it is the model that was approved last, and no arm of this execution."""
-    exists: bool = True
-    """False where no model was registered yet."""
+    """A noise floor for each metric; empty with one seed or an invalid baseline."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Which arm's model is released."""
+    """Which arm's model is released, and whether it is registered."""
 
     arm: str
-    """The arm's name, or "none"; never null, because conditions compare it with names."""
+    """The arm's name, or "none"."""
     seed: int
     """The replicate that is released: the first declared seed, fixed beforehand, so that nobody
     can pick the best of several."""
     sentence: str
+    registers: str = ""
+    """What the pipeline's conditions compare: the arm whose model is registered, "nothing-new" or
+    "none" (`compilegate.gate.decision`). Empty in verdicts of earlier versions."""
 
 
 @dataclass(frozen=True)

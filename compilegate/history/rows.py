@@ -206,7 +206,7 @@ class Line:
     posture: str
     registered: str
     since: str
-    """Since when that arm has been registered without a break: the champion's age."""
+    """Since when that arm has been registered without a break: its age."""
     speedup: Interval | None
     """The newest that was measured."""
     seconds: float

@@ -55,10 +55,10 @@ class Month:
     """How many of those are not in it, since a job's time is not known."""
     audit_cost: Money
     """What audits trained beyond the candidate's one job."""
-    champion: str
+    registered: str
     """The arm that was registered last; empty before there was one."""
-    champion_since: str
-    champion_days: float
+    registered_since: str
+    registered_days: float
     speedup: float | None
     """The newest proven one, the lower end of its interval."""
     moves: tuple[str, ...]
@@ -94,7 +94,7 @@ def month_of(record: Record, month: str, *, now: str, expected: Sequence[Expecte
         if one.plan.audit:
             beyond = _beyond(one)
             audit_cost = audit_cost.plus(beyond.seconds, beyond.usd)
-    champion, since = _champion([one.event for one in ran])
+    registered, since = _registered([one.event for one in ran])
     end = min(_end_of(month), now, key=datetime.datetime.fromisoformat)
     return Month(
         workload=record.workload,
@@ -108,9 +108,9 @@ def month_of(record: Record, month: str, *, now: str, expected: Sequence[Expecte
         saved=saved,
         unmeasured=unmeasured,
         audit_cost=audit_cost,
-        champion=champion,
-        champion_since=since,
-        champion_days=max(0.0, days_between(since, end)) if since else 0.0,
+        registered=registered,
+        registered_since=since,
+        registered_days=max(0.0, days_between(since, end)) if since else 0.0,
         speedup=_speedup([one.event for one in ran]),
         moves=tuple(
             f"{one.event.when[:10]}: {one.before} -> {one.after}, {one.reason}"
@@ -172,7 +172,7 @@ def _beyond(one: _Ran) -> Money:
     return total
 
 
-def _champion(ended: Sequence[Settled]) -> tuple[str, str]:
+def _registered(ended: Sequence[Settled]) -> tuple[str, str]:
     """The arm that was registered last, and since when without another between."""
     arm, since = "", ""
     for event in ended:
@@ -204,11 +204,11 @@ def month_rows(month: Month) -> list[tuple[str, str]]:
         saved += f", by {_several(measured, 'execution')} that trained the candidate alone"
     if month.unmeasured:
         saved += f"; {month.unmeasured} more could not be measured"
-    champion = "none yet"
-    if month.champion:
-        champion = (
-            f"{month.champion}, since {month.champion_since[:10]} "
-            f"({_several(round(month.champion_days), 'day')})"
+    registered = "none yet"
+    if month.registered:
+        registered = (
+            f"{month.registered}, since {month.registered_since[:10]} "
+            f"({_several(round(month.registered_days), 'day')})"
         )
     audits = _several(month.audits, "audit")
     ran = f"{month.executions}, {month.alone} of the candidate alone, {audits}"
@@ -220,7 +220,7 @@ def month_rows(month: Month) -> list[tuple[str, str]]:
         ("Spent on training", _money(month.spent)),
         ("Saved", saved),
         ("Cost of audits", _money(month.audit_cost) if month.audits else "none"),
-        ("Champion", champion),
+        ("Registered", registered),
         ("Proven speed-up", "not measured" if month.speedup is None else f"{month.speedup:.2f}"),
         *month.advice,
     ]

@@ -23,7 +23,7 @@ REASON = "reason"
 
 ARM = "arm"
 """Output of the settling: the arm whose model is registered; with it, what is said of that arm."""
-OF_ARM = ("model", "image", "compiler", "job", "words")
+OF_ARM = ("model", "image", "compiler", "job", "words", "evidence")
 """Outputs of the settling, whose inputs are `NAME--ARM`."""
 
 FOLDER_VARIABLE = "COMPILEGATE_POSTURE_FOLDER"

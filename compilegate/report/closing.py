@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from compilegate.gate.verdict import CandidateCost, CostFigures, Verdict
-from compilegate.job.names import CHALLENGER_ARM, CHAMPION_ARM, NO_ARM
+from compilegate.job.names import NO_ARM
 from compilegate.report import cost, formats
 
 
@@ -18,8 +18,6 @@ def decided(verdict: Verdict, models: Sequence[str]) -> str:
 def saves(verdict: Verdict) -> str:
     """What the decision saves of each retraining; or why nothing, and what would settle it."""
     arm, figures = verdict.decision.arm, verdict.cost
-    if arm in {CHALLENGER_ARM, CHAMPION_ARM}:
-        return "nothing is asked of the time: a new model was compared with the registered one"
     if arm == NO_ARM or figures is None:
         return "nothing: no model is released"
     of_arm = {each.arm: each for each in figures.candidates}

@@ -47,9 +47,8 @@ def render_markdown(
         blocks.append(_glance(verdict))
     for candidate in verdict.candidates:
         blocks += _candidate(candidate)
-        if not verdict.baseline.registered:
-            blocks += ["### What differs from the baseline besides the compiler"]
-            blocks.append(_confounds(candidate))
+        blocks += ["### What differs from the baseline besides the compiler"]
+        blocks.append(_confounds(candidate))
     blocks += _baseline(verdict.baseline)
     if verdict.cost is not None:
         blocks += _cost(verdict.cost)
@@ -108,10 +107,8 @@ def _candidate(candidate: CandidateVerdict) -> list[str]:
 
 
 def _baseline(baseline: BaselineVerdict) -> list[str]:
-    if not baseline.exists:
-        return ["## The registered model", "There is none yet."]
-    name = "registered model" if baseline.registered else f"baseline, {_text(baseline.arm)}"
-    blocks = [f"## The {name}: {'valid' if baseline.sound else 'not valid'}"]
+    valid = "valid" if baseline.sound else "not valid"
+    blocks = [f"## The baseline, {_text(baseline.arm)}: {valid}"]
     if baseline.reasons:
         blocks.append(_reasons(baseline.reasons))
     if baseline.noise_floor:

@@ -16,7 +16,7 @@ from compilegate.gate.findings import Code, Outcome, Reason, clipped
 from compilegate.gate.verdict import CandidateVerdict, Verdict
 from compilegate.job.names import NO_ARM
 from compilegate.report import cost
-from compilegate.report.remedies import remedies
+from compilegate.report.remedies import baseline_remedy, remedies
 
 SCHEMA_VERSION: Final = 1
 MOST_SUBJECT = 100
@@ -83,14 +83,11 @@ def _subject(verdict: Verdict, open_ones: list[CandidateVerdict]) -> str:
 
 def _message(verdict: Verdict, open_ones: list[CandidateVerdict]) -> list[str]:
     lines = [clipped(verdict.decision.sentence)]
-    if not verdict.baseline.sound and verdict.baseline.registered:
-        lines += ["", "The registered model's evaluation is not valid."]
-        lines += _why(verdict.baseline.reasons)  # what to do stands with the new model
-    elif not verdict.baseline.sound:
-        lines += ["", f"{clipped(verdict.baseline.arm)}, the baseline, is not valid."]
+    if verdict.baseline.reasons:
+        found = "is worse than the registered model" if verdict.baseline.sound else "is not valid"
+        lines += ["", f"{clipped(verdict.baseline.arm)}, the baseline, {found}."]
         lines += _why(verdict.baseline.reasons)
-        lines += ["  What to do:"]
-        lines += ["  - Read the logs of the baseline's training jobs, correct it, and run again."]
+        lines += ["  What to do:", f"  - {clipped(baseline_remedy(verdict.baseline), MOST_REMEDY)}"]
     for candidate in open_ones[:MOST_CANDIDATES]:
         lines += ["", *_candidate(verdict, candidate)]
     if len(open_ones) > MOST_CANDIDATES:

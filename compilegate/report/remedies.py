@@ -6,7 +6,7 @@ The gate says what it found; this says what follows from it, for each kind of fi
 from __future__ import annotations
 
 from compilegate.gate.findings import Code, Outcome
-from compilegate.gate.verdict import CandidateVerdict, Verdict
+from compilegate.gate.verdict import BaselineVerdict, CandidateVerdict, Verdict
 from compilegate.report import cost
 
 _BENCHMARK_LONGER = (
@@ -17,12 +17,7 @@ _MORE_EVIDENCE = (
     "More seeds alone would not settle this: judge on more validation examples, or declare a "
     "margin that they can show."
 )
-_LOOK_AT_THE_DATA = (
-    "Look at the data that is new since the registered model was trained, and at what changed in "
-    "the program."
-)
 _RETUNE = "Give it another `batch_size` or `learning_rate`, the most frequent causes of harm."
-_STANDS = "Meanwhile the registered model stands, and the next execution tries again."
 _BY_CODE = {
     Code.QUALITY_UNDECIDED: _MORE_EVIDENCE,
     Code.QUALITY_SINGLE_SEED: "Declare two or more `seeds`: a single one cannot show chance.",
@@ -61,8 +56,8 @@ _BY_SUBJECT = {
     "confound": "Run all arms on the same kind of machine and image, or declare the difference.",
     "slice": "Give that slice more validation examples, or fix its column and value.",
     "baseline": "Fix the baseline first: nothing can be compared with it.",
-    "champion": "Read the log of Evaluate-champion: its script and the registered model must fit "
-    "today's data. Delete registered/model/model.tar.gz to start without a comparison.",
+    "registered": "Look for what changed since: data, code, settings. To accept the lower value, "
+    "raise `drop`; to start anew, delete registered/evidence/ of the workload.",
     "metric": "Fix what the training program reports, or the metric's function.",
 }
 """By the part of a reason's code before the dot, if the code itself has no entry."""
@@ -72,21 +67,24 @@ _EVIDENCE = "Its evidence cannot be trusted: read the logs of its training jobs,
 def remedies(verdict: Verdict, candidate: CandidateVerdict) -> list[str]:
     """What can be done: a sentence each, the likeliest first, and last how to do without it."""
     more_evidence = _what_settles_it(verdict, candidate.arm)
-    challenges = verdict.baseline.registered
     found = [
         remedy
         for remedy in (
-            _LOOK_AT_THE_DATA
-            if challenges and reason.code is Code.QUALITY_WORSE
-            else _remedy(reason.code)
+            _remedy(reason.code)
             for reason in candidate.reasons
             if reason.outcome is candidate.outcome
         )
         # What more evidence would settle has its own line, with its cost.
         if not (more_evidence and remedy == _MORE_EVIDENCE)
     ]
-    last = _STANDS if challenges else _do_without(verdict, candidate)
-    return [*more_evidence, *dict.fromkeys(found), last]
+    return [*more_evidence, *dict.fromkeys(found), _do_without(verdict, candidate)]
+
+
+def baseline_remedy(baseline: BaselineVerdict) -> str:
+    """What can be done about a baseline that may not be released."""
+    if baseline.sound:
+        return _BY_SUBJECT["registered"]
+    return "Read the logs of the baseline's training jobs, correct it, and run again."
 
 
 def _remedy(code: Code) -> str:

@@ -13,8 +13,9 @@ MOST_WIDTH = 300
 def summary_lines(verdict: Verdict) -> list[str]:
     """The decision, then each candidate with the reasons that decided it; 15 lines at most."""
     lines = [verdict.decision.sentence]
-    if not verdict.baseline.sound:
-        lines.append(f"{verdict.baseline.arm}: not valid")
+    if verdict.baseline.reasons:
+        found = "worse than the registered model" if verdict.baseline.sound else "not valid"
+        lines.append(f"{verdict.baseline.arm}: {found}")
         lines += _reasons(verdict.baseline.reasons, Outcome.FAIL)
     for candidate in verdict.candidates:
         lines += _candidate(candidate)

@@ -4,7 +4,7 @@
 every value is known, and `kinds/` says what each kind of workload needs.
 """
 
-from compilegate.workload.arms import Arm, Setup
+from compilegate.workload.arms import Arm
 from compilegate.workload.declared.arm import AWS_IMAGE
 from compilegate.workload.declared.compute import Compute
 from compilegate.workload.declared.data import (
@@ -24,7 +24,6 @@ from compilegate.workload.kinds import (
     DocumentShapes,
     Kind,
     OwnProgram,
-    Succession,
     TextClassification,
 )
 from compilegate.workload.reading import find_workload, read_data_table, read_workload
@@ -49,9 +48,7 @@ __all__ = [
     "ReutersData",
     "Schedule",
     "Served",
-    "Setup",
     "Stack",
-    "Succession",
     "TextClassification",
     "WheelData",
     "Workload",

@@ -53,8 +53,8 @@ class ScaledRate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setup:
-    """Where and how training jobs run, whatever batch and rate they are told."""
+class Arm:
+    """One way to train the workload."""
 
     compiler: CompilerName = "eager"
     image_folder: str
@@ -74,6 +74,16 @@ class Setup:
     """How long a spot job may take in all, waiting for machines included; None without spot."""
     profiler: bool = False
     debugger: bool = False
+    batch_size: int
+    """Examples that each process takes in a step."""
+    learning_rate: float
+    precision: Precision = "fp32"
+    padding: Padding = "max"
+    """How the built-in program pads documents."""
+    scaled_rate: ScaledRate | None = None
+    """What the learning rate follows from; None where the file gives it."""
+    explanations: tuple[str, ...] = ()
+    """A sentence for each value that the file leaves out: what it is, and why."""
 
     @property
     def world_size(self) -> int:
@@ -95,22 +105,6 @@ class Setup:
         if stack is None:
             return None
         return compilers()[self.compiler].stack(stack.framework, stack.version, stack.transformers)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Arm(Setup):
-    """One way to train the workload, which is compared with others."""
-
-    batch_size: int
-    """Examples that each process takes in a step."""
-    learning_rate: float
-    precision: Precision = "fp32"
-    padding: Padding = "max"
-    """How the built-in program pads documents."""
-    scaled_rate: ScaledRate | None = None
-    """What the learning rate follows from; None where the file gives it."""
-    explanations: tuple[str, ...] = ()
-    """A sentence for each value that the file leaves out: what it is, and why."""
 
     @property
     def scale_learning_rate(self) -> Literal["none", "linear", "square-root"]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from compilegate.job.compilers import declarations
 from compilegate.job.names import BASELINE_ARM, EVALUATION_PLACES
-from compilegate.workload.arms import Arm, Setup
+from compilegate.workload.arms import Arm
 from compilegate.workload.declared.compute import Compute
 from compilegate.workload.declared.data import Data
 from compilegate.workload.declared.file import Cache, CompileCache, Registry
@@ -16,7 +16,7 @@ from compilegate.workload.declared.known.advice import Advice
 from compilegate.workload.declared.known.budget import Budget
 from compilegate.workload.declared.starts import NewData, Posture, Schedule
 from compilegate.workload.errors import WorkloadError
-from compilegate.workload.kinds import OwnProgram, Succession, TextClassification
+from compilegate.workload.kinds import OwnProgram, TextClassification
 from compilegate.workload.serving import Served
 
 
@@ -29,9 +29,9 @@ class Workload:
     seeds: tuple[int, ...]
     """The replicates of every arm. The first is the one whose model is released."""
     data: Data
-    kind: TextClassification | OwnProgram | Succession
+    kind: TextClassification | OwnProgram
     arms: Mapping[str, Arm]
-    """The arms that are compared; none where a new model is compared with a champion."""
+    """The baseline, and the candidates that are compared with it, if any."""
     left_out: tuple[str, ...] = ()
     """Arms that the file declares and this workload goes without."""
     gate: Gate
@@ -51,11 +51,6 @@ class Workload:
     """None where the file does not say how its models are served."""
 
     @property
-    def trained(self) -> Mapping[str, Setup]:
-        """What is trained: the arms, or the model that challenges the champion."""
-        return self.kind.trained(self.arms)
-
-    @property
     def candidates(self) -> dict[str, Arm]:
         """The arms that are compared with the baseline, in the order they were declared."""
         return {name: arm for name, arm in self.arms.items() if name != BASELINE_ARM}
@@ -64,7 +59,7 @@ class Workload:
     def model_package_group(self) -> str:
         return self.registry.group or self.name
 
-    def keeps_compiled(self, setup: Setup) -> bool:
+    def keeps_compiled(self, setup: Arm) -> bool:
         """Whether what an arm's jobs compile is kept for the next one."""
         return (
             self.kind.calls_compiler
@@ -83,22 +78,18 @@ class Workload:
         """The workload with these arms only, in the order that it declares them.
 
         It knows which arms it leaves out, so that nobody takes the rest for the whole. Raises
-        WorkloadError for an arm that is not declared, and when there is nothing left to compare.
+        WorkloadError for an arm that is not declared, and without the baseline.
         """
-        if not self.arms:
-            raise WorkloadError(
-                "arms: there are none beside champion, allowed: to leave --arms out"
-            )
         unknown = [name for name in names if name not in self.arms]
         if unknown:
             raise WorkloadError(
                 f"arms: {unknown[0]!r} is not declared, allowed: {', '.join(self.arms)}"
             )
         kept = {name: arm for name, arm in self.arms.items() if name in names}
-        if BASELINE_ARM not in kept or len(kept) == 1:
+        if BASELINE_ARM not in kept:
             raise WorkloadError(
                 f"arms: found {', '.join(kept) or 'none'}, "
-                f"allowed: {BASELINE_ARM} and one or more candidates beside it"
+                f"allowed: {BASELINE_ARM}, and any candidates beside it"
             )
         return replace(
             self, arms=kept, left_out=tuple(name for name in self.arms if name not in kept)

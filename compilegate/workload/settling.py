@@ -10,7 +10,7 @@ from compilegate.catalog.instances import instance_of
 from compilegate.catalog.tested_models import TestedBatch, default_batch_size
 from compilegate.gate.settings import Padding
 from compilegate.job.compilers import Option, declarations
-from compilegate.job.names import BASELINE_ARM, MOST_BUCKETS, NO_ARM
+from compilegate.job.names import BASELINE_ARM, MOST_BUCKETS, NO_ARM, NOTHING_NEW
 from compilegate.workload.arms import Arm, ScaledRate
 from compilegate.workload.declared.arm import ArmTable
 from compilegate.workload.declared.file import WorkloadFile
@@ -23,10 +23,10 @@ from compilegate.workload.settled import Workload
 
 STEP_GRAPHS = "step_graphs"
 """The option of compilers of whole steps that limits their graphs."""
-LARGEST_EXPERIMENT = 72
+LARGEST_EXPERIMENT = 63
 """Training jobs of one execution: evidence travels through inputs of a processing job, of which
-the service allows ten. The gate takes eight (the others are its program and the experiment), each
-gathered from nine."""
+the service allows ten. The gate takes seven (the others are its program, the experiment and what is
+registered), each gathered from nine."""
 
 
 def settle(file: WorkloadFile) -> Workload:
@@ -70,13 +70,12 @@ def _problems(file: WorkloadFile, kind: Kind) -> Iterator[str]:
     repeated = sorted({seed for seed in file.seeds if file.seeds.count(seed) > 1})
     if repeated:
         yield f"seeds holds {repeated[0]} more than once, allowed: distinct seeds"
-    if file.champion is None:
-        yield from _incomparable(file)
+    yield from _incomparable(file)
     if file.posture is not None:
         yield from _without_posture(file)
     yield from _unknown_slices(file, kind)
     yield from serving_problems(file)
-    trained = len(file.arms) or 1
+    trained = len(file.arms)
     jobs = trained * len(file.seeds)
     if jobs > LARGEST_EXPERIMENT:
         yield (
@@ -89,8 +88,11 @@ def _problems(file: WorkloadFile, kind: Kind) -> Iterator[str]:
 
 
 def _without_posture(file: WorkloadFile) -> Iterator[str]:
-    if file.champion is not None:
-        yield "posture is given with champion, allowed: arms, since a champion always trains alone"
+    if len(file.arms) == 1:
+        yield (
+            f"posture is given and arms holds only {BASELINE_ARM}, allowed: one or more candidates "
+            "beside it, since a posture is that of candidates"
+        )
     for name, arm in file.arms.items():
         if arm.compiler == "neuron":
             yield (
@@ -132,7 +134,7 @@ def _incomparable(file: WorkloadFile) -> Iterator[str]:
     names = ", ".join(file.arms) or "no arm at all"
     if BASELINE_ARM not in file.arms:
         yield (
-            f"arms holds {names}, allowed: a table [arms.{BASELINE_ARM}] and one or more "
+            f"arms holds {names}, allowed: a table [arms.{BASELINE_ARM}], and any "
             "candidates beside it"
         )
     elif file.arms[BASELINE_ARM].compiler != "eager":
@@ -140,10 +142,14 @@ def _incomparable(file: WorkloadFile) -> Iterator[str]:
             f"arms.{BASELINE_ARM}.compiler is {file.arms[BASELINE_ARM].compiler!r}, allowed: "
             "'eager', since candidates are compared with training without a compiler"
         )
-    elif len(file.arms) == 1:
-        yield f"arms holds only {BASELINE_ARM}, allowed: one or more candidates beside it"
-    if NO_ARM in file.arms:
-        yield (f"arms.{NO_ARM} is not allowed: a verdict says {NO_ARM!r} where no arm is sound")
+    elif len(file.arms) > 1 and all(it.margin is None for it in file.gate.metrics.values()):
+        yield (
+            "gate.metrics have no margin, allowed: one or more with a margin, by which candidates "
+            "are compared"
+        )
+    for name in (NO_ARM, NOTHING_NEW):
+        if name in file.arms:
+            yield f"arms.{name} is not allowed: a verdict says {name!r} where it names no arm"
 
 
 def _unknown_slices(file: WorkloadFile, kind: Kind) -> Iterator[str]:
@@ -204,8 +210,6 @@ def _of_many_shapes(name: str, arm: ArmTable, kind: Kind) -> Iterator[str]:
 
 def _arms(file: WorkloadFile, kind: Kind) -> dict[str, Arm]:
     """The arms with every batch size, learning rate and number of processes in place."""
-    if not file.arms:
-        return {}
     batches = {name: _batch(file, kind, name, table) for name, table in file.arms.items()}
     baseline = batches[BASELINE_ARM]
     return {name: _arm(file, kind, name, batch, baseline) for name, batch in batches.items()}

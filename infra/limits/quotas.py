@@ -70,7 +70,7 @@ def _of_releases(workload: Workload) -> Counter[str]:
     """What follows from approvals: the releaser with its decisions, and what answers requests."""
     deploy = "none" if workload.serving is None else workload.serving.declared.deploy
     counted: Counter[str] = Counter()
-    if deploy != "none" or workload.kind.against_champion:
+    if deploy != "none":
         counted += Counter(
             {"AWS::IAM::Role": 1, "AWS::Events::Rule": 1, "AWS::CloudWatch::Alarm": 1}
         )

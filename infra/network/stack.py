@@ -82,7 +82,7 @@ class NetworkStack(cdk.Stack):
         if any(
             setup.instance_count > 1
             for each in project.workloads
-            for setup in each.workload.trained.values()
+            for setup in each.workload.arms.values()
         ):
             self._let_hosts_of_a_job_talk()
         self._endpoints(routes)

@@ -83,7 +83,7 @@ def _runs_in_images_of_aws(declared: DeclaredWorkload) -> bool:
     """Whether the text depends on the region; otherwise it is the same in all of them."""
     workload = declared.workload
     serving = workload.serving
-    return any(setup.image_folder == AWS_IMAGE for setup in workload.trained.values()) or (
+    return any(setup.image_folder == AWS_IMAGE for setup in workload.arms.values()) or (
         serving is not None and serving.in_image_of_aws
     )
 

@@ -80,7 +80,6 @@ class JobRoles(Construct):
             description=f"Prepare, gather and gate jobs of {workload.name}",
             statements=processing_statements(
                 replace(place, repository_arns=foundation.repository_arns(processing)),
-                champion=workload.kind.against_champion,
                 deliveries=[workload.new_data.prefix] if workload.new_data is not None else [],
             ),
         )

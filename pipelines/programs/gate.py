@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from compilegate.errors import CompilegateError
-from compilegate.gate.evidence import Replicate, copy_repro, read_records
+from compilegate.gate.decision import Registered
+from compilegate.gate.evidence import Replicate, copy_repro, read_records, read_replicate
 from compilegate.gate.judge import judge
 from compilegate.gate.metrics import MetricValues
 from compilegate.gate.observations import Observations, observe
@@ -31,11 +32,13 @@ from compilegate.job.evidence import EvidenceError, EvidenceRecord
 from compilegate.job.files import write_text
 from compilegate.job.names import (
     BASELINE_ARM,
+    EVIDENCE_FOLDER,
     MODEL_CARD_FILE,
     NO_ARM,
     NOTICE_FILE,
     OBSERVATIONS_FILE,
     POSTURE_FILE,
+    REGISTRATION_FILE,
     REPORT_FILE,
     REPORT_MARKDOWN_FILE,
     STATISTICS_FILE,
@@ -70,6 +73,8 @@ class GateArguments:
     """What the page says of the execution."""
     alone: str | None = None
     """The arm that trained alone, with the first seed."""
+    registered: Registered | None = None
+    """The model that was registered last, if there is one."""
     posture: bool = False
     """Whether to say what the execution showed of each candidate, for the posture's record."""
 
@@ -88,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(asked: GateArguments) -> list[str]:
     """Judge the evidence and write the files; returns the summary's lines."""
-    judged = judge_evidence(asked.experiment, asked.evidence, asked.jobs)
+    judged = judge_evidence(asked.experiment, asked.evidence, asked.jobs, asked.registered)
     if asked.posture:
         asked.output.mkdir(parents=True, exist_ok=True)
         write_text(asked.output / POSTURE_FILE, _observed(asked, judged))
@@ -120,12 +125,15 @@ class Judged:
 
 
 def judge_evidence(
-    experiment: Experiment, evidence: Path, jobs: Mapping[Replicate, str] | None
+    experiment: Experiment,
+    evidence: Path,
+    jobs: Mapping[Replicate, str] | None,
+    registered: Registered | None = None,
 ) -> Judged:
     """Read the evidence folder and judge it."""
     records = read_records(evidence, experiment.replicates)
     values = MetricValues()
-    verdict = judge(experiment, records, jobs, values)
+    verdict = judge(experiment, records, jobs, values, registered)
     observations = observe(experiment, records, values)
     released = (verdict.decision.arm, verdict.decision.seed)
     scored = {
@@ -135,6 +143,18 @@ def judge_evidence(
     }
     quality = None if released[0] == NO_ARM else model_quality(observations, scored, released)
     return Judged(verdict, observations, evidence, quality)
+
+
+def read_registered(place: Path | None, registration: str | None) -> Registered | None:
+    """What the program `registered` kept of the last registration; None where there was none."""
+    if place is None or not (place / EVIDENCE_FOLDER).is_dir():
+        return None
+    kept = place / EVIDENCE_FOLDER / REGISTRATION_FILE
+    as_now = kept.is_file() and kept.read_text(encoding="utf-8") == registration
+    try:
+        return Registered(read_replicate(place / EVIDENCE_FOLDER), as_now)
+    except EvidenceError as error:
+        return Registered(error, as_now)
 
 
 def write_files(judged: Judged, output: Path, about: About | None = None) -> None:
@@ -193,6 +213,12 @@ def read_arguments(arguments: Sequence[str] | None) -> GateArguments:
         metavar="ARM:SEED:JOBNAME",
         help="the training job whose evidence each replicate's must be",
     )
+    parser.add_argument(
+        "--registered", type=Path, help="folder of the evidence of the model registered last"
+    )
+    parser.add_argument(
+        "--registration", metavar="DIGEST", help="of how this execution would register a model"
+    )
     parser.add_argument("--execution", metavar="ID", help="which execution the page is about")
     parser.add_argument("--started", metavar="DATE", help="when that was started, as ISO 8601")
     parser.add_argument("--alone", metavar="ARM", help="the one arm that trained, with one seed")
@@ -218,6 +244,7 @@ def read_arguments(arguments: Sequence[str] | None) -> GateArguments:
         jobs,
         about,
         options.alone,
+        read_registered(options.registered, options.registration),
         options.posture,
     )
 
@@ -236,13 +263,13 @@ def _timed(started: str | None) -> tuple[float | None, float | None]:
 
 def _expected_jobs(expectations: Sequence[str], experiment: Experiment) -> dict[Replicate, str]:
     jobs = dict(_read_expectation(expectation) for expectation in expectations)
-    for arm, seed in experiment.trained:
+    for arm, seed in experiment.replicates:
         if (arm, seed) not in jobs:
             raise GateStartError(
                 f"--expect names no job for {arm}:{seed}, which gate.json declares"
             )
     for arm, seed in jobs:
-        if (arm, seed) not in experiment.trained:
+        if (arm, seed) not in experiment.replicates:
             raise GateStartError(f"--expect names {arm}:{seed}, which gate.json does not declare")
     return jobs
 

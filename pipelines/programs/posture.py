@@ -129,7 +129,6 @@ def _values(experiment: Experiment, records: Records, values: MetricValues) -> d
     replicates = Replicates(
         examples=[] if record.examples is None else [record.examples],
         reported=[record.evidence.metrics],
-        called=arm,
     )
     found = {}
     for metric in experiment.settings.guarded:

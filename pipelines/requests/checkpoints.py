@@ -31,7 +31,7 @@ from compilegate.job.names import (
     COMPILE_CACHE_VARIABLE,
 )
 from compilegate.pipelines.deployment import Deployment
-from compilegate.workload import Setup, Workload
+from compilegate.workload import Arm, Workload
 
 _FOLDER = "/opt/ml/checkpoints"
 COMPILE_CACHE = f"{_FOLDER}/compile-cache"
@@ -39,7 +39,7 @@ CHECKPOINTS = f"{_FOLDER}/checkpoints"
 
 
 def checkpoint_members(
-    deployment: Deployment, workload: Workload, arm_name: str, arm: Setup, seed: int
+    deployment: Deployment, workload: Workload, arm_name: str, arm: Arm, seed: int
 ) -> dict[str, Any]:
     """What a CreateTrainingJob request adds for an arm that keeps anything; nothing for another."""
     if not (arm.spot or workload.keeps_compiled(arm)):
@@ -49,22 +49,22 @@ def checkpoint_members(
     return {"CheckpointConfig": {"S3Uri": f"{place}/", "LocalPath": _FOLDER}}
 
 
-def compile_cache_environment(workload: Workload, arm: Setup) -> dict[str, str]:
+def compile_cache_environment(workload: Workload, arm: Arm) -> dict[str, str]:
     """Tells the training program where the archives are."""
     return {COMPILE_CACHE_VARIABLE: COMPILE_CACHE} if workload.keeps_compiled(arm) else {}
 
 
-def spot_members(arm: Setup) -> dict[str, Any]:
+def spot_members(arm: Arm) -> dict[str, Any]:
     """What a CreateTrainingJob request adds for a spot arm; nothing for another."""
     return {"EnableManagedSpotTraining": True} if arm.spot else {}
 
 
-def spot_limits(arm: Setup) -> dict[str, int]:
+def spot_limits(arm: Arm) -> dict[str, int]:
     """How long a spot job may take in all, the waiting for machines included."""
     return {} if arm.max_wait_seconds is None else {"MaxWaitTimeInSeconds": arm.max_wait_seconds}
 
 
-def spot_environment(workload: Workload, arm: Setup) -> dict[str, str]:
+def spot_environment(workload: Workload, arm: Arm) -> dict[str, str]:
     """Tells the training program where to keep checkpoints, and how often."""
     if not arm.spot:
         return {}

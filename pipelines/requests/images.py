@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from compilegate.catalog.images import UnknownImageError
 from compilegate.errors import CompilegateError
 from compilegate.pipelines.deployment import Deployment
-from compilegate.workload import AWS_IMAGE, Setup, Workload
+from compilegate.workload import AWS_IMAGE, Arm, Workload
 
 GATE = "gate"
 """The image folder that the gate runs in."""
@@ -17,7 +17,7 @@ class NoImageError(CompilegateError):
     """There is no image for an arm; one sentence without a full stop."""
 
 
-def image_of(deployment: Deployment, arm: Setup) -> str:
+def image_of(deployment: Deployment, arm: Arm) -> str:
     """The URI of the image that an arm's jobs run in.
 
     That of the project's own folder, or AWS's own image in the deployment's region. Raises
@@ -33,9 +33,9 @@ def image_of(deployment: Deployment, arm: Setup) -> str:
 def image_folders_of(workload: Workload) -> dict[str, str]:
     """The folders whose images a workload's jobs run in, each with what needs it first."""
     used: dict[str, str] = {}
-    for name, setup in workload.trained.items():
+    for name, setup in workload.arms.items():
         if setup.image_folder != AWS_IMAGE:
-            used.setdefault(setup.image_folder, workload.kind.image_key(name))
+            used.setdefault(setup.image_folder, f"arms.{name}.image")
     step, image = workload.kind.processing_image
     used.setdefault(image, f"step {step}")
     used.setdefault(GATE, "step Gate")
@@ -58,11 +58,11 @@ def image_faults(deployment: Deployment, workload: Workload) -> list[str]:
     """A sentence for each image that the workload's jobs need and that is not there."""
     kind = workload.kind
     faults = {}
-    for name, setup in workload.trained.items():
+    for name, setup in workload.arms.items():
         try:
             image_of(deployment, setup)
         except NoImageError as error:
-            faults[setup.image_folder, setup.compiler] = f"{kind.image_key(name)}: {error}"
+            faults[setup.image_folder, setup.compiler] = f"arms.{name}.image: {error}"
     for step, folder in (kind.processing_image, ("Gate", GATE)):
         if not any(folder == refused for refused, _ in faults) and folder not in deployment.images:
             faults[folder, ""] = f"{step}: {_missing(deployment, folder)}"
@@ -76,7 +76,7 @@ def _missing(deployment: Deployment, folder: str) -> str:
     )
 
 
-def _aws_image(deployment: Deployment, arm: Setup) -> str:
+def _aws_image(deployment: Deployment, arm: Arm) -> str:
     stack = arm.known_stack
     if stack is None:
         raise NoImageError(f"the catalog has no AWS image for this {arm.compiler} arm")

@@ -12,7 +12,7 @@ from typing import Any
 
 from compilegate.job.names import NO_ARM
 from compilegate.pipelines.deployment import Deployment, Network
-from compilegate.workload import Setup, Workload
+from compilegate.workload import Arm, Workload
 
 # EC2's instance store documentation, read in November 2026. A `d` after the generation says that
 # there are local disks (m5d, p4d, g4dn); these families have them without saying so.
@@ -68,7 +68,7 @@ def _vpc(network: Network) -> dict[str, Any]:
 NO_COMPILER = "eager"
 
 
-def training_tags(workload: Workload, arm_name: str, arm: Setup) -> list[dict[str, str]]:
+def training_tags(workload: Workload, arm_name: str, arm: Arm) -> list[dict[str, str]]:
     """The tags of a training job."""
     return _tags(workload, arm_name, arm.compiler, compiled=arm.compiler != NO_COMPILER)
 

@@ -38,8 +38,8 @@ def lacking_images(workloads: Sequence[Workload], bases: Bases, region: str) -> 
 def _unchanged(workloads: Iterable[Workload]) -> Iterator[tuple[BaseImage, str]]:
     """The images of AWS that jobs and endpoints run in as they are, and the key that says so."""
     for workload in workloads:
-        for name, setup in workload.trained.items():
+        for name, setup in workload.arms.items():
             if setup.image_folder == AWS_IMAGE and (stack := setup.known_stack) is not None:
-                yield stack.image, f"{workload.name}: {workload.kind.image_key(name)}"
+                yield stack.image, f"{workload.name}: arms.{name}.image"
         if workload.serving is not None and workload.serving.in_image_of_aws:
             yield workload.serving.base_image, f"{workload.name}: serving.image"

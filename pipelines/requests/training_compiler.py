@@ -13,14 +13,14 @@ from compilegate.job.names import (
     TRAINING_COMPILER_DEBUG_HYPERPARAMETER,
     TRAINING_COMPILER_HYPERPARAMETER,
 )
-from compilegate.workload import Setup
+from compilegate.workload import Arm
 from compilegate.workload.declared.arm import Distribution
 
 LAUNCHER = "compilegate/job/launch/sm_dist.py"
 """What starts a script on several GPUs in the images of PyTorch 1.10.2 and before."""
 
 
-def arm_hyperparameters(arm: Setup, program: str) -> dict[str, str]:
+def arm_hyperparameters(arm: Arm, program: str) -> dict[str, str]:
     """The compiler's switches, and what starts `program` on each GPU; empty for an arm of another
     compiler.
 

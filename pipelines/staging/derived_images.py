@@ -66,10 +66,10 @@ def images_in_use(workload: Workload) -> dict[str, tuple[str, ...]]:
     """The image folders that run a workload's own program, each with the keys that name it."""
     used: dict[str, dict[str, None]] = {}
     key, image = workload.kind.processing_image
-    if workload.kind.preparation is not None or workload.kind.against_champion:
+    if workload.kind.preparation is not None:
         used.setdefault(image, {})[key] = None
-    for name, setup in workload.trained.items():
-        used.setdefault(setup.image_folder, {})[workload.kind.image_key(name)] = None
+    for name, setup in workload.arms.items():
+        used.setdefault(setup.image_folder, {})[f"arms.{name}.image"] = None
     return {image: tuple(keys) for image, keys in used.items()}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compilegate.catalog import Price, UnknownPrice, price_of
 from compilegate.gate.settings import ArmDeclaration, Experiment, GateSettings, Padding
-from compilegate.job.names import BASELINE_ARM, CHAMPION_ARM
+from compilegate.job.names import BASELINE_ARM
 from compilegate.workload import Arm, Workload
 
 
@@ -20,8 +20,7 @@ def experiment_of(workload: Workload) -> Experiment:
     padded = any(arm.padding != "max" for arm in workload.arms.values())
     return Experiment(
         workload=workload.name,
-        champion=workload.kind.against_champion,
-        baseline=CHAMPION_ARM if workload.kind.against_champion else BASELINE_ARM,
+        baseline=BASELINE_ARM,
         evidence=workload.kind.evidence,
         arms={
             name: _declaration(

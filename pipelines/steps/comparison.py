@@ -1,4 +1,4 @@
-"""The steps of a workload whose arms are compared: prepare, train, gate, decide."""
+"""The steps of a workload: prepare, train, gate, decide."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from compilegate.pipelines.steps.gate import gate_steps
 from compilegate.pipelines.steps.neuron import after_extraction, extraction_steps
 from compilegate.pipelines.steps.posture import posture_steps
 from compilegate.pipelines.steps.preparation import prepared_data
+from compilegate.pipelines.steps.registered import open_step
 from compilegate.pipelines.steps.registration import decide_steps
 from compilegate.pipelines.steps.training import training_step
 
@@ -24,7 +25,8 @@ def comparison_steps(blueprint: Blueprint) -> list[Step]:
         for seed in blueprint.workload.seeds
         for arm in blueprint.workload.arms
     }
-    gating = gate_steps(blueprint, trained)
+    opened = open_step(blueprint)
+    gating = gate_steps(blueprint, trained, opened)
     decide = decide_steps(blueprint, gating[-1], trained)
     extraction = extraction_steps(blueprint, trained)
-    return [*before, *extraction, *after_extraction(trained, extraction), *gating, *decide]
+    return [*before, *extraction, *after_extraction(trained, extraction), opened, *gating, *decide]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from dataclasses import replace
 
 from compilegate.document.expressions import (
     Expression,
@@ -11,7 +11,7 @@ from compilegate.document.expressions import (
     join,
     step_property,
 )
-from compilegate.document.model import PropertyFile, Step
+from compilegate.document.model import Dependency, PropertyFile, Step
 from compilegate.job.names import VERDICT_FILE
 from compilegate.pipelines.deployment import object_name
 from compilegate.pipelines.steps.blueprint import Blueprint
@@ -24,31 +24,28 @@ from compilegate.pipelines.steps.processing import (
     output_uri,
     processing_step,
 )
+from compilegate.pipelines.steps.registered import registered_uri, registration
 from compilegate.pipelines.steps.training import evidence_uri
 
 STEP = "Gate"
+REGISTERED = "registered"
 VERDICT = PropertyFile(name="Verdict", output_name="verdict", file_path=VERDICT_FILE)
-EVIDENCE_PER_GATE = MOST_INPUTS - 2
-"""One input is the program itself, one the experiment."""
+EVIDENCE_PER_GATE = MOST_INPUTS - 3
+"""One input is the program itself, one the experiment, one what was registered last."""
 EVIDENCE_PER_GATHERING = MOST_INPUTS - 1
 
 Replicate = tuple[str, int]
 
 
-def gate_steps(
-    blueprint: Blueprint,
-    trained: Mapping[Replicate, Step],
-    evaluated: Mapping[str, Uri] = MappingProxyType({}),
-) -> list[Step]:
+def gate_steps(blueprint: Blueprint, trained: Mapping[Replicate, Step], after: Step) -> list[Step]:
     """The gate, last; before it, steps that gather evidence where it is too much for one job.
-
-    `evaluated` has evidence that no training job wrote, by the name of its folder.
+    `after` has left something at the place of what was registered.
 
     The gate is never cached: it is cheap, and its verdict belongs to one execution.
     """
     evidence: dict[str, Uri] = {
         f"evidence/{arm}--{seed}": evidence_uri(step) for (arm, seed), step in trained.items()
-    } | {f"evidence/{folder}": uri for folder, uri in evaluated.items()}
+    }
     gathering: list[Step] = []
     if len(evidence) > EVIDENCE_PER_GATE:
         gathering = _gathering_steps(blueprint, evidence)
@@ -63,12 +60,16 @@ def gate_steps(
         module="compilegate.pipelines.programs.gate",
         code=blueprint.sources.gate_code,
         arguments=_arguments(blueprint, trained),
-        inputs={"experiment": blueprint.sources.experiment, **evidence},
+        inputs={
+            "experiment": blueprint.sources.experiment,
+            REGISTERED: registered_uri(blueprint),
+            **evidence,
+        },
         output=VERDICT.output_name,
         kept_at=verdicts_uri(blueprint),
         property_files=(VERDICT,),
     )
-    return [*gathering, gate]
+    return [*gathering, replace(gate, depends_on=(Dependency(after.name),))]
 
 
 def verdict_uri(gate: Step) -> Expression:
@@ -85,7 +86,9 @@ def _arguments(blueprint: Blueprint, trained: Mapping[Replicate, Step]) -> list[
     experiment = object_name(blueprint.sources.experiment)
     return [
         *["--experiment", f"{INPUT}/experiment/{experiment}"],
-        *["--evidence", f"{INPUT}/evidence", "--output", f"{OUTPUT}/{VERDICT.output_name}"],
+        *["--evidence", f"{INPUT}/evidence", "--registered", f"{INPUT}/{REGISTERED}"],
+        f"--registration={registration(blueprint)}",
+        *["--output", f"{OUTPUT}/{VERDICT.output_name}"],
         # For the page alone: which execution it is about.
         join("=", ["--execution", execution_variable("PipelineExecutionId")]),
         join("=", ["--started", execution_variable("StartDateTime")]),

@@ -26,7 +26,7 @@ from compilegate.pipelines.deployment import Deployment
 from compilegate.pipelines.requests.checkpoints import spot_environment
 from compilegate.pipelines.requests.retries import job_retries
 from compilegate.pipelines.steps.blueprint import Blueprint
-from compilegate.workload import Arm, Setup, Stack, Workload
+from compilegate.workload import Arm, Stack, Workload
 
 EXTRACTION = "compilegate/job/launch/neuron_extraction.py"
 """What runs the training program under `neuron_parallel_compile`."""
@@ -39,7 +39,7 @@ def step_name(arm: str) -> str:
 
 
 def neuron_environment(
-    deployment: Deployment, workload: Workload, arm_name: str, arm: Setup
+    deployment: Deployment, workload: Workload, arm_name: str, arm: Arm
 ) -> dict[str, str]:
     """Where Neuron's cache is. Jobs in network isolation cannot reach it, and have none.
 

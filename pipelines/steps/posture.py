@@ -2,8 +2,8 @@
 
     Posture (Lambda)                 which arms train, decided from the record
     Prepare                          as in a comparison of arms
-    All-arms (Condition)             Train-ARM-SEED, Gate, Settle, Register
-    Alone-ARM (Condition), each arm  Train-ARM-alone, Gate-ARM-alone, Settle-ARM, Register-ARM
+    All-arms (Condition)             Train-ARM-SEED, Gate, Settle, Register, Keep
+    Alone-ARM (Condition), each arm  Train-ARM-alone, Gate-ARM-alone, Settle-ARM, Register-ARM, ...
 
 The conditions stand side by side, and each branch goes to its end by itself: the service takes
 neither a condition on the branch of another nor a step after two branches. So a step that stands
@@ -11,7 +11,8 @@ in two of them stands there under two names. Its request is the same in both: ne
 nor the branch is in anything that the step cache looks at.
 
 Settling moves the record by what the gate found, and says which model is registered: inside a
-branch there is no condition to say it.
+branch there is no condition to say it, and so none that would register nothing where nothing is
+new.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from compilegate.document.expressions import (
     json_get,
     step_property,
 )
-from compilegate.document.model import Branch, OutputParameter, PropertyFile, Step
+from compilegate.document.model import Branch, Dependency, OutputParameter, PropertyFile, Step
 from compilegate.document.step_types import CONDITION, LAMBDA, PROCESSING, TRAINING
 from compilegate.job.names import BASELINE_ARM, POSTURE_FILE
 from compilegate.pipelines.requests.images import image_of
@@ -42,8 +43,9 @@ from compilegate.pipelines.steps.packaging import (
 )
 from compilegate.pipelines.steps.preparation import prepared_data
 from compilegate.pipelines.steps.processing import Uri
+from compilegate.pipelines.steps.registered import keep_step, open_step
 from compilegate.pipelines.steps.registration import register_step
-from compilegate.pipelines.steps.training import model_uri, training_step
+from compilegate.pipelines.steps.training import evidence_uri, model_uri, training_step
 from compilegate.posture import names
 
 STEP = "Posture"
@@ -54,13 +56,14 @@ _TEXT = "String"
 def posture_steps(blueprint: Blueprint) -> list[Step]:
     """Every step, in the order in which they can run."""
     prepare, data = prepared_data(blueprint)
-    together = _together(blueprint, data)
+    opened = open_step(blueprint)
+    together = _together(blueprint, data, opened)
     alone = [
         step
         for arm in (BASELINE_ARM, *blueprint.workload.candidates)
-        for step in _alone(blueprint, data, arm)
+        for step in _alone(blueprint, data, opened, arm)
     ]
-    return [_start(blueprint), *prepare, *together, *alone]
+    return [_start(blueprint), *prepare, opened, *together, *alone]
 
 
 def _start(blueprint: Blueprint) -> Step:
@@ -124,24 +127,24 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _together(blueprint: Blueprint, data: Uri) -> list[Step]:
+def _together(blueprint: Blueprint, data: Uri, opened: Step) -> list[Step]:
     trained = {
         (arm, seed): _tagged(training_step(blueprint, data, arm_name=arm, seed=seed))
         for seed in blueprint.workload.seeds
         for arm in blueprint.workload.arms
     }
-    *gathering, gate = gate_steps(blueprint, trained)
+    *gathering, gate = gate_steps(blueprint, trained, opened)
     gate = _observing(gate)
     settle = _settle(blueprint, "Settle", gate, trained)
     register = _register(blueprint, "", gate, settle, trained)
     return _branch("All-arms", names.ALL, [*trained.values(), *gathering, gate, settle, *register])
 
 
-def _alone(blueprint: Blueprint, data: Uri, arm: str) -> list[Step]:
+def _alone(blueprint: Blueprint, data: Uri, opened: Step, arm: str) -> list[Step]:
     seed = blueprint.workload.seeds[0]
     step = training_step(blueprint, data, arm_name=arm, seed=seed)
     trained = {(arm, seed): _tagged(replace(step, name=f"Train-{arm}-alone"))}
-    (gate,) = gate_steps(blueprint, trained)
+    (gate,) = gate_steps(blueprint, trained, opened)
     gate = replace(_observing(gate, "--alone", arm), name=f"Gate-{arm}-alone")
     settle = _settle(blueprint, f"Settle-{arm}", gate, trained)
     register = _register(blueprint, f"-{arm}", gate, settle, trained)
@@ -193,6 +196,7 @@ def _settle(blueprint: Blueprint, name: str, gate: Step, trained: Mapping[Replic
             workload.arms[arm].compiler,
             step_property(step.name, "TrainingJobName"),
             workload.kind.model_in_words(workload, arm, seed),
+            evidence_uri(step),
         )
         for what, value in zip(names.OF_ARM, values, strict=True):
             about[f"{what}--{arm}"] = value
@@ -236,4 +240,6 @@ def _register(
         "posture": _said(names.POSTURE),
         "watched": _said(names.WATCHED),
     }
-    return [package, replace(plain, name=f"Register{ending}", arguments=request)]
+    register = replace(plain, name=f"Register{ending}", arguments=request)
+    keep = keep_step(blueprint, f"Keep{ending}", settled("evidence"))
+    return [package, register, replace(keep, depends_on=(Dependency(register.name),))]

@@ -14,9 +14,15 @@ from compilegate.document.expressions import (
     parameter,
     step_property,
 )
-from compilegate.document.model import Branch, Step
+from compilegate.document.model import Branch, Dependency, Step
 from compilegate.document.step_types import CONDITION, FAIL, REGISTER_MODEL
-from compilegate.job.names import BASELINE_ARM, MODEL_CARD_FILE, NO_ARM, STATISTICS_FILE
+from compilegate.job.names import (
+    BASELINE_ARM,
+    MODEL_CARD_FILE,
+    NO_ARM,
+    NOTHING_NEW,
+    STATISTICS_FILE,
+)
 from compilegate.pipelines.requests.images import image_of
 from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.gate import STEP as GATE_STEP
@@ -27,46 +33,35 @@ from compilegate.pipelines.steps.packaging import (
     serving_in_words,
 )
 from compilegate.pipelines.steps.processing import output_uri
-from compilegate.pipelines.steps.training import model_uri
+from compilegate.pipelines.steps.registered import keep_step
+from compilegate.pipelines.steps.training import evidence_uri, model_uri
 from compilegate.workload.parameters import APPROVAL
 
-DECIDED_ARM = "decision.arm"
-"""Where verdict.json names the arm whose model is registered."""
+DECIDED = "decision.registers"
+"""Where verdict.json says what is registered (`compilegate.gate.decision` has the table)."""
 
 
 def decide_steps(blueprint: Blueprint, gate: Step, trained: Mapping[Replicate, Step]) -> list[Step]:
-    """A condition for each arm, and one that fails the execution where no arm was decided on.
+    """A condition for each arm, and one that fails the execution where nothing may be registered.
+    Where nothing is new, none of them holds, and the execution succeeds.
 
     They stand side by side: the service takes no condition on the branch of another.
     """
     # The first replicate's model: the choice is made before anything is measured.
     seed = blueprint.workload.seeds[0]
     arms = [*blueprint.workload.candidates, BASELINE_ARM]
-    nothing = fail_step(
-        "Fail-no-sound-arm",
-        "Neither a candidate nor the baseline is sound, so no model was registered; "
-        "the reasons are in",
-        gate,
-    )
     deciding = [
         step
         for arm in arms
-        for step in decide_arm(
-            arm, register_steps(blueprint, gate, trained[arm, seed], arm_name=arm, seed=seed)
+        for step in _choice(
+            arm,
+            {"Type": "Equals", "LeftValue": _decided(), "RightValue": arm},
+            _register_steps(blueprint, gate, trained[arm, seed], arm_name=arm, seed=seed),
         )
     ]
-    return [*deciding, *decide_none(arms, nothing)]
-
-
-def decide_arm(arm: str, then: Sequence[Step]) -> list[Step]:
-    """A condition, and what is done where the verdict names this arm."""
-    return _choice(arm, {"Type": "Equals", "LeftValue": _decided_arm(), "RightValue": arm}, then)
-
-
-def decide_none(arms: Sequence[str], nothing: Step) -> list[Step]:
-    """Fails the execution where the verdict names none of these arms, whatever else it names."""
-    named = {"Type": "In", "QueryValue": _decided_arm(), "Values": list(arms)}
-    return _choice(NO_ARM, {"Type": "Not", "Condition": named}, [nothing])
+    named = {"Type": "In", "QueryValue": _decided(), "Values": [*arms, NOTHING_NEW]}
+    none = {"Type": "Not", "Condition": named}
+    return [*deciding, *_choice(NO_ARM, none, [_fail_step(gate)])]
 
 
 def _choice(decided: str, condition: Mapping[str, Any], then: Sequence[Step]) -> list[Step]:
@@ -74,32 +69,39 @@ def _choice(decided: str, condition: Mapping[str, Any], then: Sequence[Step]) ->
     return [choice, *(replace(step, branch=Branch(choice.name, True)) for step in then)]
 
 
-def fail_step(name: str, words: str, gate: Step) -> Step:
-    """Fails the execution with these words and the place of the verdict.
+def _fail_step(gate: Step) -> Step:
+    """Fails the execution with the place of the verdict.
 
     One `Std:Join` of texts and a step's property, which the SageMaker SDK's own tests show to be
     filled in there (tests/integ/sagemaker/workflow/test_fail_steps.py); none says so of a join
     within a join.
     """
-    message = join("", [f"{words} ", output_uri(gate), f"/{VERDICT.file_path}"])
-    return Step(name, FAIL, {"ErrorMessage": message})
+    words = (
+        "No candidate passed, and the baseline is not valid or its model is worse than the "
+        "registered one, so no model was registered; the reasons are in "
+    )
+    message = join("", [words, output_uri(gate), f"/{VERDICT.file_path}"])
+    return Step("Fail-no-valid-arm", FAIL, {"ErrorMessage": message})
 
 
-def _decided_arm() -> Expression:
-    return json_get(GATE_STEP, VERDICT.name, DECIDED_ARM)
+def _decided() -> Expression:
+    return json_get(GATE_STEP, VERDICT.name, DECIDED)
 
 
-def register_steps(
+def _register_steps(
     blueprint: Blueprint, gate: Step, step: Step, *, arm_name: str, seed: int
 ) -> list[Step]:
-    """Puts the model that a training step left to where it stays, and registers it there."""
+    """Puts the model that a training step left to where it stays, registers it there, and keeps its
+    evidence for the next execution."""
     package = package_step(
         blueprint,
         f"Package-{arm_name}",
         model=model_uri(step),
         job=step_property(step.name, "TrainingJobName"),
     )
-    return [package, register_step(blueprint, gate, step, package, arm_name=arm_name, seed=seed)]
+    register = register_step(blueprint, gate, step, package, arm_name=arm_name, seed=seed)
+    keep = keep_step(blueprint, f"Keep-{arm_name}", evidence_uri(step))
+    return [package, register, replace(keep, depends_on=(Dependency(register.name),))]
 
 
 def register_step(
@@ -107,7 +109,7 @@ def register_step(
 ) -> Step:
     """Registers the model of a training step, from where a packaging step put it."""
     workload = blueprint.workload
-    declared = workload.trained[arm_name]
+    declared = workload.arms[arm_name]
     in_words = workload.kind.model_in_words(workload, arm_name, seed)
     return Step(
         f"Register-{arm_name}",

@@ -36,7 +36,7 @@ from compilegate.pipelines.requests.training_compiler import arm_hyperparameters
 from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.neuron import neuron_environment
 from compilegate.pipelines.steps.processing import Uri
-from compilegate.workload import Setup, Workload
+from compilegate.workload import Arm, Workload
 from compilegate.workload.parameters import ATTEMPT, INSTANCE_TYPE, MAX_RUNTIME
 
 
@@ -47,7 +47,7 @@ def step_name(arm: str, seed: int) -> str:
 def training_step(blueprint: Blueprint, data: Uri, *, arm_name: str, seed: int) -> Step:
     """One arm with one seed, on the training data at that URI."""
     workload, deployment = blueprint.workload, blueprint.deployment
-    arm = workload.trained[arm_name]
+    arm = workload.arms[arm_name]
     program = workload.kind.training_program(workload, arm_name, seed)
     image = image_of(deployment, arm)
     instance_type = arm.instance_type or parameter(INSTANCE_TYPE)
@@ -136,7 +136,7 @@ def evidence_uri(step: Step) -> Expression:
     return join("/", [place, job, "output", OUTPUT_ARCHIVE])
 
 
-def _observation(deployment: Deployment, workload: Workload, arm: Setup) -> dict[str, Any]:
+def _observation(deployment: Deployment, workload: Workload, arm: Arm) -> dict[str, Any]:
     """SageMaker's profiler and debugger. Both slow the very steps that are timed, so what is not
     asked for is turned off where the service would turn it on by itself."""
     output = deployment.uri("workloads", workload.name, "training")

@@ -140,17 +140,25 @@ def diffusion(folder: Path, advice: str) -> Path:
     return path
 
 
+ALONE = """
+[arms.baseline]
+compiler = "eager"
+image = "xgboost"
+batch_size = 1
+learning_rate = 0.1
+"""
+
+
 def trees(folder: Path, advice: str, hyperparameters: str = "") -> Path:
     """The article's third workload."""
     program = folder / "tabular"
     program.mkdir()
     (program / "train.py").write_text("import xgboost\n", encoding="utf-8")
-    (program / "evaluate.py").write_text("import xgboost\n", encoding="utf-8")
     text = PROGRAM.format(
         name="tabular",
         image='image = "xgboost"',
         hyperparameters=hyperparameters,
-        arms='[champion]\ninstance_type = "ml.m6i.12xlarge"',
+        arms=ALONE,
         instance_type="ml.m6i.12xlarge",
         advice=advice,
     )

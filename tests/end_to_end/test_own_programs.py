@@ -1,4 +1,4 @@
-"""Programs of one's own as a user runs them: printed metrics, a diffusion model, a champion."""
+"""Programs of one's own as a user runs them: printed metrics, diffusion, a baseline alone."""
 
 from __future__ import annotations
 
@@ -262,49 +262,24 @@ def test_a_compiler_that_breaks_a_gradient_is_caught_located_and_not_released(
 def test_a_new_model_has_to_stand_against_the_registered_one(tmp_path: Path) -> None:
     home = tmp_path / "home"
     name = "tumours-xgboost"
-    waiting = {'approval = "Approved"': 'approval = "PendingManualApproval"'}
-    first = run(own_copy(name, tmp_path, waiting), home)
+    first = run(own_copy(name, tmp_path, {}), home)
     assert first.returncode == 0, first.stdout + first.stderr
-    assert "Register the new model, seed 1: no model was approved before." in first.stdout
-    assert not list((home / "s3").glob("**/registered/model/model.tar.gz"))
-    assert decide(home, "approve", f"{name}/1").endswith(
-        f"{name}/1 is the champion that the next model of {name} is compared with\n"
-    )
+    assert "Release baseline, seed 1" in first.stdout
 
-    worse = {"rounds = 120": "rounds = 12", "learning_rate = 0.1": "learning_rate = 0.001"}
-    second = run(own_copy(name, tmp_path, waiting | worse), home)
-    assert second.returncode == 0, second.stdout + second.stderr
-    assert "The registered model stands: the new model failed." in second.stdout
+    again = run(own_copy(name, tmp_path, {}), home)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "Nothing is new" in again.stdout
     assert len(packages(home, name)) == 1
 
-    third = run(own_copy(name, tmp_path, waiting | {"rounds = 120": "rounds = 200"}), home)
+    worse = {"rounds = 120": "rounds = 1", "floor = 0.9": "floor = 0.5"}
+    second = run(
+        own_copy(name, tmp_path, worse | {"learning_rate = 0.1": "learning_rate = 1e-4"}), home
+    )
+    assert second.returncode == 4, second.stdout + second.stderr
+    assert "baseline is worse than the registered model" in second.stdout
+    assert len(packages(home, name)) == 1
+
+    third = run(own_copy(name, tmp_path, {"rounds = 120": "rounds = 200"}), home)
     assert third.returncode == 0, third.stdout + third.stderr
-    assert "as good as the registered model within the declared margins" in third.stdout
     old, new = packages(home, name)
     assert old["CustomerMetadataProperties"] != new["CustomerMetadataProperties"]
-    (kept,) = (home / "s3").glob("**/registered/model/model.tar.gz")
-
-    def archive(package: dict[str, Any]) -> bytes:
-        uri = package["InferenceSpecification"]["Containers"][0]["ModelDataUrl"]
-        return (home / "s3" / uri.removeprefix("s3://")).read_bytes()
-
-    # The champion is the model that was approved last, and is approved still.
-    assert kept.read_bytes() == archive(old)
-    decide(home, "approve", f"{name}/2")
-    assert kept.read_bytes() == archive(new)
-    decide(home, "reject", f"{name}/2")
-    assert kept.read_bytes() == archive(old)
-    decide(home, "reject", f"{name}/1")
-    assert not kept.exists()
-
-
-def decide(home: Path, what: str, model: str) -> str:
-    done = subprocess.run(
-        [*COMMAND, "models", what, model, "--home", str(home)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=ENVIRONMENT,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout

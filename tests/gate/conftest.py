@@ -136,9 +136,12 @@ class SyntheticExecution:
         assert steps is not None
         return steps.seconds.copy()
 
-    def train_on(self, arm: str, seed: int, ids: Any = None, inputs: Any = None) -> None:
+    def train_on(
+        self, arm: str, seed: int, ids: Any = None, inputs: Any = None, slices: Any = None
+    ) -> None:
         """Let the job say what it trained on."""
-        record = dataclasses.replace(self.record(arm, seed), trained_on=trained_on(ids, inputs))
+        told = trained_on(ids, inputs, slices)
+        record = dataclasses.replace(self.record(arm, seed), trained_on=told)
         self.records[arm, seed] = with_digests(record)
 
     def change_examples(self, arm: str, seed: int, /, **columns: Any) -> None:

@@ -15,14 +15,16 @@ from pathlib import Path
 
 import pytest
 
+from compilegate.gate.decision import Registered
 from compilegate.gate.findings import Code, Note, Outcome, Reason
 from compilegate.gate.judge import judge
 from compilegate.gate.verdict import Verdict
+from compilegate.job.evidence import EvidenceError
 from tests.gate.conftest import build_execution
+from tests.gate.test_decision import DROPPING, before
 from tests.gate.test_mistakes import ARMS, DAMAGE, MISTAKES, said
 from tests.gate.test_notes import ODDITIES, OF_OTHER_VERDICTS
 from tests.gate.test_printed import experiment, printed
-from tests.gate.test_succession import Succession
 
 MESSAGES = Path(__file__).parent / "messages.txt"
 DOCS = Path(__file__).parents[2] / "docs" / "gate.md"
@@ -30,13 +32,12 @@ PASSING = {
     Code.PARITY_ALIKE,
     Code.QUALITY_NOT_WORSE,
     Code.SPEED_FASTER,
-    Code.CHAMPION_NONE,
-    Code.CHAMPION_SAME,
 }
 """Codes of reasons that only ever speak for a candidate."""
 NEVER_DECIDE = {
     Code.EVIDENCE_UNDECLARED,
     Code.DATA_INPUTS_TRAINED_ON,
+    Code.DATA_GROUPS_TRAINED_ON,
     Code.DATA_OTHER_TRAINED_ON,
     Code.MODEL_SEEDS_CLOSE,
     Code.STEPS_LOSS_FLAT,
@@ -82,7 +83,7 @@ def found() -> dict[Code, tuple[Reason | Note, ...]]:
     rows += [(code, passed) for code in (Code.PARITY_ALIKE, Code.SPEED_FASTER)]
     rows.append((Code.QUALITY_NOT_WORSE, passed))
     rows.append((Code.PRINTED_ONLY, judged_printed()))
-    rows += [(code, judged) for code, judged in successions()]
+    rows += [(code, judged) for code, judged in against_registered()]
     for code, verdict in rows:
         for each in said(verdict, code)[:1]:
             all_said[code].setdefault(each.sentence, each)
@@ -94,15 +95,13 @@ def judged_printed() -> Verdict:
     return judge(experiment(), printed())
 
 
-def successions() -> Iterator[tuple[Code, Verdict]]:
-    """A first model, the same model again, and a registered one that cannot be read."""
-    succession = Succession()
-    succession.score(succession.records["challenger", 1].examples)
-    yield Code.CHAMPION_SAME, succession.judge()
-    succession.score(None)
-    yield Code.CHAMPION_NONE, succession.judge()
-    succession.lose()
-    yield Code.CHAMPION_UNUSABLE, succession.judge()
+def against_registered() -> Iterator[tuple[Code, Verdict]]:
+    """A registered model that is better, on the same rows and on others, and one that is lost."""
+    execution = build_execution(metrics=DROPPING)
+    for rows in (2000, 500):
+        yield Code.REGISTERED_WORSE, execution.judge(registered=before(0.99, rows))
+    lost = Registered(EvidenceError("evidence.json is missing"))
+    yield Code.REGISTERED_UNREADABLE, execution.judge(registered=lost)
 
 
 def test_every_code_has_a_row() -> None:

@@ -35,7 +35,8 @@ def wrong_with(folder, document) -> list[str]:
         (
             {"settings": {"metrics": {"mae": {"direction": "lower", "margn": 0.05}}}},
             "settings.metrics.mae.margn is not a known key (did you mean 'margin'?), allowed here: "
-            "direction, expected_seed_sd, floor, function, margin, relative, reported, watched",
+            "direction, drop, expected_seed_sd, floor, function, margin, relative, reported, "
+            "watched",
         ),
         (
             {"settings": {"metrics": {"mea": {"direction": "lower", "margin": 0.05}}}},

@@ -76,6 +76,14 @@ def two_of_five(e: SyntheticExecution) -> None:
         e.alter(arm, 5, steps__loss=first.steps.loss, digests__model=model)
 
 
+def split_by_rows(e: SyntheticExecution) -> None:
+    """Of 200 patients 150 were trained on."""
+    patients = np.array([f"patient-{row // 10}" for row in range(2000)])
+    for arm, seed in list(e.records):
+        e.change_examples(arm, seed, slices={"patient": patients})
+        e.train_on(arm, seed, slices={"patient": patients[:1500]})
+
+
 def close_to_each_other(e: SyntheticExecution) -> None:
     soft(e)
     first = e.examples("fast", 1).scores
@@ -280,6 +288,9 @@ ODDITIES: dict[str, Oddity] = {
     "rows of a small table": noted(Code.DATA_INPUTS_TRAINED_ON, small_table),
     "ids that are digests": noted(Code.DATA_INPUTS_TRAINED_ON, digests_as_ids),
     "row numbers": noted(None, row_numbers),
+    "patients in both parts": noted(
+        Code.DATA_GROUPS_TRAINED_ON, split_by_rows, groups="patient", min_speedup=1.0
+    ),
     "part of an epoch": noted(Code.DATA_OTHER_TRAINED_ON, part_of_an_epoch),
     "hashed after a cast": noted(
         Code.EXAMPLES_INPUTS_DIFFER,

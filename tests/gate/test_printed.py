@@ -131,7 +131,7 @@ def test_what_cannot_be_trusted_fails(arm, metrics, fields, code) -> None:
 
 def test_printed_metrics_do_not_stand_in_for_evidence_that_is_asked_for(execution) -> None:
     """Nor does anything else that a record can say of itself."""
-    for origin in (Origin.PRINTED, Origin.SCORED, Origin.ABSENT, "another"):
+    for origin in (Origin.PRINTED, "another"):
         execution.change_evidence("fast", 2, origin=origin)
         verdict = execution.judge()
         assert Code.EVIDENCE_LACKING in codes(verdict)

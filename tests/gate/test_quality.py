@@ -41,7 +41,7 @@ def judged(
     metric: str, guard: dict[str, Any], before: list[Examples], after: list[Examples]
 ) -> tuple[MetricJudgement, list[Code]]:
     """One metric of two arms at 95%, and the codes of what is said of it."""
-    (judgement,), said = judge_quality(compared({metric: guard}, before, after), 0.95, "the other")
+    (judgement,), said = judge_quality(compared({metric: guard}, before, after), 0.95)
     return judgement, [each.code for each in said]
 
 

@@ -12,7 +12,7 @@ from compilegate.job import names
 from tests.imports.project import PROJECT, modules
 
 KINDS = ("_VARIABLE", "_FILE", "_FOLDER", "_ARCHIVE", "_ARM", "_HYPERPARAMETER")
-ORDINARY = {"none", "baseline", "champion", "evidence"}
+ORDINARY = {"none", "baseline", "evidence"}
 """Words that mean other things as well: a distribution of none, a reason's group."""
 SHARED = {
     value: name

@@ -147,7 +147,7 @@ def test_the_largest_experiment_fits_into_a_template() -> None:
     )
 
     text = largest_definition()
-    assert text.count('"Type":"Training"') == 72
+    assert text.count('"Type":"Training"') == 63
     check_size("largest", text)
     assert size_in_template(text) < LARGEST_DEFINITION / 2
     with pytest.raises(DefinitionSizeError, match=r"workloads/larger\.toml: .*fewer arms or seeds"):
@@ -162,8 +162,8 @@ def largest_definition() -> str:
     project = read_project(Path(__file__).parent / "project")
     declared = next(one for one in project.workloads if one.workload.name == "topics")
     arms = declared.workload.arms
-    many = {"baseline": arms["baseline"]} | {f"arm-{n}": arms["compiled"] for n in range(1, 6)}
-    workload = replace(declared.workload, arms=many, seeds=tuple(range(1, 13)))
+    many = {"baseline": arms["baseline"]} | {f"arm-{n}": arms["compiled"] for n in range(1, 7)}
+    workload = replace(declared.workload, arms=many, seeds=tuple(range(1, 10)))
     return incomplete_definition(
         project, DeclaredWorkload(workload=workload, path=declared.path)
     ).text

@@ -27,16 +27,13 @@ def test_a_workload_needs_the_images_of_its_arms_of_its_programs_and_of_the_gate
     }
 
 
-def test_a_registered_model_is_kept_by_the_workloads_that_have_a_champion_and_no_other() -> None:
-    written = {
-        champion: [
-            resource
-            for statement in processing_statements(PLACE, deliveries=[], champion=champion)
-            if "s3:PutObject" in statement.actions
-            for resource in statement.resources
-        ]
-        for champion in (False, True)
-    }
+def test_processing_jobs_write_what_stays_and_what_is_known_of_the_registered_model() -> None:
+    written = [
+        resource
+        for statement in processing_statements(PLACE, deliveries=[])
+        if "s3:PutObject" in statement.actions
+        for resource in statement.resources
+    ]
     place = "arn:aws:s3:::bucket/compilegate/workloads/trees"
-    always = [f"{place}/executions/*", f"{place}/models/*", f"{place}/verdicts/*"]
-    assert written == {False: always, True: [*always, f"{place}/registered/*"]}
+    kept = ("executions", "models", "verdicts", "registered")
+    assert written == [f"{place}/{folder}/*" for folder in kept]

@@ -175,9 +175,12 @@ def test_the_bill_of_every_job_can_be_split() -> None:
         "Train-compiled-7": "true",
         "Train-baseline-8": "false",
         "Train-compiled-8": "true",
+        "Open-registered": "false",
         "Gate": "false",
         "Package-compiled": "false",
+        "Keep-compiled": "false",
         "Package-baseline": "false",
+        "Keep-baseline": "false",
     }
     compiled_tags = tags(jobs["Train-compiled-8"])
     assert compiled_tags["compilegate:arm"] == "compiled"

@@ -148,24 +148,23 @@ def test_each_arm_is_asked_for_and_where_none_is_named_the_execution_fails() -> 
     decided = {
         "Std:JsonGet": {
             "PropertyFile": {"Get": "Steps.Gate.PropertyFiles.Verdict"},
-            "Path": "decision.arm",
+            "Path": "decision.registers",
         }
     }
     *_, compiled_arm, baseline, none = definition_of(workload())["Steps"]
     for step, arm in ((compiled_arm, "compiled"), (baseline, "baseline")):
-        package, registration = step["Arguments"]["IfSteps"]
+        package, registration, keep = step["Arguments"]["IfSteps"]
         assert (package["Name"], package["Type"]) == (f"Package-{arm}", "Processing")
         assert step["Name"] == f"Decide-{arm}"
         assert step["Arguments"]["Conditions"] == [
             {"Type": "Equals", "LeftValue": decided, "RightValue": arm}
         ]
         assert (registration["Name"], registration["Type"]) == (f"Register-{arm}", "RegisterModel")
+        assert (keep["Name"], keep["DependsOn"]) == (f"Keep-{arm}", [f"Register-{arm}"])
         assert step["Arguments"]["ElseSteps"] == []
+    named = ["compiled", "baseline", "nothing-new"]
     assert none["Arguments"]["Conditions"] == [
-        {
-            "Type": "Not",
-            "Condition": {"Type": "In", "QueryValue": decided, "Values": ["compiled", "baseline"]},
-        }
+        {"Type": "Not", "Condition": {"Type": "In", "QueryValue": decided, "Values": named}}
     ]
     assert [step["Type"] for step in none["Arguments"]["IfSteps"]] == ["Fail"]
     assert none["Arguments"]["ElseSteps"] == []
@@ -261,6 +260,7 @@ def test_more_evidence_than_one_job_can_take_is_gathered_first() -> None:
     assert [item["InputName"] for item in inputs["Gate"]] == [
         "code",
         "experiment",
+        "registered",
         "evidence-1",
         "evidence-2",
         "evidence-3",
@@ -269,11 +269,11 @@ def test_more_evidence_than_one_job_can_take_is_gathered_first() -> None:
 
 @pytest.mark.slow
 def test_the_largest_experiment_fits_the_inputs_of_its_jobs() -> None:
-    """check_requests counts the inputs; with eight pieces of evidence nothing is gathered."""
+    """check_requests counts the inputs; with seven pieces of evidence nothing is gathered."""
     largest = steps_of(definition_of(workload(seeds=tuple(range(LARGEST_EXPERIMENT // 2)))))
     assert len(largest["Gate"]["Arguments"]["ProcessingInputs"]) == MOST_INPUTS
-    small = steps_of(definition_of(workload(seeds=tuple(range(4)))))
-    assert len(small["Gate"]["Arguments"]["ProcessingInputs"]) == MOST_INPUTS
+    small = steps_of(definition_of(workload(seeds=tuple(range(3)))))
+    assert len(small["Gate"]["Arguments"]["ProcessingInputs"]) == MOST_INPUTS - 1
     assert not any(name.startswith("Gather-") for name in small)
 
 

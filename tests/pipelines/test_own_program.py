@@ -149,10 +149,6 @@ def test_a_job_is_told_without_a_compile_cache_where_none_is_wanted_or_nothing_w
         assert "COMPILEGATE_COMPILE_CACHE" not in step["Arguments"]["Environment"]
 
 
-def test_a_challenger_is_told_its_seed_alone() -> None:
-    assert job_of(steps(compiled("trees"))["Train-challenger-7"]) == {"seed": 7}
-
-
 def test_a_script_of_several_processes_is_started_by_torchrun_and_not_told_of_it() -> None:
     several = {"distribution": "torchrun", "processes": 4, "instance_count": 2, "spot": False}
     launched = declared("diffusion", arms__compiled=several)
@@ -167,19 +163,14 @@ def test_a_script_of_several_processes_is_started_by_torchrun_and_not_told_of_it
     assert request["HyperParameters"].keys() == alone["HyperParameters"].keys()
 
 
-@pytest.mark.parametrize(
-    ("name", "candidate", "baseline"),
-    [("diffusion", "Train-compiled-7", "Train-baseline-7"), ("trees", "Train-challenger-7", None)],
-)
-def test_the_failure_of_a_candidate_is_evidence_and_that_of_a_baseline_is_not(
-    name: str, candidate: str, baseline: str | None
-) -> None:
-    found = steps(compiled(name))
-    assert found[candidate]["Arguments"]["Environment"]["COMPILEGATE_ON_FAILURE"] == "record"
-    if baseline is not None:
-        environment = found[baseline]["Arguments"]["Environment"]
-        assert environment["COMPILEGATE_SCRIPT"] == "train.py"
-        assert "COMPILEGATE_ON_FAILURE" not in environment
+def test_the_failure_of_a_candidate_is_evidence_and_that_of_a_baseline_is_not() -> None:
+    found = steps(compiled("diffusion"))
+    candidate, baseline = (
+        found[f"Train-{arm}-7"]["Arguments"]["Environment"] for arm in ("compiled", "baseline")
+    )
+    assert candidate["COMPILEGATE_ON_FAILURE"] == "record"
+    assert baseline["COMPILEGATE_SCRIPT"] == "train.py"
+    assert "COMPILEGATE_ON_FAILURE" not in baseline
 
 
 def test_raw_data_goes_straight_to_the_script_where_nothing_prepares_it() -> None:
@@ -216,39 +207,36 @@ def test_printed_metrics_are_caught_by_the_launcher_and_judged_by_the_same_gate(
 
 def test_the_registered_model_is_read_where_the_next_one_is_kept() -> None:
     found = steps(compiled("trees"))
-    inputs = found["Evaluate-champion"]["Arguments"]["ProcessingInputs"]
+    inputs = found["Gate"]["Arguments"]["ProcessingInputs"]
     (read,) = [each["S3Input"]["S3Uri"] for each in inputs if each["InputName"] == "registered"]
     kept, note = (
         found[name]["Arguments"]["ProcessingOutputConfig"]["Outputs"][0]["S3Output"]["S3Uri"]
-        for name in ("Keep-challenger", "Open-champion")
+        for name in ("Keep-baseline", "Open-registered")
     )
-    assert (kept, note) == (f"{read}/model", f"{read}/note")
-    assert found["Keep-challenger"]["DependsOn"] == ["Register-challenger"]
-    assert found["Evaluate-champion"]["DependsOn"] == ["Open-champion"]
+    assert (kept, note) == (f"{read}/evidence", f"{read}/note")
+    assert found["Keep-baseline"]["DependsOn"] == ["Register-baseline"]
+    assert found["Gate"]["DependsOn"] == ["Open-registered"]
 
 
-def test_the_registered_model_is_scored_anew_in_every_execution() -> None:
+def test_what_is_registered_is_decided_anew_in_every_execution() -> None:
     found = steps(compiled("trees"))
     cached = {name for name, step in found.items() if "CacheConfig" in step}
-    assert cached == {
-        "Open-champion",
-        "Package-challenger",
-        "Prepare",
-        "Train-challenger-7",
-        "Train-challenger-8",
+    assert {*found} - cached == {
+        *("Gate", "Decide-baseline", "Register-baseline", "Keep-baseline", "Decide-none"),
+        "Fail-no-valid-arm",
     }
 
 
-def test_a_new_model_that_is_not_as_good_ends_the_execution_without_a_registration() -> None:
-    *_, challenger, none = json.loads(compiled("trees"))["Steps"]
-    assert [step["Name"] for step in challenger["Arguments"]["IfSteps"]] == [
-        "Package-challenger",
-        "Register-challenger",
-        "Keep-challenger",
+def test_where_nothing_is_new_nothing_is_registered_and_nothing_fails() -> None:
+    *_, baseline, none = json.loads(compiled("trees"))["Steps"]
+    assert [step["Name"] for step in baseline["Arguments"]["IfSteps"]] == [
+        "Package-baseline",
+        "Register-baseline",
+        "Keep-baseline",
     ]
-    assert challenger["Arguments"]["ElseSteps"] == []
+    assert baseline["Arguments"]["ElseSteps"] == []
     (named,) = (each["Condition"] for each in none["Arguments"]["Conditions"])
-    assert named["Values"] == ["challenger", "champion"]
+    assert named["Values"] == ["baseline", "nothing-new"]
     assert none["Arguments"]["ElseSteps"] == []
     assert [step["Type"] for step in none["Arguments"]["IfSteps"]] == ["Fail"]
 

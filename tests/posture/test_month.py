@@ -1,4 +1,4 @@
-"""What a month came to: saved and spent as measured, audits, the champion's age, once to people."""
+"""What a month came to: saved and spent, audits, the registered arm's age, once to people."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def test_what_is_saved_is_the_baseline_s_own_last_job_less_the_candidate_s() -> 
     assert (found.executions, found.alone, found.audits) == (4, 2, 0)
     assert found.spent == Money(seconds=(2 * 15 + 2 * 2) * 3600, usd=(2 * 15 + 2 * 2) * PRICE)
     assert found.saved == Money(seconds=2 * 3600, usd=2 * PRICE)
-    assert found.champion == "compiled"
-    assert found.champion_since == day(0.1)
-    assert found.champion_days == pytest.approx(26.75 - 0.1, abs=0.01)
+    assert found.registered == "compiled"
+    assert found.registered_since == day(0.1)
+    assert found.registered_days == pytest.approx(26.75 - 0.1, abs=0.01)
     assert found.speedup == 1.4
     assert [move.partition(",")[0] for move in found.moves] == [
         "2026-01-05: shadow -> benchmark",
@@ -86,7 +86,7 @@ def test_what_is_saved_is_the_baseline_s_own_last_job_less_the_candidate_s() -> 
 
 def test_a_month_that_is_not_over_counts_until_now() -> None:
     found = month_of(after(*january()), "2026-01", now=day(22))
-    assert found.champion_days == pytest.approx(21.9)
+    assert found.registered_days == pytest.approx(21.9)
 
 
 def test_an_audit_costs_what_it_trains_beyond_the_candidate_s_one_job() -> None:
@@ -111,7 +111,7 @@ def test_what_is_not_known_is_not_claimed() -> None:
     ]
     assert "Saved: nothing measured; 2 more could not be measured" in told(after(*nothing))
     assert "Executions: 0, 0 of the candidate alone, 0 audits" in told(record, "2025-12")
-    assert "Champion: none yet" in told(record, "2025-12")
+    assert "Registered: none yet" in told(record, "2025-12")
 
 
 def test_the_page_says_the_same_and_escapes_what_people_wrote() -> None:

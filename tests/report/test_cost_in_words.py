@@ -163,8 +163,6 @@ def test_where_the_baseline_ships_what_would_settle_it_is_said(verdict: Verdict)
     ("arm", "told"),
     [
         ("none", "nothing: no model is released"),
-        ("champion", "nothing is asked of the time"),
-        ("challenger", "nothing is asked of the time"),
     ],
 )
 def test_without_a_candidate_nothing_is_saved(verdict: Verdict, arm: str, told: str) -> None:

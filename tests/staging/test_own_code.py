@@ -8,8 +8,8 @@ import pytest
 
 from compilegate.pipelines.staging import OwnCodeError
 from compilegate.pipelines.staging.own_code import training_code
-from compilegate.workload import OwnProgram, Succession
-from compilegate.workload.declared.program import Champion, Program
+from compilegate.workload import OwnProgram
+from compilegate.workload.declared.program import Program
 
 
 def folder_with(path: Path, *files: str) -> Path:
@@ -46,12 +46,6 @@ def test_what_cannot_go_along_is_refused_with_what_to_do(
     kind = OwnProgram(program=Program(**{"folder": "mine", **program}))
     with pytest.raises(OwnCodeError, match=sentence):
         training_code(kind, folder_with(tmp_path, *files))
-
-
-def test_a_champion_needs_its_evaluation(tmp_path: Path) -> None:
-    kind = Succession(program=Program(folder="mine"), champion=Champion())
-    with pytest.raises(OwnCodeError, match=r"champion\.evaluate: .* no file 'evaluate\.py'"):
-        training_code(kind, folder_with(tmp_path))
 
 
 def test_another_program_has_another_digest(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from compilegate.job.launch.scripts.arguments import script_arguments
 from compilegate.job.launch.scripts.told import hyperparameters, job_text, recipe_by_toolkit
 from compilegate.workload import WorkloadError, read_workload
 from tests.workload.settled import workload_with
-from tests.workload.test_own_program import ARMS, CHALLENGED, COMPARED
+from tests.workload.test_own_program import ARMS, COMPARED
 
 HERE = Path(__file__).parents[1] / "pipelines"
 
@@ -179,19 +179,6 @@ def test_sagemaker_s_own_launchers_can_only_be_given_other_names(
     launched = 'compiler = "training-compiler"\ndistribution = "pytorchxla"'
     arms = ARMS.replace('compiler = "inductor"', launched)
     assert problem_of(tmp_path, f"{program}\n{arms}").startswith(sentence)
-
-
-def test_what_challenges_a_champion_is_told_its_seed_alone(tmp_path: Path) -> None:
-    path = tmp_path / "mine.toml"
-    table = '[program.arguments]\nseed = "random-state"\n'
-    path.write_text(CHALLENGED.replace("[champion]", f"{table}[champion]"), encoding="utf-8")
-    workload = read_workload(path)
-    told = workload.kind.training_program(workload, "challenger", 2)
-    given = [word for name, value in told.hyperparameters.items() for word in (f"--{name}", value)]
-    assert script_arguments(given, told.environment) == ["--random-state", "2"]
-    path.write_text(path.read_text().replace("seed = ", "batch_size = "), encoding="utf-8")
-    with pytest.raises(WorkloadError, match="batch_size is not an argument, allowed: seed; names"):
-        read_workload(path)
 
 
 def problem_of(folder: Path, after_program: str) -> str:

@@ -8,7 +8,6 @@ import pytest
 
 from compilegate.workload import (
     OwnProgram,
-    Succession,
     TextClassification,
     WorkloadError,
     read_workload,
@@ -26,9 +25,11 @@ compiler = "inductor"
 batch_size = 8
 learning_rate = 1e-3
 """
-CHAMPION = """
-[champion]
-evaluate = "evaluate.py"
+ALONE = """
+[arms.baseline]
+compiler = "eager"
+batch_size = 8
+learning_rate = 1e-3
 """
 GATE = """
 [gate.metrics.accuracy]
@@ -49,7 +50,7 @@ validation = "validation.csv"
 folder = "mine"
 """
 COMPARED = HEAD + ARMS + GATE
-CHALLENGED = HEAD + CHAMPION + GATE
+BASELINE_ALONE = HEAD + ALONE + GATE.replace("margin", "drop")
 PRINTED = (
     HEAD
     + """
@@ -75,23 +76,25 @@ def read(folder: Path, text: str):
     [
         ("news-topics", TextClassification),
         ("images-diffusion", OwnProgram),
-        ("tumours-xgboost", Succession),
+        ("tumours-xgboost", OwnProgram),
     ],
 )
 def test_the_tables_say_what_kind_a_workload_is(name: str, kind: type) -> None:
     assert isinstance(read_workload(WORKLOADS / f"{name}.toml").kind, kind)
 
 
-@pytest.mark.parametrize("text", [COMPARED, CHALLENGED, PRINTED])
+@pytest.mark.parametrize("text", [COMPARED, BASELINE_ALONE, PRINTED])
 def test_a_program_takes_the_place_of_model_and_recipe(tmp_path: Path, text: str) -> None:
     workload = read(tmp_path, text)
     assert workload.kind.scripts["program.entry"] == "train.py"
     assert repr(workload) == repr(read(tmp_path, text))
 
 
-def test_what_challenges_a_champion_has_no_compiler(tmp_path: Path) -> None:
-    (arm,) = read(tmp_path, CHALLENGED).trained.items()
-    assert (arm[0], arm[1].compiler, arm[1].image_folder) == ("challenger", "eager", "training")
+def test_a_baseline_may_be_alone(tmp_path: Path) -> None:
+    workload = read(tmp_path, BASELINE_ALONE)
+    assert (list(workload.arms), workload.candidates) == (["baseline"], {})
+    guard = workload.gate.metrics["accuracy"]
+    assert (guard.margin, guard.drop) == (None, 0.01)
 
 
 @pytest.mark.parametrize(
@@ -157,19 +160,13 @@ def test_what_challenges_a_champion_has_no_compiler(tmp_path: Path) -> None:
             'compiler = "inductor"\nregional = true',
             "arms.compiled.regional is given and program.evidence is 'printed', allowed: with",
         ),
-        (COMPARED, ARMS, ARMS + CHAMPION, "arms holds baseline, compiled beside champion, allowed"),
-        (CHALLENGED, "seeds = [1, 2]", "seeds = [1]", "seeds holds 1 beside champion, allowed: 2"),
+        (COMPARED, ARMS, "", "arms holds no arm at all, allowed: a table [arms.baseline], and any"),
+        (COMPARED, "margin", "drop", "gate.metrics have no margin, allowed: one or more with a"),
         (
-            CHALLENGED,
-            "margin = 0.01",
-            "margin = 0.01\nreported = true",
-            "gate.metrics.accuracy.reported is true beside champion, allowed: metrics that are",
-        ),
-        (
-            CHALLENGED,
-            'folder = "mine"',
-            'folder = "mine"\nevidence = "printed"',
-            "program.evidence is 'printed' beside champion, allowed: 'written'",
+            BASELINE_ALONE,
+            "[arms.baseline]",
+            "[posture]\n[arms.baseline]",
+            "posture is given and arms holds only baseline, allowed: one or more candidates",
         ),
         (
             PRINTED,

@@ -112,7 +112,7 @@ def test_a_model_of_the_hub_takes_the_place_of_the_random_one(tmp_path: Path) ->
         (
             "[arms.baseline]",
             "[arms.first]",
-            "arms holds first, compiled, allowed: a table [arms.baseline] and one or more "
+            "arms holds first, compiled, allowed: a table [arms.baseline], and any "
             "candidates beside it",
         ),
         (
@@ -124,7 +124,7 @@ def test_a_model_of_the_hub_takes_the_place_of_the_random_one(tmp_path: Path) ->
         (
             "[arms.compiled]",
             "[arms.none]",
-            "arms.none is not allowed: a verdict says 'none' where no arm is sound",
+            "arms.none is not allowed: a verdict says 'none' where it names no arm",
         ),
         (
             "seeds = [1, 2]",
@@ -135,7 +135,7 @@ def test_a_model_of_the_hub_takes_the_place_of_the_random_one(tmp_path: Path) ->
         (
             "seeds = [1, 2]",
             f"seeds = {list(range(40))}",
-            "arms x seeds is 2 x 40 = 80 training jobs, allowed: 72 at most in one execution",
+            "arms x seeds is 2 x 40 = 80 training jobs, allowed: 63 at most in one execution",
         ),
         (
             'source = "files"',
@@ -238,13 +238,6 @@ def test_two_arms_of_one_name_are_refused_with_their_line(tmp_path: Path) -> Non
     (problem,) = problems(tmp_path, changed("[arms.compiled]", "[arms.baseline]"))
     assert problem.startswith("two arms of one name, allowed: each arm once: ")
     assert "(at line 22" in problem
-
-
-def test_a_baseline_alone_has_nothing_to_be_compared_with(tmp_path: Path) -> None:
-    arm = '[arms.compiled]\ncompiler = "inductor"\nbatch_size = 8\nlearning_rate = 1e-3\n'
-    assert problems(tmp_path, changed(arm, "")) == (
-        "arms holds only baseline, allowed: one or more candidates beside it",
-    )
 
 
 def test_all_problems_are_told_at_once(tmp_path: Path) -> None:

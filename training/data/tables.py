@@ -70,6 +70,13 @@ def read_split(folder: Path, split: str, columns: Columns) -> List[Row]:
     return rows
 
 
+def column_names(folder: Path, split: str) -> Tuple[str, ...]:
+    """The columns of the first row of a split. Raises InputError as `read_split` does."""
+    path = _only_file(folder, split)
+    _, record = next(iter(_READERS[path.suffix](path)), ("", {}))
+    return tuple(record)
+
+
 def _only_file(folder: Path, split: str) -> Path:
     if not folder.is_dir():
         raise InputError(f"the data folder {folder} does not exist")

@@ -25,7 +25,7 @@ def main() -> None:
     args = arguments()
     data = Path(os.environ["SM_CHANNEL_PREPARED"])
     rows = read_rows(data, "train")
-    job = start(batch_size=len(rows.ids))  # every round sees all rows
+    job = start()
     matrix = rows.matrix
     settings = {
         "objective": "binary:logistic",

@@ -12,7 +12,7 @@ from compilegate.workload import AWS_IMAGE, Workload
 
 def arm_folders(workload: Workload, folders: Iterable[str]) -> list[str]:
     """Those of the image folders that training jobs run in."""
-    used = {setup.image_folder for setup in workload.trained.values()}
+    used = {setup.image_folder for setup in workload.arms.values()}
     return [folder for folder in folders if folder in used]
 
 
@@ -30,7 +30,7 @@ def aws_repositories(workloads: Iterable[Workload], region: str) -> list[EcrRepo
     found = {
         ecr_repository(stack.image.uri(region))
         for workload in workloads
-        for setup in workload.trained.values()
+        for setup in workload.arms.values()
         if setup.image_folder == AWS_IMAGE and (stack := setup.known_stack) is not None
     }
     return sorted((each for each in found if each is not None), key=lambda each: each.name)

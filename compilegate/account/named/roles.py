@@ -78,7 +78,6 @@ def named_roles(place: NamedPlace, workload: Workload, folders: Collection[str])
             trust=trusted,
             statements=processing_statements(
                 replace(about, repository_arns=repositories(processing_folders(workload, folders))),
-                champion=workload.kind.against_champion,
                 deliveries=[],
             ),
         ),

@@ -139,7 +139,7 @@ class Facts:
     compilers: tuple[str, ...]
     """What arms of the file already have, the baseline's left out."""
     compares_arms: bool
-    """False where a new model is compared with a champion."""
+    """False where the baseline is alone."""
     obstacles: tuple[Obstacle, ...] = ()
     """What stands in the workload's own script, the gravest first."""
 

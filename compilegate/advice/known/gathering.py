@@ -16,7 +16,6 @@ from compilegate.workload import (
     Advice,
     OwnProgram,
     Schedule,
-    Succession,
     TextClassification,
     Workload,
 )
@@ -73,11 +72,10 @@ def facts_of(
     schedule is read from, which by default is not read; `profiled` is what a profile found, and
     `obstacles` what the check of its script did."""
     told = workload.advice
-    setup = workload.trained.get(BASELINE_ARM) or next(iter(workload.trained.values()))
-    arm = workload.arms.get(BASELINE_ARM)
-    instance_type = setup.instance_type or workload.compute.instance_type
+    arm = workload.arms[BASELINE_ARM]
+    instance_type = arm.instance_type or workload.compute.instance_type
     known_instance, accelerator = instance_of(instance_type), accelerator_of(instance_type)
-    instances = told.instance_count or setup.instance_count
+    instances = told.instance_count or arm.instance_count
     framework = _framework(workload, libraries)
     model = told.model or workload.kind.model_name
     bottleneck, parts = _where_time_goes(
@@ -98,28 +96,24 @@ def facts_of(
         parts=parts,
         shapes=_shapes(workload),
         hours=_hours(told),
-        precision=(
-            known(arm.precision, f"the baseline's precision is {arm.precision}")
-            if arm is not None
-            else unknown("no arm says in which precision it trains")
-        ),
+        precision=(known(arm.precision, f"the baseline's precision is {arm.precision}")),
         sequence_length=(
             None
             if workload.kind.document_shapes is None
             else workload.kind.document_shapes.sequence_length
         ),
-        batch_size=None if arm is None else arm.batch_size,
+        batch_size=arm.batch_size,
         runs_per_week=_runs(told, workload.schedule, now),
         usd_per_hour=_price(told, instance_type, region),
         epochs=_epochs(told, workload),
         resumes=_resumes(told, workload),
         too_large=_too_large(told, instance_type),
-        spot=setup.spot,
+        spot=arm.spot,
         tree_method=_tree_method(workload),
         engineer_hours=told.engineer_hours,
         usd_per_engineer_hour=told.usd_per_engineer_hour,
         compilers=tuple(dict.fromkeys(each.compiler for each in workload.candidates.values())),
-        compares_arms=bool(workload.arms),
+        compares_arms=bool(workload.candidates),
         obstacles=obstacles,
     )
 
@@ -246,9 +240,9 @@ def _bottleneck(
 def _shapes(workload: Workload) -> Fact[str]:
     if workload.advice.shapes is not None:
         return known(workload.advice.shapes, "[advice] shapes says so")
-    arm = workload.arms.get(BASELINE_ARM)
+    arm = workload.arms[BASELINE_ARM]
     padding = workload.kind.padding
-    if arm is None or padding is None:
+    if padding is None:
         return unknown("only the program knows whether its shapes vary")
     of = {"max": "static", "buckets": "few", "longest": "varying"}
     return known(of[arm.padding], f"the baseline pads to {arm.padding!r}")
@@ -331,7 +325,7 @@ def _too_large(told: Advice, instance_type: str) -> Fact[bool]:
 
 def _hyperparameters(workload: Workload) -> Mapping[str, str | int | float | bool]:
     kind = workload.kind
-    return kind.program.hyperparameters if isinstance(kind, (OwnProgram, Succession)) else {}
+    return kind.program.hyperparameters if isinstance(kind, OwnProgram) else {}
 
 
 def _tree_method(workload: Workload) -> str | None:

@@ -12,7 +12,6 @@ from typing import Any
 import click
 
 from compilegate.cli.options.completing import complete_group, complete_package
-from compilegate.cli.registry.champion import keep_champion
 from compilegate.cli.registry.places import Deployed, Model, Place, place_of, place_options
 from compilegate.cli.terminal.tables import aligned
 from compilegate.gate.verdict import Verdict, VerdictError
@@ -67,8 +66,7 @@ def command(ctx: click.Context, deployed: bool, settings: Path, home: Path) -> N
 
     A model package is GROUP/VERSION, as in SageMaker's model registry. With --deployed the commands
     speak to the account that infra/settings.toml names, where approving a model deploys it if its
-    workload says so. The model that was approved last is the champion that a workload with
-    [champion] compares the next with.
+    workload says so.
     """
     ctx.obj = place_of(deployed=deployed, settings=settings, home=home)
     if ctx.invoked_subcommand is None:
@@ -195,12 +193,9 @@ def reject_command(ctx: click.Context, package: str, reason: str | None, **optio
 
 def _change(place: Place, package: str, status: str, reason: str | None) -> None:
     before = place.describe(package)
-    after = place.decide(package, status, reason)
+    place.decide(package, status, reason)
     said = f"{before.approval} -> {status}" if before.approval != status else status
     click.echo(f"{package}: {said}")
-    champion = keep_champion(place, after)
-    if champion is not None:
-        click.echo(champion)
 
 
 def _facts(model: Model, place: Place) -> dict[str, Any]:

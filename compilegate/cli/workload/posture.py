@@ -245,7 +245,7 @@ def month_command(  # noqa: PLR0917  one argument for each option
     home: Path,
     workloads: Path,
 ) -> None:
-    """Sum up a month: runs, hours and dollars saved and spent, audits, the champion's age."""
+    """Sum up a month: runs, hours and dollars saved and spent, audits, the registered arm's age."""
     declared, _ = _declared(workload, workloads)
     chosen = month or now()[:7]
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", chosen):

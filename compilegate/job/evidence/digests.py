@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compilegate.job.evidence.record import (
+    SLICE,
     Examples,
     FloatArray,
     PairedBlocks,
@@ -108,7 +109,8 @@ def paired_digest(paired: PairedBlocks) -> str:
 def trained_on_digest(trained_on: TrainedOn) -> str:
     """The digest of all hashes that are kept."""
     digest = hashlib.sha256()
-    for name, hashes in (("ids", trained_on.ids), ("inputs", trained_on.inputs)):
+    slices = [(f"{SLICE}{name}", trained_on.slices[name]) for name in sorted(trained_on.slices)]
+    for name, hashes in (("ids", trained_on.ids), ("inputs", trained_on.inputs), *slices):
         digest.update(f"{name} {hashes.shape}\n".encode())
         digest.update(np.ascontiguousarray(hashes, dtype="<i8").data)
     return digest.hexdigest()

@@ -34,13 +34,9 @@ class Origin:
     """The training program measured itself: steps, examples, speed and what proves them."""
     PRINTED = "printed"
     """The launcher caught the metrics that a script printed. Nothing else is known of the job."""
-    SCORED = "scored"
-    """A model that was trained before was scored on today's examples. There was no training."""
-    ABSENT = "absent"
-    """There is no model yet that could be scored."""
 
 
-ORIGINS = (Origin.MEASURED, Origin.PRINTED, Origin.SCORED, Origin.ABSENT)
+ORIGINS = (Origin.MEASURED, Origin.PRINTED)
 
 
 class EvidenceError(CompilegateError):
@@ -286,6 +282,8 @@ class TrainedOn:
     """Hashes of the training examples' ids, as strings."""
     inputs: IntArray
     """Hashes of what the model was given of them."""
+    slices: Mapping[str, IntArray] = field(default_factory=dict)
+    """By column name, hashes of the categories that occur among them."""
 
 
 @dataclass(frozen=True)

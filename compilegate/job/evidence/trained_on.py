@@ -7,7 +7,7 @@ of examples in two megabytes, and the same sample of whatever data holds the sam
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Iterable, List
+from typing import Any, Iterable, List, Mapping, Optional
 
 import numpy as np
 import numpy.typing as npt
@@ -64,10 +64,20 @@ def smallest(parts: Iterable[npt.NDArray[Any]]) -> IntArray:
     return found
 
 
-def trained_on(ids: Any = None, inputs: Any = None) -> TrainedOn:
-    """What a job says of its training data: `ids`, `inputs`, or both, of all training examples."""
+def trained_on(
+    ids: Any = None, inputs: Any = None, slices: Optional[Mapping[str, Any]] = None
+) -> TrainedOn:
+    """What a job says of all its training examples: `ids`, `inputs` or categories by column."""
     found = [SeenRows(), SeenRows()]
     for seen, values in zip(found, (ids, inputs)):
         if values is not None:
             seen.add(hashed(values))
-    return TrainedOn(*(seen.kept() for seen in found))
+    return TrainedOn(
+        *(seen.kept() for seen in found),
+        slices={name: hashed_categories(values) for name, values in (slices or {}).items()},
+    )
+
+
+def hashed_categories(values: Any) -> IntArray:
+    """The hashes of the categories that occur, in order."""
+    return smallest([hashed(np.unique(np.asarray(values).astype(np.str_)))])

@@ -55,7 +55,7 @@ def write_evidence(
     """Write the evidence folder; `evidence.json` comes last, so a folder that has it is whole.
 
     Raises EvidenceError when a job that measured itself and did not fail lacks steps, or examples
-    and metrics both, when a scored model lacks examples, when `parity` and `evidence.parity` or
+    and metrics both, when `parity` and `evidence.parity` or
     `paired` and `evidence.paired_speed` do not belong together, or if an example id is not valid
     text. Digests of the columns are added to the evidence's own, where it does not name them
     itself. Returns the folder.
@@ -68,8 +68,6 @@ def write_evidence(
         )
     if measured and examples is None and not evidence.metrics:
         raise EvidenceError("evidence of a job that did not fail needs examples, or metrics")
-    if evidence.origin == Origin.SCORED and examples is None:
-        raise EvidenceError("evidence of a model that was scored needs its examples")
     if (parity is not None) != has_parity(evidence):
         raise EvidenceError(
             "parity errors go with a parity record that names no obstacle, and with no other"
@@ -107,7 +105,9 @@ def _all_columns(
     if paired is not None:
         found[PAIRED_FILE] = _paired_columns(paired)
     if trained_on is not None:
-        found[TRAINED_ON_FILE] = {"ids": trained_on.ids, "inputs": trained_on.inputs}
+        slices = {SLICE + name: hashes for name, hashes in trained_on.slices.items()}
+        hashes = {"ids": trained_on.ids, "inputs": trained_on.inputs, **slices}
+        found[TRAINED_ON_FILE] = hashes
     return found
 
 

@@ -21,7 +21,7 @@ from compilegate.job.evidence import (
     TrainedOn,
     record_failure,
 )
-from compilegate.job.evidence.trained_on import SeenRows
+from compilegate.job.evidence.trained_on import SeenRows, hashed_categories
 from compilegate.job.machine.accelerators import this_machine
 from compilegate.job.machine.environment import describe_machine
 from compilegate.job.names import AUTOCAST, FAILURE_NOTE_VARIABLE
@@ -42,6 +42,7 @@ class Job(Training):
         self._rows_at_step = -1
         self._metrics: Dict[str, float] = {}
         self._seen_ids, self._seen_inputs = SeenRows(), SeenRows()
+        self._seen_slices: Dict[str, SeenRows] = {}
         self._evaluated: State = {}
         self._model_digest: Optional[str] = None
         self._padding: Optional[PaddingRecord] = None
@@ -87,13 +88,18 @@ class Job(Training):
         )
         self._evaluated, self._ended = self._state(), time.time()
 
-    def trained_on(self, *, ids: Any = None, inputs: Any = None) -> None:
+    def trained_on(self, *, ids: Any = None, inputs: Any = None, slices: Any = None) -> None:
         """What the training examples are: their `ids`, by the names that `examples` gives, their
-        `inputs`, or both; all at once or batch by batch. Hashes are kept, and no more than a
-        sample of very many. The gate finds validation examples that were trained on by them.
-        Raises InputError where neither is given."""
-        if ids is None and inputs is None:
-            raise InputError("job.trained_on() was given neither ids nor inputs; expected one")
+        `inputs`, their categories (`slices`, by column name), or some of these; all at once or
+        batch by batch. Hashes are kept, and no more than a sample of very many. By them the gate
+        finds validation examples that were trained on, and groups (patients, customers) that
+        have examples in both. Raises InputError where none is given."""
+        if ids is None and inputs is None and slices is None:
+            raise InputError(
+                "job.trained_on() was given neither ids nor inputs nor slices; expected one"
+            )
+        for name, values in (slices or {}).items():
+            self._seen_slices.setdefault(name, SeenRows()).add(hashed_categories(values))
         for seen, values in ((self._seen_ids, ids), (self._seen_inputs, inputs)):
             if values is not None:
                 seen.add(hashed_rows(values))
@@ -298,8 +304,9 @@ class Job(Training):
         )
 
     def _trained_on(self) -> Optional[TrainedOn]:
-        found = TrainedOn(self._seen_ids.kept(), self._seen_inputs.kept())
-        return found if len(found.ids) or len(found.inputs) else None
+        slices = {name: seen.kept() for name, seen in self._seen_slices.items()}
+        found = TrainedOn(self._seen_ids.kept(), self._seen_inputs.kept(), slices)
+        return found if len(found.ids) or len(found.inputs) or slices else None
 
     def _seen_in_steps(self, compiler: CompilerRecord) -> List[Hindrance]:
         return self._course.looking.hindrances(

@@ -15,7 +15,7 @@ from compilegate.workload.declared.gate import Gate
 from compilegate.workload.declared.known.advice import Advice
 from compilegate.workload.declared.known.budget import Budget
 from compilegate.workload.declared.model import Model, Recipe
-from compilegate.workload.declared.program import Champion, Program
+from compilegate.workload.declared.program import Program
 from compilegate.workload.declared.release.serving import Serving
 from compilegate.workload.declared.starts import NewData, Posture, Schedule
 from compilegate.workload.declared.table import Table, Text
@@ -74,9 +74,7 @@ class WorkloadFile(Table):
     program: Program | None = None
     """Without one the built-in program trains, and needs `[model]` and `[recipe]`."""
     arms: dict[Name, ArmTable] = Field(default={})
-    """Ways to train: the table `baseline`, and one or more candidates beside it."""
-    champion: Champion | None = None
-    """Takes the place of arms: the new model is compared with the last registered one."""
+    """Ways to train: the table `baseline`, and candidates that are compared with it, if any."""
     gate: Gate
     compute: Compute = Compute()
     registry: Registry = Registry()

@@ -1,4 +1,4 @@
-"""`[program]` and `[champion]`: training with your own program instead of the built-in one."""
+"""`[program]`: training with your own program instead of the built-in one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 from compilegate.workload.declared.arguments import Argument, check_arguments
 from compilegate.workload.declared.arm import ImageFolder
 from compilegate.workload.declared.table import Table
-from compilegate.workload.parameters import InstanceType
 
 Script = Annotated[
     str, StringConstraints(pattern=r"^([A-Za-z_][A-Za-z0-9_]*/)*[A-Za-z_][A-Za-z0-9_]*\.py$")
@@ -132,13 +131,3 @@ class Program(Table):
                 f"of metrics ({', '.join(self.metrics) or 'there is none'})"
             )
         return self
-
-
-class Champion(Table):
-    """`[champion]`: the new model is compared with the one that was approved last. For what has no
-    graph to compile, and so no arms."""
-
-    evaluate: Script = "evaluate.py"
-    """A script of the program that scores a registered model on today's validation data."""
-    instance_type: InstanceType | None = None
-    """Where the training jobs run; by default as `[compute]` or the execution's parameter says."""

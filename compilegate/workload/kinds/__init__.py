@@ -1,10 +1,9 @@
 """What kind of workload a file declares: one object per kind says what it needs.
 
-| kind | tables | what is compared |
+| kind | tables | what is trained |
 |---|---|---|
 | TextClassification | `[model]`, `[recipe]`, `[arms]` | arms of the built-in training program |
 | OwnProgram | `[program]`, `[arms]` | arms of a program of your own |
-| Succession | `[program]`, `[champion]` | a new model and the one that was approved last |
 """
 
 from compilegate.workload.declared.file import WorkloadFile
@@ -14,10 +13,10 @@ from compilegate.workload.kinds.kind import (
     Preparation,
     TrainingProgram,
 )
-from compilegate.workload.kinds.own_program import OwnProgram, Succession
+from compilegate.workload.kinds.own_program import OwnProgram
 from compilegate.workload.kinds.text_classification import TextClassification
 
-KINDS = (TextClassification, OwnProgram, Succession)
+KINDS = (TextClassification, OwnProgram)
 
 __all__ = [
     "KINDS",
@@ -25,17 +24,14 @@ __all__ = [
     "Kind",
     "OwnProgram",
     "Preparation",
-    "Succession",
     "TextClassification",
     "TrainingProgram",
     "kind_of",
 ]
 
 
-def kind_of(file: WorkloadFile) -> TextClassification | OwnProgram | Succession:
+def kind_of(file: WorkloadFile) -> TextClassification | OwnProgram:
     """The kind that the file's tables make it. Raises WorkloadError where they fit no kind."""
     if file.program is None:
         return TextClassification.of(file)
-    if file.champion is None:
-        return OwnProgram.of(file, file.program)
-    return Succession.of(file, file.program, file.champion)
+    return OwnProgram.of(file, file.program)

@@ -53,9 +53,7 @@ def launcher_arguments(program: Program, told: Mapping[str, str]) -> dict[str, s
     """The variables that tell the launcher how the script wants its arguments."""
     variables = {}
     if program.arguments is not None:
-        # One of the program's own, though an arm has that name, too: a champion has no arms.
-        own = {name: name for name in program.hyperparameters if name in names.ARM_HYPERPARAMETERS}
-        words = own | {name: told_as(each, told[name]) for name, each in program.arguments.items()}
+        words = {name: told_as(each, told[name]) for name, each in program.arguments.items()}
         variables[names.ARGUMENTS_VARIABLE] = json.dumps(words, separators=(",", ":"))
     if program.argument_style != names.ARGUMENT_STYLES[0]:
         variables[names.ARGUMENT_STYLE_VARIABLE] = program.argument_style

@@ -11,7 +11,6 @@ from compilegate.catalog import Finding
 from compilegate.catalog.compilers import Stack
 from compilegate.catalog.images import BaseImage
 from compilegate.gate.settings import Padding
-from compilegate.workload.arms import Arm, Setup
 
 if TYPE_CHECKING:
     from compilegate.workload.settled import Workload
@@ -56,11 +55,6 @@ class Kind(ABC):
     def evidence(self) -> Literal["written", "printed"]:
         """`printed`: its jobs leave nothing but the metrics that they print."""
         return "written"
-
-    @property
-    def against_champion(self) -> bool:
-        """Whether a new model is compared with the registered one, and not arms with each other."""
-        return False
 
     @property
     def calls_compiler(self) -> bool:
@@ -130,14 +124,6 @@ class Kind(ABC):
     def data_channel(self) -> str:
         """What a training job calls the channel of its data."""
         return "data" if self.preparation is None else "prepared"
-
-    def trained(self, arms: Mapping[str, Arm]) -> Mapping[str, Setup]:
-        """What is trained, by name."""
-        return arms
-
-    def image_key(self, name: str) -> str:
-        """The key of the workload's file that names the image of what is trained under `name`."""
-        return f"arms.{name}.image"
 
     def job_in_words(self, workload: Workload, arm_name: str, seed: int) -> str:
         """What the job of this replicate trains, for whoever looks at the pipeline."""

@@ -3,7 +3,6 @@ with the one that was approved last."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -14,9 +13,9 @@ from compilegate.catalog.findings import refusal, warning
 from compilegate.catalog.images import BaseImage
 from compilegate.job import names
 from compilegate.job.compilers.neuron import PRECOMPILE
-from compilegate.workload.arms import Arm, Setup
+from compilegate.workload.arms import Arm
 from compilegate.workload.declared.file import WorkloadFile
-from compilegate.workload.declared.program import Champion, Program
+from compilegate.workload.declared.program import Program
 from compilegate.workload.errors import WorkloadError
 from compilegate.workload.kinds.arguments import (
     LAUNCHED,
@@ -33,9 +32,6 @@ from compilegate.workload.kinds.kind import Kind, Preparation, TrainingProgram
 if TYPE_CHECKING:
     from compilegate.workload.settled import Workload
 
-MOST_CHALLENGERS = 7
-"""The gate's job has ten inputs: its program, the experiment, the champion, and seven more."""
-
 LAUNCHER = "compilegate/job/launch/own_script.py"
 """What starts a script, catches the metrics that it prints and makes a candidate's failure
 evidence: the job's program, in place of the script."""
@@ -51,10 +47,34 @@ _OF_TEXTS = ("id", "label", "padding", "sequence_length", "slices", "text", "voc
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Scripts(Kind):
-    """What both kinds with a `[program]` have in common."""
+class OwnProgram(Kind):
+    """A program of your own is trained: `[program]`, `[arms]`."""
 
     program: Program
+
+    @classmethod
+    def of(cls, file: WorkloadFile, program: Program) -> OwnProgram:
+        """The kind with its tables. Raises WorkloadError where the file has others."""
+        _check(_what_only_the_built_in_program_reads(file))
+        _check(_taken_hyperparameters(program, names.ARM_HYPERPARAMETERS))
+        _check(wrong_arguments(program, file.arms, (*names.ARM_HYPERPARAMETERS, names.GPUS)))
+        _check(_unreported(file, program))
+        _check(
+            f"arms.{name}.neuron.precompile is true beside program, allowed: false, since only the "
+            "built-in training program can be run for a few steps"
+            for name, arm in file.arms.items()
+            if arm.stack is not None and arm.stack.told(PRECOMPILE)
+        )
+        return cls(program=program)
+
+    @property
+    def evidence(self) -> Literal["written", "printed"]:
+        return self.program.evidence
+
+    @property
+    def calls_compiler(self) -> bool:
+        """By compilegate.job in the script; one that only prints calls it by itself."""
+        return self.program.evidence == "written"
 
     @property
     def source_folder(self) -> str:
@@ -113,14 +133,18 @@ class _Scripts(Kind):
                 "take a newer image",
             )
 
-    @abstractmethod
     def told(self, workload: Workload, arm_name: str, seed: int) -> Mapping[str, str]:
         """The hyperparameters of a job that the file does not declare."""
+        arm = workload.arms[arm_name]
+        return {
+            **told_of_arm(arm, seed),
+            **gpus_told(self.program, arm.instance_type or workload.compute.instance_type),
+        }
 
     def training_program(self, workload: Workload, arm_name: str, seed: int) -> TrainingProgram:
         """The launcher that starts the training script; where SageMaker starts the processes, what
         becomes the script in each."""
-        setup = workload.trained[arm_name]
+        setup = workload.arms[arm_name]
         launched = setup.distribution in LAUNCHED
         entry = LAUNCHER if launched else SCRIPT_PROCESS
         if setup.distribution == "sm_dist":
@@ -143,7 +167,7 @@ class _Scripts(Kind):
             },
         )
 
-    def _launch(self, workload: Workload, setup: Setup, arm_name: str) -> dict[str, str]:
+    def _launch(self, workload: Workload, setup: Arm, arm_name: str) -> dict[str, str]:
         """What the launcher is told. No arguments: those are the script's."""
         program = self.program
         told: dict[str, str] = {}
@@ -160,86 +184,6 @@ class _Scripts(Kind):
             if percent:
                 told[names.PERCENT_VARIABLE] = " ".join(percent)
         return told
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnProgram(_Scripts):
-    """Arms of a program of your own are compared: `[program]`, `[arms]`."""
-
-    @classmethod
-    def of(cls, file: WorkloadFile, program: Program) -> OwnProgram:
-        """The kind with its tables. Raises WorkloadError where the file has others."""
-        _check(_what_only_the_built_in_program_reads(file))
-        _check(_taken_hyperparameters(program, names.ARM_HYPERPARAMETERS))
-        _check(wrong_arguments(program, file.arms, (*names.ARM_HYPERPARAMETERS, names.GPUS)))
-        _check(_unreported(file, program))
-        _check(
-            f"arms.{name}.neuron.precompile is true beside program, allowed: false, since only the "
-            "built-in training program can be run for a few steps"
-            for name, arm in file.arms.items()
-            if arm.stack is not None and arm.stack.told(PRECOMPILE)
-        )
-        return cls(program=program)
-
-    @property
-    def evidence(self) -> Literal["written", "printed"]:
-        return self.program.evidence
-
-    @property
-    def calls_compiler(self) -> bool:
-        """By compilegate.job in the script; one that only prints calls it by itself."""
-        return self.program.evidence == "written"
-
-    def told(self, workload: Workload, arm_name: str, seed: int) -> Mapping[str, str]:
-        arm = workload.arms[arm_name]
-        return {
-            **told_of_arm(arm, seed),
-            **gpus_told(self.program, arm.instance_type or workload.compute.instance_type),
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Succession(_Scripts):
-    """A new model against the one that was approved last: `[program]`, `[champion]`."""
-
-    champion: Champion
-
-    @property
-    def against_champion(self) -> bool:
-        return True
-
-    @classmethod
-    def of(cls, file: WorkloadFile, program: Program, champion: Champion) -> Succession:
-        """The kind with its tables. Raises WorkloadError where the file has others."""
-        _check(_what_only_the_built_in_program_reads(file))
-        _check(_taken_hyperparameters(program, (names.SEED,)))
-        _check(wrong_arguments(program, {}, (names.SEED,)))
-        _check(_unchallengeable(file, program))
-        return cls(program=program, champion=champion)
-
-    @property
-    def scripts(self) -> Mapping[str, str]:
-        return {**super().scripts, "champion.evaluate": self.champion.evaluate}
-
-    def trained(self, arms: Mapping[str, Arm]) -> Mapping[str, Setup]:
-        """The challenger alone. Batch and rate are its program's own affair."""
-        return {
-            names.CHALLENGER_ARM: Setup(
-                image_folder=self.program.image, instance_type=self.champion.instance_type
-            )
-        }
-
-    def told(self, workload: Workload, arm_name: str, seed: int) -> Mapping[str, str]:
-        return {names.SEED: str(seed)}
-
-    def image_key(self, name: str) -> str:
-        return "program.image"
-
-    def job_in_words(self, workload: Workload, arm_name: str, seed: int) -> str:
-        return f"The new model, seed {seed}"
-
-    def model_in_words(self, workload: Workload, arm_name: str, seed: int) -> str:
-        return f"Compared with the model registered before; seed {seed}."
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -283,30 +227,6 @@ def _taken_hyperparameters(program: Program, taken: tuple[str, ...]) -> Iterator
         yield (
             f"program.hyperparameters.{name} is taken, allowed: names other than "
             f"{', '.join(taken)}, which every job is passed anyway"
-        )
-
-
-def _unchallengeable(file: WorkloadFile, program: Program) -> Iterator[str]:
-    if program.evidence != "written":
-        yield (
-            "program.evidence is 'printed' beside champion, allowed: 'written', since the two "
-            "models are compared example by example"
-        )
-    for name, guard in file.gate.metrics.items():
-        if guard.reported:
-            yield (
-                f"gate.metrics.{name}.reported is true beside champion, allowed: metrics that "
-                "are computed from examples, since a registered model reports nothing"
-            )
-    if not 2 <= len(file.seeds) <= MOST_CHALLENGERS:
-        yield (
-            f"seeds holds {len(file.seeds)} beside champion, allowed: 2 to {MOST_CHALLENGERS}; one "
-            "cannot tell a difference from chance, and more do not fit one job of the gate"
-        )
-    if file.arms:
-        yield (
-            f"arms holds {', '.join(file.arms)} beside champion, allowed: one of the two; arms are "
-            "compared with each other, a champion with the new model"
         )
 
 

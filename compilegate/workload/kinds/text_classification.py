@@ -59,11 +59,6 @@ class TextClassification(Kind):
     @classmethod
     def of(cls, file: WorkloadFile) -> TextClassification:
         """The kind with its tables. Raises WorkloadError where the file has others."""
-        if file.champion is not None:
-            raise WorkloadError(
-                "champion is given without program, allowed: with a [program] that trains and "
-                "evaluates the models"
-            )
         if file.model is None:
             raise WorkloadError("model is missing, and must be given (or a [program] of your own)")
         if file.recipe is None:

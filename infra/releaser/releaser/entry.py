@@ -18,7 +18,6 @@ from botocore.config import Config
 
 from releaser.approvals import Approvals
 from releaser.batch import Batch
-from releaser.champion import Champion
 from releaser.endpoint import Endpoint, Told
 from releaser.facts import Facts
 from releaser.models import Models
@@ -72,9 +71,6 @@ class Releaser:
             approvals.remember(event)
         last = approvals.last()
         came: dict[str, str] = {"approved": "none" if last is None else last.arn}
-        if settings.champion:
-            champion = Champion(self.sagemaker, self.s3, facts, settings.bucket, settings.champion)
-            came["champion"] = champion.become(last)
         if settings.serving.deploy == "batch" and last is not None and kind == PACKAGE:
             return came | Batch(self.sagemaker, models).start(last)
         if settings.serving.deploy in {"serverless", "real-time"}:

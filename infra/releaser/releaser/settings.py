@@ -52,8 +52,6 @@ class Settings:
     prefix: str
     """Where it keeps what it knows of approvals and deployments; ends in a slash."""
     topic_arn: str
-    champion: str
-    """The key of the champion's archive; empty where the workload compares with none."""
     serving: Serving
 
 
@@ -68,6 +66,5 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         serving[name] = tuple(serving[name])
     return Settings(
         *(environment[name] for name in names),
-        champion=environment.get("CHAMPION", ""),
         serving=Serving(**serving),
     )

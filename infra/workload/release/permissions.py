@@ -18,7 +18,6 @@ from compilegate.access.jobs import (
 from compilegate.access.layout import (
     answers_prefix,
     models_prefix,
-    registered_prefix,
     releases_prefix,
 )
 from compilegate.infra.functions.permissions import function_statements
@@ -41,7 +40,6 @@ class Released:
     bucket_arn: str
     key_arn: str
     deploy: str
-    champion: bool
     batch_input: str
     """The prefix of a batch transform's requests."""
 
@@ -77,30 +75,10 @@ def releaser_statements(
             resources=[bucket],
             conditions={"StringLike": {"s3:prefix": [f"{releases_prefix(released.workload)}*"]}},
         ),
-        *(_champion(released) if released.champion else []),
         *(_deploying(released, role_arn) if released.deploy != "none" else []),
         Statement(sid="Notify", actions=["sns:Publish"], resources=[topic_arn]),
         Statement(sid="KeepWhatFailed", actions=["sqs:SendMessage"], resources=[dead_letter_arn]),
         *function_statements(arns, released.key_arn, log_group),
-    ]
-
-
-def _champion(released: Released) -> list[Statement]:
-    """Copy an approved model to where the next execution is compared with it."""
-    bucket, workload = released.bucket_arn, released.workload
-    return [
-        Statement(
-            sid="ReadApprovedModels",
-            actions=["s3:GetObject"],
-            resources=[f"{bucket}/{models_prefix(workload)}*"],
-            because=MANY_OBJECTS,
-        ),
-        Statement(
-            sid="KeepTheChampion",
-            actions=["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:PutObject"],
-            resources=[f"{bucket}/{registered_prefix(workload)}model/*"],
-            because=MANY_OBJECTS,
-        ),
     ]
 
 

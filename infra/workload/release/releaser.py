@@ -13,7 +13,6 @@ from constructs import Construct
 from compilegate.access import Arns
 from compilegate.access.layout import (
     answers_prefix,
-    registered_prefix,
     releases_prefix,
     requests_prefix,
 )
@@ -34,7 +33,6 @@ from compilegate.infra.workload.release.permissions import (
     releaser_statements,
     serving_statements,
 )
-from compilegate.job.names import MODEL_ARCHIVE
 from compilegate.pipelines.deployment import Network
 from compilegate.workload import Served, Workload
 
@@ -56,7 +54,7 @@ class Release(Construct):
     @staticmethod
     def is_needed(workload: Workload) -> bool:
         """Whether anything follows from an approval."""
-        return deploys(workload) or workload.kind.against_champion
+        return deploys(workload)
 
     def __init__(
         self,
@@ -83,7 +81,6 @@ class Release(Construct):
             bucket_arn=foundation.bucket_arn,
             key_arn=foundation.key.key_arn,
             deploy=deploy,
-            champion=workload.kind.against_champion,
             batch_input=(declared.batch_input if declared else None)
             or requests_prefix(workload.name),
         )
@@ -114,9 +111,6 @@ class Release(Construct):
                 "BUCKET": foundation.bucket.bucket_name,
                 "PREFIX": releases_prefix(workload.name),
                 "TOPIC_ARN": foundation.topic.topic_arn,
-                "CHAMPION": f"{registered_prefix(workload.name)}model/{MODEL_ARCHIVE}"
-                if released.champion
-                else "",
                 "SERVING": stack.to_json_string(
                     self._serving(released, workload.serving, role, alarms)
                 ),

@@ -1,0 +1,226 @@
+"""What is registered: the table of `compilegate.gate.decision`, and the job that applies it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compilegate.gate.decision import Registered
+from compilegate.gate.evidence import take_rows
+from compilegate.gate.findings import Code
+from compilegate.gate.settings import Experiment, GateSettings
+from compilegate.gate.verdict import Verdict
+from compilegate.job.evidence import EvidenceError, EvidenceRecord
+from compilegate.pipelines.programs import gate, registered
+from compilegate.report import notice_of
+from tests.gate.conftest import SyntheticExecution, build_execution, with_examples
+
+ACCURACY = {"direction": "higher", "margin": 0.01}
+DROPPING = {"accuracy": {**ACCURACY, "drop": 0.02}}
+BLEU = {"direction": "higher", "margin": 0.5, "reported": True}
+
+
+def before(accuracy: float = 0.95, examples: int = 2000, **metrics: float) -> Registered:
+    """The evidence of the model that was registered last, on rows that are `examples` the same."""
+    execution = build_execution(accuracy=accuracy, examples=examples)
+    record = execution.record("baseline", 1)
+    evidence = record.evidence
+    digests = {**evidence.digests, "model": "e" * 64}
+    known = {**evidence.metrics, **metrics}
+    evidence = dataclasses.replace(evidence, digests=digests, metrics=known)
+    return Registered(dataclasses.replace(record, evidence=evidence))
+
+
+def registers(verdict: Verdict) -> tuple[str, str]:
+    return verdict.decision.arm, verdict.decision.registers
+
+
+def against_registered(verdict: Verdict) -> dict[str, set[Code]]:
+    """By arm, the codes that the registered model is behind."""
+    arms = {it.arm: it.reasons for it in (verdict.baseline, *verdict.candidates)}
+    return {
+        arm: found
+        for arm, reasons in arms.items()
+        if (found := {it.code for it in reasons if it.code.subject == "registered"})
+    }
+
+
+@pytest.mark.parametrize(
+    ("made", "accuracy", "expected"),
+    [
+        ({}, None, ("fast", "fast")),
+        ({}, 0.95, ("fast", "fast")),
+        ({}, 0.97, ("fast", "fast")),
+        ({"worse_by": 0.05}, 0.95, ("baseline", "baseline")),
+        ({"worse_by": 0.05}, None, ("baseline", "baseline")),
+        ({}, 0.99, ("none", "none")),
+        ({"accuracy": 0.4}, 0.99, ("none", "none")),
+    ],
+)
+def test_the_winner_is_registered_where_it_is_within_the_drop(made, accuracy, expected) -> None:
+    execution = build_execution(metrics=DROPPING, **made)
+    model = None if accuracy is None else before(accuracy)
+    verdict = execution.judge(registered=model)
+    assert registers(verdict) == expected
+    assert verdict.baseline.sound
+    assert notice_of(verdict).send is (expected[0] != "fast")
+    assert Verdict.from_json(verdict.to_json()) == verdict
+
+
+def test_a_drop_of_one_arm_leaves_the_other() -> None:
+    """A candidate within its margin may lie beyond the drop; and so may the baseline alone."""
+    guard = {"accuracy": {**ACCURACY, "margin": 0.05, "drop": 0.0}}
+    execution = build_execution(metrics=guard, worse_by=0.03)
+    verdict = execution.judge(registered=_with_model(execution.record("baseline", 1)))
+    assert registers(verdict) == ("baseline", "baseline")
+    assert against_registered(verdict) == {"fast": {Code.REGISTERED_WORSE}}
+    worse = build_execution(worse_by=0.03).examples("fast", 1)
+    execution = build_execution(metrics=guard)
+    execution.change_examples("baseline", 1, **vars(worse))
+    verdict = execution.judge(registered=_with_model(execution.record("fast", 1)))
+    assert registers(verdict) == ("fast", "fast")
+    assert against_registered(verdict) == {"baseline": {Code.REGISTERED_WORSE}}
+
+
+def _with_model(record: EvidenceRecord) -> Registered:
+    digests = {**record.evidence.digests, "model": "e" * 64}
+    evidence = dataclasses.replace(record.evidence, digests=digests)
+    return Registered(dataclasses.replace(record, evidence=evidence))
+
+
+@pytest.mark.parametrize("arms", ["both", "baseline"])
+def test_the_registered_model_is_not_registered_twice(arms) -> None:
+    execution = build_execution(metrics=DROPPING)
+    winner = "fast"
+    if arms == "baseline":
+        execution, winner = build_execution(candidates=(), metrics=DROPPING), "baseline"
+    record = execution.record(winner, 1)
+    verdict = execution.judge(registered=Registered(record))
+    assert registers(verdict) == (winner, "nothing-new")
+    assert not notice_of(verdict).send  # nobody has to hear every night that nothing changed
+    for other in (_with_model(record), Registered(record, as_now=False)):
+        assert registers(execution.judge(registered=other)) == (winner, winner)
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "floor", "expected"),
+    [(0.95, None, "baseline"), (0.95, 0.9, "baseline"), (0.8, 0.9, "none"), (0.8, 0.7, "none")],
+)
+def test_a_baseline_alone_is_held_to_its_floor_and_to_the_registered_model(
+    accuracy, floor, expected
+) -> None:
+    guard = {"direction": "higher", "floor": floor, "drop": 0.02}
+    execution = build_execution(candidates=(), accuracy=accuracy, metrics={"accuracy": guard})
+    verdict = execution.judge(registered=before())
+    assert registers(verdict) == (expected, expected)
+    assert verdict.candidates == ()
+    assert verdict.baseline.sound is (accuracy > (floor or 0.0))
+
+
+def test_what_the_choice_of_rows_explains_is_no_drop() -> None:
+    """Of 100 rows two are answered otherwise: below the drop, and no more than chance."""
+    execution = build_execution(
+        candidates=(), examples=100, metrics={"accuracy": {**ACCURACY, "drop": 0}}
+    )
+    record = execution.record("baseline", 1)
+    right = np.flatnonzero(record.examples.scores.argmax(axis=1) == record.examples.labels)
+    for count, expected in ((2, "baseline"), (12, "none")):
+        scores = record.examples.scores.copy()
+        scores[right[:count]] = np.roll(scores[right[:count]], 1, axis=1)
+        execution.put_scores("baseline", 1, scores)
+        assert registers(execution.judge(registered=_with_model(record)))[1] == expected
+
+
+def test_on_other_rows_recorded_values_are_compared() -> None:
+    execution = build_execution(candidates=(), metrics=DROPPING)
+    for accuracy, expected in ((0.95, "baseline"), (0.99, "none")):
+        verdict = execution.judge(registered=before(accuracy, examples=500))
+        assert registers(verdict)[1] == expected
+    assert against_registered(verdict) == {"baseline": {Code.REGISTERED_WORSE}}
+
+
+def test_the_order_of_the_registered_rows_does_not_matter() -> None:
+    execution = build_execution(candidates=(), metrics=DROPPING)
+    model = before(0.975)
+    order = np.random.default_rng(0).permutation(2000)
+    rows = take_rows(model.evidence.examples, order)
+    shuffled = Registered(with_examples(model.evidence, rows))
+    assert execution.judge(registered=shuffled) == execution.judge(registered=model)
+
+
+def test_reported_metrics_are_compared_by_value_and_new_ones_by_none() -> None:
+    metrics = {"accuracy": ACCURACY, "bleu": {**BLEU, "drop": 1.0}}
+    execution = build_execution(candidates=(), metrics=metrics)
+    for seed in (1, 2, 3):
+        execution.alter("baseline", seed, metrics__bleu=27.0)
+    for known, expected in (
+        ({}, "baseline"),
+        ({"bleu": 27.9}, "baseline"),
+        ({"bleu": 28.1}, "none"),
+    ):
+        assert registers(execution.judge(registered=before(**known)))[1] == expected
+
+
+def test_a_registered_model_that_cannot_be_read_stops_a_drop_from_being_judged() -> None:
+    lost = Registered(EvidenceError("evidence.json is missing"))
+    verdict = build_execution(metrics=DROPPING).judge(registered=lost)
+    assert registers(verdict) == ("none", "none")
+    assert set(against_registered(verdict)) == {"baseline", "fast"}
+    assert verdict.baseline.reasons[0].sentence in notice_of(verdict).message
+    assert registers(build_execution().judge(registered=lost)) == ("fast", "fast")
+
+
+def test_settings_without_a_margin_compare_no_candidates() -> None:
+    experiment = build_execution().experiment
+    document = experiment.model_dump(mode="json")
+    document["settings"]["metrics"] = {"accuracy": {"direction": "higher", "floor": 0.9}}
+    with pytest.raises(ValueError, match="have no margin"):
+        Experiment.model_validate(document)
+    del document["arms"]["fast"]
+    assert Experiment.model_validate(document).candidates == ()
+    for wrong in (
+        {"drop": 0.1, "watched": True},
+        {"drop": -0.1, "margin": 0.1},
+        {"relative": True},
+    ):
+        with pytest.raises(ValueError, match="metrics"):
+            GateSettings.model_validate({"metrics": {"accuracy": {"direction": "higher"} | wrong}})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_job_compares_with_what_the_last_execution_kept(tmp_path: Path, kept) -> None:
+    execution = build_execution(candidates=(), metrics=DROPPING)
+    execution.write(tmp_path)
+    place = tmp_path / "registered"
+    assert registered.main(["open", str(place / "note")]) == 0
+    if kept:
+        model = SyntheticExecution(execution.experiment, {("baseline", 1): before(0.99).evidence})
+        (tmp_path / "last").mkdir()
+        model.write(tmp_path / "last", archives=True)
+        written = tmp_path / "last" / "evidence" / "baseline--1"
+        assert registered.main(["keep", str(written), str(place / "evidence")]) == 0
+    given = {"experiment": "gate.json", "evidence": "evidence", "registered": "registered"}
+    output = tmp_path / "output"
+    files = [f"--{name}={tmp_path / path}" for name, path in given.items()]
+    assert gate.main([*files, f"--output={output}"]) == 0
+    verdict = Verdict.from_json((output / "verdict.json").read_bytes())
+    assert registers(verdict)[1] == ("none" if kept else "baseline")
+    assert verdict.decision.sentence in (output / "report.md").read_text()
+    assert json.loads((output / "notice.json").read_text())["send"] is kept
+
+
+def test_what_is_not_there_cannot_be_kept(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    assert registered.main(["keep", str(tmp_path / "in"), str(tmp_path / "out")]) == 2
+    for name in ("output.tar.gz", "other"):
+        (tmp_path / "in" / name).write_bytes(b"evidence")
+    assert registered.main(["keep", str(tmp_path / "in"), str(tmp_path / "out")]) == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "output.tar.gz",
+        "registration.txt",
+    ]

@@ -1,3 +1,0 @@
-"""What the script of the article imports."""
-
-import xgboost  # noqa: F401
