@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +12,7 @@ import click
 from compilegate.advice import advise, facts_of
 from compilegate.advice.told.text import gravest
 from compilegate.cli.options.completing import complete_workload
+from compilegate.cli.options.home import home_option
 from compilegate.cli.options.project import Project, project_options, settings_here
 from compilegate.cli.terminal.errors import RefusalError
 from compilegate.cli.workload.checks import (
@@ -27,8 +27,8 @@ from compilegate.cli.workload.checks import (
     refuse_infeasible,
     refuse_unknown_images,
 )
+from compilegate.cli.workload.forecast import forecast_lines
 from compilegate.cli.workload.own_program import obstacles
-from compilegate.datasets.inspection import validation_rows
 from compilegate.errors import CompilegateError
 from compilegate.execution import exit_codes
 from compilegate.workload import Schedule, Workload, WorkloadError, find_workload, read_workload
@@ -44,9 +44,15 @@ from compilegate.workload.schedule import Rate, next_times, read_expression, rea
     "infra/settings.toml.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs and editors.")
+@home_option
 @project_options
-def command(
-    workload: str, region: str | None, as_json: bool, workloads: Path, containers: Path
+def command(  # noqa: PLR0917  one argument for each option
+    workload: str,
+    region: str | None,
+    as_json: bool,
+    home: Path,
+    workloads: Path,
+    containers: Path,
 ) -> None:
     """Check a workload file, and do nothing else.
 
@@ -58,14 +64,15 @@ def command(
     are told at once, those too of the data's header and first 20,000 rows: with line and column.
     Metric functions of your own are imported as the gate's job will import them. An arm that cannot
     run is refused, with what to do instead. A line that is not a problem warns of something (an
-    image that AWS no longer patches, a margin that the seeds can hardly show).
+    image that AWS no longer patches, a margin that the rows can never show), or says how likely the
+    gate lets an equal candidate pass, by the newest verdict on the workload in --home.
 
     With --json: {"file", "valid", "problems", "summary", "notes"}, where problems and notes are
     these lines. The exit status is the same: 0 for a valid file, 2 for another.
     """
     project = Project(workloads=workloads, containers=containers)
     try:
-        checked = _check(workload, region, project)
+        checked = _check(workload, region, project, home)
     except CompilegateError as error:
         if not as_json:
             raise
@@ -92,7 +99,7 @@ class _Checked:
     """What a person should know of it, and what it warns of."""
 
 
-def _check(workload: str, region: str | None, project: Project) -> _Checked:
+def _check(workload: str, region: str | None, project: Project, home: Path) -> _Checked:
     """Check everything. Raises CompilegateError with every problem that was found."""
     containers = project.containers
     path = find_workload(workload, project.workloads)
@@ -120,7 +127,7 @@ def _check(workload: str, region: str | None, project: Project) -> _Checked:
     libraries = program_libraries(declared, path)
     warnings = findings(declared, today=today, region=region, bases=bases, libraries=libraries)
     notes += [finding.sentence for finding in warnings]
-    notes += [f"gate.{sentence}" for sentence in _checked_margins(declared, path)]
+    notes += [f"gate.{sentence}" for sentence in forecast_lines(declared, path, home)]
     facts = facts_of(
         declared,
         libraries=libraries,
@@ -154,28 +161,3 @@ def _description(workload: Workload) -> str:
     jobs = len(workload.arms) * len(workload.seeds)
     count = "1 arm" if len(workload.arms) == 1 else f"{len(workload.arms)} arms"
     return f"{count}, {arms}; {len(workload.seeds)} seeds; {jobs} training jobs"
-
-
-def _checked_margins(workload: Workload, path: Path) -> Iterator[str]:
-    from compilegate.gate.forecast import (  # noqa: PLC0415  scipy takes time
-        Design,
-        forecast,
-        in_words,
-        never_passing,
-    )
-
-    if not workload.candidates:  # nothing is compared
-        return
-    design = Design(
-        seeds=len(workload.seeds),
-        candidates=len(workload.candidates),
-        examples=validation_rows(workload.data, path.parent),
-    )
-    found = {chance.of: in_words(chance) for chance in forecast(workload.gate, design)}
-    unknown = (
-        "how likely an equal candidate passes is not known before the first run; its report has "
-        "the noise floor, to be declared as expected_seed_sd"
-    )
-    for metric in workload.gate.guarded:
-        yield f"metrics.{metric}: {found.get(metric, unknown)}"
-    yield from never_passing(workload.gate, design)

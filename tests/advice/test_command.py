@@ -101,9 +101,9 @@ def test_proposed_arms_leave_the_file_valid(portfolio, name):
     assert "[arms.training-compiler]" not in again
 
 
-def test_a_workload_without_arms_gets_none(portfolio):
+def test_to_trees_no_arm_is_proposed(portfolio):
     proposed = asked(portfolio, "tabular", "--write-arms").output
-    assert proposed.startswith("# tabular compares a new model")
+    assert proposed.startswith("# Nothing to propose for tabular: ")
     assert "[" not in proposed
 
 

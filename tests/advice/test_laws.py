@@ -98,7 +98,6 @@ def some_facts(draw: st.DrawFn) -> Facts:
         engineer_hours=None,
         usd_per_engineer_hour=None,
         compilers=(),
-        compares_arms=True,
     )
 
 

@@ -138,8 +138,6 @@ class Facts:
     usd_per_engineer_hour: float | None
     compilers: tuple[str, ...]
     """What arms of the file already have, the baseline's left out."""
-    compares_arms: bool
-    """False where the baseline is alone."""
     obstacles: tuple[Obstacle, ...] = ()
     """What stands in the workload's own script, the gravest first."""
 

@@ -113,7 +113,6 @@ def facts_of(
         engineer_hours=told.engineer_hours,
         usd_per_engineer_hour=told.usd_per_engineer_hour,
         compilers=tuple(dict.fromkeys(each.compiler for each in workload.candidates.values())),
-        compares_arms=bool(workload.candidates),
         obstacles=obstacles,
     )
 

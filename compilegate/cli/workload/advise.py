@@ -27,6 +27,8 @@ from compilegate.cli.options.completing import complete_workload
 from compilegate.cli.options.home import home_option
 from compilegate.cli.options.project import settings_here, workloads_option
 from compilegate.cli.terminal.errors import writing
+from compilegate.cli.workload.forecast import PLACES, forecast_lines
+from compilegate.cli.workload.forecast import started as started_at
 from compilegate.cli.workload.own_program import obstacles
 from compilegate.cli.workload.profiled import profiled
 from compilegate.errors import CompilegateError
@@ -81,7 +83,8 @@ def command(  # noqa: PLR0917  one argument for each option
     as a range, with what a benchmark costs and when it is repaid. It says what decided it, what is
     known, what was assumed, and how to find out. The table [advice] of a workload's file holds what
     only people know. What finished executions in --home measured takes the place of published
-    figures. Nothing is executed.
+    figures. Last comes how likely the gate lets an equal candidate pass, by the newest verdict on
+    the workload. Nothing is executed.
     """
     if (workload is None) == (not everything):
         found = "neither" if workload is None else "both"
@@ -101,11 +104,19 @@ def command(  # noqa: PLR0917  one argument for each option
         return
     if html is not None:
         _write_page(html, portfolio_of([advice]))
+    foreseen = list(forecast_lines(declared, path, home))
     if as_json:
-        click.echo(json.dumps(advice_document(advice), indent=2))
+        click.echo(json.dumps({**advice_document(advice), "forecast": foreseen}, indent=2))
     elif html is None:
-        for line in advice_text(advice):
+        for line in (*advice_text(advice), *_forecast_text(foreseen)):
             click.echo(line)
+
+
+def _forecast_text(foreseen: Sequence[str]) -> list[str]:
+    if not foreseen:
+        return []
+    heading = "  How likely the gate lets an equal candidate pass:"
+    return ["", heading, *(f"    {line}" for line in foreseen)]
 
 
 def expectations(path: Path, workloads: Path, home: Path) -> list[dict[str, Any]]:
@@ -118,10 +129,6 @@ def expectations(path: Path, workloads: Path, home: Path) -> list[dict[str, Any]
     except CompilegateError:
         return []
     return [each.document() for each in foretold(advice)]
-
-
-PLACES = ("executions", "aws")
-"""Folders of the home with the executions here, and with those fetched from SageMaker."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +183,7 @@ def _measured(
     try:
         verdict = Verdict.from_json((folder / VERDICT_FILE).read_bytes())
         observations = Observations.from_json((folder / OBSERVATIONS_FILE).read_bytes())
-        started = _started(folder)
+        started = started_at(folder)
     except (OSError, ValueError, VerdictError, ObservationsError):
         return ()  # a definition from elsewhere may write another kind of verdict
     if verdict.workload not in facts:
@@ -185,14 +192,6 @@ def _measured(
             return experiences_of(folder.name, started, verdict, observations, None)
         facts[verdict.workload] = found
     return experiences_of(folder.name, started, verdict, observations, facts[verdict.workload])
-
-
-def _started(folder: Path) -> float:
-    """When an execution here started; of one on SageMaker, when its verdict was fetched."""
-    try:
-        return float(json.loads((folder / "execution.json").read_bytes())["started"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return (folder / VERDICT_FILE).stat().st_mtime
 
 
 def _advise_all(asked: _Asked, *, as_json: bool, html: Path | None) -> None:
@@ -232,11 +231,6 @@ def _write_page(path: Path, portfolio: Portfolio) -> None:
 
 def _arms_text(advice: Advice, workload: Workload, path: Path) -> str:
     """The proposed arms that the file stays valid with; the others as comments that say why."""
-    if not advice.facts.compares_arms:
-        return (
-            f"# {workload.name} compares a new model with the registered one and has no arms: "
-            "nothing to propose.\n"
-        )
     try:
         check_feasible(workload)
     except CompilegateError as error:  # no arm would make the file valid

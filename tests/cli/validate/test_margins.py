@@ -1,7 +1,8 @@
-"""`compilegate validate` says how likely the declared seeds show each margin."""
+"""`validate` and `advise` say how likely the gate lets an equal candidate pass."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -9,6 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.gate.conftest import build_execution
 
 pytestmark = pytest.mark.slow
 
@@ -24,8 +27,12 @@ def validated(folder: Path, accuracy: str) -> str:
     (folder / "news-topics.toml").write_text(
         f"{WORKLOAD[:start]}[gate.metrics.accuracy]\n{accuracy}\n{WORKLOAD[end:]}"
     )
+    return told(folder, "validate", "news-topics.toml")
+
+
+def told(folder: Path, *command: str) -> str:
     done = subprocess.run(
-        [*COMMAND, "validate", "news-topics.toml"],
+        [*COMMAND, *command],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -58,3 +65,21 @@ def test_a_watched_metric_has_no_margin_to_check(tmp_path):
     assert "gate.metrics.accuracy" not in validated(
         tmp_path, 'direction = "higher"\nwatched = true'
     )
+
+
+def test_the_newest_verdict_on_the_workload_is_the_pilot(tmp_path):
+    execution = build_execution(candidates=("larger-batch",), examples=800)
+    execution.experiment = execution.experiment.model_copy(update={"workload": "news-topics"})
+    folder = tmp_path / ".compilegate" / "executions" / "first"
+    folder.mkdir(parents=True)
+    (folder / "verdict.json").write_text(execution.judge().to_json())
+    (folder / "execution.json").write_text(json.dumps({"started": 1.0}))
+    printed = validated(tmp_path, 'direction = "higher"\nmargin = 0.01')
+    foreseen = [line.split("gate.", 1)[1] for line in printed.splitlines() if "chance of" in line]
+    assert [line.partition(":")[0] for line in foreseen] == [
+        "metrics.accuracy, larger-batch",
+        "metrics.log_loss, larger-batch",
+        "min_speedup, larger-batch",
+    ]
+    document = json.loads(told(tmp_path, "advise", "news-topics.toml", "--json"))
+    assert [line for line in document["forecast"] if "chance of" in line] == foreseen
