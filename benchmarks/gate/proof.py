@@ -1,10 +1,11 @@
-"""The gate's proof: honest experiments pass, worse candidates do not, accidents are named.
+"""The gate's proof: honest experiments pass, worse candidates do not, accidents are named, and the
+forecast holds.
 
     make gate-proof                                        # all of it, resumed where it stopped
     python benchmarks/gate/proof.py [--draws N] [--processes 2] [--write]
 
-It runs `honest.py`, `worse.py` and `accidents.py`, each kind once for the sources of the gate as
-they are, and exits with 1 where a figure is missed. `--write` puts the tables into
+It runs `honest.py`, `worse.py`, `accidents.py` and `foreseen.py`, each kind once for the sources of
+the gate as they are, and exits with 1 where a figure is missed. `--write` puts the tables into
 docs/gate-calibration.md. With fewer draws than a program's own, figures are held against what so
 few draws can show.
 """
@@ -19,12 +20,12 @@ from pathlib import Path
 
 from results import count_all
 
-PROGRAMS = ("honest", "worse", "accidents")
+PROGRAMS = ("honest", "worse", "accidents", "foreseen")
 PAGE = Path(__file__).parents[2] / "docs" / "gate-calibration.md"
 
 
 def main() -> None:
-    """Run the three programs; exit with 1 where a figure is missed."""
+    """Run the programs; exit with 1 where a figure is missed."""
     parser = argparse.ArgumentParser(description="Prove the gate.")
     parser.add_argument("--draws", type=int, help="executions of each kind")
     parser.add_argument("--processes", type=int, default=1)

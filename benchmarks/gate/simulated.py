@@ -18,6 +18,7 @@ import numpy.typing as npt
 from compilegate.gate.judge import judge
 from compilegate.gate.metrics import metric_value
 from compilegate.gate.settings import ArmDeclaration, Experiment, GateSettings, MetricGuard
+from compilegate.gate.verdict import Verdict
 
 from compilegate.job.evidence import (  # isort: skip
     CompilerRecord, Evidence, EvidenceError, EvidenceRecord, Examples, PairedBlocks, ParityErrors,
@@ -37,30 +38,6 @@ MACHINE = {
 }
 TENSORS = np.array(["loss", "logits", *(f"gradient of layer{it}.weight" for it in range(4))])
 HIGHER = ("accuracy", "balanced_accuracy", "macro_f1", "micro_f1", "auroc")
-SUCCESSORS = """
-compiler.did_not_run: compiler.no_proof compiler.few_calls
-compiler.differs: compiler.ran_in_eager
-evidence.changed: digest.differs
-evidence.lacking: evidence.no_environment metric.missing
-evidence.of_another: evidence.swapped evidence.wrong_job
-evidence.unreadable: evidence.truncated evidence.implausible digest.missing metric.not_finite
-examples.differ: examples.ids_differ examples.labels_differ examples.classes_differ
-examples.differ: examples.targets_differ examples.inputs_differ examples.slices_differ
-examples.malformed: examples.too_few examples.not_finite examples.not_probabilities
-examples.malformed: examples.label_range examples.ids_unreadable examples.ids_repeat
-groups.missing: groups.too_few
-model.seed_unused: model.duplicated model.seeds_alike steps.seeds_alike parity.of_another
-parity.cannot_tell: parity.not_measured parity.beyond_rounding parity.partial
-quality.undecided: quality.no_spread
-recipe.differs: recipe.batch_size recipe.world_size recipe.learning_rate recipe.precision
-slice.not_judged: slice.missing slice.too_small slice.undefined
-speed.not_repaid: speed.lost_elsewhere
-speed.undecided: speed.busy_machine speed.no_spread
-steps.times_disagree: steps.time_unaccounted steps.speed_differs steps.total_unaccounted
-"""
-"""By code of the third edition, those of the second that stood for the same accident."""
-_LINES = [line.split() for line in SUCCESSORS.strip().splitlines()]
-_SUCCESSOR = {old: new[:-1] for new, *former in _LINES for old in former}
 
 
 def guards(**margins: float | MetricGuard) -> dict[str, MetricGuard]:
@@ -248,19 +225,23 @@ class Execution:
             if name == arm and (not seeds or seed in seeds):
                 yield job
 
-    def judge(self) -> Found:
-        """What the gate says."""
+    def verdict(self) -> Verdict:
+        """What the gate says, whole."""
         declared = {arm: ArmDeclaration(**each) for arm, each in self.arms.items()}
         seeds = list(dict.fromkeys(seed for _, seed in self.jobs))
         asked = {"seeds": seeds, "settings": GateSettings(**self.settings), **self.fields}
         records = {
             key: job.record(declared[key[0]].global_batch_size) for key, job in self.jobs.items()
         }
-        verdict = judge(
+        return judge(
             Experiment(workload="w", baseline=BASELINE, arms=declared, **asked),
             {key: each for key, each in records.items() if each is not None},
             self.ran,
         )
+
+    def judge(self) -> Found:
+        """What the gate says, as far as it is asked for."""
+        verdict = self.verdict()
         every = (verdict.baseline, *verdict.candidates)
         return Found(
             {each.arm: str(each.outcome) for each in verdict.candidates},
@@ -271,7 +252,7 @@ class Execution:
 
 def _against(reasons: Any) -> tuple[str, ...]:
     codes = [str(each.code) for each in reasons if str(each.outcome) != "pass"]
-    return tuple(dict.fromkeys(_SUCCESSOR.get(code, code) for code in codes))
+    return tuple(dict.fromkeys(codes))
 
 
 def execution(

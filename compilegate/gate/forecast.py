@@ -276,7 +276,9 @@ def _passing(
     by_seed, by_row = expected.seed_variance or 0.0, expected.example_variance
     freedom = expected.seeds - 1
     means = generator.normal(0.0, math.sqrt(by_seed + by_row), draws)
+    # As the gate does, what rows and seeds do not explain is the least that seeds spread by.
     seeds = by_seed * generator.chisquare(freedom, draws) / freedom
+    seeds = np.maximum(seeds, expected.rest_variance)
     rows = np.full(draws, by_row)
     if math.isfinite(expected.example_freedom):
         free = expected.example_freedom
