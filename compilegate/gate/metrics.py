@@ -84,6 +84,8 @@ class Scored:
             return examples.losses
         likelihood = examples.scores[np.arange(len(examples.labels)), examples.labels]
         exact = likelihood >= SMALLEST_EXACT_SCORE
+        if exact.all():
+            return -np.log(likelihood)
         implied = -np.log(np.where(exact, likelihood, likelihood + LOST_DIGITS))
         return np.where(exact, implied, np.maximum(examples.losses, implied))
 
@@ -261,6 +263,17 @@ def _one_against_rest(scores: FloatArray, positive: BoolArray) -> FloatArray:
     negatives = count - positives
     order = np.argsort(scores)
     ranked, is_positive = scores[order], positive[order]
+    if (ranked[1:] != ranked[:-1]).all():
+        positives_below = np.cumsum(is_positive) - 0.5 * is_positive
+        negatives_below = np.arange(0.5, count) - positives_below
+        area = float(negatives_below @ is_positive) / (positives * negatives)
+        column = np.empty(count)
+        column[order] = area + np.where(
+            is_positive,
+            (negatives_below / negatives - area) * (count / positives),
+            (1.0 - positives_below / positives - area) * (count / negatives),
+        )
+        return column
     # Ties share the middle of their ranks, so all that follows goes by blocks of equal scores.
     starts = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]]))
     ends = np.concatenate([starts[1:], [count]])
@@ -271,11 +284,7 @@ def _one_against_rest(scores: FloatArray, positive: BoolArray) -> FloatArray:
     area = float(negatives_below @ (last - first)) / (positives * negatives)
     if_positive = area + (negatives_below / negatives - area) * (count / positives)
     if_negative = area + (1.0 - positives_below / positives - area) * (count / negatives)
-    column = np.empty(count)
-    if len(starts) == count:
-        column[order] = np.where(is_positive, if_positive, if_negative)
-        return column
-    ties = ends - starts
+    column, ties = np.empty(count), ends - starts
     column[order] = np.where(
         is_positive, np.repeat(if_positive, ties), np.repeat(if_negative, ties)
     )

@@ -219,6 +219,10 @@ def compare_arms(
     return found
 
 
+_BASELINE = ""
+"""No arm has this name."""
+
+
 def _tables(
     settings: GateSettings,
     baseline: Replicates,
@@ -234,21 +238,28 @@ def _tables(
     undefined: set[tuple[str, str]] = set()
     scored = {name: arm for name, arm in candidates.items() if arm.examples}
     for index, examples in enumerate(baseline.examples if scored else ()):
-        before, lacking = _columns(settings, examples, values, groups)
-        undefined |= {(name, metric) for name in scored for metric in lacking}
-        after = {}
-        for name, arm in scored.items():
-            after[name], lacking = _columns(settings, arm.examples[index], values, groups)
-            undefined |= {(name, metric) for metric in lacking}
-        for name in scored:
-            for metric in (it for it in before if it in after[name]):
-                guard = settings.metrics[metric]
-                table = tables.setdefault((name, metric), _Table())
-                _add(table, guard, before[metric], after[name][metric], groups)
-            reference = after.get(compiler_only.get(name, ""))
-            if reference is not None:
-                for metric in (it for it in reference if it in after[name]):
-                    difference = after[name][metric].values - reference[metric].values
+        arms = {_BASELINE: Scored(examples)}
+        arms |= {name: Scored(arm.examples[index]) for name, arm in scored.items()}
+        # One metric at a time: columns of all at once are most of the memory.
+        for metric, guard in settings.from_examples.items():
+            columns = dict[str, _Column]()
+            for name, each in arms.items():
+                try:
+                    columns[name] = _column(guard.measure(metric), each, groups)
+                except MetricUndefinedError:  # said of the replicate
+                    undefined |= {(it, metric) for it in (scored if name == _BASELINE else [name])}
+                else:
+                    mean = float(columns[name].values.mean())
+                    values.remember(guard.measure(metric), each.examples, mean)
+            for name in scored:
+                before, after = columns.get(_BASELINE), columns.get(name)
+                if before is not None and after is not None:
+                    table = tables.setdefault((name, metric), _Table())
+                    _add(table, guard, before, after, groups)
+                only = compiler_only.get(name)
+                reference = None if only is None else columns.get(only)
+                if reference is not None and after is not None:
+                    difference = after.values - reference.values
                     contrasts.setdefault((name, metric), Differences()).add(difference)
     return {key: it for key, it in tables.items() if key not in undefined}, contrasts
 
@@ -260,22 +271,6 @@ class _Column:
     values: FloatArray
     flip: float
     bias: float
-
-
-def _columns(
-    settings: GateSettings, examples: Examples, values: MetricValues, groups: Grouping | None
-) -> tuple[dict[str, _Column], list[str]]:
-    """The metrics of one replicate, and those that are undefined."""
-    found, undefined, scored = {}, [], Scored(examples)
-    for metric, guard in settings.from_examples.items():
-        try:
-            found[metric] = _column(guard.measure(metric), scored, groups)
-        except MetricUndefinedError:  # said of the replicate
-            undefined.append(metric)
-        else:
-            measure = guard.measure(metric)
-            values.remember(measure, examples, float(found[metric].values.mean()))
-    return found, undefined
 
 
 def _column(measure: str, scored: Scored, groups: Grouping | None) -> _Column:

@@ -69,10 +69,9 @@ def examples_digest(examples: Examples) -> str:
         columns.append(examples.targets)
     if examples.inputs is not None:
         columns.append(examples.inputs)
-    row = "\t".join(["%s"] * len(columns)) + "\n"
     for start in range(0, len(examples.ids), _ROWS_PER_UPDATE):
-        rows = [column[start : start + _ROWS_PER_UPDATE].tolist() for column in columns]
-        digest.update("".join(map(row.__mod__, zip(*rows))).encode())
+        parts = [map(str, each[start : start + _ROWS_PER_UPDATE].tolist()) for each in columns]
+        digest.update(("\n".join(map("\t".join, zip(*parts))) + "\n").encode())
     return digest.hexdigest()
 
 
