@@ -88,7 +88,7 @@ def observed_alone(
     reason = _first_sentence(arm.reasons) or "its evidence is valid"
     seen = Seen(
         arm=arm.arm,
-        outcome="pass" if arm.sound else "fail",
+        outcome="fail" if arm.reasons else "pass",
         broken=not arm.sound,
         reason=reason,
         values=_values(experiment, records, values) if arm.sound else {},
