@@ -803,7 +803,7 @@ def released_is_worse(
 def _error_of_first(
     metric: str, guard: MetricGuard, before: Replicates, after: Replicates
 ) -> float:
-    """Of the first seed's difference, by the choice of rows; zero for scalars."""
+    """The standard error of the first seed's difference, by the choice of rows; 0 for scalars."""
     if guard.reported or not before.examples or not after.examples:
         return 0.0
     return error_over_rows(metric, guard, before.examples[0], after.examples[0])

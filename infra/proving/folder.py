@@ -78,7 +78,7 @@ prefix = "{prefix}"
 enabled = true
 
 [budget]
-execution_usd = 1.0
+execution_usd = 1.2
 usd_per_hour = {{ "ml.m5.xlarge" = 0.23 }}
 """
 

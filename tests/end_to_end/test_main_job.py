@@ -210,11 +210,11 @@ def test_nothing_is_trained_again_when_nothing_changed_or_the_margin_alone(
 ) -> None:
     folder = finished.folder
     trained = (f"Train-{arm}-{n}" for arm in ("baseline", "candidate") for n in (1, 2))
-    steps = ["Package-baseline", "Prepare", *trained]
+    steps = ["Open-registered", "Prepare", *trained]
     again = folder.run()
     assert again.returncode == 0, again.stdout + again.stderr
     assert sorted(steps_that(again.stdout, "taken from the cache")) == steps
-    assert "nothing has changed since execution" in again.stdout
+    assert "decided: Nothing is new" in again.stdout
     assert folder.packages() == [finished.package]
 
     folder.declare("margin = 0.45", "margin = 0.4")

@@ -102,9 +102,13 @@ def test_after_a_deployment_and_an_execution_the_plan_says_what_a_change_costs(
     same = plan(aws, project)
     assert same["deployed"] is True
     assert same["changes"]["changed"] == same["changes"]["added"] == []
-    # What the gate decides anew is packaged anew: either of these, so that the plan has both.
+    # What the gate decides anew is packaged and kept: either of these, so that the plan has both.
+    kept = ("Package", "Keep")
     again = [p["step"] for p in same["predictions"] if not p["served"]]
-    assert again == ["Gate", "Package-compiled", "Package-baseline"]
+    assert again == [
+        "Gate",
+        *(f"{step}-{arm}" for arm in ("compiled", "baseline") for step in kept),
+    ]
 
     declared = project / "workloads" / "topics.toml"
     declared.write_text(declared.read_text().replace("epochs = 2", "epochs = 3"))
