@@ -12,6 +12,7 @@ import hashlib
 
 from compilegate.document.model import Step
 from compilegate.job.names import EVIDENCE_FOLDER
+from compilegate.pipelines.deployment import object_name
 from compilegate.pipelines.steps.blueprint import Blueprint
 from compilegate.pipelines.steps.processing import INPUT, OUTPUT, Uri, processing_step
 
@@ -28,9 +29,10 @@ def registered_uri(blueprint: Blueprint, *parts: str) -> str:
 def registration(blueprint: Blueprint) -> str:
     """A digest of what is registered with a model: a model that is served in another way is
     registered anew."""
-    workload = blueprint.workload
-    group = blueprint.deployment.model_package_group(workload)
-    told = repr((group, workload.serving, blueprint.sources.serving_code))
+    workload, code = blueprint.workload, blueprint.sources.serving_code
+    # By what is the same wherever it is compiled: no name of an account's own.
+    named = None if code is None else object_name(code)
+    told = repr((workload.model_package_group, workload.serving, named))
     return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
