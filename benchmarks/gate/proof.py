@@ -40,10 +40,11 @@ def main() -> None:
         page = program.page(counts)
         parts.append(f"## {name.capitalize()}\n\n{page.text}\n")
         missed += [f"{name}: {each}" for each in page.missed]
-    day = datetime.now(UTC).date()
+    day, fewer = datetime.now(UTC).date(), "" if asked.draws is None else f" --draws {asked.draws}"
     head = (
         "# How often the gate is wrong\n\n"
-        f"Made by `make gate-proof` on {day} in {seconds / 3600:.1f} hours of one processor.\n"
+        f"Made by `python benchmarks/gate/proof.py{fewer} --write` on {day} in "
+        f"{seconds / 3600:.1f} hours of one processor. `make gate-proof` makes it with all draws.\n"
     )
     text = "\n".join([head, *parts])
     print(text)
