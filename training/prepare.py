@@ -34,7 +34,7 @@ from training.data.prepared import (
     write_manifest,
     write_split,
 )
-from training.data.tables import Columns, Row, column_names, read_split
+from training.data.tables import Columns, Row, read_split
 from training.data.tokenization import TextEncoder, load_pretrained, train_wordpiece
 
 MINIMUM_SEQUENCE_LENGTH = 4  # [CLS], two tokens, [SEP]: less holds no text
@@ -79,11 +79,10 @@ def prepare(
 
     The tokenizer is trained on the training split, or taken from `model_id`. With `max_train`
     that many training documents are kept, chosen by their identifiers. The validation split needs
-    the columns of categories, since models are compared on it; those that the training split has
-    show what was trained on. Raises InputError.
+    the columns of categories, since models are compared on it; as far as the training split has
+    them, they show what was trained on. Raises InputError.
     """
-    there = tuple(name for name in columns.slices if name in column_names(data_dir, "train"))
-    wanted = {"train": dataclasses.replace(columns, slices=there), "validation": columns}
+    wanted = {"train": dataclasses.replace(columns, slices_needed=False), "validation": columns}
     rows = {split: read_split(data_dir, split, wanted[split]) for split in SPLITS}
     ids = {split: identifiers(rows[split], split) for split in SPLITS}
     if max_train is not None:
@@ -190,6 +189,7 @@ def _slices(rows: Sequence[Row], columns: Columns) -> Dict[str, npt.NDArray[np.s
     return {
         name: np.array([row.categories[index] for row in rows], dtype=np.str_)
         for index, name in enumerate(columns.slices)
+        if any(row.categories[index] for row in rows)
     }
 
 

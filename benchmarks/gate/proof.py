@@ -4,8 +4,8 @@ forecast holds.
     make gate-proof                                        # all of it, resumed where it stopped
     python benchmarks/gate/proof.py [--draws N] [--processes 2] [--write]
 
-It runs `honest.py`, `worse.py`, `accidents.py` and `foreseen.py`, each kind once for the sources of
-the gate as they are, and exits with 1 where a figure is missed. `--write` puts the tables into
+It runs `honest.py`, `worse.py`, `accidents.py` and `forecasts.py`, each kind once for the gate's
+sources as they are, and exits with 1 where a figure is missed. `--write` puts the tables into
 docs/gate-calibration.md. With fewer draws than a program's own, figures are held against what so
 few draws can show.
 """
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from results import count_all
 
-PROGRAMS = ("honest", "worse", "accidents", "foreseen")
+PROGRAMS = ("honest", "worse", "accidents", "forecasts")
 PAGE = Path(__file__).parents[2] / "docs" / "gate-calibration.md"
 
 

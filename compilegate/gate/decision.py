@@ -27,7 +27,7 @@ from compilegate.gate.quality import Replicates, error_over_rows, metric_by_seed
 from compilegate.gate.records import differing, readable
 from compilegate.gate.settings import Experiment, GateSettings, MetricGuard
 from compilegate.gate.verdict import BaselineVerdict, CandidateVerdict, Decision
-from compilegate.job.evidence import EvidenceError, EvidenceRecord, Examples
+from compilegate.job.evidence import EvidenceError, EvidenceRecord
 from compilegate.job.names import NO_ARM, NOTHING_NEW
 
 
@@ -61,58 +61,41 @@ def below_registered(
         )
         yield failure(Code.REGISTERED_UNREADABLE, text)
         return
-    before = _in_one_order(found, record.examples)
+    same_rows = (
+        found.examples is not None
+        and record.examples is not None
+        and not differing(found.examples, record.examples)
+    )
     for metric, guard in limits.items():
         # What a metric lacks is said of the evidence; the registered model may not have had it.
         with suppress(MetricUndefinedError, KeyError):
-            yield from _drop(
-                metric, guard, before, record, confidence=settings.confidence, values=values
-            )
+            usual, own = (_value(metric, guard, it, values) for it in (found, record))
+            chance = 0.0
+            if same_rows and not guard.reported and found.examples and record.examples:
+                # Rows must meet: the same ones may come in another order.
+                before = in_the_order_of(found.examples, record.examples)
+                error = error_over_rows(metric, guard, before, record.examples)
+                chance = float(ndtri(settings.confidence)) * error
+            harm = usual - own if guard.direction == "higher" else own - usual
+            limit = guard.drop or 0.0
+            if harm > limit and harm > chance:
+                how = "on the same rows" if same_rows else "by recorded values"
+                yield failure(
+                    Code.REGISTERED_WORSE,
+                    f"{metric} is {own:.5g}, of the registered model {usual:.5g} ({how}): worse by "
+                    f"{harm:.3g}, drop allows {limit:g}.",
+                    metric=metric,
+                    value=own,
+                    registered_value=usual,
+                    drop=limit,
+                )
 
 
-def _in_one_order(registered: EvidenceRecord, examples: Examples | None) -> Replicates:
-    """What the registered model measured, on the same rows as the examples if they are the same."""
-    found = registered.examples
-    if found is not None and examples is not None and not differing(found, examples):
-        found = in_the_order_of(found, examples)
-    return Replicates(
-        examples=[] if found is None else [found],
-        reported=[registered.evidence.metrics],
-    )
-
-
-def _drop(
-    metric: str,
-    guard: MetricGuard,
-    before: Replicates,
-    record: EvidenceRecord,
-    *,
-    confidence: float,
-    values: MetricValues,
-) -> Iterator[Reason]:
-    after = Replicates(
-        examples=[] if record.examples is None else [record.examples],
-        reported=[record.evidence.metrics],
-    )
-    usual, own = (float(metric_by_seed(metric, guard, each, values)[0]) for each in (before, after))
-    harm = usual - own if guard.direction == "higher" else own - usual
-    limit = guard.drop or 0.0
-    same_rows = guard.reported is False and not differing(before.examples[0], after.examples[0])
-    chance = 0.0
-    if same_rows:
-        error = error_over_rows(metric, guard, before.examples[0], after.examples[0])
-        chance = float(ndtri(confidence)) * error
-    if harm > limit and harm > chance:
-        how = "on the same rows" if same_rows else "by recorded values"
-        yield failure(
-            Code.REGISTERED_WORSE,
-            f"{metric} is {own:.5g}, of the registered model {usual:.5g} ({how}): worse by "
-            f"{harm:.3g}, drop allows {limit:g}.",
-            metric=metric,
-            value=own,
-            registered_value=usual,
-            drop=limit,
-        )
+def _value(metric: str, guard: MetricGuard, record: EvidenceRecord, values: MetricValues) -> float:
+    """The metric of one record's model. Raises MetricUndefinedError."""
+    examples = [] if record.examples is None else [record.examples]
+    replicates = Replicates(examples=examples, reported=[record.evidence.metrics])
+    return metric_by_seed(metric, guard, replicates, values)[0]
 
 
 def decide(
@@ -149,7 +132,7 @@ def _winner(
     if not baseline.sound:
         return NO_ARM, "Release nothing: the baseline's evidence is not valid."
     if baseline.reasons:
-        return NO_ARM, f"Release nothing: {baseline.arm} is worse than the registered model."
+        return NO_ARM, f"Release nothing: {baseline.arm} may not replace the registered model."
     found = ", ".join(f"{it.arm} {_in_words(it)}" for it in candidates)
     why = f"no candidate passed ({found})" if found else "there is no candidate"
     return baseline.arm, f"Release {baseline.arm}, seed {seed}: {why}."

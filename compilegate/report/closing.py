@@ -20,6 +20,8 @@ def saves(verdict: Verdict) -> str:
     arm, figures = verdict.decision.arm, verdict.cost
     if arm == NO_ARM or figures is None:
         return "nothing: no model is released"
+    if not verdict.candidates:
+        return "nothing: the baseline is alone"
     of_arm = {each.arm: each for each in figures.candidates}
     if arm in of_arm:
         return _of_candidate(of_arm[arm], figures, verdict.baseline.arm)

@@ -39,8 +39,9 @@ def gate_sentence(cost: CostFigures) -> str:
     left_out = cost.jobs_not_counted
     at_least = "at least " if left_out else ""
     why = f"; {_jobs(left_out)} without valid evidence left out" if left_out else ""
+    what = "The comparison" if cost.candidates else "Training more seeds than one"
     return (
-        f"The comparison took {at_least}{amount(cost.gate)} of machine time: "
+        f"{what} took {at_least}{amount(cost.gate)} of machine time: "
         f"{_jobs(cost.jobs_counted)}, not counting the one that the baseline needs anyway{why}."
         f"{_why_no_dollars(cost)}"
     )

@@ -14,7 +14,7 @@ from typing import Final
 
 from compilegate.gate.findings import Code, Outcome, Reason, clipped
 from compilegate.gate.verdict import CandidateVerdict, Verdict
-from compilegate.job.names import NO_ARM
+from compilegate.job.names import NO_ARM, NOTHING_NEW
 from compilegate.report import cost
 from compilegate.report.remedies import baseline_remedy, remedies
 
@@ -68,6 +68,8 @@ def _subject(verdict: Verdict, open_ones: list[CandidateVerdict]) -> str:
     """What happened, in full where it fits, else counted."""
     released = verdict.decision.arm
     outcome = "nothing released" if released == NO_ARM else f"{released} released"
+    if verdict.decision.registers == NOTHING_NEW:
+        outcome = "nothing new"
     in_full = [f"{item.arm} {_IN_WORDS[item.outcome]}" for item in open_ones]
     counted = [
         f"{count} {words}"
@@ -84,7 +86,8 @@ def _subject(verdict: Verdict, open_ones: list[CandidateVerdict]) -> str:
 def _message(verdict: Verdict, open_ones: list[CandidateVerdict]) -> list[str]:
     lines = [clipped(verdict.decision.sentence)]
     if verdict.baseline.reasons:
-        found = "is worse than the registered model" if verdict.baseline.sound else "is not valid"
+        no_successor = "may not replace the registered model"
+        found = no_successor if verdict.baseline.sound else "is not valid"
         lines += ["", f"{clipped(verdict.baseline.arm)}, the baseline, {found}."]
         lines += _why(verdict.baseline.reasons)
         lines += ["  What to do:", f"  - {clipped(baseline_remedy(verdict.baseline), MOST_REMEDY)}"]

@@ -14,7 +14,7 @@ def summary_lines(verdict: Verdict) -> list[str]:
     """The decision, then each candidate with the reasons that decided it; 15 lines at most."""
     lines = [verdict.decision.sentence]
     if verdict.baseline.reasons:
-        found = "worse than the registered model" if verdict.baseline.sound else "not valid"
+        found = "may not replace the registered model" if verdict.baseline.sound else "not valid"
         lines.append(f"{verdict.baseline.arm}: {found}")
         lines += _reasons(verdict.baseline.reasons, Outcome.FAIL)
     for candidate in verdict.candidates:

@@ -150,7 +150,7 @@ def read_registered(place: Path | None, registration: str | None) -> Registered 
     if place is None or not (place / EVIDENCE_FOLDER).is_dir():
         return None
     kept = place / EVIDENCE_FOLDER / REGISTRATION_FILE
-    as_now = kept.is_file() and kept.read_text(encoding="utf-8") == registration
+    as_now = kept.is_file() and kept.read_bytes() == (registration or "").encode()
     try:
         return Registered(read_replicate(place / EVIDENCE_FOLDER), as_now)
     except EvidenceError as error:

@@ -77,8 +77,8 @@ def _fail_step(gate: Step) -> Step:
     within a join.
     """
     words = (
-        "No candidate passed, and the baseline is not valid or its model is worse than the "
-        "registered one, so no model was registered; the reasons are in "
+        "No candidate passed, and the baseline is not valid or may not replace the registered "
+        "model, so no model was registered; the reasons are in "
     )
     message = join("", [words, output_uri(gate), f"/{VERDICT.file_path}"])
     return Step("Fail-no-valid-arm", FAIL, {"ErrorMessage": message})

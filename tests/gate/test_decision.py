@@ -101,7 +101,8 @@ def test_the_registered_model_is_not_registered_twice(arms) -> None:
     record = execution.record(winner, 1)
     verdict = execution.judge(registered=Registered(record))
     assert registers(verdict) == (winner, "nothing-new")
-    assert not notice_of(verdict).send  # nobody has to hear every night that nothing changed
+    notice = notice_of(verdict)  # nobody has to hear every night that nothing changed
+    assert (notice.send, notice.subject) == (False, "topics: nothing new")
     for other in (_with_model(record), Registered(record, as_now=False)):
         assert registers(execution.judge(registered=other)) == (winner, winner)
 

@@ -164,6 +164,17 @@ def test_columns_of_categories_go_with_the_validation_documents(
     }
 
 
+def test_the_training_split_s_categories_go_along_as_far_as_it_has_them(
+    data: Path, run: Prepare, tmp_path: Path
+) -> None:
+    columns = with_categories(data, "de", "en")
+    rows = [{**ROWS[0], "language": "de"}, {**ROWS[1], "language": None}, *ROWS[2:]]
+    write_jsonl(data / "train.jsonl", rows)
+    run(columns=columns)
+    (column,) = read_prepared(tmp_path / "prepared").train.slices.values()
+    assert column.tolist() == ["de", *[""] * (len(rows) - 1)]
+
+
 @pytest.mark.parametrize("category", [None, "", 0.5])
 def test_what_is_no_category_is_named_with_its_line(
     data: Path, run: Prepare, category: object

@@ -27,6 +27,8 @@ class Columns:
     identifier: Optional[str] = None
     slices: Tuple[str, ...] = ()
     """Columns of categories."""
+    slices_needed: bool = True
+    """False: a category that is missing or no text is left empty."""
 
     @property
     def by_key(self) -> List[Tuple[str, str]]:
@@ -34,7 +36,8 @@ class Columns:
         known = [("data.text", self.text), ("data.label", self.label)]
         if self.identifier is not None:
             known.append(("data.id", self.identifier))
-        return [*known, *(("data.slices", name) for name in self.slices)]
+        needed = self.slices if self.slices_needed else ()
+        return [*known, *(("data.slices", name) for name in needed)]
 
 
 @dataclass(frozen=True)
@@ -70,13 +73,6 @@ def read_split(folder: Path, split: str, columns: Columns) -> List[Row]:
     return rows
 
 
-def column_names(folder: Path, split: str) -> Tuple[str, ...]:
-    """The columns of the first row of a split. Raises InputError as `read_split` does."""
-    path = _only_file(folder, split)
-    _, record = next(iter(_READERS[path.suffix](path)), ("", {}))
-    return tuple(record)
-
-
 def _only_file(folder: Path, split: str) -> Path:
     if not folder.is_dir():
         raise InputError(f"the data folder {folder} does not exist")
@@ -109,7 +105,7 @@ def _row(path: Path, place: str, record: Mapping[str, Any], columns: Columns) ->
         if identifier is None
         else _name(path, place, identifier, record[identifier]),
         place=place,
-        categories=tuple(_category(path, place, name, record[name]) for name in columns.slices),
+        categories=tuple(_category(path, place, name, record, columns) for name in columns.slices),
     )
 
 
@@ -126,9 +122,14 @@ def _without(key: str, column: str, record: Mapping[str, Any]) -> str:
     )
 
 
-def _category(path: Path, place: str, column: str, value: Any) -> str:
+def _category(
+    path: Path, place: str, column: str, record: Mapping[str, Any], columns: Columns
+) -> str:
+    value = record.get(column)
     if isinstance(value, bool):
         return str(value).lower()
+    if not columns.slices_needed:
+        return str(value) if isinstance(value, (str, int)) else ""
     return _name(path, place, column, value)
 
 

@@ -96,7 +96,7 @@ def facts_of(
         parts=parts,
         shapes=_shapes(workload),
         hours=_hours(told),
-        precision=(known(arm.precision, f"the baseline's precision is {arm.precision}")),
+        precision=known(arm.precision, f"the baseline's precision is {arm.precision}"),
         sequence_length=(
             None
             if workload.kind.document_shapes is None

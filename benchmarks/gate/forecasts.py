@@ -1,6 +1,6 @@
 """Does the forecast say how likely an equal candidate passes?
 
-    python benchmarks/gate/foreseen.py [--draws 300] [--processes 2] [--anew] [PART OF A NAME]
+    python benchmarks/gate/forecasts.py [--draws 300] [--processes 2] [--anew] [PART OF A NAME]
 
 Of each design executions are drawn whose arms are equally good. How many pass by quality is the
 truth; every tenth is a pilot, and what the forecast says from it is held against the truth: on
@@ -68,7 +68,7 @@ def page(found: Mapping[str, Counts]) -> Page:
     return Page(table(header, rows), missed)
 
 
-PROGRAM = Program("foreseen", 300, list(KINDS), counted, page)
+PROGRAM = Program("forecasts", 300, list(KINDS), counted, page)
 
 if __name__ == "__main__":
     main(PROGRAM)
