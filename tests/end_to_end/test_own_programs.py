@@ -277,7 +277,7 @@ def test_a_new_model_has_to_stand_against_the_registered_one(tmp_path: Path) -> 
         own_copy(name, tmp_path, worse | {"learning_rate = 0.1": "learning_rate = 1e-4"}), home
     )
     assert second.returncode == 4, second.stdout + second.stderr
-    assert "baseline is worse than the registered model" in second.stdout
+    assert "baseline may not replace the registered model" in second.stdout
     assert len(packages(home, name)) == 1
 
     third = run(own_copy(name, tmp_path, {"rounds = 120": "rounds = 200"}), home)
