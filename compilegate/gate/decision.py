@@ -14,7 +14,7 @@ a difference that the choice of rows explains is no drop. Else their recorded va
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -102,15 +102,26 @@ def decide(
     experiment: Experiment,
     baseline: BaselineVerdict,
     candidates: Sequence[CandidateVerdict],
-    registered_arms: frozenset[str],
+    released: Mapping[str, EvidenceRecord],
+    registered: Registered | None,
 ) -> Decision:
-    """The table of this module; `registered_arms` are those whose model is the registered one."""
+    """The table of this module; `released` has the record of each arm's model to release."""
     seed = experiment.seeds[0]
     arm, sentence = _winner(baseline, candidates, seed)
-    if arm in registered_arms:
+    if arm in released and _is_registered(released[arm], registered):
         text = f"Nothing is new: the model of {arm}, seed {seed}, is the registered one."
         return Decision(arm, seed, text, registers=NOTHING_NEW)
     return Decision(arm, seed, sentence, registers=arm)
+
+
+def _is_registered(record: EvidenceRecord, registered: Registered | None) -> bool:
+    """Whether the record's model is the registered one: it has the same digest."""
+    if registered is None or not registered.as_now:
+        return False
+    if isinstance(registered.evidence, EvidenceError):
+        return False
+    own, usual = (it.evidence.digests.get("model") for it in (record, registered.evidence))
+    return own is not None and own == usual
 
 
 def _winner(
@@ -146,12 +157,8 @@ _IN_WORDS = {
 
 
 def _in_words(candidate: CandidateVerdict) -> str:
-    undecided_by = {it.code for it in candidate.reasons if it.outcome is Outcome.INCONCLUSIVE}
+    found = {it.code for it in candidate.reasons if it.outcome is not Outcome.PASS}
     busy = candidate.speed is not None and candidate.speed.busy_machine is not None
-    if (
-        candidate.outcome is Outcome.INCONCLUSIVE
-        and undecided_by == {Code.SPEED_UNDECIDED}
-        and busy
-    ):
+    if found == {Code.SPEED_UNDECIDED} and busy:
         return "was inconclusive: the machine was too busy to time it"
     return _IN_WORDS[candidate.outcome]

@@ -69,10 +69,8 @@ from compilegate.gate.verdict import (
     MemoryJudgement,
     MetricJudgement,
     ParityJudgement,
-    SpeedJudgement,
     Verdict,
 )
-from compilegate.job.evidence import EvidenceError, EvidenceRecord
 
 MOST_CONFOUNDS = 200
 """Differences that a verdict lists."""
@@ -92,8 +90,6 @@ class _Measured:
     """What holds at any confidence."""
     quality: ArmQuality | None
     """None where there is nothing to compare."""
-    compiler_only: str | None
-    """The candidate with the same compiler that differs from the baseline by it alone."""
     parity: ParityJudgement | None
     memory: MemoryJudgement | None
     confounds: tuple[Confound, ...]
@@ -123,35 +119,37 @@ def judge(
     speeds = {
         arm: measure_arm(_step_size(examined, arm), examined.timed(arm)) for arm in experiment.arms
     }
-    dropped = {arm: _below_registered(examined, arm, registered, values) for arm in experiment.arms}
+    first = experiment.seeds[0]
+    released = {
+        arm: examined.records[arm, first]
+        for arm in experiment.arms
+        if first in examined.scored(arm)
+    }
+    dropped = {
+        arm: tuple(below_registered(experiment.settings, record, registered, values))
+        for arm, record in released.items()
+    }
     measured = {
-        arm: _measure(
-            examined,
-            arm,
-            quality.get(arm),
-            compiler_only.get(arm),
-            dropped=dropped[arm],
-            values=values,
-        )
+        arm: _measure(examined, arm, quality.get(arm), dropped.get(arm, ()), values)
         for arm in experiment.candidates
     }
+
+    def concluded(arm: str, confidence: float) -> CandidateVerdict:
+        only = measured.get(compiler_only.get(arm, ""))
+        return _conclude(examined, measured[arm], only, speeds, confidence)
+
     confidences = holm(
         experiment.candidates,
         experiment.settings.confidence,
-        lambda arm, level: (
-            _conclude(examined, measured, speeds, arm, level).outcome is Outcome.PASS
-        ),
+        lambda arm, confidence: concluded(arm, confidence).outcome is Outcome.PASS,
     )
-    baseline = _judge_baseline(examined, dropped[experiment.baseline], values)
-    candidates = tuple(
-        _conclude(examined, measured, speeds, arm, confidences[arm])
-        for arm in experiment.candidates
-    )
+    baseline = _judge_baseline(examined, dropped.get(experiment.baseline, ()), values)
+    candidates = tuple(concluded(arm, confidences[arm]) for arm in experiment.candidates)
     return Verdict(
         workload=experiment.workload,
         seeds=tuple(experiment.seeds),
         confidence=experiment.settings.confidence,
-        decision=decide(experiment, baseline, candidates, _registered_arms(examined, registered)),
+        decision=decide(experiment, baseline, candidates, released, registered),
         baseline=baseline,
         candidates=candidates,
         cost=cost_of(experiment, examined, speeds, candidates),
@@ -219,152 +217,111 @@ def _measure(
     examined: Examined,
     arm: str,
     quality: ArmQuality | None,
-    compiler_only: str | None,
-    *,
     dropped: Sequence[Reason],
     values: MetricValues,
 ) -> _Measured:
     experiment, settings = examined.experiment, examined.experiment.settings
-    declared, before = experiment.arms[arm], experiment.arms[experiment.baseline]
-    seeds = examined.distinct((experiment.baseline, arm))
-    said: list[Reason | Note] = [*examined.reasons(arm), *examined.notes(arm), *dropped]
-    said += _about_baseline(examined, arm, seeds)
-    repeated = {about_repeated(examined, name) for name in (experiment.baseline, arm)} - {None}
-    for sentence in sorted(map(str, repeated)):
-        enough = len(seeds) > 1
-        code = Code.MODEL_SEED_UNUSED
-        said.append(Note(code, sentence) if enough else undecided(code, sentence))
-    own, usual = (
-        [it.evidence for it in examined.trained(name).values()]
-        for name in (arm, experiment.baseline)
-    )
-    usual_seeds = examined.trained(experiment.baseline)
-    both = [seed for seed in examined.trained(arm) if seed in usual_seeds]
+    baseline, declared = experiment.baseline, experiment.arms[arm]
+    before = experiment.arms[baseline]
+    seeds = examined.distinct((baseline, arm))
+    own, usual = examined.trained(arm), examined.trained(baseline)
+    jobs, usual_jobs = ([it.evidence for it in each.values()] for each in (own, usual))
+    both = [seed for seed in own if seed in usual]
     confounds = find_confounds(
-        [examined.records[experiment.baseline, seed].evidence for seed in both],
-        [examined.records[arm, seed].evidence for seed in both],
+        [usual[seed].evidence for seed in both],
+        [own[seed].evidence for seed in both],
         (before, declared),
         settings.examples_tolerance,
     )
-    memory, about_memory = judge_memory(usual, own, settings.max_memory_increase)
-    said += [*about_confounds(confounds), *about_memory]
+    memory, about_memory = judge_memory(usual_jobs, jobs, settings.max_memory_increase)
+    said: list[Reason | Note] = [
+        *examined.reasons(arm),
+        *examined.notes(arm),
+        *dropped,
+        *_about_seeds(examined, arm, seeds),
+        *about_confounds(confounds),
+        *about_memory,
+    ]
     parity = None
     if declared.compiled:
-        parity, about_parity = judge_parity(arm, examined.trained(arm), settings.parity)
+        parity, about_parity = judge_parity(arm, own, settings.parity)
         said += [*about_parity, *about_hindrances([it.evidence for it in examined.timed(arm)])]
-    if experiment.evidence == "written" and own and usual:
-        said += about_hardware([*usual, *own])
-    pairs = paired_jobs(examined.timed(arm), before, declared)
+    if experiment.evidence == "written" and jobs and usual_jobs:
+        said += about_hardware([*usual_jobs, *jobs])
     precision = about_precision(experiment, examined.records, arm)
     said += [] if precision is None else [precision]
+    failures = [not examined.was_trained(arm, seed) for seed in experiment.seeds]
     if quality is not None:
         said += quality.said
         said += [PRINTED_ONLY] if experiment.evidence == "printed" else []
-        said += _about_released(examined, arm, seeds, values)
-    failed_jobs = sum(not examined.was_trained(arm, seed) for seed in experiment.seeds)
-    failed = [] if quality is None else [it.failed for it in quality.comparisons if it.failed]
-    failed_seeds = sum(any(of_seed) for of_seed in zip(*failed, strict=False))
+        first = experiment.seeds[0]
+        if first in seeds and len(seeds) > 1:
+            in_order = (first, *(seed for seed in seeds if seed != first))
+            usual_models, models = (_replicates(examined, it, in_order) for it in (baseline, arm))
+            said += released_is_worse(settings, first, usual_models, models, values)
+        failed = [it.failed for it in quality.comparisons if it.failed]
+        failures += [any(of_seed) for of_seed in zip(*failed, strict=False)]
     return _Measured(
         arm=arm,
         said=said,
         quality=quality,
-        compiler_only=compiler_only,
         parity=parity,
         memory=memory,
         confounds=tuple(sorted(confounds, key=lambda it: it.intended)[:MOST_CONFOUNDS]),
-        pairs=pairs,
-        failed_seeds=min(failed_jobs + failed_seeds, len(experiment.seeds)),
+        pairs=paired_jobs(examined.timed(arm), before, declared),
+        failed_seeds=min(sum(failures), len(experiment.seeds)),
     )
 
 
-def _about_baseline(examined: Examined, arm: str, seeds: Sequence[int]) -> list[Reason | Note]:
-    """What the baseline's evidence decides, before any comparison."""
-    experiment = examined.experiment
-    if examined.reasons(experiment.baseline):
+def _about_seeds(examined: Examined, arm: str, seeds: Sequence[int]) -> list[Reason | Note]:
+    """What the baseline's evidence, and seeds that made the same model, leave to compare: `seeds`
+    of the arm."""
+    baseline = examined.experiment.baseline
+    said: list[Reason | Note] = []
+    if examined.reasons(baseline):
         follows = "so nothing compared with it can pass" if seeds else "so there is no comparison"
-        return [failure(Code.BASELINE_UNSOUND, f"The baseline is not valid, {follows}.")]
-    return []
-
-
-def _below_registered(
-    examined: Examined, arm: str, registered: Registered | None, values: MetricValues
-) -> list[Reason]:
-    """Why the model that the arm would release is too far below the registered one."""
-    experiment, seed = examined.experiment, examined.experiment.seeds[0]
-    if seed not in examined.scored(arm):
-        return []
-    record = examined.records[arm, seed]
-    return list(below_registered(experiment.settings, record, registered, values))
-
-
-def _registered_arms(examined: Examined, registered: Registered | None) -> frozenset[str]:
-    """The arms whose model to release is the registered one: it has the same digest."""
-    if registered is None or not registered.as_now:
-        return frozenset()
-    if isinstance(registered.evidence, EvidenceError):
-        return frozenset()
-    seed = examined.experiment.seeds[0]
-    digest = registered.evidence.evidence.digests.get("model")
-    return frozenset(
-        arm
-        for arm in examined.experiment.arms
-        if isinstance(record := examined.records.get((arm, seed)), EvidenceRecord)
-        and digest is not None
-        and record.evidence.digests.get("model") == digest
-    )
-
-
-def _about_released(
-    examined: Examined, arm: str, seeds: Sequence[int], values: MetricValues
-) -> list[Reason]:
-    """What is wrong with the one model of the arm that would be released."""
-    experiment, first = examined.experiment, examined.experiment.seeds[0]
-    if first not in seeds or len(seeds) < 2:
-        return []
-    in_order = (first, *(seed for seed in seeds if seed != first))
-    before, after = (_replicates(examined, name, in_order) for name in (experiment.baseline, arm))
-    return released_is_worse(experiment.settings, first, before, after, values)
+        said.append(failure(Code.BASELINE_UNSOUND, f"The baseline is not valid, {follows}."))
+    repeated = {about_repeated(examined, name) for name in (baseline, arm)} - {None}
+    for sentence in sorted(map(str, repeated)):
+        code = Code.MODEL_SEED_UNUSED
+        said.append(Note(code, sentence) if len(seeds) > 1 else undecided(code, sentence))
+    return said
 
 
 def _conclude(
     examined: Examined,
-    measured: Mapping[str, _Measured],
+    candidate: _Measured,
+    compiler_only: _Measured | None,
     speeds: Mapping[str, ArmSpeed | UnknownSpeed],
-    arm: str,
     confidence: float,
 ) -> CandidateVerdict:
-    """The candidate's verdict at this confidence."""
-    experiment, settings, candidate = (
-        examined.experiment,
-        examined.experiment.settings,
-        measured[arm],
-    )
+    """The candidate's verdict at this confidence. `compiler_only` is the candidate with the same
+    compiler that differs from the baseline by it alone."""
+    experiment, settings = examined.experiment, examined.experiment.settings
+    baseline, arm, seeds = experiment.baseline, candidate.arm, len(experiment.seeds)
     said = list(candidate.said)
     metrics: list[MetricJudgement] = []
     effects: list[EffectSplit] = []
-    speed: SpeedJudgement | None = None
     if candidate.quality is not None:
         metrics, about_quality = judge_quality(candidate.quality, confidence)
         said += about_quality
         if not metrics:
             said.append(undecided(Code.METRIC_UNDEFINED, "No metric could be compared."))
-        effects, about_effects = _effects(examined, measured, candidate, metrics, confidence)
-        said += [*about_effects, *about_few_seeds(len(experiment.seeds), confidence)]
-        if settings.max_failure_rate is not None:
-            rate = settings.max_failure_rate
-            seeds = len(experiment.seeds)
+        elif compiler_only is not None:
+            effects, about_effects = _effects(experiment, candidate, compiler_only, confidence)
+            said += about_effects
+        said += about_few_seeds(seeds, confidence)
+        if (rate := settings.max_failure_rate) is not None:
             said.append(judge_failures(seeds, candidate.failed_seeds, rate, confidence))
-    if arm in speeds:
-        timed = [*examined.timed(experiment.baseline), *examined.timed(arm)]
-        speed, about = judge_speed(
-            speeds[experiment.baseline],
-            speeds[arm],
-            settings,
-            confidence,
-            candidate.pairs,
-            busy_machine=busy_machine(timed),
-        )
-        said += [*about, *([] if speed is None else about_speed(speed, candidate.pairs))]
+    speed, about = judge_speed(
+        speeds[baseline],
+        speeds[arm],
+        settings,
+        confidence,
+        candidate.pairs,
+        busy_machine=busy_machine([*examined.timed(baseline), *examined.timed(arm)]),
+    )
+    said += [*about, *([] if speed is None else about_speed(speed, candidate.pairs))]
     said += about_holm(len(experiment.candidates), settings.confidence, confidence)
     reasons, notes = split(said)
     return CandidateVerdict(
@@ -383,28 +340,23 @@ def _conclude(
 
 
 def _effects(
-    examined: Examined,
-    measured: Mapping[str, _Measured],
-    candidate: _Measured,
-    metrics: Sequence[MetricJudgement],
-    confidence: float,
+    experiment: Experiment, candidate: _Measured, compiler_only: _Measured, confidence: float
 ) -> tuple[list[EffectSplit], list[Note]]:
-    only, quality = candidate.compiler_only, candidate.quality
-    if only is None or quality is None or measured[only].quality is None or not metrics:
+    """What of the candidate's difference the compiler makes, by metric."""
+    if candidate.quality is None or compiler_only.quality is None:
         return [], []
-    of_only, _ = judge_quality(measured[only].quality or ArmQuality(), confidence)
+    of_only, _ = judge_quality(compiler_only.quality, confidence)
     by_compiler = {it.metric: it for it in of_only if it.part is None}
-    arms = examined.experiment.arms
     found = [
         split_effect(
             metric,
             contrast,
-            only,
+            compiler_only.arm,
             by_compiler[metric],
-            declarations=(arms[only], arms[candidate.arm]),
+            declarations=(experiment.arms[compiler_only.arm], experiment.arms[candidate.arm]),
             confidence=confidence,
         )
-        for metric, contrast in quality.contrasts.items()
+        for metric, contrast in candidate.quality.contrasts.items()
         if metric in by_compiler
     ]
     return [effect for effect, _ in found], [note for _, note in found]

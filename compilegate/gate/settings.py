@@ -139,28 +139,14 @@ def _check_margin(margin: float | None, *, relative: bool, watched: bool) -> Non
         )
 
 
-def _check_guard(where: str, name: str, guard: MetricGuard) -> None:
-    """Refuse what is a slip: a direction that the metric does not have, a margin that is all of
-    it."""
-    if name in BUILTIN_METRICS and guard.function is None:
-        right = "higher" if name in HIGHER_IS_BETTER else "lower"
-        if guard.direction != right:
-            raise ValueError(
-                f"{where}.direction is {guard.direction!r}, allowed: {right!r}, which is better"
-            )
-    if guard.function is None:
-        _check_size(where, name, guard.margin, relative=guard.relative)
-
-
 def _check_size(where: str, name: str, margin: float | None, *, relative: bool) -> None:
-    if margin is None:
-        return
-    if relative and margin >= MOST_RELATIVE:
+    """Refuse what is a slip: a margin that is all of the metric."""
+    if margin is not None and relative and margin >= MOST_RELATIVE:
         raise ValueError(
             f"{where}.margin is {margin:g} of the baseline's value, allowed: less than "
             f"{MOST_RELATIVE:g} with relative = true, such as 0.02 for two per cent"
         )
-    if not relative and name in FRACTIONS and margin >= MOST_OF_A_FRACTION:
+    if margin is not None and not relative and name in FRACTIONS and margin >= MOST_OF_A_FRACTION:
         raise ValueError(
             f"{where}.margin is {margin:g}, allowed: less than {MOST_OF_A_FRACTION:g}, since the "
             "metric lies between 0 and 1; one point is 0.01"
@@ -280,12 +266,20 @@ class GateSettings(_Strict):
     @model_validator(mode="after")
     def _metrics_can_be_computed_and_decide(self) -> Self:
         for name, guard in self.metrics.items():
-            _check_guard(f"metrics.{name}", name, guard)
-            if name not in BUILTIN_METRICS and guard.function is None and not guard.reported:
+            if guard.function is not None:
+                continue
+            if name not in BUILTIN_METRICS and not guard.reported:
                 raise ValueError(
                     f"metrics.{name} is not a metric of the gate, allowed: "
                     f"{', '.join(BUILTIN_METRICS)}, or a name with `function` or `reported = true`"
                 )
+            right = "higher" if name in HIGHER_IS_BETTER else "lower"
+            if name in BUILTIN_METRICS and guard.direction != right:
+                raise ValueError(
+                    f"metrics.{name}.direction is {guard.direction!r}, allowed: {right!r}, which "
+                    "is better"
+                )
+            _check_size(f"metrics.{name}", name, guard.margin, relative=guard.relative)
         if not self.guarded:
             raise ValueError("metrics are all watched, allowed: one or more with a margin")
         for index, part in enumerate(self.slices):
