@@ -47,7 +47,7 @@ class Month:
     """Those that trained the candidate alone."""
     audits: int
     failed: int
-    """Those that left no model: they ended before a gate could choose, or none was sound."""
+    """Those that left no model: they ended before a gate could choose, or none was valid."""
     spent: Money
     saved: Money
     """By the executions that trained the candidate alone."""

@@ -159,7 +159,7 @@ def _month(event: Mapping[str, Any], records: Records) -> dict[str, str]:
 
 def _registered(observed: Observed, planned: Plan) -> str:
     """The gate's choice, but where only the baseline is to be shipped. A gate that chooses a
-    candidate has found the baseline sound."""
+    candidate has found the baseline valid."""
     if planned.registers == "baseline" and observed.registered != _NONE:
         return BASELINE
     return observed.registered

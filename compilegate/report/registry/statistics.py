@@ -79,7 +79,7 @@ def _spread(name: str, by_seed: Mapping[int, Values]) -> float | str:
 
 
 def _can_be_counted(examples: Examples) -> bool:
-    """Whether rows and classes are what they say: another seed of the arm may be unsound, and must
+    """Whether rows and classes are what they say: another seed of the arm may be invalid, and must
     not cost the verdict its files."""
     labels, scores = examples.labels, examples.scores
     if len(labels) == 0 or scores.ndim != 2 or len(scores) != len(labels):
