@@ -1,15 +1,20 @@
-"""The verdict as a whole: who is released, and what does not change it."""
+"""The verdict as a whole: who is released, what does not change it, and the document's schema."""
 
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
+import jsonschema
 import pytest
 
 from compilegate.gate.findings import Code, Outcome
 from compilegate.gate.settings import Experiment
-from compilegate.gate.verdict import Verdict, VerdictError
+from compilegate.gate.verdict import Verdict, VerdictError, verdict_schema
 from tests.gate.test_notes import larger_batch
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "verdict.schema.json"
 
 
 def test_a_candidate_as_good_and_faster_is_released(execution):
@@ -62,22 +67,65 @@ def test_the_same_evidence_gives_the_same_bytes(execution):
     assert execution.judge().to_json() == execution.judge().to_json()
 
 
+def test_the_published_schema_is_that_of_the_types():
+    """UPDATE_GOLDEN=1 writes it."""
+    text = json.dumps(verdict_schema(), indent=2, sort_keys=True) + "\n"
+    if os.environ.get("UPDATE_GOLDEN"):
+        SCHEMA.write_text(text, encoding="utf-8")
+    assert SCHEMA.read_text(encoding="utf-8") == text
+
+
+@pytest.fixture(scope="module")
+def validator() -> jsonschema.Draft202012Validator:
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+NO_SUCH = {"column": "no_such", "metric": "accuracy"}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [{}, {"seeds": (1,)}, {"worse_by": 0.05}])
-def test_the_json_is_read_back_as_it_was(new_execution, changes):
-    verdict = new_execution(**changes).judge()
+@pytest.mark.parametrize(
+    ("changes", "arm"),
+    [
+        ({}, "fast"),
+        ({"seeds": (1,)}, "baseline"),
+        ({"worse_by": 0.05}, "baseline"),
+        ({"speedup": 1.0, "candidates": ("one", "two")}, "baseline"),
+        ({"slices": [{**NO_SUCH, "watched": True}, {**NO_SUCH, "margin": 0.1}]}, "baseline"),
+        (None, "none"),
+    ],
+)
+def test_the_json_is_read_back_and_satisfies_the_schema(validator, new_execution, changes, arm):
+    execution = new_execution(examples=800, **(changes or {}))
+    if changes is None:
+        execution.records.clear()
+    verdict = execution.judge()
     assert Verdict.from_json(verdict.to_json()) == verdict
+    document = json.loads(verdict.to_json())
+    assert list(validator.iter_errors(document)) == []
+    assert (document["decision"]["arm"], document["decision"]["registers"]) == (arm, arm)
 
 
 @pytest.mark.slow
-def test_the_pipeline_s_condition_finds_the_arm_where_it_looks(new_execution):
-    for changes in ({}, {"speedup": 1.0}):
-        document = json.loads(new_execution(**changes).judge().to_json())
-        assert document["decision"]["arm"] in {"fast", "baseline"}
-        assert document["schema_version"] == 1
-    execution = new_execution()
-    execution.records.clear()
-    assert json.loads(execution.judge().to_json())["decision"]["arm"] == "none"
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("schema_version",), 2),
+        (("decision", "arm"), None),
+        (("candidates", 0, "outcome"), "maybe"),
+        (("candidates", 0, "reasons", 0, "code"), "no.such_code"),
+        (("candidates", 0, "metrics", 0, "surprise"), 1),
+    ],
+)
+def test_what_is_no_verdict_does_not(validator, execution, path, value):
+    document = json.loads(execution.judge().to_json())
+    place = document
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    assert list(validator.iter_errors(document)) != []
 
 
 @pytest.mark.parametrize(
