@@ -1,48 +1,34 @@
 """Speed: does a candidate train faster than the baseline, by enough, and within a run? Pure.
 
-**What a job shows.** The speed of a replicate is its samples per second over all its steady steps:
-the total, not the median, because stalls and slow steps are paid for too.
+**Jobs.** The speed of a job is its samples per second over all its steady steps: the total, not the
+median, because stalls and slow steps are paid for too. Jobs are the unit of replication: steps of
+one job share its machine, and their number says nothing about the next machine. So the interval is
+Welch's, over the logarithms of the jobs' speeds. With one job in an arm there is no such spread,
+and a moving-block bootstrap over the steps (Kuensch 1989) stands in: it covers these runs only.
 
-**Jobs.** Training jobs are the unit of replication: steps of one job share its machine, and their
-number says nothing about the next machine. So the interval is Welch's, over the logarithms of the
-jobs' speeds. With one job in an arm there is no such spread, and a moving-block bootstrap over the
-steps of all jobs (Kuensch 1989) stands in: it covers these runs only.
+**Alternating blocks** of both arms' steps in one process meet the same neighbours. A job's ratio is
+the 20% trimmed mean of its pairs' logarithms, taken apart for the pairs that the baseline began and
+those that it ended, so that a drift within pairs cancels. What a training step does besides
+(loader, loss, logging) is the same in both arms: the speed-up of whole steps is (baseline + rest) /
+(candidate + rest). The rest has bounds, since it compares what was timed at different times: the
+training is cut into stretches as long as the probe, and the 90% quantile of their means less the
+probe's median is its upper bound, the 10% quantile the lower. Where batch sizes differ, the rest
+of the baseline's step lies between the candidate's for each step and for each sample. The bounds
+are Student's over the jobs' logarithms, and never nearer than what each job shows of itself: the
+bound of its rest, and the error of its trimmed mean (Tukey & McLaughlin, Sankhya A 1963), widened
+by the autocorrelation of consecutive pairs.
 
-**Alternating blocks.** Two jobs are timed at different times, beside different neighbours. Blocks
-of the baseline's step and of the candidate's that alternate in one process are not: what slows a
-machine for longer than a block slows both. A job's ratio is the 20% trimmed mean of its pairs'
-logarithms, taken apart for the pairs that the baseline began and those that it ended, so that a
-drift within pairs cancels. The probe takes forward, backward and update; a training step has a rest
-besides (loader, loss, logging), which both arms have: the speed-up of whole steps is
-(baseline + rest) / (candidate + rest). The rest has bounds, since it compares what was timed at
-different times: the training is cut into stretches as long as the probe, and the 90% quantile of
-their means is held against the probe's median for the lower bound, the 10% quantile for the upper.
-Where batch sizes differ, the rest of the baseline's step lies between the candidate's rest for each
-step and for each sample. The bounds are Student's over the jobs' logarithms, and never nearer than
-what each job shows of itself: the bound of its rest, and the error of its trimmed mean (Tukey &
-McLaughlin, Sankhya A 1963), widened by the autocorrelation of consecutive pairs.
-
-**What is required.** Steps that are 1.3 times as fast do not make a run end earlier that compiles
-for longer than its steps save, or spends more time between its steps. A run of n samples takes
-
-    baseline   n / rate + its own seconds outside of steps
-    candidate  n / (rate x speed-up) + its seconds outside of steps
-
-and ends no later when the speed-up is at least (n / rate) / (n / rate - difference of the seconds).
-That limit and the declared minimum are put to the speed-up; the larger one is binding. Alternating
-blocks decide where two jobs or more have them. But where they contradict the jobs' own step times,
-and these would not pass, something may slow this training that its steps taken again do not show,
-and nothing passes.
+Where blocks decide and contradict the jobs' own step times, something may slow this training that
+its steps taken again do not show: nothing passes that would not by both.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit
@@ -72,7 +58,6 @@ from compilegate.gate.verdict import (
     SpeedSource,
 )
 from compilegate.job.evidence import (
-    CompileCacheRecord,
     Evidence,
     EvidenceRecord,
     FloatArray,
@@ -116,8 +101,8 @@ FAR_APART = 2.5
 DECIMALS = 9
 LEAST_PAIRS = 6
 """In a job: three that the baseline began and three that it ended."""
-LEAST_OF_AN_ORDER, MOST_OF_AN_ORDER = 0.2, 0.8
-"""The share of the pairs that the baseline begins; the probe changes the order every time."""
+LEAST_OF_AN_ORDER = 0.2
+"""The share of the pairs that either arm begins; the probe changes the order every time."""
 LEAST_JOBS = 2
 MOST_TIMES_A_STEP = 50.0
 """Times that a step of the training and one of the probe may differ by; a busy machine makes
@@ -150,10 +135,6 @@ class Runs:
     """In the longest replicate."""
     between_seconds: float = 0.0
     """What is in no step, compilation or lost machine: the mean over the replicates."""
-    interruptions: int = 0
-    """In all replicates: how often one lost its machine and resumed from a checkpoint."""
-    lost_seconds: float = 0.0
-    """What they cost in all; part of `train_seconds`, and of no steady step."""
 
 
 @dataclass(frozen=True)
@@ -171,17 +152,17 @@ class ArmSpeed:
     @property
     def rate(self) -> float:
         """Samples per second of the arm: the geometric mean, so that ratios are consistent."""
-        return math.exp(float(np.mean(np.log(self.rates))))
+        return math.exp(_mean(np.log(self.rates)))
 
     @property
     def rounding(self) -> float:
         """Half of the last decimal of printed rates, as a share of the arm's; zero of others."""
         if self.runs is not None:
             return 0.0
-        digits = range(DECIMALS)
-        found = (it for it in digits if all(round(rate, it) == rate for rate in self.rates))
-        decimals = next(found, None)
-        return 0.0 if decimals is None else 0.5 * 10.0**-decimals / self.rate
+        for decimals in range(DECIMALS):
+            if all(round(rate, decimals) == rate for rate in self.rates):
+                return 0.5 * 10.0**-decimals / self.rate
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -194,20 +175,22 @@ class UnknownSpeed:
 
 def measure_arm(batch_size: int, records: Sequence[EvidenceRecord]) -> ArmSpeed | UnknownSpeed:
     """The speed of one arm by its records; `batch_size` is that of a step, of all processes."""
-    steps = [record.steps for record in records if record.steps is not None]
-    speeds = [record.evidence.speed for record in records if record.evidence.speed is not None]
-    if not records or len(steps) < len(records) or len(speeds) < len(records):
+    trainings = [
+        (record.evidence, record.evidence.speed, record.steps)
+        for record in records
+        if record.evidence.speed is not None and record.steps is not None
+    ]
+    if not trainings or len(trainings) < len(records):
         return _reported_speed(batch_size, records)
-    evidence = [record.evidence for record in records]
-    seconds = tuple(steady_seconds(one, it) for one, it in zip(evidence, steps, strict=True))
+    seconds = tuple(steady_seconds(evidence, steps) for evidence, _, steps in trainings)
+    lengths = [len(steps.loss) for _, _, steps in trainings]
     if min(map(len, seconds)) < MIN_STEADY_STEPS:
         return UnknownSpeed(f"has fewer than {MIN_STEADY_STEPS} steady steps; train longer")
-    if any(len(each) < LEAST_SHARE * len(it.loss) for each, it in zip(seconds, steps, strict=True)):
+    if any(len(it) < LEAST_SHARE * steps for it, steps in zip(seconds, lengths, strict=True)):
         return UnknownSpeed("was still warming up in more than half of its steps; train longer")
-    resumed = [each for one in evidence for each in one.resumed]
     between = [
-        max(speed.train_seconds - float(it.seconds.sum()) - outside_of_steps(one, it), 0.0)
-        for one, speed, it in zip(evidence, speeds, steps, strict=True)
+        max(speed.train_seconds - float(it.seconds.sum()) - outside_of_steps(evidence, it), 0.0)
+        for evidence, speed, it in trainings
     ]
     return ArmSpeed(
         batch_size=batch_size,
@@ -215,28 +198,26 @@ def measure_arm(batch_size: int, records: Sequence[EvidenceRecord]) -> ArmSpeed 
         runs=Runs(
             steady_seconds=seconds,
             compilation=compile_times(records),
-            train_seconds=_mean([speed.train_seconds for speed in speeds]),
-            steps=max(len(each.loss) for each in steps),
+            train_seconds=_mean([speed.train_seconds for _, speed, _ in trainings]),
+            steps=max(lengths),
             between_seconds=_mean(between),
-            interruptions=len(resumed),
-            lost_seconds=sum(each.lost_seconds for each in resumed),
         ),
     )
 
 
 def _reported_speed(batch_size: int, records: Sequence[EvidenceRecord]) -> ArmSpeed | UnknownSpeed:
-    metrics = [record.evidence.metrics for record in records]
-    known = tuple(
-        each[name]
-        for each in metrics
-        for name in (SPEED_METRIC, AVERAGE_SPEED_METRIC)
-        if name in each
-    )
+    found = [reported_rate(record.evidence) for record in records]
+    rates = tuple(rate for rate in found if rate is not None)
     # With one job there are no steps to show how sure its speed is.
-    if len(known) < max(len(records), 2):
+    if len(rates) < max(len(records), 2):
         return UnknownSpeed("did not report its speed (`speed_metric`)")
-    averages = any(SPEED_METRIC not in each for each in metrics)
-    return ArmSpeed(batch_size, known, runs=None, holds_compilation=averages)
+    averages = any(SPEED_METRIC not in record.evidence.metrics for record in records)
+    return ArmSpeed(batch_size, rates, runs=None, holds_compilation=averages)
+
+
+def reported_rate(evidence: Evidence) -> float | None:
+    """The samples per second that a job printed: of its steady steps, else on average."""
+    return evidence.metrics.get(SPEED_METRIC, evidence.metrics.get(AVERAGE_SPEED_METRIC))
 
 
 @dataclass(frozen=True)
@@ -255,8 +236,8 @@ class CompileTimes:
     @property
     def seconds(self) -> float:
         """Compile seconds in that state: what each retraining pays."""
-        counted = self.cold if self.warm is None else self.warm
-        return 0.0 if counted is None else counted.seconds
+        paid = self.warm or self.cold
+        return 0.0 if paid is None else paid.seconds
 
 
 def compile_times(records: Sequence[EvidenceRecord]) -> CompileTimes:
@@ -265,24 +246,34 @@ def compile_times(records: Sequence[EvidenceRecord]) -> CompileTimes:
     A job without a cache record started cold. Where all were warm, the cold figures are those
     that came with the cache.
     """
-    warm = [record for record in records if _was_warm(record.evidence.compile_cache)]
-    cold = [record for record in records if not _was_warm(record.evidence.compile_cache)]
-    return CompileTimes(cold=_measured(cold) if cold else _earlier(warm), warm=_measured(warm))
+    cold: list[tuple[float, float]] = []
+    warm: list[tuple[float, float]] = []
+    earlier: list[tuple[float, float]] = []
+    for record in records:
+        cache = record.evidence.compile_cache
+        is_warm = cache is not None and cache.state == CompileState.WARM
+        if record.steps is not None:
+            first_step = float(record.steps.seconds[0])
+            (warm if is_warm else cold).append((compile_seconds(record), first_step))
+        if (
+            cache is not None
+            and cache.cold_compile_seconds is not None
+            and cache.cold_first_step_seconds is not None
+        ):
+            earlier.append((cache.cold_compile_seconds, cache.cold_first_step_seconds))
+    if cold:
+        return CompileTimes(_compile_time(cold), _compile_time(warm))
+    return CompileTimes(_compile_time(earlier, earlier=True), _compile_time(warm))
 
 
-def _was_warm(cache: CompileCacheRecord | None) -> bool:
-    return cache is not None and cache.state == CompileState.WARM
-
-
-def _measured(records: Sequence[EvidenceRecord]) -> CompileTime | None:
-    measured = [
-        (compile_seconds(record), float(record.steps.seconds[0]))
-        for record in records
-        if record.evidence.compiler is not None
-        and record.steps is not None
-        and len(record.steps.seconds)
-    ]
-    return _time(measured)
+def _compile_time(
+    measured: Sequence[tuple[float, float]], *, earlier: bool = False
+) -> CompileTime | None:
+    """The means of (compile seconds, first step) of several jobs."""
+    if not measured:
+        return None
+    seconds, first_steps = zip(*measured, strict=True)
+    return CompileTime(_mean(seconds), _mean(first_steps), jobs=len(measured), earlier=earlier)
 
 
 def compile_seconds(record: EvidenceRecord) -> float:
@@ -291,68 +282,40 @@ def compile_seconds(record: EvidenceRecord) -> float:
     A job that left its `compile_seconds` at zero beside a first step of 300 s has compiled for
     300 s. An eager job compiles nothing: its first steps are slow for other reasons.
     """
-    evidence, compiler = record.evidence, record.evidence.compiler
+    compiler = record.evidence.compiler
     if compiler is None:
         return 0.0
-    if record.steps is None or not compiler.ran:
-        return compiler.compile_seconds
-    shown = added_seconds(evidence, record.steps)
+    shown = added_seconds(record.evidence, record.steps) if record.steps and compiler.ran else 0.0
     return shown if shown > NEARLY * compiler.compile_seconds else compiler.compile_seconds
 
 
-def _earlier(records: Sequence[EvidenceRecord]) -> CompileTime | None:
-    measured = [
-        (cache.cold_compile_seconds, cache.cold_first_step_seconds)
-        for cache in (record.evidence.compile_cache for record in records)
-        if cache is not None
-        and cache.cold_compile_seconds is not None
-        and cache.cold_first_step_seconds is not None
-    ]
-    return _time(measured, earlier=True)
-
-
-def _time(measured: Sequence[tuple[float, float]], *, earlier: bool = False) -> CompileTime | None:
-    if not measured:
-        return None
-    seconds, first_steps = zip(*measured, strict=True)
-    return CompileTime(
-        float(np.mean(seconds)), float(np.mean(first_steps)), jobs=len(measured), earlier=earlier
-    )
+def _mean(values: Sequence[float] | FloatArray) -> float:
+    return float(np.mean(values))
 
 
 # Alternating blocks.
 
 
 @dataclass(frozen=True)
-class JobRatio:
-    """One job's speed-up as logarithms: by the least, the likely and the longest rest."""
+class PairedJob:
+    """What one job of the candidate measured by alternating blocks. Speed-ups are logarithms."""
 
-    bounds: tuple[float, float, float]
-    """The lowest, the likely and the highest."""
-    error: float
-    """Standard error, by the spread of its pairs."""
-    freedom: float
+    speedups: tuple[float, float, float]
+    """The lowest, the likely and the highest: by what is known of the rest of a step."""
+    alone: float
+    """The speed-up of what the probe takes, without the rest."""
+    variances: tuple[float, ...]
+    """Of the pairs that the baseline began and of those that it ended; their sum is the squared
+    standard error of `alone`."""
+    counts: tuple[int, ...]
+    """How many pairs each is over, once trimmed."""
     rest: float
     """The likely rest, as a share of the candidate's step in the probe."""
-
-
-@dataclass(frozen=True)
-class PairedJob:
-    """What one job of the candidate measured by alternating blocks."""
-
-    blocks: PairedBlocks
-    steady_seconds: FloatArray
-    """Its own training's steady step times."""
-    steps_per_block: int
-    batch_ratio: float
-    """Samples of a step of the candidate's over those of the baseline's."""
-    seconds: float = 0.0
-    """What the probe took."""
-
-    @cached_property
-    def ratio(self) -> JobRatio:
-        """Its speed-up, whatever the confidence."""
-        return _ratio(self)
+    pairs: int
+    baseline_step_seconds: float
+    candidate_step_seconds: float
+    """The medians in the probe."""
+    probe_seconds: float
 
 
 @dataclass(frozen=True)
@@ -377,88 +340,28 @@ def paired_jobs(
     jobs: list[PairedJob] = []
     obstacles: list[str] = []
     for record in records:
-        found = _paired_job(record, baseline, candidate)
-        if isinstance(found, PairedJob):
-            jobs.append(found)
-        elif found is not None:
-            obstacles.append(found)
+        told, blocks = record.evidence.paired_speed, record.paired
+        if told is None or record.steps is None:
+            continue
+        steady = steady_seconds(record.evidence, record.steps)
+        if len(steady) < MIN_STEADY_STEPS:
+            continue  # then the speed of its arm is not known at all
+        if blocks is None:
+            obstacles.append(clipped(told.obstacle or "the record holds no pairs").rstrip("."))
+        elif why := _other_arms(told, baseline, candidate) or _no_times(blocks, steady):
+            obstacles.append(why)
+        else:
+            batch_ratio = candidate.batch_size / baseline.batch_size
+            jobs.append(paired_job(blocks, steady, told.steps_per_block, batch_ratio, told.seconds))
     return Pairs(tuple(jobs), tuple(dict.fromkeys(obstacles)))
-
-
-def judge_pairs(jobs: Sequence[PairedJob], confidence: float) -> PairedJudgement:
-    """The speed-up by two jobs or more, with one-sided bounds at this confidence."""
-    ratios = [job.ratio for job in jobs]
-    interval = _interval(ratios, confidence)
-    return PairedJudgement(
-        speedup=interval,
-        jobs=len(jobs),
-        pairs=sum(len(job.blocks.baseline_seconds) for job in jobs),
-        steps_alone=math.exp(
-            min(float(np.mean([_location(_logs(job))[0] for job in jobs])), MOST_LOGARITHM)
-        )
-        * jobs[0].batch_ratio,
-        rest_share=float(np.mean([ratio.rest / (1.0 + ratio.rest) for ratio in ratios])),
-        baseline_step_seconds=_mean([np.median(job.blocks.baseline_seconds) for job in jobs]),
-        candidate_step_seconds=_mean([np.median(job.blocks.candidate_seconds) for job in jobs]),
-        probe_seconds=sum(job.seconds for job in jobs),
-    )
-
-
-def steps_in_turns(job: PairedJob) -> float:
-    """One job's likely speed-up; nothing is known of how sure it is."""
-    return math.exp(min(job.ratio.bounds[1], MOST_LOGARITHM))
-
-
-def jobs_to_settle(jobs: Sequence[PairedJob], required: float, confidence: float) -> int | None:
-    """Jobs at which the bounds would lie to one side of `required`, in eight of ten experiments,
-    if the estimate and the spread stay what they are; None where MOST_SEEDS would not do."""
-    ratios = [job.ratio for job in jobs]
-    lowest, likely, highest = _logarithms(ratios)
-    distance = float(likely.mean()) - math.log(required)
-    shift = float(likely.mean() - lowest.mean() if distance > 0 else highest.mean() - likely.mean())
-    by_pairs = math.sqrt(_mean([ratio.error**2 for ratio in ratios]))
-    spread = float(likely.std(ddof=1))
-    for count in range(len(jobs) + 1, MOST_SEEDS + 1):
-        errors = [error / math.sqrt(count) for error in (spread, by_pairs)]
-        certain, planned = (float(stdtrit(count - 1, level)) for level in (confidence, POWER))
-        half_width = max(certain * errors[0], shift + certain * errors[1])
-        if half_width + planned * max(errors) < abs(distance):
-            return count
-    return None
-
-
-def _paired_job(
-    record: EvidenceRecord, baseline: ArmDeclaration, candidate: ArmDeclaration
-) -> PairedJob | str | None:
-    told, blocks = record.evidence.paired_speed, record.paired
-    if told is None or record.steps is None:
-        return None
-    if told.obstacle is not None or blocks is None:
-        return clipped(told.obstacle or "the record holds no pairs").rstrip(".")
-    steady = steady_seconds(record.evidence, record.steps)
-    obstacle = (
-        _other_arms(told, baseline, candidate) or _no_times(blocks) or _other_unit(blocks, steady)
-    )
-    if obstacle is not None:
-        return obstacle
-    return PairedJob(
-        blocks=blocks,
-        steady_seconds=steady,
-        steps_per_block=told.steps_per_block,
-        batch_ratio=candidate.batch_size / baseline.batch_size,
-        seconds=told.seconds,
-    )
 
 
 def _other_arms(
     told: PairedSpeedRecord, baseline: ArmDeclaration, candidate: ArmDeclaration
 ) -> str | None:
     """Why what was timed are not the two arms that are compared."""
-    for what, before, after in (
-        ("instance_type", baseline.instance_type, candidate.instance_type),
-        ("image", baseline.image, candidate.image),
-        ("world_size", baseline.world_size, candidate.world_size),
-    ):
+    for what in ("instance_type", "image", "world_size"):
+        before, after = getattr(baseline, what), getattr(candidate, what)
         if before != after:
             return (
                 f"the arms differ in {what} ({before or 'the default'} and "
@@ -470,151 +373,88 @@ def _other_arms(
         ("the candidate's batch size", told.candidate_batch_size, candidate.batch_size),
     ):
         if found != declared:
-            return (
-                f"{what} was {clipped(str(found), 60)} there, and the workload declares {declared}"
-            )
+            there = clipped(str(found), 60)
+            return f"{what} was {there} there, and the workload declares {declared}"
     return None
 
 
-def _no_times(blocks: PairedBlocks) -> str | None:
-    """Why nothing can be told by these pairs."""
+def _no_times(blocks: PairedBlocks, steady: FloatArray) -> str | None:
+    """Why nothing can be told by these pairs. A step of the probe leaves out what a training step
+    does besides, and takes no other order of time."""
     count = len(blocks.baseline_seconds)
     if count < LEAST_PAIRS:
         return f"there are {count} pairs, and {LEAST_PAIRS} are the least"
     if not (are_durations(blocks.baseline_seconds) & are_durations(blocks.candidate_seconds)).all():
         return "one of its step times is no duration"
-    if not LEAST_OF_AN_ORDER * count <= blocks.baseline_first.sum() <= MOST_OF_AN_ORDER * count:
+    if not LEAST_OF_AN_ORDER <= blocks.baseline_first.mean() <= 1.0 - LEAST_OF_AN_ORDER:
         return "one arm almost always ran first, which biases the timing"
+    times = float(np.median(blocks.candidate_seconds)) / float(np.median(steady))
+    if not 1.0 / MOST_TIMES_A_STEP <= times <= MOST_TIMES_A_STEP:
+        return "its steps take quite other times there than in training; is one in another unit"
     return None
 
 
-def _other_unit(blocks: PairedBlocks, steady: FloatArray) -> str | None:
-    """Why the blocks' times are not those of the steps that trained: a step of the probe leaves
-    out what a training step does besides, and takes no other order of time."""
-    if not len(steady):
-        return None
-    step, usual = float(np.median(blocks.candidate_seconds)), float(np.median(steady))
-    if usual / MOST_TIMES_A_STEP <= step <= usual * MOST_TIMES_A_STEP:
-        return None
-    return "its steps take quite other times there than in training; is one in another unit"
+def paired_job(
+    blocks: PairedBlocks,
+    steady: FloatArray,
+    steps_per_block: int,
+    batch_ratio: float,
+    probe_seconds: float,
+) -> PairedJob:
+    """What one job's blocks show beside its own training's `steady` step times. `batch_ratio` is
+    the samples of a step of the candidate's over those of the baseline's."""
+    logs: FloatArray = np.log(blocks.baseline_seconds / blocks.candidate_seconds)
+    parts = [_trimmed(logs[blocks.baseline_first]), _trimmed(logs[~blocks.baseline_first])]
+    means, variances, counts = zip(*parts, strict=True)
+    step = float(np.median(blocks.candidate_seconds))
+    trained = _training_steps(blocks, steady, steps_per_block)
+    rests = [max(seconds / step - 1.0, 0.0) for seconds in trained]
+    # In units of the candidate's step. The rest of the baseline's step is as long as the
+    # candidate's, or as long for each sample.
+    before, by_step, by_sample = math.exp(_mean(means)), 1.0, 1.0 / batch_ratio
 
+    def of_whole_steps(rest: float, multiple: float) -> float:
+        return math.log((before + rest * multiple) / (1.0 + rest) * batch_ratio)
 
-def _interval(ratios: Sequence[JobRatio], confidence: float) -> Interval:
-    lowest, likely, highest = _logarithms(ratios)
-    estimate = float(likely.mean())
-    by_jobs = _half_width(likely, confidence)
-    by_pairs = _half_width_by_pairs(ratios, confidence)
-    below = max(by_jobs, estimate - float(lowest.mean()) + by_pairs)
-    above = max(by_jobs, float(highest.mean()) - estimate + by_pairs)
-    bounds = (estimate, estimate - below, estimate + above)
-    return Interval(*(math.exp(min(max(it, -MOST_LOGARITHM), MOST_LOGARITHM)) for it in bounds))
-
-
-def _logarithms(ratios: Sequence[JobRatio]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """(jobs,) each: the lowest, the likely and the highest speed-up of every job."""
-    lowest, likely, highest = np.array([ratio.bounds for ratio in ratios]).T
-    return lowest, likely, highest
-
-
-def _half_width(logs: FloatArray, confidence: float) -> float:
-    count = len(logs)
-    return float(stdtrit(count - 1, confidence) * logs.std(ddof=1) / math.sqrt(count))
-
-
-def _half_width_by_pairs(ratios: Sequence[JobRatio], confidence: float) -> float:
-    variances = np.array([ratio.error**2 for ratio in ratios])
-    total = float(variances.sum())
-    if total == 0.0:
-        return 0.0
-    shares = variances / total
-    freedom = 1.0 / float(sum(shares**2 / [ratio.freedom for ratio in ratios]))
-    return float(stdtrit(freedom, confidence)) * math.sqrt(total) / len(ratios)
-
-
-def _ratio(job: PairedJob) -> JobRatio:
-    mean, error, freedom = _location(_logs(job))
-    quick, usual, slow = _rests(job)
-    # The rest of the baseline's step, as a multiple of the candidate's: for each step, or sample.
-    by_step, by_sample = 1.0, 1.0 / job.batch_ratio
-    candidates = [
-        _with_rest(mean, rest, times)
-        for rest in (quick, usual, slow)
-        for times in (by_step, by_sample)
-    ]
-    likely = _with_rest(mean, usual, by_sample)
-    samples = math.log(job.batch_ratio)
-    return JobRatio(
-        bounds=(min(candidates) + samples, likely + samples, max(candidates) + samples),
-        error=error,
-        freedom=freedom,
+    possible = [of_whole_steps(rest, it) for rest in rests for it in (by_step, by_sample)]
+    _, usual, _ = rests
+    return PairedJob(
+        speedups=(min(possible), of_whole_steps(usual, by_sample), max(possible)),
+        alone=math.log(before * batch_ratio),
+        variances=tuple(variance / len(parts) ** 2 for variance in variances),
+        counts=counts,
         rest=usual,
+        pairs=len(logs),
+        baseline_step_seconds=float(np.median(blocks.baseline_seconds)),
+        candidate_step_seconds=step,
+        probe_seconds=probe_seconds,
     )
 
 
-def _with_rest(mean: float, rest: float, times: float) -> float:
-    """The logarithm of (baseline + rest) / (candidate + rest), in units of the candidate's step."""
-    return math.log((math.exp(mean) + rest * times) / (1.0 + rest))
-
-
-def _rests(job: PairedJob) -> tuple[float, float, float]:
-    """The rest of a training step as a multiple of the candidate's step in the probe: at the
-    training's quick times, usually, and at its slow times."""
-    step = float(np.median(job.blocks.candidate_seconds))
-    stretches = _stretch_means(job)
+def _training_steps(
+    blocks: PairedBlocks, steady: FloatArray, steps_per_block: int
+) -> tuple[float, float, float]:
+    """Seconds of a training's step at its quick times, usually, and at its slow times: over
+    stretches that took about as long as the probe's blocks did in all, three or more."""
+    probe = float((blocks.baseline_seconds + blocks.candidate_seconds).sum()) * steps_per_block
+    count = int(np.clip(round(float(steady.sum()) / max(probe, 1e-9)), 3, len(steady)))
+    starts = np.arange(count) * len(steady) // count
+    means = np.add.reduceat(steady, starts) / np.diff(starts, append=len(steady))
     # Of few stretches the outermost, and nothing in between.
-    quick = np.quantile(stretches, QUICK_TIMES, method="lower")
-    slow = np.quantile(stretches, SLOW_TIMES, method="higher")
-    return (
-        max(float(quick) / step - 1.0, 0.0),
-        max(float(job.steady_seconds.mean()) / step - 1.0, 0.0),
-        max(float(slow) / step - 1.0, 0.0),
-    )
+    quick = np.quantile(means, QUICK_TIMES, method="lower")
+    slow = np.quantile(means, SLOW_TIMES, method="higher")
+    return float(quick), float(steady.mean()), float(slow)
 
 
-def _stretch_means(job: PairedJob) -> FloatArray:
-    """Mean step times of the training, over stretches that took about as long as the probe's blocks
-    did in all; there are three or more, as far as there are steps."""
-    seconds = job.steady_seconds
-    blocks = job.blocks
-    probe = float((blocks.baseline_seconds + blocks.candidate_seconds).sum()) * job.steps_per_block
-    count = int(np.clip(round(float(seconds.sum()) / max(probe, 1e-9)), 3, len(seconds)))
-    starts = np.arange(count) * len(seconds) // count
-    sums: FloatArray = np.add.reduceat(seconds, starts)
-    return sums / np.diff(starts, append=len(seconds))
-
-
-def _logs(job: PairedJob) -> tuple[FloatArray, ...]:
-    """The logarithms of the pairs' ratios: those that the baseline began, those that it ended; all
-    in one where there are too few of either."""
-    logs: FloatArray = np.log(job.blocks.baseline_seconds / job.blocks.candidate_seconds)
-    first = job.blocks.baseline_first
-    parts = (logs[first], logs[~first])
-    return parts if min(map(len, parts)) >= LEAST_PAIRS // 2 else (logs,)
-
-
-def _location(parts: Sequence[FloatArray]) -> tuple[float, float, float]:
-    """The mean of the parts' trimmed means, its standard error, and its degrees of freedom."""
-    means, variances, freedoms = zip(*(_trimmed(part) for part in parts), strict=True)
-    total = sum(variances)
-    if total == 0.0:
-        return _mean(means), 0.0, float(sum(freedoms))
-    freedom = total**2 / sum(
-        variance**2 / freedom for variance, freedom in zip(variances, freedoms, strict=True)
-    )
-    return _mean(means), math.sqrt(total) / len(parts), freedom
-
-
-def _trimmed(values: FloatArray) -> tuple[float, float, float]:
-    """A trimmed mean, its variance and its degrees of freedom."""
+def _trimmed(values: FloatArray) -> tuple[float, float, int]:
+    """A trimmed mean, its variance, and how many values it is over."""
     count = len(values)
     cut = int(TRIMMED * count)
-    ordered = np.sort(values)
-    kept = ordered[cut : count - cut]
-    low, high = float(kept[0]), float(kept[-1])
-    winsorized = np.clip(values, low, high)
+    kept = np.sort(values)[cut : count - cut]
+    winsorized = np.clip(values, kept[0], kept[-1])
     spread = float(winsorized.var(ddof=1))
     variance = spread * (count - 1) / (len(kept) * (len(kept) - 1))
-    return float(kept.mean()), variance * _inflation(winsorized), float(len(kept) - 1)
+    return float(kept.mean()), variance * _inflation(winsorized), len(kept)
 
 
 def _inflation(values: FloatArray) -> float:
@@ -629,8 +469,45 @@ def _inflation(values: FloatArray) -> float:
     return (1.0 + memory) / (1.0 - memory)
 
 
-def _mean(values: Sequence[float]) -> float:
-    return float(np.mean(values))
+def judge_pairs(jobs: Sequence[PairedJob], confidence: float) -> PairedJudgement:
+    """The speed-up by two jobs or more, with one-sided bounds at this confidence."""
+    lowest, likely, highest = _logarithms(jobs)
+    estimate, count = _mean(likely), len(jobs)
+    by_jobs = _half_width([float(likely.var(ddof=1)) / count], [count], confidence)
+    variances = [variance for job in jobs for variance in job.variances]
+    counts = [pairs for job in jobs for pairs in job.counts]
+    by_pairs = _half_width(variances, counts, confidence) / count
+    below = max(by_jobs, estimate - _mean(lowest) + by_pairs)
+    above = max(by_jobs, _mean(highest) - estimate + by_pairs)
+    return PairedJudgement(
+        speedup=_from_logarithms(estimate, below, above),
+        jobs=count,
+        pairs=sum(job.pairs for job in jobs),
+        steps_alone=math.exp(_mean([job.alone for job in jobs])),
+        rest_share=_mean([job.rest / (1.0 + job.rest) for job in jobs]),
+        baseline_step_seconds=_mean([job.baseline_step_seconds for job in jobs]),
+        candidate_step_seconds=_mean([job.candidate_step_seconds for job in jobs]),
+        probe_seconds=sum(job.probe_seconds for job in jobs),
+    )
+
+
+def _logarithms(jobs: Sequence[PairedJob]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """(jobs,) each: the lowest, the likely and the highest speed-up of every job."""
+    lowest, likely, highest = np.array([job.speedups for job in jobs]).T
+    return lowest, likely, highest
+
+
+def _half_width(variances: Sequence[float], counts: Sequence[int], confidence: float) -> float:
+    """Of a sum whose parts have these squared standard errors, of so many values each (Welch)."""
+    total = sum(variances)
+    if total == 0.0:
+        return 0.0
+    return float(stdtrit(welch_freedom(variances, counts), confidence)) * math.sqrt(total)
+
+
+def _from_logarithms(estimate: float, below: float, above: float) -> Interval:
+    bounds = (estimate, estimate - below, estimate + above)
+    return Interval(*(math.exp(min(bound, MOST_LOGARITHM)) for bound in bounds))
 
 
 # The speed-up by the jobs' own step times.
@@ -641,25 +518,22 @@ def speedup_interval(
 ) -> tuple[Interval, bool]:
     """The ratio of samples per second with one-sided bounds; True when it covers these runs only.
     Printed speeds may be off by half of their last digit either way."""
-    if min(len(baseline.rates), len(candidate.rates)) < 2:
+    counts = [len(arm.rates) for arm in (baseline, candidate)]
+    if min(counts) < 2:
         return _bootstrap_over_steps(baseline, candidate, confidence), True
-    before, after = np.log(baseline.rates), np.log(candidate.rates)
-    estimate = float(after.mean() - before.mean())
-    half_width = _welch_half_width(
-        [float(before.var(ddof=1)), float(after.var(ddof=1))], [len(before), len(after)], confidence
-    )
+    half_width = _half_width_by_jobs(baseline, candidate, counts, confidence)
     half_width += baseline.rounding + candidate.rounding
-    bounds = (estimate, estimate - half_width, estimate + half_width)
-    return Interval(*(math.exp(min(bound, MOST_LOGARITHM)) for bound in bounds)), False
+    estimate = math.log(candidate.rate / baseline.rate)
+    return _from_logarithms(estimate, half_width, half_width), False
 
 
-def _welch_half_width(
-    variances: Sequence[float], counts: Sequence[int], confidence: float
+def _half_width_by_jobs(
+    baseline: ArmSpeed, candidate: ArmSpeed, counts: Sequence[int], confidence: float
 ) -> float:
-    parts = [variance / count for variance, count in zip(variances, counts, strict=True)]
-    if not sum(parts):
-        return 0.0
-    return float(stdtrit(welch_freedom(parts, counts), confidence)) * math.sqrt(sum(parts))
+    """With so many jobs of each arm, if they spread as these do."""
+    spreads = [float(np.log(arm.rates).var(ddof=1)) for arm in (baseline, candidate)]
+    variances = [spread / count for spread, count in zip(spreads, counts, strict=True)]
+    return _half_width(variances, counts, confidence)
 
 
 def _bootstrap_over_steps(baseline: ArmSpeed, candidate: ArmSpeed, confidence: float) -> Interval:
@@ -686,49 +560,70 @@ def _resampled_means(seconds: FloatArray, generator: np.random.Generator) -> Flo
     return means
 
 
+# What more jobs would settle.
+
+
 def seeds_to_settle(
     baseline: ArmSpeed, candidate: ArmSpeed, required: float, confidence: float
 ) -> int | None:
     """Seeds of each arm at which the bounds would lie to one side of `required`, in eight of ten
     experiments, if the estimate and the jobs' spread stay what they are; None where that spread is
     not known, or MOST_SEEDS would not do."""
-    logs = [np.log(arm.rates) for arm in (baseline, candidate)]
-    if min(map(len, logs)) < 2:
+    counts = [len(arm.rates) for arm in (baseline, candidate)]
+    if min(counts) < 2:
         return None
-    variances = [float(rates.var(ddof=1)) for rates in logs]
     distance = abs(math.log(candidate.rate / baseline.rate / required))
-    for seeds in range(max(map(len, logs)) + 1, MOST_SEEDS + 1):
-        levels = (confidence, POWER)
-        if sum(_welch_half_width(variances, [seeds, seeds], it) for it in levels) < distance:
-            return seeds
-    return None
+
+    def half_width(seeds: int, level: float) -> float:
+        return _half_width_by_jobs(baseline, candidate, [seeds, seeds], level)
+
+    return _settled_at(
+        max(counts), lambda it: half_width(it, confidence) + half_width(it, POWER) < distance
+    )
+
+
+def jobs_to_settle(jobs: Sequence[PairedJob], required: float, confidence: float) -> int | None:
+    """The same of jobs with pairs: the bounds of the rest do not shrink."""
+    lowest, likely, highest = _logarithms(jobs)
+    distance = _mean(likely) - math.log(required)
+    shift = _mean(likely - lowest) if distance > 0 else _mean(highest - likely)
+    by_pairs = math.sqrt(_mean([sum(job.variances) for job in jobs]))
+    by_jobs = float(likely.std(ddof=1))
+
+    def settled(count: int) -> bool:
+        certain, planned = stdtrit(count - 1, [confidence, POWER]) / math.sqrt(count)
+        half_width = max(certain * by_jobs, shift + certain * by_pairs)
+        return bool(half_width + planned * max(by_jobs, by_pairs) < abs(distance))
+
+    return _settled_at(len(jobs), settled)
+
+
+def _settled_at(present: int, settled: Callable[[int], bool]) -> int | None:
+    return next((it for it in range(present + 1, MOST_SEEDS + 1) if settled(it)), None)
 
 
 # What is required, and what it comes to.
 
 
-@dataclass(frozen=True)
-class Repayment:
-    """What repays a candidate's compilation, and what it loses between its steps, within a run."""
+def repaying_speedup(baseline: ArmSpeed, candidate: ArmSpeed, *, runs: float) -> float:
+    """The speed-up in the steady state at which a run ends no later than the baseline's, within
+    `runs` times the length of the candidate's runs.
 
-    steps: int
-    """Length of the run, in steps of the candidate."""
-    speedup: float | None
-    """In the steady state, at which the run ends no later than the baseline's; None when none
-    would do, since the lost seconds alone are as many as the baseline's whole run takes."""
-
-
-def repayment(baseline: ArmSpeed, candidate: ArmSpeed, *, runs: float) -> Repayment | None:
-    """What it takes within `runs` times the length of the candidate's runs; None where nobody knows
-    what compiling took."""
-    if baseline.runs is None or candidate.runs is None:
-        return None
-    steps = math.ceil(candidate.runs.steps * runs)
-    whole = steps * candidate.batch_size / baseline.rate
-    lost = _more_compiling(baseline.runs, candidate.runs)
-    lost += runs * _more_between(baseline, candidate)
-    left = whole - lost
-    return Repayment(steps, whole / left if left > 0.0 else None)
+    A run of n samples takes n / rate and the arm's own seconds outside of steps. Infinite where
+    these alone are as many as the baseline's whole run takes; 1 where nobody knows them.
+    """
+    before, after = baseline.runs, candidate.runs
+    if before is None or after is None:
+        return 1.0
+    whole = math.ceil(after.steps * runs) * candidate.batch_size / baseline.rate
+    # Between its steps, more than the baseline does for as many examples, and than a loaded machine
+    # explains.
+    examples = after.steps * candidate.batch_size
+    usual = before.between_seconds * examples / (before.steps * baseline.batch_size)
+    explained = max(BETWEEN_STEPS * examples / baseline.rate, MOST_BETWEEN)
+    lost = runs * max(after.between_seconds - usual - explained, 0.0)
+    left = whole - lost - _more_compiling(before, after)
+    return whole / left if left > 0.0 else math.inf
 
 
 def _more_compiling(baseline: Runs, candidate: Runs) -> float:
@@ -736,48 +631,28 @@ def _more_compiling(baseline: Runs, candidate: Runs) -> float:
     return max(candidate.compilation.seconds - baseline.compilation.seconds, 0.0)
 
 
-def _more_between(baseline: ArmSpeed, candidate: ArmSpeed) -> float:
-    """Seconds that a run of the candidate spends between its steps more than the baseline does for
-    as many examples, beyond what a loaded machine explains."""
-    before, after = baseline.runs, candidate.runs
-    if before is None or after is None:
-        return 0.0
-    examples = after.steps * candidate.batch_size
-    usual = before.between_seconds * examples / max(before.steps * baseline.batch_size, 1)
-    explained = max(BETWEEN_STEPS * examples / baseline.rate, MOST_BETWEEN)
-    return max(after.between_seconds - usual - explained, 0.0)
-
-
 def judge_speed(
     baseline: ArmSpeed | UnknownSpeed,
     candidate: ArmSpeed | UnknownSpeed,
     settings: GateSettings,
     confidence: float,
-    pairs: Pairs | None = None,
+    pairs: Pairs,
     *,
-    busy_machine: str | None = None,
+    busy_machine: str | None,
 ) -> tuple[SpeedJudgement | None, list[Reason]]:
     """Compare two arms' speeds with what is required; the reasons give the outcome in words.
     `busy_machine` is what the function of that name says of the jobs of both arms."""
-    for role, arm in (("baseline", baseline), ("candidate", candidate)):
-        if isinstance(arm, UnknownSpeed):
-            return None, [_unmeasured(role, arm.why)]
-    if isinstance(baseline, UnknownSpeed) or isinstance(candidate, UnknownSpeed):
-        raise AssertionError("both were measured")
-    pairs = pairs or Pairs()
+    if isinstance(baseline, UnknownSpeed):
+        return None, [_unmeasured("baseline", baseline.why)]
+    if isinstance(candidate, UnknownSpeed):
+        return None, [_unmeasured("candidate", candidate.why)]
     by_jobs, one_run = speedup_interval(baseline, candidate, confidence)
     paired = judge_pairs(pairs.jobs, confidence) if pairs.decide else None
     speedup = by_jobs if paired is None else paired.speedup
-    one_run = one_run and paired is None
-    repaid = repayment(baseline, candidate, runs=settings.repaid_within_runs)
-    required, binding = _required(settings, repaid)
+    repaying = repaying_speedup(baseline, candidate, runs=settings.repaid_within_runs)
+    required = max(settings.min_speedup, repaying)
     outcome = _outcome(speedup, required)
-    # What contradicts what must not depend on how many candidates there are.
-    declared = settings.confidence
-    disagree = pairs.decide and _apart(
-        judge_pairs(pairs.jobs, declared).speedup,
-        speedup_interval(baseline, candidate, declared)[0],
-    )
+    disagree = _disagree(baseline, candidate, pairs, settings.confidence)
     far_apart = abs(math.log(speedup.estimate / by_jobs.estimate)) > math.log(FAR_APART)
     contradicted = disagree and (_outcome(by_jobs, required) is not Outcome.PASS or far_apart)
     if outcome is Outcome.PASS and contradicted:
@@ -793,7 +668,7 @@ def judge_speed(
         )
         return None, [_unmeasured("candidate", why)]
     seeds_needed = None
-    if outcome is Outcome.INCONCLUSIVE and required is not None and busy_machine is None:
+    if outcome is Outcome.INCONCLUSIVE and busy_machine is None:
         seeds_needed = (
             seeds_to_settle(baseline, candidate, required, confidence)
             if paired is None
@@ -803,71 +678,65 @@ def judge_speed(
         outcome=outcome,
         speedup=speedup,
         min_speedup=settings.min_speedup,
-        required_speedup=required,
-        conditional_on_run=one_run,
+        required_speedup=required if math.isfinite(required) else None,
+        conditional_on_run=one_run and paired is None,
         baseline_samples_per_second=baseline.rate,
         candidate_samples_per_second=candidate.rate,
-        advice=_advice(outcome, speedup, binding),
+        advice=_advice(outcome, speedup, repays=repaying <= settings.min_speedup),
         seeds=min(len(baseline.rates), len(candidate.rates)) if paired is None else paired.jobs,
         seeds_needed=seeds_needed,
-        run=_run(baseline, candidate, repaid, speedup.estimate),
+        run=_run(baseline, candidate, settings, speedup.estimate),
         source=SpeedSource.JOBS if paired is None else SpeedSource.PAIRS,
         paired=paired,
         by_jobs=by_jobs,
         disagree=disagree,
         busy_machine=busy_machine,
-        binding=binding,
+        binding="repayment" if repaying > settings.min_speedup else "min_speedup",
     )
-    contradiction = outcome is Outcome.INCONCLUSIVE and contradicted
-    reasons = [_reason(judgement, contradiction=contradiction)]
-    return judgement, [*reasons, *_beyond_belief(speedup.estimate, baseline, candidate, settings)]
+    reason = _reason(judgement, contradicted=contradicted)
+    return judgement, [reason, *_beyond_belief(speedup.estimate, baseline, candidate, settings)]
 
 
-def _required(
-    settings: GateSettings, repaid: Repayment | None
-) -> tuple[float | None, Literal["min_speedup", "repayment"]]:
-    """The speed-up that is required (None: none is enough), and which limit makes it so."""
-    minimum = settings.min_speedup
-    if repaid is None or (repaid.speedup is not None and repaid.speedup <= minimum):
-        return minimum, "min_speedup"
-    return repaid.speedup, "repayment"
-
-
-def _outcome(speedup: Interval, required: float | None) -> Outcome:
+def _outcome(speedup: Interval, required: float) -> Outcome:
     """A candidate passes by its lower bound and fails by its upper one."""
-    if required is None or speedup.upper < required * EXACTLY:
+    if speedup.upper < required * EXACTLY:
         return Outcome.FAIL
     return Outcome.PASS if speedup.lower >= required * EXACTLY else Outcome.INCONCLUSIVE
 
 
-def _apart(one: Interval, other: Interval) -> bool:
-    return one.upper < other.lower or other.upper < one.lower
+def _disagree(baseline: ArmSpeed, candidate: ArmSpeed, pairs: Pairs, declared: float) -> bool:
+    """Whether blocks and the jobs' own step times contradict each other: at the declared
+    confidence, so that it does not depend on how many candidates there are."""
+    if not pairs.decide:
+        return False
+    paired = judge_pairs(pairs.jobs, declared).speedup
+    by_jobs, _ = speedup_interval(baseline, candidate, declared)
+    return paired.upper < by_jobs.lower or by_jobs.upper < paired.lower
 
 
-def _advice(outcome: Outcome, speedup: Interval, binding: str) -> str:
+def _advice(outcome: Outcome, speedup: Interval, *, repays: bool) -> str:
     if outcome is Outcome.PASS:
         return "turn it on"
     if outcome is Outcome.INCONCLUSIVE:
         return "measure again, with more seeds or for longer"
     if speedup.estimate < STAY_OFF_BELOW:
         return "leave it off"
-    if binding == "repayment":
-        return "such a run is too short to be worth compiling"
-    return "leave it off, or accept a lower min_speedup"
+    if repays:
+        return "leave it off, or accept a lower min_speedup"
+    return "such a run is too short to be worth compiling"
 
 
 def _run(
-    baseline: ArmSpeed, candidate: ArmSpeed, repaid: Repayment | None, speedup: float
+    baseline: ArmSpeed, candidate: ArmSpeed, settings: GateSettings, speedup: float
 ) -> RunJudgement | None:
     before, after = baseline.runs, candidate.runs
-    if before is None or after is None or repaid is None:
+    if before is None or after is None:
         return None
     saved = (1.0 - 1.0 / speedup) / baseline.rate
-    lost = _more_compiling(before, after)
-    samples = lost / saved if saved > 0.0 else math.inf
+    samples = _more_compiling(before, after) / saved if saved > 0.0 else math.inf
     known = math.isfinite(samples)
     return RunJudgement(
-        repaid_within_steps=repaid.steps,
+        repaid_within_steps=math.ceil(after.steps * settings.repaid_within_runs),
         compile_state=after.compilation.state,
         baseline_compile_seconds=before.compilation.seconds,
         candidate_compile_seconds=after.compilation.seconds,
@@ -879,12 +748,17 @@ def _run(
         break_even_minutes=(
             (before.compilation.seconds + samples / baseline.rate) / 60.0 if known else None
         ),
-        train_time_ratio=before.train_seconds / after.train_seconds
-        if after.train_seconds
-        else None,
+        train_time_ratio=before.train_seconds / after.train_seconds,
         baseline_train_seconds=before.train_seconds,
         candidate_train_seconds=after.train_seconds,
     )
+
+
+# The judgement in words.
+
+
+def _unmeasured(role: str, why: str) -> Reason:
+    return undecided(Code.SPEED_UNMEASURED, f"Speed was not measured: a job of the {role} {why}.")
 
 
 def _beyond_belief(
@@ -902,25 +776,9 @@ def _beyond_belief(
     return [failure(Code.SPEED_BEYOND_BELIEF, sentence, **numbers)]
 
 
-def _unmeasured(role: str, why: str) -> Reason:
-    return undecided(Code.SPEED_UNMEASURED, f"Speed was not measured: a job of the {role} {why}.")
-
-
-def _reason(judgement: SpeedJudgement, *, contradiction: bool) -> Reason:
+def _reason(judgement: SpeedJudgement, *, contradicted: bool) -> Reason:
     speedup, run = judgement.speedup, judgement.run
-    code = _code(judgement, contradiction=contradiction)
-    sentence = f"Speed: {_shown(speedup)}, {_needs(judgement)}."
-    further = {
-        Code.SPEED_FASTER: _when_paid_for(run),
-        Code.SPEED_DISAGREES: _contradiction(judgement),
-        Code.SPEED_UNDECIDED: _what_decides(judgement),
-        Code.SPEED_BELOW_MINIMUM: (
-            f"min_speedup = {math.floor(speedup.lower * 100) / 100:.2f} would have passed."
-            if speedup.lower >= STAY_OFF_BELOW
-            else ""
-        ),
-        Code.SPEED_NOT_REPAID: _what_repays(judgement),
-    }[code]
+    code, further = _code(judgement, contradicted=contradicted)
     numbers: dict[str, Number] = {
         "speedup": speedup.estimate,
         "lower": speedup.lower,
@@ -932,17 +790,30 @@ def _reason(judgement: SpeedJudgement, *, contradiction: bool) -> Reason:
         "seeds_needed": judgement.seeds_needed,
         "source": judgement.source,
     }
-    return Reason(code, judgement.outcome, f"{sentence} {further}".rstrip(), numbers)
+    sentence = f"Speed: {_shown(speedup)}, {_needs(judgement)}. {further}".rstrip()
+    return Reason(code, judgement.outcome, sentence, numbers)
 
 
-def _code(judgement: SpeedJudgement, *, contradiction: bool) -> Code:
+def _code(judgement: SpeedJudgement, *, contradicted: bool) -> tuple[Code, str]:
+    """The code, and what else there is to say."""
+    speedup = judgement.speedup
     if judgement.outcome is Outcome.PASS:
-        return Code.SPEED_FASTER
+        return Code.SPEED_FASTER, _break_even(judgement.run)
+    if judgement.outcome is Outcome.INCONCLUSIVE and contradicted:
+        return Code.SPEED_DISAGREES, (
+            f"The jobs' own step times give {_shown(judgement.by_jobs or speedup)}: something "
+            "besides the steps (loader, evaluation, shapes) differs. Run again on a quieter "
+            "machine."
+        )
     if judgement.outcome is Outcome.INCONCLUSIVE:
-        return Code.SPEED_DISAGREES if contradiction else Code.SPEED_UNDECIDED
+        return Code.SPEED_UNDECIDED, _what_decides(judgement)
     # Below the minimum, too, it would not pass in a longer run either.
-    below = judgement.speedup.upper < judgement.min_speedup * EXACTLY
-    return Code.SPEED_BELOW_MINIMUM if below else Code.SPEED_NOT_REPAID
+    if speedup.upper >= judgement.min_speedup * EXACTLY:
+        return Code.SPEED_NOT_REPAID, _what_repays(judgement)
+    if speedup.lower < STAY_OFF_BELOW:
+        return Code.SPEED_BELOW_MINIMUM, ""
+    passing = math.floor(speedup.lower * 100) / 100
+    return Code.SPEED_BELOW_MINIMUM, f"min_speedup = {passing:.2f} would have passed."
 
 
 def _shown(speedup: Interval) -> str:
@@ -966,12 +837,19 @@ def _what_repays(judgement: SpeedJudgement) -> str:
     run = judgement.run
     if run is None or not run.break_even_steps or judgement.speedup.lower <= 1.0:
         return ""
-    times = run.break_even_steps / max(run.candidate_steps, 1)
-    if times <= 1.0:
+    late = _break_even(run)
+    if not late:
         return "See what the candidate does between its steps."
+    return f"{late} If real runs are longer, set `repaid_within_runs`."
+
+
+def _break_even(run: RunJudgement | None) -> str:
+    """From when on the compiler pays, where that is later than runs like these end."""
+    needed = None if run is None else run.break_even_steps
+    if run is None or needed is None or needed <= run.candidate_steps:
+        return ""
     return (
-        f"Compilation breaks even after {run.break_even_steps:,} steps; these runs have "
-        f"{run.candidate_steps:,}. If real runs are longer, set `repaid_within_runs`."
+        f"Compilation breaks even after {needed:,} steps; these runs have {run.candidate_steps:,}."
     )
 
 
@@ -987,39 +865,22 @@ def _what_decides(judgement: SpeedJudgement) -> str:
     return "The speed-up is too close to the limit for more seeds to decide."
 
 
-def _contradiction(judgement: SpeedJudgement) -> str:
-    jobs = judgement.by_jobs or judgement.speedup
-    return (
-        f"The jobs' own step times give {_shown(jobs)}: something besides the steps (loader, "
-        "evaluation, shapes) differs. Run again on a quieter machine."
-    )
-
-
-def _when_paid_for(run: RunJudgement | None) -> str:
-    """A warning where faster steps do not make runs like these end earlier."""
-    needed = None if run is None else run.break_even_steps
-    if run is None or needed is None or needed <= run.candidate_steps:
-        return ""
-    return (
-        f"Compilation breaks even after {needed:,} steps; these runs have {run.candidate_steps:,}."
-    )
-
-
 # What is to be known of the speed, and decides nothing.
 
 
 def about_speed(judgement: SpeedJudgement, pairs: Pairs) -> list[Note]:
     """Why blocks were not alternated, and where they contradict the jobs' own step times."""
     notes = []
-    if judgement.disagree and judgement.source is SpeedSource.PAIRS and judgement.by_jobs:
+    if judgement.disagree and judgement.by_jobs is not None:
         jobs = _shown(judgement.by_jobs)
         sentence = f"The jobs' own step times give {jobs}; alternating blocks decided."
         notes.append(Note(Code.SPEED_NOT_PAIRED, sentence))
     for why in pairs.obstacles:
         sentence = f"Steps of both arms were not timed in alternating blocks: {why}."
         notes.append(Note(Code.SPEED_NOT_PAIRED, sentence))
-    if judgement.source is SpeedSource.JOBS and len(pairs.jobs) == 1:
-        ratio = steps_in_turns(pairs.jobs[0])
+    if len(pairs.jobs) == 1:
+        _, likely, _ = pairs.jobs[0].speedups
+        ratio = math.exp(likely)
         sentence = (
             f"Alternating blocks give {ratio:.2f}x in a single job; two are needed to use it."
         )
@@ -1034,34 +895,28 @@ def busy_machine(records: Sequence[EvidenceRecord]) -> str | None:
     Half of the jobs or more must have met it: a single one does not widen an interval of them all.
     """
     checkups = [record.evidence.checkup for record in records]
-    loads = [found for found in map(_load, checkups) if found is not None]
+    loads = [
+        (load, processors)
+        for each in checkups
+        if (load := _number(each, "load")) is not None
+        and (processors := _number(each, "processors"))
+    ]
     steals = [found for each in checkups if (found := _number(each, "steal")) is not None]
     said = []
     load, processors = statistics.median_low(loads) if loads else (0.0, 1.0)
     if load > MOST_LOAD * processors:
-        said.append(f"{load:.1f} processes wanted to run on {_counted(processors)}")
+        on = "one processor" if processors == 1 else f"{processors:g} processors"
+        said.append(f"{load:.1f} processes wanted to run on {on}")
     steal = statistics.median_low(steals) if steals else 0.0
     if steal > MOST_STEAL:
         said.append(f"its hypervisor gave {steal:.0%} of the processors' time to others")
     return " and ".join(said) or None
 
 
-def _load(checkup: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Processes that wanted to run, and processors."""
-    load, processors = _number(checkup, "load"), _number(checkup, "processors")
-    return None if load is None or not processors else (load, processors)
-
-
 def _number(checkup: Mapping[str, Any], name: str) -> float | None:
     """A finite number that is not negative; evidence may hold anything under this name."""
-    value = checkup.get(name)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return float(value) if 0 <= value < math.inf else None
-
-
-def _counted(processors: float) -> str:
-    return "one processor" if processors == 1 else f"{processors:g} processors"
+    value: Any = checkup.get(name)
+    return float(value) if type(value) in (int, float) and 0 <= value < math.inf else None
 
 
 def about_hindrances(evidences: Sequence[Evidence]) -> list[Note]:
