@@ -1,16 +1,14 @@
-"""Cost: what an execution took in seconds and dollars, and when a faster arm has repaid it.
+"""Cost: what an execution took in seconds, dollars and memory, and when a faster arm has repaid it.
 
-Dollars are measured seconds times a declared price, and nothing else. They are told only where the
-evidence itself names the instance that has the price: a local run measures seconds of this machine,
-on which no price of a rented one has any bearing. Jobs that a step cache answered count as if they
-had been run, since their evidence is what the verdict rests on.
+Dollars are measured seconds times a declared price, and only where the evidence itself names the
+instance that has the price: a local run measures this machine. Jobs that a step cache answered
+count as if they had been run, since their evidence is what the verdict rests on.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,12 +25,10 @@ from compilegate.gate.verdict import (
     CandidateVerdict,
     CostFigures,
     MemoryJudgement,
-    MetricJudgement,
     MoreExamples,
     MoreSeeds,
-    SpeedJudgement,
 )
-from compilegate.job.evidence import Evidence, EvidenceRecord, SpeedRecord
+from compilegate.job.evidence import Evidence, EvidenceRecord
 
 INSTANCE_TYPE = "instance_type"
 """Key of the evidence's environment: the instance that the job really ran on."""
@@ -48,42 +44,64 @@ def cost_of(
 ) -> CostFigures | None:
     """The cost of one execution, over the jobs whose times stand; None without any. `speeds` are
     those of the same records."""
-    arms = {
-        arm: _arm_cost(arm, declared, jobs, speeds[arm])
+    baseline = experiment.baseline
+    costs = {
+        arm: _arm_cost(arm, declared, examined.timed(arm), speeds[arm])
         for arm, declared in experiment.arms.items()
-        if (jobs := _timed(examined.timed(arm)))
     }
+    arms = {arm: cost for arm, cost in costs.items() if cost is not None}
     if not arms:
         return None
     counted = sum(cost.jobs for cost in arms.values())
-    gate = _gate_amount(arms, experiment.baseline)
+    # All jobs but one of the baseline's, if it has any.
+    gate = _total(*((cost.jobs - (arm == baseline), cost.job) for arm, cost in arms.items()))
     return CostFigures(
         arms=tuple(arms.values()),
         gate=gate,
         jobs_counted=counted,
         jobs_not_counted=len(experiment.replicates) - counted,
         candidates=tuple(
-            _candidate_cost(candidate, arms[experiment.baseline], arms[candidate.arm], gate)
+            _candidate_cost(candidate, arms[baseline], arms[candidate.arm], gate)
             for candidate in candidates
-            if candidate.metrics and {experiment.baseline, candidate.arm} <= set(arms)
+            if candidate.metrics and {baseline, candidate.arm} <= set(arms)
         ),
     )
 
 
-def retrainings_to_repay(gate: Amount, saved: Amount) -> tuple[int | None, str]:
-    """Retrainings until what they save makes up for the gate, and what that is counted by.
+def _arm_cost(
+    arm: str,
+    declared: ArmDeclaration,
+    records: Sequence[EvidenceRecord],
+    speed: ArmSpeed | UnknownSpeed,
+) -> ArmCost | None:
+    """None where no job measured itself: those that only print their metrics do not."""
+    jobs = [(it, it.evidence.speed) for it in records if it.evidence.speed is not None]
+    if not jobs:
+        return None
+    names = [record.evidence.environment.get(INSTANCE_TYPE) for record, _ in jobs]
+    ran_on = [None if name is None else clipped(str(name), 60) for name in names]
+    usd_per_hour, note = _price(declared, ran_on)
+    rate = speed.rate if isinstance(speed, ArmSpeed) else None
+    unknown = rate is None or usd_per_hour is None
+    # Of each job without its own compilation, and with that of a retraining instead.
+    others = [max(times.train_seconds - compile_seconds(record), 0.0) for record, times in jobs]
+    retraining = float(np.mean(others)) + compile_times([record for record, _ in jobs]).seconds
+    whole = [times.total_seconds + _of_probes(record.evidence) for record, times in jobs]
+    return ArmCost(
+        arm=arm,
+        jobs=len(jobs),
+        training=_amount(float(np.mean([it.train_seconds for _, it in jobs])), usd_per_hour),
+        retraining=_amount(retraining, usd_per_hour),
+        job=_amount(float(np.mean(whole)), usd_per_hour),
+        samples_per_second=rate,
+        samples_per_dollar=None if unknown else rate * 3600.0 / usd_per_hour,
+        instance_type=ran_on[0] if len(set(ran_on)) == 1 else None,
+        usd_per_hour=usd_per_hour,
+        price_note=note,
+    )
 
-    None where nothing is saved. Counted in dollars where both are known, since arms may run on
-    instances of different prices; else in seconds.
-    """
-    if gate.usd is not None and saved.usd is not None:
-        return _times(gate.usd, saved.usd), "dollars"
-    return _times(gate.seconds, saved.seconds), "seconds"
 
-
-def price_that_holds(
-    declaration: ArmDeclaration, ran_on: Sequence[str | None]
-) -> tuple[float | None, str]:
+def _price(declaration: ArmDeclaration, ran_on: Sequence[str | None]) -> tuple[float | None, str]:
     """(dollars per hour, when and where), or (None, why not), for jobs that ran on these instances.
 
     None in `ran_on` is a job that does not say.
@@ -100,173 +118,100 @@ def price_that_holds(
     return declaration.usd_per_hour, declaration.price_note or "as declared"
 
 
-@dataclass(frozen=True)
-class _Job:
-    """The times of one job."""
-
-    record: EvidenceRecord
-    evidence: Evidence
-    speed: SpeedRecord
-    compile_seconds: float
-
-    @property
-    def seconds(self) -> float:
-        """From its start to its end, probes included."""
-        probes = (self.evidence.parity, self.evidence.paired_speed)
-        return self.speed.total_seconds + sum(each.seconds for each in probes if each is not None)
-
-
-def _timed(records: Sequence[EvidenceRecord]) -> list[_Job]:
-    """Those that measured themselves: jobs that only print their metrics do not."""
-    return [
-        _Job(it, it.evidence, it.evidence.speed, compile_seconds(it))
-        for it in records
-        if it.evidence.speed is not None and it.evidence.compiler is not None
-    ]
-
-
-def _arm_cost(
-    arm: str, declared: ArmDeclaration, jobs: Sequence[_Job], speed: ArmSpeed | UnknownSpeed
-) -> ArmCost:
-    ran_on = [_ran_on(job.evidence) for job in jobs]
-    usd_per_hour, note = price_that_holds(declared, ran_on)
-    rate = speed.rate if isinstance(speed, ArmSpeed) else None
-    # Of each job without its own compilation, and with that of a retraining instead.
-    others = [max(job.speed.train_seconds - job.compile_seconds, 0.0) for job in jobs]
-    retraining = _mean(others) + compile_times([job.record for job in jobs]).seconds
-    return ArmCost(
-        arm=arm,
-        jobs=len(jobs),
-        training=_amount(_mean([job.speed.train_seconds for job in jobs]), usd_per_hour),
-        retraining=_amount(retraining, usd_per_hour),
-        job=_amount(_mean([job.seconds for job in jobs]), usd_per_hour),
-        samples_per_second=rate,
-        samples_per_dollar=_per_dollar(rate, usd_per_hour),
-        instance_type=ran_on[0] if len(set(ran_on)) == 1 else None,
-        usd_per_hour=usd_per_hour,
-        price_note=note,
-    )
-
-
-def _ran_on(evidence: Evidence) -> str | None:
-    name = evidence.environment.get(INSTANCE_TYPE)
-    return None if name is None else clipped(str(name), 60)
-
-
-def _per_dollar(rate: float | None, usd_per_hour: float | None) -> float | None:
-    if rate is None or usd_per_hour is None:
-        return None
-    samples = rate * 3600.0 / usd_per_hour
-    return samples if math.isfinite(samples) else None
+def _of_probes(evidence: Evidence) -> float:
+    probes = (evidence.parity, evidence.paired_speed)
+    return sum(each.seconds for each in probes if each is not None)
 
 
 def _amount(seconds: float, usd_per_hour: float | None) -> Amount:
     return Amount(seconds, None if usd_per_hour is None else seconds / 3600.0 * usd_per_hour)
 
 
-def _gate_amount(arms: Mapping[str, ArmCost], baseline: str) -> Amount:
-    """All jobs but one of the baseline's; all of them when the baseline has no sound one."""
-    amounts = [
-        _times_over(cost.job, cost.jobs - (1 if arm == baseline else 0))
-        for arm, cost in arms.items()
-    ]
-    return _sum(amounts)
+def _total(*parts: tuple[int, Amount]) -> Amount:
+    """So many times each amount, in all; without dollars where those of one are not known."""
+    dollars = [count * amount.usd for count, amount in parts if amount.usd is not None]
+    return Amount(
+        seconds=sum(count * amount.seconds for count, amount in parts),
+        usd=sum(dollars) if len(dollars) == len(parts) else None,
+    )
 
 
 def _candidate_cost(
     candidate: CandidateVerdict, baseline: ArmCost, cost: ArmCost, gate: Amount
 ) -> CandidateCost:
-    saved = _sum([baseline.retraining, _times_over(cost.retraining, -1)])
+    saved = _total((1, baseline.retraining), (-1, cost.retraining))
     retrainings, repaid_in = retrainings_to_repay(gate, saved)
     run = None if candidate.speed is None else candidate.speed.run
+    breaks_even = None
+    if run is not None and run.break_even_steps is not None:
+        breaks_even = run.break_even_steps / run.candidate_steps
+    all_jobs = _total((baseline.jobs, baseline.job), (cost.jobs, cost.job))
     return CandidateCost(
         arm=candidate.arm,
         saved=saved,
         retrainings_to_repay=retrainings,
         repaid_in=repaid_in,
-        break_even_runs=(
-            None
-            if run is None or run.break_even_steps is None
-            else run.break_even_steps / run.candidate_steps
-        ),
+        break_even_runs=breaks_even,
         compile_state=None if run is None else run.compile_state,
-        more_seeds=_more_seeds(candidate, _sum([baseline.job, cost.job])),
-        more_examples=_more_examples(
-            candidate,
-            _sum([_times_over(arm.job, arm.jobs) for arm in (baseline, cost)]),
-        ),
+        more_seeds=_more_seeds(candidate, _total((1, baseline.job), (1, cost.job))),
+        more_examples=_more_examples(candidate, all_jobs),
     )
 
 
-_QUALITY = frozenset({Code.QUALITY_UNDECIDED})
-_QUALITY_AND_SPEED = _QUALITY | {Code.SPEED_UNDECIDED}
+def retrainings_to_repay(gate: Amount, saved: Amount) -> tuple[int | None, str]:
+    """Retrainings until what they save makes up for the gate, and what that is counted by.
+
+    None where nothing is saved. Counted in dollars where both are known, since arms may run on
+    instances of different prices; else in seconds.
+    """
+    cost, less, unit = gate.seconds, saved.seconds, "seconds"
+    if gate.usd is not None and saved.usd is not None:
+        cost, less, unit = gate.usd, saved.usd, "dollars"
+    if less <= 0.0 or cost / MOST_RETRAININGS > less:
+        return None, unit
+    return math.ceil(cost / less), unit
 
 
 def _more_seeds(candidate: CandidateVerdict, one_seed: Amount) -> MoreSeeds | None:
     """`one_seed` is what a seed costs in all arms that need it: the candidate and the baseline."""
-    if not _undecided_by(candidate, _QUALITY_AND_SPEED):
+    if not _undecided_by(candidate, Code.QUALITY_UNDECIDED, Code.SPEED_UNDECIDED):
         return None
-    judged: list[MetricJudgement | SpeedJudgement] = [*candidate.metrics]
-    judged += [] if candidate.speed is None else [candidate.speed]
-    undecided = [item for item in judged if item.outcome is Outcome.INCONCLUSIVE]
-    needed = [item.seeds_needed for item in undecided if item.seeds_needed is not None]
+    judged = [*candidate.metrics, *([] if candidate.speed is None else [candidate.speed])]
+    undecided = [it for it in judged if it.outcome is Outcome.INCONCLUSIVE]
+    needed = [it.seeds_needed for it in undecided if it.seeds_needed is not None]
     if len(needed) < len(undecided):
         return None
     more = max(needed) - undecided[0].seeds
-    return MoreSeeds(more, _times_over(one_seed, more))
+    return MoreSeeds(more, _total((more, one_seed)))
 
 
 def _more_examples(candidate: CandidateVerdict, all_jobs: Amount) -> MoreExamples | None:
     """`all_jobs` is what all jobs of the candidate and the baseline cost: each scores them all."""
-    if not _undecided_by(candidate, _QUALITY):
+    if not _undecided_by(candidate, Code.QUALITY_UNDECIDED):
         return None
-    undecided = [item for item in candidate.metrics if item.outcome is Outcome.INCONCLUSIVE]
-    needed = [
-        item.examples_needed / item.examples
-        for item in undecided
-        if item.examples_needed is not None
-    ]
-    if len(needed) < len(undecided):
+    undecided = [it for it in candidate.metrics if it.outcome is Outcome.INCONCLUSIVE]
+    growths = [it.examples_needed / it.examples for it in undecided if it.examples_needed]
+    if len(growths) < len(undecided):
         return None
-    growth = max(needed)
-    whole = max(item.examples for item in candidate.metrics)
-    return MoreExamples(growth, rounded_up(whole * growth), all_jobs)
+    whole = max(it.examples for it in candidate.metrics)
+    return MoreExamples(max(growths), rounded_up(whole * max(growths)), all_jobs)
 
 
-def _undecided_by(candidate: CandidateVerdict, codes: frozenset[Code]) -> bool:
+def _undecided_by(candidate: CandidateVerdict, *codes: Code) -> bool:
     """Whether these are all that keeps an undecided candidate from being decided.
 
     A fail stays one, and so does a doubt that neither seeds nor examples would lift.
     """
     doubts = {reason.code for reason in candidate.reasons if reason.outcome is Outcome.INCONCLUSIVE}
-    return candidate.outcome is Outcome.INCONCLUSIVE and doubts <= codes
-
-
-def _times(cost: float, saved: float) -> int | None:
-    if saved <= 0.0 or cost / MOST_RETRAININGS > saved:
-        return None
-    return math.ceil(cost / saved)
-
-
-def _times_over(amount: Amount, count: int) -> Amount:
-    return Amount(amount.seconds * count, None if amount.usd is None else amount.usd * count)
-
-
-def _sum(amounts: Sequence[Amount]) -> Amount:
-    dollars = [amount.usd for amount in amounts if amount.usd is not None]
-    return Amount(
-        seconds=sum(amount.seconds for amount in amounts),
-        usd=sum(dollars) if len(dollars) == len(amounts) else None,
-    )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return float(np.mean(values))
+    return candidate.outcome is Outcome.INCONCLUSIVE and doubts <= set(codes)
 
 
 # Memory. Only like is held against like: a host's memory says nothing of a GPU's.
 
-_OF = {"device": "the device's memory", "process": "the process's memory"}
+_OF: Mapping[str | None, str] = {
+    "device": "the device's memory",
+    "process": "the process's memory",
+}
 
 
 def judge_memory(
@@ -276,51 +221,49 @@ def judge_memory(
     relative increase. There is no judgement where either arm has no jobs."""
     if not baseline or not candidate:
         return None, []
-    before, after = _peak(baseline), _peak(candidate)
-    obstacle = None
-    for whose, peak in (("baseline", before), ("candidate", after)):
-        if peak is None and obstacle is None:
-            obstacle = f"no job of the {whose} measured its memory, or jobs measured two kinds"
-    if before is not None and after is not None and before[1] != after[1]:
-        obstacle = f"the baseline measured {_OF[before[1]]}, the candidate {_OF[after[1]]}"
-    comparable = obstacle is None and before is not None and after is not None
+    before, before_of = _peak(baseline)
+    after, after_of = _peak(candidate)
+    increase = obstacle = None
+    if before is None or after is None:
+        whose = "baseline" if before is None else "candidate"
+        obstacle = f"no job of the {whose} measured its memory, or jobs measured two kinds"
+    elif before_of != after_of:
+        obstacle = f"the baseline measured {_OF[before_of]}, the candidate {_OF[after_of]}"
+    else:
+        increase = after / before - 1.0
     judgement = MemoryJudgement(
-        baseline_bytes=None if before is None else before[0],
-        candidate_bytes=None if after is None else after[0],
-        baseline_of=None if before is None else before[1],
-        candidate_of=None if after is None else after[1],
-        increase=after[0] / before[0] - 1.0 if comparable and before and after else None,
+        baseline_bytes=before,
+        candidate_bytes=after,
+        baseline_of=before_of,
+        candidate_of=after_of,
+        increase=increase,
         max_increase=limit,
         obstacle=obstacle,
     )
-    return judgement, [] if limit is None else _about_memory(judgement, limit)
+    if limit is None:
+        return judgement, []
+    if before is None or after is None or increase is None:
+        sentence = f"Memory cannot be compared: {obstacle}."
+        return judgement, [undecided(Code.MEMORY_NOT_COMPARED, sentence, max_memory_increase=limit)]
+    if increase <= limit:
+        return judgement, []
+    sentence = (
+        f"Memory: {after / 1e9:.3g} GB against {before / 1e9:.3g} GB ({increase * 100:+.3g}%), the "
+        f"limit is +{limit * 100:.4g}% (max_memory_increase)."
+    )
+    sizes = {"baseline_bytes": before, "candidate_bytes": after}
+    numbers = {**sizes, "increase": increase, "max_memory_increase": limit}
+    return judgement, [failure(Code.MEMORY_INCREASED, sentence, **numbers)]
 
 
-def _peak(jobs: Sequence[Evidence]) -> tuple[int, str] | None:
+def _peak(jobs: Sequence[Evidence]) -> tuple[int | None, str | None]:
     """The largest peak of the jobs that measured one, and whose memory it is."""
     found = [
         (it.peak_memory_bytes, it.memory_of)
         for it in jobs
         if it.memory_of in _OF and it.peak_memory_bytes and it.peak_memory_bytes <= MOST_BYTES
     ]
-    kinds = {whose for _, whose in found}
+    kinds = {of for _, of in found}
     if len(kinds) != 1:
-        return None
-    return max((peak, str(whose)) for peak, whose in found if peak)
-
-
-def _about_memory(judgement: MemoryJudgement, limit: float) -> list[Reason]:
-    before, after = judgement.baseline_bytes or 0, judgement.candidate_bytes or 0
-    if judgement.increase is None:
-        sentence = f"Memory cannot be compared: {judgement.obstacle}."
-        return [undecided(Code.MEMORY_NOT_COMPARED, sentence, max_memory_increase=limit)]
-    if judgement.increase <= limit:
-        return []
-    sentence = (
-        f"Memory: {after / 1e9:.3g} GB against {before / 1e9:.3g} GB "
-        f"({judgement.increase * 100:+.3g}%), the limit is +{limit * 100:.4g}% "
-        "(max_memory_increase)."
-    )
-    sizes = {"baseline_bytes": before, "candidate_bytes": after}
-    numbers = {**sizes, "increase": judgement.increase, "max_memory_increase": limit}
-    return [failure(Code.MEMORY_INCREASED, sentence, **numbers)]
+        return None, None
+    return max(peak for peak, _ in found), kinds.pop()
