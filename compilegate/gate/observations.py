@@ -6,11 +6,12 @@ evidence is unusable, so that the page can show what was found.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeVar
 
 import numpy as np
@@ -23,8 +24,8 @@ from compilegate.gate.metrics import MetricUndefinedError, MetricValues
 from compilegate.gate.record import MOST_BYTES, unusable
 from compilegate.gate.records import readable
 from compilegate.gate.settings import Experiment
+from compilegate.gate.speed import reported_rate
 from compilegate.job.evidence import (
-    CompileCacheRecord,
     Evidence,
     EvidenceError,
     EvidenceRecord,
@@ -32,8 +33,7 @@ from compilegate.job.evidence import (
     FloatArray,
     PaddingRecord,
 )
-from compilegate.job.evidence.steady import are_durations, steady_mask
-from compilegate.job.names import AVERAGE_SPEED_METRIC, SPEED_METRIC
+from compilegate.job.evidence.steady import are_durations, steady_seconds
 
 _Amount = TypeVar("_Amount", int, float)
 
@@ -45,10 +45,8 @@ QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 MOST_TEXT = 200
 MOST_NOTES = 20
 LONGEST_NOTE = 500
-MOST_PRINTED = 50
-"""Values of a printed metric, and metrics."""
-MOST_VALUES = 40
-"""Environment values and proofs of one arm."""
+MOST_VALUES = 50
+"""Environment values and proofs of one arm; printed metrics of one job, and values of each."""
 
 
 class ObservationsError(CompilegateError):
@@ -77,7 +75,6 @@ class ReplicateObservation:
     """The declared metrics: recomputed from the examples where they can be, else as reported."""
     loss: Curve | None = None
     steps: int | None = None
-    steady_from: int | None = None
     step_seconds: tuple[float, ...] = ()
     """The QUANTILES of the steady step times."""
     samples_per_second: float | None = None
@@ -85,7 +82,6 @@ class ReplicateObservation:
     compile_cache: str | None = None
     """``warm``, ``cold`` or ``ignored``; None where no cache was declared."""
     train_seconds: float | None = None
-    total_seconds: float | None = None
     peak_memory_bytes: int | None = None
     graphs: int | None = None
     graph_breaks: int | None = None
@@ -160,73 +156,50 @@ def observe(
     `values` may be shared with `judge`, so that metrics are computed once.
     """
     values = MetricValues() if values is None else values
-    records = {replicate: readable(record) for replicate, record in records.items()}
+    found = {key: readable(records[key]) for key in experiment.replicates if key in records}
+    usable = {key: it.evidence for key, it in found.items() if isinstance(it, EvidenceRecord)}
+    of_arms = {
+        arm: [usable[arm, seed] for seed in experiment.seeds if (arm, seed) in usable]
+        for arm in experiment.arms
+    }
+    data = (evidence.digests.get("data") for evidence in of_arms[experiment.baseline])
     points = min(MOST_POINTS_PER_CURVE, max(MOST_POINTS // len(experiment.replicates), 2))
     return Observations(
         workload=experiment.workload,
         baseline=experiment.baseline,
-        arms=tuple(
-            _arm(name, experiment, records)
-            for name in experiment.arms or (experiment.baseline, *experiment.candidates)
-        ),
+        arms=tuple(_arm(arm, experiment, jobs) for arm, jobs in of_arms.items()),
         replicates=tuple(
-            _replicate(
-                arm,
-                seed,
-                records.get((arm, seed)),
-                experiment=experiment,
-                points=points,
-                values=values,
-            )
-            for arm, seed in experiment.replicates
+            _replicate(experiment, key, found.get(key), points, values)
+            for key in experiment.replicates
         ),
         left_out=tuple(experiment.left_out),
-        data=_data(experiment, records),
+        data=next((clipped(digest, MOST_TEXT) for digest in data if digest), None),
     )
 
 
-def _data(
-    experiment: Experiment, records: Mapping[Replicate, EvidenceRecord | EvidenceError]
-) -> str | None:
-    found = (
-        record.evidence.digests.get("data")
-        for arm, seed in experiment.replicates
-        if arm == experiment.baseline
-        and isinstance(record := records.get((arm, seed)), EvidenceRecord)
-    )
-    return next((clipped(digest, MOST_TEXT) for digest in found if digest), None)
-
-
-def _arm(
-    name: str,
-    experiment: Experiment,
-    records: Mapping[Replicate, EvidenceRecord | EvidenceError],
-) -> ArmObservation:
-    declared = experiment.arms[name]
-    readable = (records.get((name, seed)) for seed in experiment.seeds)
-    first = next((item.evidence for item in readable if isinstance(item, EvidenceRecord)), None)
+def _arm(arm: str, experiment: Experiment, jobs: Sequence[Evidence]) -> ArmObservation:
+    declared, first = experiment.arms[arm], jobs[0] if jobs else None
     compiler = None if first is None else first.compiler
     return ArmObservation(
-        arm=name,
+        arm=arm,
         compiler=declared.compiler,
         batch_size=declared.batch_size,
         learning_rate=declared.learning_rate,
         precision=declared.precision,
-        environment=_texts(first.environment) if first else {},
-        proof=_texts({**compiler.options, **compiler.proof}) if compiler else {},
+        environment={} if first is None else _texts(first.environment),
+        proof={} if compiler is None else _texts({**compiler.options, **compiler.proof}),
         padding=None if first is None else first.padding,
     )
 
 
 def _replicate(
-    arm: str,
-    seed: int,
-    record: EvidenceRecord | EvidenceError | None,
-    *,
     experiment: Experiment,
+    replicate: Replicate,
+    record: EvidenceRecord | EvidenceError | None,
     points: int,
     values: MetricValues,
 ) -> ReplicateObservation:
+    arm, seed = replicate
     if not isinstance(record, EvidenceRecord):
         problem = unusable(Subject(seed), record).said.sentence
         return ReplicateObservation(arm, seed, problem=clipped(problem, MOST_TEXT))
@@ -234,49 +207,34 @@ def _replicate(
     job = clipped(evidence.job, MOST_TEXT)
     if evidence.failure is not None:
         return ReplicateObservation(arm, seed, job, problem=clipped(evidence.failure, MOST_TEXT))
-    metrics = _metrics(experiment, record, values)
+    seen = ReplicateObservation(
+        arm,
+        seed,
+        job,
+        metrics=_metrics(experiment, record, values),
+        notes=tuple(clipped(note, LONGEST_NOTE) for note in evidence.notes[:MOST_NOTES]),
+    )
     if speed is None or compiler is None or record.steps is None:
-        average = evidence.metrics.get(AVERAGE_SPEED_METRIC, math.nan)
-        told = evidence.metrics.get(SPEED_METRIC, average)
-        rate = told if math.isfinite(told) else None
-        return ReplicateObservation(
-            arm,
-            seed,
-            job,
-            metrics=metrics,
-            samples_per_second=rate,
-            notes=_notes(evidence),
-            printed=_printed(evidence),
-        )
-    steady = steady_mask(evidence, record.steps)
-    seconds = record.steps.seconds[steady]
+        rate = _plausible(reported_rate(evidence))
+        return replace(seen, samples_per_second=rate, printed=_printed(evidence))
+    seconds, cache = steady_seconds(evidence, record.steps), evidence.compile_cache
+    size = experiment.arms[arm].global_batch_size
     measurable = len(seconds) > 0 and bool(are_durations(seconds).all())
-    declared = experiment.arms[arm]
-    return ReplicateObservation(
-        arm=arm,
-        seed=seed,
-        job=job,
-        metrics=metrics,
+    return replace(
+        seen,
         loss=_curve(record.steps.loss, points),
         steps=len(record.steps.loss),
-        steady_from=int(steady.argmax()) if steady.any() else len(steady),
-        step_seconds=(
-            tuple(float(value) for value in np.quantile(seconds, QUANTILES)) if measurable else ()
-        ),
-        samples_per_second=(
-            declared.global_batch_size * len(seconds) / float(seconds.sum()) if measurable else None
-        ),
+        step_seconds=tuple(np.quantile(seconds, QUANTILES).tolist()) if measurable else (),
+        samples_per_second=size * len(seconds) / float(seconds.sum()) if measurable else None,
         compile_seconds=_plausible(compiler.compile_seconds),
-        compile_cache=None if evidence.compile_cache is None else evidence.compile_cache.state,
+        compile_cache=None if cache is None else cache.state,
+        cache_ignored=clipped(cache.reason) if cache and cache.state == "ignored" else None,
         train_seconds=_plausible(speed.train_seconds),
-        total_seconds=_plausible(speed.total_seconds),
         # One that does not say whose memory it is may be the host's beside a GPU.
         peak_memory_bytes=_plausible(evidence.peak_memory_bytes) if evidence.memory_of else None,
-        notes=_notes(evidence),
         graphs=_plausible(compiler.graphs),
         graph_breaks=_plausible(compiler.graph_breaks),
         recompilations=_plausible(compiler.recompilations),
-        cache_ignored=_cache_ignored(evidence.compile_cache),
     )
 
 
@@ -284,44 +242,28 @@ def _printed(evidence: Evidence) -> dict[str, tuple[float, ...]]:
     """Numbers that are finite: NaN is no number of a page."""
     found = {
         clipped(name, 60): tuple(value for value in values if math.isfinite(value))
-        for name, values in list(evidence.printed.items())[:MOST_PRINTED]
+        for name, values in list(evidence.printed.items())[:MOST_VALUES]
     }
-    return {name: values[-MOST_PRINTED:] for name, values in found.items() if values}
-
-
-def _notes(evidence: Evidence) -> tuple[str, ...]:
-    return tuple(clipped(note, LONGEST_NOTE) for note in evidence.notes[:MOST_NOTES])
-
-
-def _cache_ignored(cache: CompileCacheRecord | None) -> str | None:
-    return clipped(cache.reason) if cache is not None and cache.state == "ignored" else None
+    return {name: values[-MOST_VALUES:] for name, values in found.items() if values}
 
 
 def _metrics(
     experiment: Experiment, record: EvidenceRecord, values: MetricValues
 ) -> dict[str, float]:
+    """Those that are numbers; the verdict says why others are none."""
+    examples = record.examples
+    known = examples is not None and _is_computable(examples)
     found: dict[str, float] = {}
     for name, guard in experiment.settings.metrics.items():
-        value = (
-            record.evidence.metrics.get(name, math.nan)
-            if guard.reported
-            else _computed(guard.measure(name), record.examples, values)
-        )
+        value = math.nan
+        if guard.reported:
+            value = record.evidence.metrics.get(name, math.nan)
+        elif examples is not None and known:
+            with contextlib.suppress(MetricUndefinedError):
+                value = values.of(guard.measure(name), examples)
         if math.isfinite(value):
             found[name] = value
     return found
-
-
-def _computed(measure: str, examples: Examples | None, values: MetricValues) -> float:
-    """The metric, or NaN where the examples do not determine it; the verdict says why."""
-    if examples is None:
-        return math.nan
-    if not values.knows(measure, examples) and not _is_computable(examples):
-        return math.nan
-    try:
-        return values.of(measure, examples)
-    except MetricUndefinedError:
-        return math.nan
 
 
 def _is_computable(examples: Examples) -> bool:
