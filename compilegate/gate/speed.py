@@ -66,14 +66,7 @@ from compilegate.job.evidence import (
     PairedBlocks,
     PairedSpeedRecord,
 )
-from compilegate.job.evidence.hindrances import (
-    BREAKS,
-    HINDRANCES,
-    LOADER,
-    RECOMPILATIONS,
-    SHAPES,
-    SYNCHRONISATION,
-)
+from compilegate.job.evidence.hindrances import HINDRANCES
 from compilegate.job.evidence.steady import (
     LEAST_SHARE,
     added_seconds,
@@ -919,47 +912,49 @@ def _number(checkup: Mapping[str, Any], name: str) -> float | None:
     return float(value) if type(value) in (int, float) and 0 <= value < math.inf else None
 
 
+_SLOWED = dict(
+    zip(
+        HINDRANCES,
+        (
+            "Its steps wait for data in {share:.0%} of their time, which no compiler shortens",
+            "Each step asks {times} for the value of a tensor{at}: a device waits for its next "
+            "work there, and XLA ends its graph",
+            "Its first steps had {count:.0f} different shapes: a compiler of static shapes "
+            "compiles each",
+            "torch left its graph {times}{at}{why}",
+            "torch compiled a graph again {times}{at}{why}",
+        ),
+        strict=True,
+    )
+)
+
+
 def about_hindrances(evidences: Sequence[Evidence]) -> list[Note]:
     """A note for each kind, by the first of the arm's jobs that met it; the gravest first."""
     first: dict[str, Hindrance] = {}
-    for evidence in evidences:
-        for each in evidence.hindrances:
-            first.setdefault(each.kind, each)
+    for each in (hindrance for evidence in evidences for hindrance in evidence.hindrances):
+        first.setdefault(each.kind, each)
+    found = [first[kind] for kind in HINDRANCES if kind in first]
     return [
-        Note(
-            Code.SPEED_HINDERED,
-            hindrance_told(first[kind]),
-            {"count": first[kind].count, "share": first[kind].share},
-        )
-        for kind in HINDRANCES
-        if kind in first
+        Note(Code.SPEED_HINDERED, hindrance_told(it), {"count": it.count, "share": it.share})
+        for it in found
     ]
 
 
 def hindrance_told(each: Hindrance) -> str:
     """What it was, where, and which rule says more, in a sentence or two."""
     places = ", ".join(clipped(where, 200) for where in each.where[:3])
-    at = f" at {places}" if places else ""
-    why = f": {clipped(each.reason, 200)}" if each.reason else ""
-    count = f"{each.count:.0f}"
-    told = {
-        LOADER: f"Its steps wait for data in {each.share or 0:.0%} of their time, which no "
-        "compiler shortens",
-        SYNCHRONISATION: f"Each step asks {_times(each.count)} for the value of a tensor{at}: a "
-        "device waits for its next work there, and XLA ends its graph",
-        SHAPES: f"Its first steps had {count} different shapes: a compiler of static shapes "
-        "compiles each",
-        BREAKS: f"torch left its graph {_times(each.count)}{at}{why}",
-        RECOMPILATIONS: f"torch compiled a graph again {_times(each.count)}{at}{why}",
-    }[each.kind]
+    told = _SLOWED[each.kind].format(
+        count=each.count,
+        times="once" if each.count < 1.5 else f"{each.count:.0f} times",
+        share=each.share or 0.0,
+        at=f" at {places}" if places else "",
+        why=f": {clipped(each.reason, 200)}" if each.reason else "",
+    )
     if not each.rule:
         return f"{told}."
     rule = clipped(each.rule, 200)
     return f"{told}. Rule {rule} of `compilegate check` says more: docs/rules/{rule}.md."
-
-
-def _times(count: float) -> str:
-    return "once" if count < 1.5 else f"{count:.0f} times"
 
 
 def buckets_advised(record: PaddingRecord) -> str | None:
