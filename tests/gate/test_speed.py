@@ -40,9 +40,9 @@ from compilegate.job.evidence import (
     CompileCacheRecord,
     EvidenceRecord,
     Hindrance,
-    PairedBlocks,
     PaddedPositions,
     PaddingRecord,
+    PairedBlocks,
     Resumption,
 )
 from compilegate.job.evidence.hindrances import HINDRANCES
