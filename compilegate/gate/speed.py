@@ -1,22 +1,21 @@
 """Speed: does a candidate train faster than the baseline, by enough, and within a run? Pure.
 
-**Jobs.** The speed of a job is its samples per second over all its steady steps: the total, not the
-median, because stalls and slow steps are paid for too. Jobs are the unit of replication: steps of
-one job share its machine, and their number says nothing about the next machine. So the interval is
-Welch's, over the logarithms of the jobs' speeds. With one job in an arm there is no such spread,
-and a moving-block bootstrap over the steps (Kuensch 1989) stands in: it covers these runs only.
+**Jobs.** The speed of a job is the total over its steady steps, not the median, because stalls and
+slow steps are paid for too. Jobs are the unit of replication: steps of one job share its machine,
+and their number says nothing about the next machine. So the interval is Welch's, over the
+logarithms of the jobs' speeds. With one job in an arm there is no such spread, and a moving-block
+bootstrap over the steps (Kuensch 1989) stands in: it covers these runs only.
 
-**Alternating blocks** of both arms' steps in one process meet the same neighbours. A job's ratio is
-the 20% trimmed mean of its pairs' logarithms, taken apart for the pairs that the baseline began and
-those that it ended, so that a drift within pairs cancels. What a training step does besides
-(loader, loss, logging) is the same in both arms: the speed-up of whole steps is (baseline + rest) /
-(candidate + rest). The rest has bounds, since it compares what was timed at different times: the
+**Alternating blocks.** A job's ratio is the 20% trimmed mean of its pairs' logarithms, taken apart
+for the pairs that the baseline began and those that it ended, so that a drift within pairs cancels.
+The speed-up of whole steps is (baseline + rest) / (candidate + rest), where the rest is what a
+training step does besides. It has bounds, since it compares what was timed at different times: the
 training is cut into stretches as long as the probe, and the 90% quantile of their means less the
-probe's median is its upper bound, the 10% quantile the lower. Where batch sizes differ, the rest
-of the baseline's step lies between the candidate's for each step and for each sample. The bounds
-are Student's over the jobs' logarithms, and never nearer than what each job shows of itself: the
-bound of its rest, and the error of its trimmed mean (Tukey & McLaughlin, Sankhya A 1963), widened
-by the autocorrelation of consecutive pairs.
+probe's median is its upper bound, the 10% quantile the lower. Where batch sizes differ, the
+baseline's rest lies between the candidate's for each step and for each sample. The bounds of the
+speed-up are Student's over the jobs' logarithms, and never nearer than what each job shows of
+itself: the bound of its rest, and the error of its trimmed mean (Tukey & McLaughlin, Sankhya A
+1963), widened by the autocorrelation of consecutive pairs.
 
 Where blocks decide and contradict the jobs' own step times, something may slow this training that
 its steps taken again do not show: nothing passes that would not by both.
@@ -26,7 +25,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -320,11 +319,6 @@ class Pairs:
     """Why a job has no pairs that count, in a sentence without its full stop; jobs that were not
     asked for any say nothing."""
 
-    @property
-    def decide(self) -> bool:
-        """Whether there are enough of them to judge by."""
-        return len(self.jobs) >= LEAST_JOBS
-
 
 def paired_jobs(
     records: Sequence[EvidenceRecord], baseline: ArmDeclaration, candidate: ArmDeclaration
@@ -464,7 +458,7 @@ def _inflation(values: FloatArray) -> float:
 
 def judge_pairs(jobs: Sequence[PairedJob], confidence: float) -> PairedJudgement:
     """The speed-up by two jobs or more, with one-sided bounds at this confidence."""
-    lowest, likely, highest = _logarithms(jobs)
+    lowest, likely, highest = np.array([job.speedups for job in jobs]).T
     estimate, count = _mean(likely), len(jobs)
     by_jobs = _half_width([float(likely.var(ddof=1)) / count], [count], confidence)
     variances = [variance for job in jobs for variance in job.variances]
@@ -482,12 +476,6 @@ def judge_pairs(jobs: Sequence[PairedJob], confidence: float) -> PairedJudgement
         candidate_step_seconds=_mean([job.candidate_step_seconds for job in jobs]),
         probe_seconds=sum(job.probe_seconds for job in jobs),
     )
-
-
-def _logarithms(jobs: Sequence[PairedJob]) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """(jobs,) each: the lowest, the likely and the highest speed-up of every job."""
-    lowest, likely, highest = np.array([job.speedups for job in jobs]).T
-    return lowest, likely, highest
 
 
 def _half_width(variances: Sequence[float], counts: Sequence[int], confidence: float) -> float:
@@ -549,8 +537,7 @@ def _resampled_means(seconds: FloatArray, generator: np.random.Generator) -> Flo
     block_means = (sums[length:] - sums[:-length]) / length
     blocks = math.ceil(len(seconds) / length)
     starts = generator.integers(0, len(block_means), (RESAMPLES, blocks))
-    means: FloatArray = block_means[starts].mean(axis=1)
-    return means
+    return np.asarray(block_means[starts].mean(axis=1))
 
 
 # What more jobs would settle.
@@ -566,33 +553,27 @@ def seeds_to_settle(
     if min(counts) < 2:
         return None
     distance = abs(math.log(candidate.rate / baseline.rate / required))
-
-    def half_width(seeds: int, level: float) -> float:
-        return _half_width_by_jobs(baseline, candidate, [seeds, seeds], level)
-
-    return _settled_at(
-        max(counts), lambda it: half_width(it, confidence) + half_width(it, POWER) < distance
-    )
+    for seeds in range(max(counts) + 1, MOST_SEEDS + 1):
+        more = [seeds, seeds]
+        half_width = _half_width_by_jobs(baseline, candidate, more, confidence)
+        if half_width + _half_width_by_jobs(baseline, candidate, more, POWER) < distance:
+            return seeds
+    return None
 
 
 def jobs_to_settle(jobs: Sequence[PairedJob], required: float, confidence: float) -> int | None:
     """The same of jobs with pairs: the bounds of the rest do not shrink."""
-    lowest, likely, highest = _logarithms(jobs)
+    lowest, likely, highest = np.array([job.speedups for job in jobs]).T
     distance = _mean(likely) - math.log(required)
     shift = _mean(likely - lowest) if distance > 0 else _mean(highest - likely)
     by_pairs = math.sqrt(_mean([sum(job.variances) for job in jobs]))
     by_jobs = float(likely.std(ddof=1))
-
-    def settled(count: int) -> bool:
+    for count in range(len(jobs) + 1, MOST_SEEDS + 1):
         certain, planned = stdtrit(count - 1, [confidence, POWER]) / math.sqrt(count)
         half_width = max(certain * by_jobs, shift + certain * by_pairs)
-        return bool(half_width + planned * max(by_jobs, by_pairs) < abs(distance))
-
-    return _settled_at(len(jobs), settled)
-
-
-def _settled_at(present: int, settled: Callable[[int], bool]) -> int | None:
-    return next((it for it in range(present + 1, MOST_SEEDS + 1) if settled(it)), None)
+        if half_width + planned * max(by_jobs, by_pairs) < abs(distance):
+            return count
+    return None
 
 
 # What is required, and what it comes to.
@@ -640,12 +621,17 @@ def judge_speed(
     if isinstance(candidate, UnknownSpeed):
         return None, [_unmeasured("candidate", candidate.why)]
     by_jobs, one_run = speedup_interval(baseline, candidate, confidence)
-    paired = judge_pairs(pairs.jobs, confidence) if pairs.decide else None
+    paired = judge_pairs(pairs.jobs, confidence) if len(pairs.jobs) >= LEAST_JOBS else None
     speedup = by_jobs if paired is None else paired.speedup
     repaying = repaying_speedup(baseline, candidate, runs=settings.repaid_within_runs)
     required = max(settings.min_speedup, repaying)
     outcome = _outcome(speedup, required)
-    disagree = _disagree(baseline, candidate, pairs, settings.confidence)
+    # What contradicts what must not depend on how many candidates there are.
+    declared = settings.confidence
+    disagree = paired is not None and _apart(
+        judge_pairs(pairs.jobs, declared).speedup,
+        speedup_interval(baseline, candidate, declared)[0],
+    )
     far_apart = abs(math.log(speedup.estimate / by_jobs.estimate)) > math.log(FAR_APART)
     contradicted = disagree and (_outcome(by_jobs, required) is not Outcome.PASS or far_apart)
     if outcome is Outcome.PASS and contradicted:
@@ -697,14 +683,8 @@ def _outcome(speedup: Interval, required: float) -> Outcome:
     return Outcome.PASS if speedup.lower >= required * EXACTLY else Outcome.INCONCLUSIVE
 
 
-def _disagree(baseline: ArmSpeed, candidate: ArmSpeed, pairs: Pairs, declared: float) -> bool:
-    """Whether blocks and the jobs' own step times contradict each other: at the declared
-    confidence, so that it does not depend on how many candidates there are."""
-    if not pairs.decide:
-        return False
-    paired = judge_pairs(pairs.jobs, declared).speedup
-    by_jobs, _ = speedup_interval(baseline, candidate, declared)
-    return paired.upper < by_jobs.lower or by_jobs.upper < paired.lower
+def _apart(one: Interval, other: Interval) -> bool:
+    return one.upper < other.lower or other.upper < one.lower
 
 
 def _advice(outcome: Outcome, speedup: Interval, *, repays: bool) -> str:
