@@ -190,19 +190,16 @@ def test_the_bootstrap_sees_that_neighbouring_steps_are_alike() -> None:
     assert first.upper - first.lower > 1.5 * (other.upper - other.lower)
 
 
-def test_printed_speeds_may_be_off_by_half_of_their_last_digit() -> None:
+def test_printed_speeds_may_be_off_by_half_of_their_last_digit_and_bounds_are_finite() -> None:
     before, after = (ArmSpeed(32, rates, None) for rates in ((10.0, 10.0), (15.0, 15.0)))
     interval, _ = speedup_interval(before, after, 0.95)
     assert interval.lower == pytest.approx(1.5 * math.exp(-0.05 - 0.5 / 15.0))
     exact = (ArmSpeed(32, rates, None) for rates in ((10.01, 10.0), (15.0, 15.01)))
     narrow, _ = speedup_interval(*exact, 0.95)
     assert narrow.upper - narrow.lower < 0.2 * (interval.upper - interval.lower)
-
-
-def test_bounds_of_jobs_that_have_nothing_in_common_are_numbers_all_the_same() -> None:
-    interval, _ = speedup_interval(BASELINE, arm_speed(100.0, 1e9), 0.9999)
-    assert interval.lower == 0.0
-    assert math.isfinite(interval.upper)
+    # Bounds of jobs that have nothing in common are numbers all the same.
+    wide, _ = speedup_interval(BASELINE, arm_speed(100.0, 1e9), 0.9999)
+    assert (wide.lower, math.isfinite(wide.upper)) == (0.0, True)
 
 
 @pytest.mark.slow
@@ -262,12 +259,9 @@ def test_waiting_processes_and_stolen_time_are_named(execution) -> None:
 def test_what_a_busy_machine_left_undecided_asks_for_no_more_seeds() -> None:
     undecided = arm_speed(110.0, 150.0, 140.0)
     assert judged(undecided)[0].seeds_needed is not None
-    judgement, reason = judged(undecided, busy=BUSY)
-    assert (reason.code, judgement.seeds_needed) == (Code.SPEED_UNDECIDED, None)
-    assert judgement.busy_machine == BUSY
+    assert judged(undecided, busy=BUSY)[0].seeds_needed is None
     # How long compiling takes is timed once in a job, so nothing averages the neighbours out.
     slow_to_compile = arm_speed(140.0, 141.0, 139.0, compile_seconds=150.0)
-    assert judged(slow_to_compile)[1].code is Code.SPEED_NOT_REPAID
     assert judged(slow_to_compile, busy=BUSY)[1].code is Code.SPEED_UNDECIDED
     for clear in (arm_speed(*QUICK), arm_speed(*SLOW)):
         assert judged(clear)[1] == judged(clear, busy=BUSY)[1]
