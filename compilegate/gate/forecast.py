@@ -1,12 +1,10 @@
 """Forecasts: how likely a design decides, and what would. Pure.
 
-Before training, a design (seeds, rows, margins, candidates, least speed-up) is asked how likely a
-candidate passes that is as good as the baseline and faster by the expected factor. A pilot, an
-earlier verdict of the workload, gives the three variances of each metric (seed, row, rest) and the
-spread of the jobs' speeds; means and variances are drawn, the gate's own half width is applied, and
-passes are counted. Variances of a pilot of few seeds are uncertain themselves, so a range comes
-from drawing these again. Without a pilot there are only bounds: what no evidence of such a size
-can show.
+Before training, how likely does a candidate pass that is as good as the baseline? A pilot, an
+earlier verdict of the workload, gives the variances of each metric (seed, row, rest) and the spread
+of the jobs' speeds; means and variances are drawn, the gate's own half width is applied, and passes
+are counted. A pilot's variances are uncertain themselves, so a range comes from drawing these
+again. Without a pilot there are only bounds: what no evidence of such a size can show.
 
 After training, `to_decide` says at which size eight of ten experiments would be decided, if the
 measured difference and spread stay what they are.
@@ -16,11 +14,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import stdtrit
 
-from compilegate.gate.metrics import unit_of
+from compilegate.gate.metrics import BoolArray, unit_of
 from compilegate.gate.settings import GateSettings, MetricGuard
 from compilegate.gate.statistics import NO_EXAMPLES, CrossedMean, level_for, seeds_to_show
 from compilegate.gate.verdict import CandidateVerdict, MetricJudgement, SpeedJudgement
@@ -31,6 +31,7 @@ MOST_SEEDS = 100
 MOST_GROWTH = 1000.0
 """How many times the validation set may grow; more counts as never."""
 _GROWTH_STEP = 1.05
+_GROWTH_STEPS = math.ceil(math.log(MOST_GROWTH) / math.log(_GROWTH_STEP))
 WANTED = 0.9
 """The chance of passing for which the least design is told."""
 MOST_FORECAST_SEEDS = 30
@@ -41,7 +42,7 @@ _FLIPS = ("accuracy", "micro_f1", "balanced_accuracy", "calibration_error")
 
 @dataclass(frozen=True)
 class SampleSize:
-    """What would decide one comparison, each by itself; None where it would not."""
+    """What would decide one comparison; None where it would not."""
 
     seeds: int | None = None
     """Seeds of each arm, in total."""
@@ -60,37 +61,43 @@ def to_decide(difference: CrossedMean, rows: int, confidence: float) -> SampleSi
     """What would bring the bound of the difference, as it is, to one side of zero.
 
     `rows` is the number of validation examples behind the difference. Nothing would where the
-    spread between seeds is not known, or there is no spread at all.
+    spread between seeds is not known, or there is no spread at all. All sizes are tried at once: as
+    one part of the variance shrinks, the other's quantile counts for more, and the bound may for a
+    while even widen.
     """
     if difference.seed_variance is None or difference.half_width(confidence) == 0.0:
         return SampleSize()
-    more = range(difference.seeds + 1, MOST_SEEDS + 1)
-    seeds = next((it for it in more if _decides(difference, confidence, seeds=it)), None)
+    seeds = difference.seeds
+    more = np.arange(seeds + 1, MOST_SEEDS + 1)
+    # Seeds that are added are scored on the same examples, which draw no new chance.
+    enough = _first(more, _decides(difference.expected(more), confidence, new_examples=False))
+    seeds_needed = None if enough is None else int(enough)
     if difference.examples == NO_EXAMPLES:
-        return SampleSize(seeds=seeds)
-    # By trying, not by bisection: as the examples' share of the variance shrinks, the seeds'
-    # quantile counts for more, and the bound may for a while even widen.
-    steps = math.ceil(math.log(MOST_GROWTH) / math.log(_GROWTH_STEP))
-    growths = (_GROWTH_STEP**step for step in range(1, steps + 1))
-    growth = next((it for it in growths if _decides(difference, confidence, growth=it)), None)
+        return SampleSize(seeds=seeds_needed)
+    growths = np.power(_GROWTH_STEP, np.arange(1.0, _GROWTH_STEPS + 1.0))
+    growth = _first(growths, _decides(difference.expected(seeds, growths), confidence))
     both = None
-    if seeds is None and growth is None:
-        for factor in range(2, MOST_SEEDS // difference.seeds + 1):
-            times = difference.seeds * factor
-            if _decides(difference, confidence, seeds=times, growth=factor):
-                both = times, rounded_up(rows * factor)
-                break
-    return SampleSize(seeds, None if growth is None else rounded_up(rows * growth), both)
+    if enough is None and growth is None:
+        factors = np.arange(2, MOST_SEEDS // seeds + 1)
+        factor = _first(
+            factors, _decides(difference.expected(seeds * factors, factors), confidence)
+        )
+        both = None if factor is None else (seeds * int(factor), rounded_up(rows * factor))
+    return SampleSize(seeds_needed, None if growth is None else rounded_up(rows * growth), both)
 
 
-def _decides(
-    difference: CrossedMean, confidence: float, *, seeds: int | None = None, growth: float = 1.0
-) -> bool:
-    planned = difference.expected(seeds or difference.seeds, growth)
-    # Where only seeds are added they are scored on the same examples, which draw no new chance.
-    from_examples = planned.example_variance if growth > 1.0 else 0.0
-    drawn = replace(planned, example_variance=from_examples, bias=0.0)
-    return planned.half_width(confidence) + drawn.half_width(POWER) < abs(difference.mean)
+def _decides(planned: CrossedMean, confidence: float, *, new_examples: bool = True) -> BoolArray:
+    """(designs,) whether the bound would be on one side of zero in eight of ten experiments."""
+    drawn = replace(planned, bias=0.0)
+    if not new_examples:
+        drawn = replace(drawn, example_variance=0.0)
+    half_widths = planned.half_widths(confidence) + drawn.half_widths(POWER)
+    return np.asarray(half_widths < abs(planned.mean))
+
+
+def _first(sizes: npt.NDArray[Any], enough: BoolArray) -> float | None:
+    """The first size that is enough; None where none is."""
+    return sizes[enough.argmax()].item() if enough.any() else None
 
 
 def rounded_up(count: float) -> int:
@@ -168,15 +175,16 @@ def forecast(
     speed if it is as fast as the pilot was. Metrics of which neither a pilot nor `expected_seed_sd`
     tells anything are left out."""
     confidence = level_for(max(design.candidates, 1), settings.confidence)
-    known = {} if pilot is None else {it.metric: it for it in pilot.metrics if it.part is None}
+    judged = () if pilot is None else pilot.metrics
+    known = {it.metric: it for it in judged if it.part is None}
     found = []
     for metric, guard in settings.metrics.items():
         measured = _measured(known.get(metric), guard, design)
         if guard.margin is None or measured is None or design.seeds < 2:
             continue
-        measured_at = known.get(metric)
-        baseline = 1.0 if measured_at is None else abs(measured_at.baseline)
-        margin = guard.margin * (baseline if guard.relative else 1.0)
+        margin = guard.margin
+        if guard.relative:  # then there is a pilot
+            margin *= abs(known[metric].baseline)
         growth = 1.0
         if design.examples and measured.examples:
             growth = design.examples / measured.examples
@@ -200,7 +208,6 @@ def _measured(
             seed_variance=pilot.seed_standard_error**2,
             example_variance=pilot.example_standard_error**2,
             example_freedom=max(pilot.examples - 1.0, 1.0) if pilot.examples else math.inf,
-            seed_sd=pilot.seed_sd,
             example_skewness=pilot.skewness or 0.0,
             rest_variance=(pilot.rest_standard_error or 0.0) ** 2,
         )
@@ -215,7 +222,6 @@ def _measured(
         seed_variance=2.0 * guard.expected_seed_sd**2 / design.seeds,
         example_variance=flip**2,
         example_freedom=2.0,
-        seed_sd=math.sqrt(2.0) * guard.expected_seed_sd,
     )
 
 
@@ -228,40 +234,29 @@ def _chance(
     seeds: int,
     growth: float = 1.0,
 ) -> Chance:
-    generator = np.random.default_rng(0)
-    chance = _passing(measured.expected(seeds, growth), margin, confidence, DRAWS, generator)
+    expected, generator = measured.expected(seeds, growth), np.random.default_rng(0)
+    chance = _passing(expected, margin, confidence, DRAWS, generator)
     redrawn = []
     for _ in range(REDRAWS):
         freedom = max(measured.seeds - 1, 1)
         scale = freedom / float(generator.chisquare(freedom))
         other = replace(
-            measured,
-            seed_variance=(measured.seed_variance or 0.0) * scale,
-            rest_variance=measured.rest_variance * scale,
+            expected,
+            seed_variance=(expected.seed_variance or 0.0) * scale,
+            rest_variance=expected.rest_variance * scale,
         )
-        expected = other.expected(seeds, growth)
-        redrawn.append(_passing(expected, margin, confidence, DRAWS // 10, generator))
+        redrawn.append(_passing(other, margin, confidence, DRAWS // 10, generator))
     low, high = np.quantile(redrawn, [0.1, 0.9])
-    more = range(2, MOST_FORECAST_SEEDS + 1)
-    wanted = (it for it in more if _passes_often(measured.expected(it, growth), margin, confidence))
-    rows = None
-    if measured.examples:
-        growths = (growth * _GROWTH_STEP ** (4 * step) for step in range(-20, 20))
-        least = next(
-            (
-                it
-                for it in growths
-                if _passes_often(measured.expected(seeds, it), margin, confidence)
-            ),
-            None,
-        )
-        rows = None if least is None else rounded_up(measured.examples * least)
-    return Chance(metric, chance, float(low), float(high), next(wanted, None), rows)
 
+    def passes_often(seeds: int, growth: float) -> bool:
+        planned, generator = measured.expected(seeds, growth), np.random.default_rng(0)
+        return _passing(planned, margin, confidence, DRAWS // 4, generator) >= WANTED
 
-def _passes_often(expected: CrossedMean, margin: float, confidence: float) -> bool:
-    generator = np.random.default_rng(0)
-    return _passing(expected, margin, confidence, DRAWS // 4, generator) >= WANTED
+    more = (it for it in range(2, MOST_FORECAST_SEEDS + 1) if passes_often(it, growth))
+    growths = [growth * _GROWTH_STEP ** (4 * step) for step in range(-20, 20)]
+    least = next((it for it in growths if measured.examples and passes_often(seeds, it)), None)
+    rows = None if least is None else rounded_up(measured.examples * least)
+    return Chance(metric, chance, float(low), float(high), next(more, None), rows)
 
 
 def _passing(
@@ -274,20 +269,15 @@ def _passing(
     """The share of draws in which the gate's own half width leaves the difference within the
     margin."""
     by_seed, by_row = expected.seed_variance or 0.0, expected.example_variance
-    freedom = expected.seeds - 1
+    freedom, free = expected.seeds - 1, expected.example_freedom
     means = generator.normal(0.0, math.sqrt(by_seed + by_row), draws)
-    # As the gate does, what rows and seeds do not explain is the least that seeds spread by.
     seeds = by_seed * generator.chisquare(freedom, draws) / freedom
-    seeds = np.maximum(seeds, expected.rest_variance)
     rows = np.full(draws, by_row)
-    if math.isfinite(expected.example_freedom):
-        free = expected.example_freedom
+    if math.isfinite(free):
         rows = by_row * generator.chisquare(free, draws) / free
-    passed = 0
-    for mean, seed, row in zip(means.tolist(), seeds.tolist(), rows.tolist(), strict=True):
-        drawn = replace(expected, seed_variance=seed, example_variance=row)
-        passed += margin + mean - drawn.half_width(confidence) > 0.0
-    return passed / draws
+    # As the gate does, what rows and seeds do not explain is the least that seeds spread by.
+    seeds = np.maximum(seeds, expected.rest_variance)
+    return float(np.mean(margin + means - expected.half_widths(confidence, seeds, rows) > 0.0))
 
 
 def _chance_of_speed(
@@ -300,15 +290,7 @@ def _chance_of_speed(
     required = max(required, settings.min_speedup)
     width = math.log(pilot.speedup.estimate) - math.log(max(pilot.speedup.lower, 1e-300))
     variance = (width / float(stdtrit(jobs - 1, measured_at))) ** 2
-    spread = CrossedMean(
-        mean=0.0,
-        seeds=jobs,
-        examples=NO_EXAMPLES,
-        seed_variance=variance,
-        example_variance=0.0,
-        example_freedom=math.inf,
-        seed_sd=math.sqrt(variance * jobs),
-    )
+    spread = CrossedMean(mean=0.0, seeds=jobs, seed_variance=variance)
     distance = math.log(pilot.speedup.estimate / required)
     return [_chance("speed", spread, distance, confidence, seeds=seeds)]
 

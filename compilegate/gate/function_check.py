@@ -20,7 +20,7 @@ from compilegate.gate.metrics import MetricFunctionError, load_function
 
 def main(names: Sequence[str]) -> int:
     """Load the functions by dotted name; returns the exit status."""
-    before = _top_level_modules()
+    before = set(sys.modules)
     errors: dict[str, str] = {}
     with contextlib.redirect_stdout(sys.stderr):  # what a module prints is not the answer
         for name in names:
@@ -28,7 +28,8 @@ def main(names: Sequence[str]) -> int:
                 _check_takes_examples(name)
             except MetricFunctionError as error:
                 errors[name] = str(error)
-    modules = sorted(_top_level_modules() - before)
+    top_level = {name.partition(".")[0] for name in sys.modules}
+    modules = sorted(top_level - {name.partition(".")[0] for name in before})
     print(json.dumps({"errors": errors, "modules": modules}))
     return 0
 
@@ -45,10 +46,6 @@ def _check_takes_examples(name: str) -> None:
         raise MetricFunctionError(
             f"metric function {name}{signature} cannot be called with the examples alone: {error}"
         ) from error
-
-
-def _top_level_modules() -> set[str]:
-    return {name.partition(".")[0] for name in sys.modules}
 
 
 if __name__ == "__main__":

@@ -2,15 +2,13 @@
 
 Means of per-example values (accuracy, log loss, squared error) are columns by definition. The
 others are linearised: each example's value is the metric plus the example's influence on it (the
-infinitesimal jackknife; Efron, Biometrika 1981). The mean of the column is still exactly the
-metric, and its spread is the metric's sampling variance to first order. So all metrics share one
-interval (`statistics`), without random numbers. A bootstrap over two or three seeds would
-understate the variance between seeds by a factor (k - 1) / k.
+infinitesimal jackknife; Efron, Biometrika 1981). The column's mean is still exactly the metric, and
+its spread is the metric's sampling variance to first order, without random numbers. So all metrics
+share one interval (`statistics`).
 
-A user's own function takes `compilegate.job.Examples` and returns one value per example, whose mean
-is the metric, or one number. One number is taken apart by a delete-a-group jackknife (Kott, Journal
-of Official Statistics 2001) with 100 groups, which holds for functions that are smooth in the data;
-a median or another quantile is not.
+A user's own function takes `compilegate.job.Examples` and returns one value per example, or one
+number. That is taken apart by a delete-a-group jackknife (Kott, Journal of Official Statistics
+2001), which holds for functions that are smooth in the data; a median is not.
 
 References: DeLong et al., "Comparing the areas under correlated ROC curves" (Biometrics 1988);
 Takahashi et al., "Confidence interval for micro- and macro-averaged F1" (Applied Intelligence
@@ -42,6 +40,7 @@ LOST_DIGITS = 2e-7
 """How much less than the truth a score may be that was computed as one minus another, in single
 precision."""
 JACKKNIFE_GROUPS = 100
+MetricFunction = Callable[[Examples], "float | FloatArray"]
 
 
 class MetricUndefinedError(CompilegateError):
@@ -66,14 +65,12 @@ class Scored:
             raise MetricUndefinedError("these examples have no scores of classes")
         if scores.shape[1] == 2:  # as argmax has it, in a tenth of the time
             return (scores[:, 1] > scores[:, 0]).astype(np.int64)
-        predicted: IntArray = scores.argmax(axis=1)
-        return predicted
+        return np.asarray(scores.argmax(axis=1))
 
     @cached_property
     def correct(self) -> FloatArray:
         """(examples,) 1 where the class with the highest score is the label."""
-        found: FloatArray = (self.predicted == self.examples.labels).astype(np.float64)
-        return found
+        return np.asarray(self.predicted == self.examples.labels, dtype=np.float64)
 
     @cached_property
     def nats(self) -> FloatArray:
@@ -92,8 +89,7 @@ class Scored:
     @cached_property
     def confidence(self) -> FloatArray:
         """(examples,) the score of the predicted class."""
-        found: FloatArray = self.examples.scores[np.arange(len(self.predicted)), self.predicted]
-        return found
+        return self.examples.scores[np.arange(len(self.predicted)), self.predicted]
 
     @cached_property
     def errors(self) -> FloatArray:
@@ -123,7 +119,7 @@ def column_of(measure: str, scored: Scored, units: IntArray | None = None) -> Fl
 
 
 def per_example(measure: str, examples: Examples) -> FloatArray:
-    """As `column_of`, for examples that nothing else is asked of."""
+    """As `column_of`, where no other metric of these examples is needed."""
     return column_of(measure, Scored(examples))
 
 
@@ -168,12 +164,6 @@ def one_flip(measure: str, labels: IntArray, column: FloatArray) -> float:
         return 1.0 if of_examples and bool(np.isin(column, (0.0, 1.0)).all()) else 0.0
     flip = _FLIPS.get(measure)
     return 0.0 if flip is None else flip(labels)
-
-
-def counts_flips(measure: str, flip: float) -> bool:
-    """Whether a column with these flips moves by them alone, and so has no tail beyond them. AUROC
-    moves by ranks: of a rare class, a few examples may fall far and carry all the harm."""
-    return flip > 0.0 and measure != "auroc"
 
 
 def bias_bound(measure: str, scored: Scored) -> float:
@@ -263,20 +253,9 @@ def _one_against_rest(scores: FloatArray, positive: BoolArray) -> FloatArray:
     negatives = count - positives
     order = np.argsort(scores)
     ranked, is_positive = scores[order], positive[order]
-    if (ranked[1:] != ranked[:-1]).all():
-        positives_below = np.cumsum(is_positive) - 0.5 * is_positive
-        negatives_below = np.arange(0.5, count) - positives_below
-        area = float(negatives_below @ is_positive) / (positives * negatives)
-        column = np.empty(count)
-        column[order] = area + np.where(
-            is_positive,
-            (negatives_below / negatives - area) * (count / positives),
-            (1.0 - positives_below / positives - area) * (count / negatives),
-        )
-        return column
-    # Ties share the middle of their ranks, so all that follows goes by blocks of equal scores.
+    # Ties share the middle of their ranks, so all goes by blocks of equal scores.
     starts = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]]))
-    ends = np.concatenate([starts[1:], [count]])
+    ends = np.append(starts[1:], count)
     before = np.concatenate([[0], np.cumsum(is_positive)])
     first, last = before[starts], before[ends]
     positives_below = (first + last) / 2.0
@@ -340,11 +319,9 @@ def _class_average_flip(labels: IntArray) -> float:
 
 def _rank_flip(labels: IntArray) -> float:
     """In each class one example falls to where a typical one of the others lies: its share of pairs
-    that are ranked right falls to one half."""
-    counts = np.bincount(labels).astype(np.float64)
-    counts = counts[counts > 0]
-    areas = 1.0 if len(counts) == 2 else float(len(counts))
-    return float(0.5 * len(labels) * np.sqrt(np.sum(1.0 / counts**2)) / areas)
+    that are ranked right falls to one half. Two classes have one area, which both move."""
+    classes = np.count_nonzero(np.bincount(labels))
+    return _class_average_flip(labels) * (1.0 if classes == 2 else 0.5)
 
 
 _FLIPS: Mapping[str, Callable[[IntArray], float]] = {
@@ -353,7 +330,6 @@ _FLIPS: Mapping[str, Callable[[IntArray], float]] = {
     **dict.fromkeys(("balanced_accuracy", "macro_f1"), _class_average_flip),
     "auroc": _rank_flip,
 }
-MetricFunction = Callable[[Examples], "float | FloatArray"]
 
 
 @cache

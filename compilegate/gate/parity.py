@@ -6,7 +6,8 @@ job measured. Here is what several jobs of an arm come to, in words.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from compilegate.gate.evidence import folder_name
@@ -22,7 +23,7 @@ from compilegate.gate.findings import (
 )
 from compilegate.gate.settings import ParitySettings
 from compilegate.gate.verdict import ParityJudgement
-from compilegate.job.evidence import EvidenceRecord
+from compilegate.job.evidence import EvidenceRecord, ParityErrors
 from compilegate.job.evidence.parity import (
     EPSILON,
     ParityAnswer,
@@ -56,45 +57,49 @@ _NOTHING_MEASURED = {
 def judge_parity(
     arm: str, records: Mapping[int, EvidenceRecord], settings: ParitySettings
 ) -> tuple[ParityJudgement | None, list[Reason | Note]]:
-    """Judge the parity of a compiled arm by its readable replicates, by seed.
-
-    Nothing comes back where there is none of them, or the gate was told not to look.
-    """
+    """Judge the parity of a compiled arm by its readable replicates, by seed. Nothing comes back
+    where there is none of them, or parity is not enabled."""
     if not settings.enabled or not records:
         return None, []
-    judged = [judge_replicate(seed, record, settings) for seed, record in records.items()]
-    spoken = _speaker(judged)
-    found = records[spoken.seed].evidence.parity
-    if found is not None and spoken.answer is not ParityAnswer.PASS:
+    judged = [_judge_replicate(seed, record, settings) for seed, record in records.items()]
+    spoken = min(judged, key=_rank)
+    record = records[spoken.seed]
+    parity = record.evidence.parity
+    if parity is not None and spoken.answer is not ParityAnswer.PASS:
         place = f"{REPROS_FOLDER}/{folder_name(arm, spoken.seed)}/{REPRO_SCRIPT}"
-        departs = None if found.departs is None else clipped(found.departs)
-        spoken = replace(spoken, departs=departs, repro=None if found.repro is None else place)
-    return spoken, [_finding(spoken, judged, records, settings)]
+        departs = None if parity.departs is None else clipped(parity.departs)
+        spoken = replace(spoken, departs=departs, repro=None if parity.repro is None else place)
+    return spoken, [_finding(spoken, judged, _uncompared(record), settings)]
 
 
-def judge_replicate(seed: int, record: EvidenceRecord, settings: ParitySettings) -> ParityJudgement:
+def _judge_replicate(
+    seed: int, record: EvidenceRecord, settings: ParitySettings
+) -> ParityJudgement:
     """Judge the parity that one job recorded, by the limit of the precision that it was measured
     in; the answer to what is missing is "cannot tell"."""
-    parity = record.evidence.parity
+    parity, precision = record.evidence.parity, None
     if parity is None:
-        return _silent(seed, "the job did not compare its steps with eager ones", None)
-    precision = clipped(parity.precision, 40)
-    if parity.precision not in EPSILON:
-        known = ", ".join(EPSILON)
-        return _silent(seed, f"there are limits for {known}, not for {precision}", precision)
-    if record.parity is None:
+        why = "the job did not compare its steps with eager ones"
+    else:
+        precision = clipped(parity.precision, 40)
         why = clipped(parity.obstacle or "the record holds no errors")
-        return _silent(seed, why, precision)
-    limit = settings.limit(precision)
-    verdict = parity_verdict(record.parity, precision, limit)
+        if parity.precision not in EPSILON:
+            why = f"there are limits for {', '.join(EPSILON)}, not for {precision}"
+        elif record.parity is not None:
+            return _judge_errors(seed, record.parity, precision, settings.limit(precision))
+    sentence = f"Parity cannot be judged: {why.rstrip('.')}."
+    return ParityJudgement(ParityAnswer.CANNOT_TELL, sentence, seed, precision)
+
+
+def _judge_errors(seed: int, errors: ParityErrors, precision: str, limit: float) -> ParityJudgement:
+    verdict = parity_verdict(errors, precision, limit)
     worst = verdict.worst
     if worst is not None:
         worst = replace(worst, tensor=clipped(worst.tensor, 120))
-        verdict = replace(verdict, worst=worst)
-    steps, tensors = record.parity.compiled.shape
+    steps, tensors = errors.compiled.shape
     return ParityJudgement(
         answer=verdict.answer,
-        sentence=_sentence(verdict, precision, limit, steps),
+        sentence=_sentence(replace(verdict, worst=worst), precision, limit, steps),
         seed=seed,
         precision=precision,
         limit=limit,
@@ -102,18 +107,13 @@ def judge_replicate(seed: int, record: EvidenceRecord, settings: ParitySettings)
         tensors=tensors,
         judged=verdict.judged,
         median_ratio=verdict.median_ratio,
-        worst=None if verdict.why in _NOTHING_MEASURED else worst,
+        worst=worst,
     )
-
-
-def _silent(seed: int, why: str, precision: str | None) -> ParityJudgement:
-    sentence = f"Parity cannot be judged: {why.rstrip('.')}."
-    return ParityJudgement(ParityAnswer.CANNOT_TELL, sentence, seed, precision)
 
 
 def _sentence(verdict: ParityVerdict, precision: str, limit: float, steps: int) -> str:
     worst = verdict.worst
-    if verdict.why in _NOTHING_MEASURED or worst is None:
+    if worst is None:
         return f"Parity cannot be judged: {_NOTHING_MEASURED[verdict.why]}."
     if verdict.why is Why.NOT_FINITE:
         return (
@@ -137,77 +137,69 @@ def _sentence(verdict: ParityVerdict, precision: str, limit: float, steps: int) 
     )
 
 
-def _speaker(judgements: Sequence[ParityJudgement]) -> ParityJudgement:
-    """The judgement that represents all replicates of an arm. Their compiled code is the same: one
-    fail is enough, and what one replicate shows needs no other. Among equals, the largest ratio."""
+def _rank(judgement: ParityJudgement) -> tuple[int, float]:
+    """The lowest represents all replicates of an arm. Their compiled code is the same: one fail is
+    enough, and what one replicate shows needs no other. Among equals, the largest ratio."""
     order = (ParityAnswer.FAIL, ParityAnswer.PASS, ParityAnswer.CANNOT_TELL)
-
-    def rank(judgement: ParityJudgement) -> tuple[int, float]:
-        worst = judgement.worst
-        ratio = float("inf") if worst is None or worst.ratio is None else worst.ratio
-        return order.index(judgement.answer), -ratio
-
-    return min(judgements, key=rank)
+    worst = judgement.worst
+    ratio = math.inf if worst is None or worst.ratio is None else worst.ratio
+    return order.index(judgement.answer), -ratio
 
 
-def _finding(
-    spoken: ParityJudgement,
-    judged: Sequence[ParityJudgement],
-    records: Mapping[int, EvidenceRecord],
-    settings: ParitySettings,
-) -> Reason | Note:
+def _uncompared(record: EvidenceRecord) -> str:
+    """What of the model was not compared, in a sentence; empty where all was."""
+    parity, errors = record.evidence.parity, record.parity
+    if parity is None or errors is None:
+        return ""
+    if not any(name.startswith(GRADIENT) for name in errors.tensors.tolist()):
+        return "No gradient was compared, so the backward pass was not checked."
+    trained, compared = parity.trained_parameters, parity.compared_parameters
+    if trained and compared is not None and compared < COVERED * trained:
+        return f"Only {compared:,} of {trained:,} trained parameters were compared."
+    return ""
+
+
+def _in_full(spoken: ParityJudgement) -> str:
+    """The judgement's sentence, with what departs first and the script that shows it."""
     sentence = spoken.sentence
     if spoken.departs is not None:
         sentence += f" {spoken.departs[:1].upper()}{spoken.departs[1:].rstrip('.')}."
     if spoken.repro is not None:
         sentence += f" {spoken.repro} shows it."
+    return sentence
+
+
+def _finding(
+    spoken: ParityJudgement,
+    judged: Sequence[ParityJudgement],
+    uncompared: str,
+    settings: ParitySettings,
+) -> Reason | Note:
+    sentence = _in_full(spoken)
     if len(judged) > 1:
         sentence = f"Seed {spoken.seed}: {sentence}"
-    numbers = _numbers(spoken)
-    if spoken.answer is ParityAnswer.FAIL:
-        return failure(Code.PARITY_DIFFERS, sentence, **numbers)
-    if spoken.answer is ParityAnswer.PASS:
-        partly = next(_partly(spoken, records), None)
-        if partly is None:
-            return Reason(Code.PARITY_ALIKE, Outcome.PASS, sentence, numbers)
-        return _unless_required(f"{sentence} {partly}", numbers, settings)
-    at_times = [each for each in judged if each.worst is not None]
-    if len(at_times) == len(judged) > 1:
-        sentence += " All seeds show it, which rounding does not: the compiled code is wrong."
-        return failure(Code.PARITY_DIFFERS, sentence, **numbers)
-    return _unless_required(sentence, numbers, settings, open_=bool(at_times))
-
-
-def _unless_required(
-    sentence: str, numbers: Mapping[str, Number], settings: ParitySettings, *, open_: bool = False
-) -> Reason | Note:
-    """What parity could not judge decides only where the workload requires it, or errors that
-    exceed the limit were seen."""
-    if settings.required:
-        sentence += " Parity is required ([gate.parity])."
-        return failure(Code.PARITY_CANNOT_TELL, sentence, **numbers)
-    if open_:
-        return undecided(Code.PARITY_CANNOT_TELL, sentence, **numbers)
-    return Note(Code.PARITY_CANNOT_TELL, sentence, numbers)
-
-
-def _partly(spoken: ParityJudgement, records: Mapping[int, EvidenceRecord]) -> Iterator[str]:
-    """What of the model was not compared."""
-    record = records[spoken.seed]
-    parity, errors = record.evidence.parity, record.parity
-    if parity is None or errors is None:
-        return
-    names = errors.tensors.tolist()
-    if not any(name.startswith(GRADIENT) for name in names):
-        yield "No gradient was compared, so the backward pass was not checked."
-    trained, compared = parity.trained_parameters, parity.compared_parameters
-    if trained and compared is not None and compared < COVERED * trained:
-        yield f"Only {compared:,} of {trained:,} trained parameters were compared."
-
-
-def _numbers(spoken: ParityJudgement) -> dict[str, Number]:
     numbers: dict[str, Number] = {"seed": spoken.seed}
     if spoken.worst is not None:
         numbers |= {"tensor": spoken.worst.tensor, "step": spoken.worst.step}
         numbers |= {"ratio": spoken.worst.ratio, "limit": spoken.limit}
-    return numbers
+    exceeded = False
+    if spoken.answer is ParityAnswer.FAIL:
+        return failure(Code.PARITY_DIFFERS, sentence, **numbers)
+    if spoken.answer is ParityAnswer.PASS:
+        if not uncompared:
+            return Reason(Code.PARITY_ALIKE, Outcome.PASS, sentence, numbers)
+        sentence += f" {uncompared}"
+    else:
+        at_times = [each for each in judged if each.worst is not None]
+        if len(at_times) == len(judged) > 1:
+            sentence += " All seeds show it, which rounding does not: the compiled code is wrong."
+            return failure(Code.PARITY_DIFFERS, sentence, **numbers)
+        exceeded = bool(at_times)
+    # What parity could not judge decides only where the workload requires it, or errors that exceed
+    # the limit were seen.
+    if settings.required:
+        sentence += " Parity is required ([gate.parity])."
+        return failure(Code.PARITY_CANNOT_TELL, sentence, **numbers)
+    if exceeded:
+        return undecided(Code.PARITY_CANNOT_TELL, sentence, **numbers)
+    return Note(Code.PARITY_CANNOT_TELL, sentence, numbers)

@@ -6,25 +6,19 @@ It is answered by a one-sided bound at the declared confidence (one side of Schu
 one-sided tests, 1987). All guarded metrics must pass, which needs no correction for their number:
 that is an intersection-union test (Berger 1982). For several candidates, see `statistics.holm`.
 
-**Pairing.** Both arms are scored on the same examples, so examples are paired. Replicates with the
-same seed are paired as well: they share the initial weights and the order of the data. The interval
-is then valid whatever that sharing is worth. Choosing between paired and unpaired after seeing the
-data would make the confidence a lie, so it is fixed.
+**Pairing.** Both arms are scored on the same examples, and replicates with the same seed share the
+initial weights and the order of the data. The interval is valid whatever that sharing is worth.
+Choosing between paired and unpaired after seeing the data would make the confidence a lie.
 
 **Relative margins** count the baseline's own uncertainty: where higher is better, the tested
 quantity is candidate - baseline + fraction x baseline, example by example.
 
-**One seed.** The spread between seeds cannot be seen, so nothing can pass for the arm. A fail
-stands: the one model that could be released is worse than the margin.
-
 **Groups.** Ten images of one patient are right or wrong together; counted as ten, they make a bound
 three times too narrow. The column that `[data] groups` declares is used. Otherwise rows are grouped
-by what remains of their ids without trailing counters, by each column of categories, and by equal
-inputs or outputs; a grouping is used where a permutation test of the paired differences shows at
-p <= 0.001 that rows of a group go together. Where there is no such grouping, rows are treated as
-independent. A group's value is the sum
-of its rows' deviations from the mean (Cochran, "Sampling Techniques", 1977, section 9A.2), so that
-the mean of groups is the mean of rows.
+by their ids without trailing counters, by each column of categories, and by equal inputs or
+outputs, where a permutation test of the paired differences shows at p <= 0.001 that rows of a group
+go together. A group's value is the sum of its rows' deviations from the mean (Cochran, "Sampling
+Techniques", 1977, section 9A.2), so that the mean of groups is the mean of rows.
 """
 
 from __future__ import annotations
@@ -112,18 +106,18 @@ class Comparison:
 
     metric: str
     guard: MetricGuard
-    part: str | None
-    """The slice, in words; None for all examples."""
     baseline: float
     candidate: float
     margin: float | None
     """In the metric's units; None when only watched."""
     slack: CrossedMean
     """What must stay above zero: margin minus harm; without a margin, minus harm."""
-    rows: int
-    """Validation examples behind it; NO_EXAMPLES for a scalar that was only reported."""
-    failed: Sequence[bool] = ()
-    """Which seeds lose more than the margin and chance explain."""
+    failed: Sequence[bool]
+    """Which seeds lose more than the margin and chance explain; of a slice none."""
+    part: str | None = None
+    """The slice, in words; None for all examples."""
+    rows: int = NO_EXAMPLES
+    """Validation examples behind it."""
     worst_example: float = 0.0
     """How much worse than its arm's mean the worst example is; zero where flips are counted."""
 
@@ -139,13 +133,6 @@ class Comparison:
             return Outcome.INCONCLUSIVE
         return Outcome.PASS
 
-    def hides_harm(self, confidence: float) -> bool:
-        """Whether a harm beyond the margin could lie in examples as bad as the worst one here, and
-        so rare that the validation set need not hold any."""
-        if not self.margin or self.slack.examples == NO_EXAMPLES:
-            return False
-        return unseen_share(self.slack.examples, confidence) * self.worst_example >= self.margin
-
 
 @dataclass
 class ArmQuality:
@@ -156,18 +143,6 @@ class ArmQuality:
     """What could not be judged, and why; how rows were counted."""
     contrasts: dict[str, CrossedMean] = field(default_factory=dict)
     """By metric, this candidate minus the compiler-only one, where there is another one."""
-
-
-@dataclass
-class _Table:
-    """One metric of a candidate against the baseline, seed by seed."""
-
-    differences: Differences = field(default_factory=Differences)
-    before: list[float] = field(default_factory=list)
-    after: list[float] = field(default_factory=list)
-    flip: float = math.inf
-    bias: list[float] = field(default_factory=list)
-    worst: float = 0.0
 
 
 def compare_arms(
@@ -183,44 +158,138 @@ def compare_arms(
     has one, the candidate that differs from the baseline by the same compiler alone; `values`
     receives each replicate's metrics.
     """
-    found = {name: ArmQuality() for name in candidates}
-    declared, groupings = None, list[Grouping]()
+    declared, possible, said = None, list[Grouping](), list[Reason | Note]()
+    parts = list[_Part | Reason | Note]()
     if baseline.examples and settings.from_examples:
-        declared, about = _declared_groups(settings, baseline.examples[0])
-        groupings = [] if settings.groups else possible_groupings(baseline.examples[0])
-        for quality in found.values():
-            quality.said += about
-            if not settings.groups and not groupings:
-                quality.said.append(_independent(len(baseline.examples[0].labels)))
+        declared, possible, said = _groups_of(settings, baseline.examples[0])
+        parts = [it for each in settings.slices for it in _parts_of(each, baseline.examples[0])]
     tables, contrasts = _tables(
         settings, baseline, candidates, compiler_only, values, groups=declared
     )
-    for name, quality in found.items():
-        arm = candidates[name]
-        quality.comparisons += _of_scalars(settings, baseline, arm)
+    found = dict[str, ArmQuality]()
+    for name, arm in candidates.items():
+        quality = ArmQuality(list(_of_scalars(settings, baseline, arm)), said.copy())
         for metric, guard in settings.from_examples.items():
             table = tables.get((name, metric))
             if table is None:
                 continue
-            rows = len(baseline.examples[0].labels)
-            groups = declared or _correlated(groupings, table.differences, rows)
-            if groups is not None and declared is None:
-                quality.said.append(about_groups(metric, groups, rows))
-                table = _table(guard.measure(metric), guard, baseline, arm, groups)
-            quality.comparisons.append(_compared(metric, guard, table, rows, groups=groups))
-        quality.contrasts = {
-            metric: it.mean() for (of, metric), it in contrasts.items() if of == name
-        }
+            together = _correlated(possible, table.differences)
+            if together is not None:
+                quality.said.append(_about_groups(metric, together))
+                table = _table(metric, guard, baseline, arm, together)
+            quality.comparisons.append(table.compared())
         order = list(settings.metrics)
         quality.comparisons.sort(key=lambda each: order.index(each.metric))
-    for part in _parts(settings, baseline, found):
-        for name, quality in found.items():
-            quality.said += _compare_part(settings, part, baseline, candidates[name], quality)
+        for it in _of_parts(settings, parts, baseline, arm):
+            if isinstance(it, Comparison):
+                quality.comparisons.append(it)
+            else:
+                quality.said.append(it)
+        quality.contrasts |= {
+            metric: it.mean() for (of, metric), it in contrasts.items() if of == name
+        }
+        found[name] = quality
     return found
 
 
-_BASELINE = ""
-"""No arm has this name."""
+@dataclass(frozen=True)
+class _Column:
+    """One metric of one replicate."""
+
+    values: FloatArray
+    flip: float
+    bias: float
+
+    @property
+    def mean(self) -> float:
+        return float(self.values.mean())
+
+
+def _column(measure: str, scored: Scored, groups: Grouping | None) -> _Column:
+    column = column_of(measure, scored, None if groups is None else groups.of_row)
+    flip = one_flip(measure, scored.examples.labels, column)
+    return _Column(column, flip, bias_bound(measure, scored))
+
+
+@dataclass
+class _Table:
+    """One metric of a candidate against the baseline, seed by seed."""
+
+    metric: str
+    guard: MetricGuard
+    rows: int
+    groups: Grouping | None
+    differences: Differences = field(default_factory=Differences)
+    before: list[float] = field(default_factory=list)
+    after: list[float] = field(default_factory=list)
+    flip: float = math.inf
+    bias: list[float] = field(default_factory=list)
+    worst: float = 0.0
+
+    def add(self, before: _Column, after: _Column) -> None:
+        """Take in one more seed."""
+        sign = sign_of(self.guard)
+        difference = sign * (after.values - before.values)
+        if self.guard.relative and self.guard.margin is not None:
+            difference += self.guard.margin * math.copysign(1.0, before.mean) * before.values
+        if self.groups is not None and len(difference) == self.rows:
+            difference = self.groups.columns(difference)
+        if not self.before and not before.flip:
+            arms = (sign * before.values, sign * after.values)
+            self.worst = max(float(arm.mean() - arm.min()) for arm in arms)
+        self.differences.add(difference)
+        self.before.append(before.mean)
+        self.after.append(after.mean)
+        self.flip = min(self.flip, before.flip, after.flip)
+        self.bias.append(max(before.bias, after.bias))
+
+    def compared(self, part: str | None = None) -> Comparison:
+        """What all seeds come to."""
+        flip, bias, groups = self.flip, float(np.mean(self.bias)), self.groups
+        if groups is not None and len(self.differences.by_example) == groups.count:
+            bias *= math.sqrt(self.rows / groups.count)
+            flip *= groups.usual_size if groups.goes_together else groups.count / self.rows
+        compared = _compared(
+            self.metric, self.guard, self.before, self.after, self.differences.mean(flip, bias)
+        )
+        failed = compared.failed if part is None else ()
+        return replace(compared, part=part, rows=self.rows, failed=failed, worst_example=self.worst)
+
+
+def _compared(
+    metric: str,
+    guard: MetricGuard,
+    before: Sequence[float],
+    after: Sequence[float],
+    better_by: CrossedMean,
+) -> Comparison:
+    """The comparison of values by seed. `better_by` is how much better the candidate is, a relative
+    margin included."""
+    baseline, sign = float(np.mean(before)), sign_of(guard)
+    margin = margin_at(guard, baseline)
+    harms = [sign * (was - it) for it, was in zip(after, before, strict=True)]
+    added = 0.0 if guard.relative or margin is None else margin
+    return Comparison(
+        metric=metric,
+        guard=guard,
+        baseline=baseline,
+        candidate=float(np.mean(after)),
+        margin=margin,
+        slack=replace(better_by, mean=better_by.mean + added),
+        failed=() if margin is None else failed_seeds(harms, before, margin),
+    )
+
+
+def sign_of(guard: MetricGuard) -> float:
+    """1 where higher is better, else -1."""
+    return 1.0 if guard.direction == "higher" else -1.0
+
+
+def margin_at(guard: MetricGuard, baseline: float) -> float | None:
+    """The margin in the metric's own units, for this value of the baseline."""
+    if guard.margin is None or not guard.relative:
+        return guard.margin
+    return guard.margin * abs(baseline)
 
 
 def _tables(
@@ -232,113 +301,57 @@ def _tables(
     *,
     groups: Grouping | None,
 ) -> tuple[dict[tuple[str, str], _Table], dict[tuple[str, str], Differences]]:
-    """By (candidate, metric), the differences; what is undefined of one replicate is left out."""
+    """By (candidate, metric), the differences from the baseline, and those from the compiler-only
+    candidate; what is undefined of one replicate is left out."""
     tables: dict[tuple[str, str], _Table] = {}
     contrasts: dict[tuple[str, str], Differences] = {}
     undefined: set[tuple[str, str]] = set()
     scored = {name: arm for name, arm in candidates.items() if arm.examples}
     for index, examples in enumerate(baseline.examples if scored else ()):
-        arms = {_BASELINE: Scored(examples)}
-        arms |= {name: Scored(arm.examples[index]) for name, arm in scored.items()}
+        before = Scored(examples)
+        arms = {name: Scored(arm.examples[index]) for name, arm in scored.items()}
         # One metric at a time: columns of all at once are most of the memory.
         for metric, guard in settings.from_examples.items():
-            columns = dict[str, _Column]()
-            for name, each in arms.items():
-                try:
-                    columns[name] = _column(guard.measure(metric), each, groups)
-                except MetricUndefinedError:  # said of the replicate
-                    undefined |= {(it, metric) for it in (scored if name == _BASELINE else [name])}
-                else:
-                    mean = float(columns[name].values.mean())
-                    values.remember(guard.measure(metric), each.examples, mean)
-            for name in scored:
-                before, after = columns.get(_BASELINE), columns.get(name)
-                if before is not None and after is not None:
-                    table = tables.setdefault((name, metric), _Table())
-                    _add(table, guard, before, after, groups)
-                only = compiler_only.get(name)
-                reference = None if only is None else columns.get(only)
-                if reference is not None and after is not None:
-                    difference = after.values - reference.values
+            measure = guard.measure(metric)
+            usual = _known_column(measure, before, groups, values)
+            columns = {
+                name: _known_column(measure, each, groups, values) for name, each in arms.items()
+            }
+            for name, own in columns.items():
+                if usual is None or own is None:
+                    undefined.add((name, metric))
+                    continue
+                rows = len(examples.labels)
+                table = tables.setdefault((name, metric), _Table(metric, guard, rows, groups))
+                table.add(usual, own)
+                only = columns.get(compiler_only[name]) if name in compiler_only else None
+                if only is not None:
+                    difference = own.values - only.values
                     contrasts.setdefault((name, metric), Differences()).add(difference)
     return {key: it for key, it in tables.items() if key not in undefined}, contrasts
 
 
-@dataclass(frozen=True)
-class _Column:
-    """One metric of one replicate."""
-
-    values: FloatArray
-    flip: float
-    bias: float
-
-
-def _column(measure: str, scored: Scored, groups: Grouping | None) -> _Column:
-    column = column_of(measure, scored, None if groups is None else groups.of_row)
-    flip = one_flip(measure, scored.examples.labels, column)
-    return _Column(column, flip, bias_bound(measure, scored))
-
-
-def _add(
-    table: _Table, guard: MetricGuard, before: _Column, after: _Column, groups: Grouping | None
-) -> None:
-    sign = 1.0 if guard.direction == "higher" else -1.0
-    difference = sign * (after.values - before.values)
-    mean = float(before.values.mean())
-    if guard.relative and guard.margin is not None:
-        difference += guard.margin * math.copysign(1.0, mean) * before.values
-    if groups is not None and len(difference) == len(groups.of_row):
-        difference = groups.columns(difference)
-    if not table.before and not before.flip:
-        arms = (sign * before.values, sign * after.values)
-        table.worst = max(float(arm.mean() - arm.min()) for arm in arms)
-    table.differences.add(difference)
-    table.before.append(mean)
-    table.after.append(float(after.values.mean()))
-    table.flip = min(table.flip, before.flip, after.flip)
-    table.bias.append(max(before.bias, after.bias))
+def _known_column(
+    measure: str, scored: Scored, groups: Grouping | None, values: MetricValues
+) -> _Column | None:
+    """The column, of which the mean is kept; None where it is undefined, which is said of the
+    replicate."""
+    try:
+        column = _column(measure, scored, groups)
+    except MetricUndefinedError:
+        return None
+    values.remember(measure, scored.examples, column.mean)
+    return column
 
 
 def _table(
-    measure: str, guard: MetricGuard, baseline: Replicates, arm: Replicates, groups: Grouping | None
+    metric: str, guard: MetricGuard, baseline: Replicates, arm: Replicates, groups: Grouping | None
 ) -> _Table:
-    table = _Table()
-    for before, after in zip(baseline.examples, arm.examples, strict=True):
-        columns = [_column(measure, Scored(each), groups) for each in (before, after)]
-        _add(table, guard, columns[0], columns[1], groups)
+    """The table of one metric alone. Raises MetricUndefinedError."""
+    table = _Table(metric, guard, len(baseline.examples[0].labels), groups)
+    for pair in zip(baseline.examples, arm.examples, strict=True):
+        table.add(*(_column(guard.measure(metric), Scored(each), groups) for each in pair))
     return table
-
-
-def _compared(
-    metric: str,
-    guard: MetricGuard,
-    table: _Table,
-    rows: int,
-    *,
-    groups: Grouping | None,
-    part: str | None = None,
-) -> Comparison:
-    before, after = float(np.mean(table.before)), float(np.mean(table.after))
-    margin = None if guard.margin is None else guard.margin * (abs(before) if guard.relative else 1)
-    flip, bias = table.flip, float(np.mean(table.bias))
-    if groups is not None and len(table.differences.by_example) == groups.count:
-        bias *= math.sqrt(rows / groups.count)
-        flip *= groups.usual_size if groups.goes_together else groups.count / rows
-    sign = 1.0 if guard.direction == "higher" else -1.0
-    harms = [-sign * (it - was) for it, was in zip(table.after, table.before, strict=True)]
-    added = 0.0 if guard.relative or margin is None else margin
-    return Comparison(
-        metric=metric,
-        guard=guard,
-        part=part,
-        baseline=before,
-        candidate=after,
-        margin=margin,
-        slack=table.differences.mean(flip, bias, added),
-        rows=rows,
-        failed=() if margin is None or part else failed_seeds(harms, table.before, margin),
-        worst_example=table.worst,
-    )
 
 
 def _of_scalars(
@@ -347,28 +360,15 @@ def _of_scalars(
     """The metrics that all jobs only reported."""
     for metric, guard in settings.metrics.items():
         found = [[each.get(metric) for each in it.reported] for it in (baseline, arm)]
-        known = [np.array([it for it in each if it is not None]) for each in found]
-        if not guard.reported or not len(known[0]) == len(known[1]) == len(baseline.reported):
+        before, after = ([it for it in each if it is not None] for each in found)
+        if not guard.reported or not len(before) == len(after) == len(baseline.reported):
             continue
-        sign = 1.0 if guard.direction == "higher" else -1.0
-        mean = float(known[0].mean())
-        share = guard.margin or 0.0
-        before, margin = sign * known[0], share
+        sign = sign_of(guard)
+        usual, own = np.array(before), np.array(after)
+        least = sign * usual
         if guard.relative:
-            before, margin = before - share * math.copysign(1.0, mean) * known[0], share * abs(mean)
-        slack = mean_of_scalars(before, sign * known[1])
-        harms = (-sign * (known[1] - known[0])).tolist()
-        yield Comparison(
-            metric=metric,
-            guard=guard,
-            part=None,
-            baseline=mean,
-            candidate=float(known[1].mean()),
-            margin=None if guard.margin is None else margin,
-            slack=slack if guard.relative else replace(slack, mean=slack.mean + margin),
-            rows=NO_EXAMPLES,
-            failed=failed_seeds(harms, known[0].tolist(), margin) if guard.margin else (),
-        )
+            least -= (guard.margin or 0.0) * math.copysign(1.0, usual.mean()) * usual
+        yield _compared(metric, guard, before, after, mean_of_scalars(least, sign * own))
 
 
 # Groups.
@@ -383,7 +383,7 @@ class Grouping:
     by: str
     """In words that follow "rows with "."""
     goes_together: bool = True
-    """Whether the rows of a group are known to be right or wrong together."""
+    """Whether the rows of a group are known to be right or wrong together, and not declared."""
 
     @property
     def count(self) -> int:
@@ -416,9 +416,9 @@ def possible_groupings(examples: Examples) -> list[Grouping]:
     return [each for each in groupings if FEWEST_GROUPS <= each.count <= most]
 
 
-def go_together(differences: FloatArray, groups: Grouping, draws: int, most_above: int = 0) -> bool:
-    """Whether paired differences of rows agree within groups more than in all but `most_above` of
-    so many permutations."""
+def go_together(differences: FloatArray, groups: Grouping, draws: int = DRAWS) -> bool:
+    """Whether paired differences of rows agree within groups more than in any of so many
+    permutations."""
     generator = np.random.default_rng(0)  # the same evidence gives the same verdict
     of_row = groups.of_row
     if len(of_row) > TESTED_ROWS:
@@ -436,16 +436,13 @@ def go_together(differences: FloatArray, groups: Grouping, draws: int, most_abov
         sums = np.bincount(of_row, weights=values)
         return float((sums * sums / sizes).sum())
 
-    seen, above = statistic(centred) * (1.0 - 1e-12), 0
-    for _ in range(draws):
-        above += statistic(generator.permutation(centred)) >= seen
-        if above > most_above:
-            return False
-    return True
+    seen = statistic(centred) * (1.0 - 1e-12)
+    return not any(statistic(generator.permutation(centred)) >= seen for _ in range(draws))
 
 
-def about_groups(metric: str, groups: Grouping, rows: int) -> Note:
+def _about_groups(metric: str, groups: Grouping) -> Note:
     """What is to be said of groups that nobody declared."""
+    rows = len(groups.of_row)
     sentence = (
         f"{metric}: rows with {groups.by} are right or wrong together, so the {rows:,} rows count "
         f"as {groups.count:,}. Declare their column as `groups` in [data]."
@@ -454,40 +451,37 @@ def about_groups(metric: str, groups: Grouping, rows: int) -> Note:
     return Note(Code.GROUPS_COUNTED, sentence, numbers)
 
 
-def _correlated(
-    groupings: Sequence[Grouping], differences: Differences, rows: int
-) -> Grouping | None:
-    """The grouping by which rows go together; of several, the one with the fewest groups."""
-    by_example = differences.by_example
-    if len(by_example) != rows:
-        return None
-    found = [each for each in groupings if go_together(by_example, each, DRAWS)]
+def _correlated(groupings: Sequence[Grouping], differences: Differences) -> Grouping | None:
+    """The grouping by which rows go together; of several, the one with the fewest groups. Values
+    that are not of rows, as of a function with one number, have none."""
+    values = differences.by_example
+    groupings = [each for each in groupings if len(each.of_row) == len(values)]
+    found = [each for each in groupings if go_together(values, each)]
     return min(found, key=lambda each: each.count, default=None)
 
 
-def _declared_groups(
+def _groups_of(
     settings: GateSettings, examples: Examples
-) -> tuple[Grouping | None, list[Reason | Note]]:
+) -> tuple[Grouping | None, list[Grouping], list[Reason | Note]]:
+    """The declared groups; where none are declared, the possible ones; and what is to be said."""
     column, rows = settings.groups, len(examples.labels)
     if column is None:
-        return None, []
+        possible = possible_groupings(examples)
+        sentence = f"The {rows:,} validation rows were treated as independent."
+        note = Note(Code.GROUPS_COUNTED, sentence, {"examples": rows, "effective": rows})
+        return None, possible, [] if possible else [note]
     if column not in examples.slices:
         there = clipped(", ".join(sorted(examples.slices)) or "none", 100)
         sentence = f"The examples have no column {column!r}, which `groups` names (there: {there})."
-        return None, [failure(Code.GROUPS_MISSING, sentence)]
+        return None, [], [failure(Code.GROUPS_MISSING, sentence)]
     groups = Grouping(_numbered(examples.slices[column]), f"the same {column!r}", False)
     if groups.count < 2:
         sentence = f"All {rows:,} rows have the same {column!r}: two groups or more are needed."
-        return None, [undecided(Code.GROUPS_MISSING, sentence)]
+        return None, [], [undecided(Code.GROUPS_MISSING, sentence)]
     few = " So few make wide bounds." if groups.count < FEWEST_GROUPS else ""
     sentence = f"The {rows:,} validation rows are {groups.count:,} groups of {column!r}.{few}"
     numbers = {"examples": rows, "effective": groups.count}
-    return groups, [Note(Code.GROUPS_COUNTED, sentence, numbers)]
-
-
-def _independent(rows: int) -> Note:
-    sentence = f"The {rows:,} validation rows were treated as independent."
-    return Note(Code.GROUPS_COUNTED, sentence, {"examples": rows, "effective": rows})
+    return groups, [], [Note(Code.GROUPS_COUNTED, sentence, numbers)]
 
 
 def _stems(ids: npt.NDArray[np.str_]) -> npt.NDArray[np.str_] | None:
@@ -526,29 +520,17 @@ class _Part:
     rows: IntArray
 
 
-def _parts(
-    settings: GateSettings, baseline: Replicates, found: Mapping[str, ArmQuality]
-) -> Iterator[_Part]:
-    """The slices that can be judged; what is wrong with the others is said of each candidate."""
-    for guard in settings.slices if baseline.examples else ():
-        for part in _parts_of(guard, baseline.examples[0]):
-            if isinstance(part, _Part):
-                yield part
-                continue
-            for quality in found.values():
-                quality.said.append(part)
-
-
 def _parts_of(guard: SliceGuard, examples: Examples) -> Iterator[_Part | Reason | Note]:
-    categories = examples.slices.get(guard.column)
+    """The slices that can be judged, and what is wrong with the others."""
+    categories, of_all = examples.slices.get(guard.column), f"{guard.metric} by {guard.column!r}"
     if categories is None:
         there = clipped(", ".join(sorted(examples.slices)) or "none")
-        yield _not_judged(guard, f"{guard.metric} by {guard.column!r}", f"the columns are {there}")
+        yield _not_judged(guard, of_all, f"the columns are {there}")
         return
     values = np.unique(categories).tolist() if guard.value is None else [guard.value]
     if len(values) > MOST_CATEGORIES:
         why = f"it has {len(values)} categories, and the limit is {MOST_CATEGORIES}"
-        yield _not_judged(guard, f"{guard.metric} by {guard.column!r}", why)
+        yield _not_judged(guard, of_all, why)
         return
     for value in values:
         rows = np.flatnonzero(categories == value)
@@ -567,37 +549,37 @@ def _not_judged(guard: SliceGuard, what: str, why: str) -> Reason | Note:
     return undecided(Code.SLICE_NOT_JUDGED, f"{what} is not judged: {why}.", **numbers)
 
 
-def _compare_part(
+def _of_parts(
     settings: GateSettings,
-    part: _Part,
+    parts: Sequence[_Part | Reason | Note],
     baseline: Replicates,
     arm: Replicates,
-    quality: ArmQuality,
-) -> list[Reason | Note]:
-    """Compare a candidate on one slice; what cannot be compared is returned."""
-    if not arm.examples:
-        return []
-    guard = settings.guard_of(part.guard)
-    taken = [
+) -> Iterator[Comparison | Reason | Note]:
+    """A candidate's comparison on each slice; and what is to be said of those without one."""
+    for part in parts:
+        if not isinstance(part, _Part):
+            yield part
+        elif arm.examples:
+            yield _compare_part(settings, part, baseline, arm)
+
+
+def _compare_part(
+    settings: GateSettings, part: _Part, baseline: Replicates, arm: Replicates
+) -> Comparison | Reason | Note:
+    before, after = (
         replace(each, examples=[take_rows(it, part.rows) for it in each.examples])
         for each in (baseline, arm)
-    ]
-    groups = None
-    if settings.groups is not None and settings.groups in taken[0].examples[0].slices:
-        numbers = _numbered(taken[0].examples[0].slices[settings.groups])
-        groups = Grouping(numbers, f"the same {settings.groups!r}", False)
+    )
+    metric, slices, groups = part.guard.metric, before.examples[0].slices, None
+    if settings.groups in slices:
+        groups = Grouping(_numbered(slices[settings.groups]), "declared", False)
         if groups.count < 2:
-            return [_not_judged(part.guard, part.name, "all of its rows belong to one group")]
+            return _not_judged(part.guard, part.name, "all of its rows belong to one group")
     try:
-        measure = guard.measure(part.guard.metric)
-        table = _table(measure, guard, taken[0], taken[1], groups)
+        table = _table(metric, settings.guard_of(part.guard), before, after, groups)
     except MetricUndefinedError as error:
-        what = f"{part.guard.metric} where {part.name}"
-        return [_not_judged(part.guard, what, str(error))]
-    metric, rows = part.guard.metric, len(part.rows)
-    compared = _compared(metric, guard, table, rows, groups=groups, part=part.name)
-    quality.comparisons.append(compared)
-    return []
+        return _not_judged(part.guard, f"{metric} where {part.name}", str(error))
+    return table.compared(part.name)
 
 
 # What it comes to.
@@ -619,8 +601,9 @@ def conclude(
     outcome, slack = comparison.outcome(confidence), comparison.slack
     half_width = slack.half_width(confidence)
     delta = comparison.candidate - comparison.baseline
-    open_ = outcome is Outcome.INCONCLUSIVE
-    needed = to_decide(slack, comparison.rows, confidence) if open_ else SampleSize()
+    needed = SampleSize()
+    if outcome is Outcome.INCONCLUSIVE:
+        needed = to_decide(slack, comparison.rows, confidence)
     judgement = MetricJudgement(
         metric=comparison.metric,
         direction=comparison.guard.direction,
@@ -641,88 +624,7 @@ def conclude(
         rest_standard_error=math.sqrt(slack.rest_variance),
         skewness=slack.example_skewness,
     )
-    numbers = _numbers(judgement)
-    where = "" if judgement.part is None else f" where {judgement.part}"
-    unit = unit_of(judgement.metric)
-    found = (
-        f"{judgement.metric}{where}: {unit.amount(delta, signed=True)} against the baseline "
-        f"({unit.number(judgement.delta.lower, signed=True)} to "
-        f"{unit.number(judgement.delta.upper, signed=True)})"
-    )
-    if judgement.limit is None:
-        return judgement, [Note(Code.QUALITY_WATCHED, f"{found}; watched.", numbers)]
-    found = f"{found}, margin {unit.amount(judgement.limit, signed=True)}."
-    code, meaning = _meaning(comparison, outcome, needed)
-    said: list[Reason | Note] = [
-        Reason(code, outcome or Outcome.PASS, f"{found} {meaning}".rstrip(), numbers)
-    ]
-    if comparison.hides_harm(confidence):
-        said.append(_about_long_tail(comparison, unit, confidence))
-    if open_ and slack.seed_variance is not None:
-        said += _about_resolution(comparison, unit, confidence)
-    return judgement, said
-
-
-def _meaning(
-    comparison: Comparison, outcome: Outcome | None, needed: SampleSize
-) -> tuple[Code, str]:
-    """What the interval means, and the cheapest thing that would decide."""
-    slack = comparison.slack
-    if outcome is Outcome.PASS:
-        return Code.QUALITY_NOT_WORSE, ""
-    if outcome is Outcome.FAIL:
-        only_one = "Worse by more than the margin, for the one seed that was trained."
-        beyond = "Worse by more than the margin."
-        return Code.QUALITY_WORSE, only_one if slack.seeds == 1 else beyond
-    if slack.seeds == 1:
-        return Code.QUALITY_SINGLE_SEED, "One seed cannot show the spread of seeds: add `seeds`."
-    if comparison.margin == 0.0:
-        zero = "The margin is relative and the baseline's value is zero: declare an absolute one."
-        return Code.QUALITY_UNDECIDED, zero
-    return Code.QUALITY_UNDECIDED, what_decides(needed, slack.seeds, comparison.rows)
-
-
-def what_decides(needed: SampleSize, seeds: int, rows: int) -> str:
-    """The cheapest thing that would decide, in a sentence."""
-    if needed.seeds is not None:
-        return f"About {counted(needed.seeds - seeds, 'more seed')} would decide."
-    if needed.examples is not None:
-        return f"About {needed.examples:,} validation rows instead of {rows:,} would decide."
-    if needed.both is not None:
-        return (
-            f"About {needed.both[0]} seeds and {needed.both[1]:,} validation rows would decide, "
-            "neither alone."
-        )
-    return "The difference is too close to the margin for more seeds or rows to decide."
-
-
-def _about_long_tail(comparison: Comparison, unit: Unit, confidence: float) -> Note:
-    share = unseen_share(comparison.slack.examples, confidence)
-    sentence = (
-        f"{comparison.metric}: harm confined to fewer than 1 in {math.floor(1.0 / share):,} rows "
-        f"could go undetected; at {unit.amount((comparison.margin or 0.0) / share)} each it would "
-        "exceed the margin."
-    )
-    return Note(Code.QUALITY_LONG_TAIL, sentence, {"metric": comparison.metric})
-
-
-def _about_resolution(comparison: Comparison, unit: Unit, confidence: float) -> list[Note]:
-    """A note where the margin is smaller than what such a design can resolve."""
-    smallest, margin = resolution(comparison.slack, confidence), comparison.margin or 0.0
-    if smallest <= margin:
-        return []
-    where = "" if comparison.part is None else f" where {comparison.part}"
-    sentence = (
-        f"{comparison.metric}{where}: this design resolves {unit.amount(smallest)}, and the margin "
-        f"is {unit.amount(margin)}; an equal candidate would often stay undecided."
-    )
-    numbers: dict[str, Number] = {"metric": comparison.metric}
-    numbers |= {"margin": margin, "smallest": smallest}
-    return [Note(Code.MARGIN_BELOW_RESOLUTION, sentence, numbers)]
-
-
-def _numbers(judgement: MetricJudgement) -> dict[str, Number]:
-    return {
+    numbers: dict[str, Number] = {
         "metric": judgement.metric,
         "part": judgement.part,
         "delta": judgement.delta.estimate,
@@ -734,6 +636,81 @@ def _numbers(judgement: MetricJudgement) -> dict[str, Number]:
         "seeds_needed": judgement.seeds_needed,
         "examples_needed": judgement.examples_needed,
     }
+    subject = judgement.metric + ("" if judgement.part is None else f" where {judgement.part}")
+    unit = unit_of(judgement.metric)
+    found = f"{subject}: {_with_bounds(unit, judgement.delta, ' against the baseline')}"
+    if outcome is None or judgement.limit is None:
+        return judgement, [Note(Code.QUALITY_WATCHED, f"{found}; watched.", numbers)]
+    found = f"{found}, margin {unit.amount(judgement.limit, signed=True)}."
+    code, meaning = _meaning(comparison, outcome, needed)
+    said: list[Reason | Note] = [Reason(code, outcome, f"{found} {meaning}".rstrip(), numbers)]
+    said += _about_long_tail(comparison, unit, confidence)
+    if outcome is Outcome.INCONCLUSIVE and slack.seed_variance is not None:
+        said += _about_resolution(comparison, subject, unit, confidence)
+    return judgement, said
+
+
+def _with_bounds(unit: Unit, interval: Interval, against: str = "") -> str:
+    lower, upper = (unit.number(it, signed=True) for it in (interval.lower, interval.upper))
+    return f"{unit.amount(interval.estimate, signed=True)}{against} ({lower} to {upper})"
+
+
+def _meaning(comparison: Comparison, outcome: Outcome, needed: SampleSize) -> tuple[Code, str]:
+    """What the interval means, and the cheapest thing that would decide."""
+    seeds, rows = comparison.slack.seeds, comparison.rows
+    if outcome is Outcome.PASS:
+        return Code.QUALITY_NOT_WORSE, ""
+    if outcome is Outcome.FAIL:
+        only_one = ", for the one seed that was trained" if seeds == 1 else ""
+        return Code.QUALITY_WORSE, f"Worse by more than the margin{only_one}."
+    if seeds == 1:
+        return Code.QUALITY_SINGLE_SEED, "One seed cannot show the spread of seeds: add `seeds`."
+    sentence = "The difference is too close to the margin for more seeds or rows to decide."
+    if comparison.margin == 0.0:
+        sentence = (
+            "The margin is relative and the baseline's value is zero: declare an absolute one."
+        )
+    elif needed.seeds is not None:
+        sentence = f"About {counted(needed.seeds - seeds, 'more seed')} would decide."
+    elif needed.examples is not None:
+        sentence = f"About {needed.examples:,} validation rows instead of {rows:,} would decide."
+    elif needed.both is not None:
+        sentence = (
+            f"About {needed.both[0]} seeds and {needed.both[1]:,} validation rows would decide, "
+            "neither alone."
+        )
+    return Code.QUALITY_UNDECIDED, sentence
+
+
+def _about_long_tail(comparison: Comparison, unit: Unit, confidence: float) -> list[Note]:
+    """A note where a harm beyond the margin could lie in examples as bad as the worst one here, and
+    so rare that the validation set need not hold any."""
+    margin, examples = comparison.margin, comparison.slack.examples
+    if not margin or examples == NO_EXAMPLES:
+        return []
+    share = unseen_share(examples, confidence)
+    if share * comparison.worst_example < margin:
+        return []
+    sentence = (
+        f"{comparison.metric}: harm confined to fewer than 1 in {math.floor(1.0 / share):,} rows "
+        f"could go undetected; at {unit.amount(margin / share)} each it would exceed the margin."
+    )
+    return [Note(Code.QUALITY_LONG_TAIL, sentence, {"metric": comparison.metric})]
+
+
+def _about_resolution(
+    comparison: Comparison, subject: str, unit: Unit, confidence: float
+) -> list[Note]:
+    """A note where the margin is smaller than what such a design can resolve."""
+    smallest, margin = resolution(comparison.slack, confidence), comparison.margin or 0.0
+    if smallest <= margin:
+        return []
+    sentence = (
+        f"{subject}: this design resolves {unit.amount(smallest)}, and the margin is "
+        f"{unit.amount(margin)}; an equal candidate would often stay undecided."
+    )
+    numbers = {"metric": comparison.metric, "margin": margin, "smallest": smallest}
+    return [Note(Code.MARGIN_BELOW_RESOLUTION, sentence, numbers)]
 
 
 def metric_by_seed(
@@ -771,42 +748,34 @@ def released_is_worse(
     average may hold one seed that is far worse, and if that is the first, users get it. To release
     another one instead would be to choose by the very examples that judge.
 
-    The replicates are of the same seeds, the released one first.
+    The replicates are of the same two or more seeds, the released one first.
     """
     found = []
     for metric, guard in settings.metrics.items():
-        if guard.margin is None:
-            continue
         with suppress(MetricUndefinedError):  # what a metric lacks is said of the evidence
             usual, own = (metric_by_seed(metric, guard, arm, values) for arm in (before, after))
-            mean, sign = float(np.mean(usual)), 1.0 if guard.direction == "higher" else -1.0
-            margin = guard.margin * abs(mean) if guard.relative else guard.margin
+            mean, sign = float(np.mean(usual)), sign_of(guard)
+            margin = margin_at(guard, mean)
             harm = min(sign * (mean - own[0]), sign * (usual[0] - own[0]))
-            spread = float(np.std(usual, ddof=1)) if len(usual) > 1 else 0.0
-            limit = MOST_MARGINS * max(margin, 1.5 * spread)
-            if harm > limit and harm > BY_CHANCE * _error_of_first(metric, guard, before, after):
-                found.append(
-                    failure(
-                        Code.QUALITY_RELEASED_WORSE,
-                        f"{metric} of seed {seed}, the model to release, is {own[0]:.5g} against "
-                        f"{mean:.5g}: {harm / margin:.1f} margins worse, the limit is "
-                        f"{MOST_MARGINS:g}.",
-                        metric=metric,
-                        seed=seed,
-                        value=own[0],
-                        harm_in_margins=harm / margin,
-                    )
+            if not margin or harm <= MOST_MARGINS * max(margin, 1.5 * np.std(usual, ddof=1)):
+                continue
+            if not guard.reported:
+                error = error_over_rows(metric, guard, before.examples[0], after.examples[0])
+                if harm <= BY_CHANCE * error:
+                    continue
+            found.append(
+                failure(
+                    Code.QUALITY_RELEASED_WORSE,
+                    f"{metric} of seed {seed}, the model to release, is {own[0]:.5g} against "
+                    f"{mean:.5g}: {harm / margin:.1f} margins worse, the limit is "
+                    f"{MOST_MARGINS:g}.",
+                    metric=metric,
+                    seed=seed,
+                    value=own[0],
+                    harm_in_margins=harm / margin,
                 )
+            )
     return found
-
-
-def _error_of_first(
-    metric: str, guard: MetricGuard, before: Replicates, after: Replicates
-) -> float:
-    """The standard error of the first seed's difference, by the choice of rows; 0 for scalars."""
-    if guard.reported or not before.examples or not after.examples:
-        return 0.0
-    return error_over_rows(metric, guard, before.examples[0], after.examples[0])
 
 
 def error_over_rows(metric: str, guard: MetricGuard, before: Examples, after: Examples) -> float:
@@ -855,14 +824,9 @@ def split_effect(
     changed = tuple(f"{key} {getattr(after, key)}" for key in changed_keys(before, after))
     rest = Interval(contrast.mean, contrast.mean - half_width, contrast.mean + half_width)
     effect = EffectSplit(metric, compiler_only, by_compiler.delta, rest, changed)
-    unit = unit_of(metric)
-    told = [
-        f"{unit.amount(it.estimate, signed=True)} ({unit.number(it.lower, signed=True)} to "
-        f"{unit.number(it.upper, signed=True)})"
-        for it in (effect.compiler, effect.rest)
-    ]
+    by_compiler_, by_rest = (_with_bounds(unit_of(metric), it) for it in (effect.compiler, rest))
     sentence = (
-        f"{metric}: the compiler makes {told[0]}, as {compiler_only} shows, and "
-        f"{', '.join(changed)} {told[1]}."
+        f"{metric}: the compiler makes {by_compiler_}, as {compiler_only} shows, and "
+        f"{', '.join(changed)} {by_rest}."
     )
     return effect, Note(Code.EFFECT_SPLIT, sentence, {"metric": metric})

@@ -7,12 +7,14 @@ equally good, and worth nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from compilegate.gate.findings import Code, Finding, Subject
 from compilegate.gate.metrics import MetricUndefinedError, MetricValues, best_constant, per_example
+from compilegate.gate.quality import margin_at, sign_of
 from compilegate.gate.settings import GateSettings, MetricGuard
 from compilegate.job.evidence import EvidenceRecord
 
@@ -31,35 +33,60 @@ def check_scores(
     arm: str, records: Mapping[int, EvidenceRecord], settings: GateSettings, values: MetricValues
 ) -> Iterator[tuple[int, Finding]]:
     """By seed, what the metrics of the arm's records show; `records` are by seed."""
-    found: dict[str, list[float]] = {metric: [] for metric in settings.metrics}
-    undefined: set[str] = set()
-    for seed, record in records.items():
-        about = Subject(seed)
-        for metric, guard in settings.metrics.items():
-            reported = record.evidence.metrics.get(metric)
+    means: dict[str, float] = {}
+    for metric, guard in settings.metrics.items():
+        found, is_undefined = list[float](), False
+        for seed, record in records.items():
+            about, reported = Subject(seed), record.evidence.metrics.get(metric)
             try:
                 value = _value(metric, guard, record, values)
             except MetricUndefinedError as error:
                 said = about.notes if guard.watched else about.fails
-                if metric not in undefined:
+                if not is_undefined:
                     text = f"{metric} cannot be computed: {error}."
                     yield seed, said(Code.METRIC_UNDEFINED, text, metric=metric)
-                undefined.add(metric)
+                is_undefined = True
                 continue
             if value is None:
                 continue
-            found[metric].append(value)
+            found.append(value)
             tolerance = REPORTED_TOLERANCE * max(1.0, abs(value))
-            if not guard.reported and reported is not None and abs(reported - value) > tolerance:
+            if reported is not None and abs(reported - value) > tolerance:
                 text = (
                     f"the job reported {metric} {reported:.6g}; its examples give {value:.6g}, "
                     "which decided."
                 )
                 yield seed, about.notes(Code.METRIC_DISAGREES, text, metric=metric)
-    first = next(iter(records), None)
-    if first is not None:
-        yield from ((first, it) for it in _below_floor(arm, Subject(first), found, settings))
-        yield from ((first, it) for it in _at_constant(arm, records, found, settings))
+        if found and not guard.watched:
+            means[metric] = float(np.mean(found))
+    if records:
+        first = next(iter(records))
+        yield from ((first, it) for it in _about_means(arm, first, records[first], means, settings))
+
+
+def _about_means(
+    arm: str,
+    seed: int,
+    record: EvidenceRecord,
+    means: Mapping[str, float],
+    settings: GateSettings,
+) -> Iterator[Finding]:
+    """Findings about an arm's guarded metrics; `record` is that of its first seed."""
+    about = Subject(seed)
+    for metric, mean in means.items():
+        guard = settings.metrics[metric]
+        if guard.floor is not None and guard.better(guard.floor, mean):
+            text = f"{metric} of {arm} is {mean:.5g} on average, its floor is {guard.floor:.5g}."
+            code, floor = Code.METRIC_BELOW_FLOOR, guard.floor
+            yield about.fails(code, text, metric=metric, value=mean, floor=floor)
+    if all(
+        _at_constant(metric, settings.metrics[metric], record, means) for metric in settings.guarded
+    ):
+        text = (
+            f"the models of {arm} are no better than a constant prediction "
+            f"({', '.join(settings.guarded)}). If that is as good as it gets, declare a floor."
+        )
+        yield about.fails(Code.METRIC_AT_CONSTANT, text)
 
 
 def _value(
@@ -70,55 +97,28 @@ def _value(
     return None if record.examples is None else values.of(guard.measure(metric), record.examples)
 
 
-def _below_floor(
-    arm: str, about: Subject, found: Mapping[str, list[float]], settings: GateSettings
-) -> Iterator[Finding]:
-    for metric in settings.guarded:
-        guard, values = settings.metrics[metric], found[metric]
-        mean = float(np.mean(values)) if values else None
-        if mean is not None and guard.floor is not None and guard.better(guard.floor, mean):
-            text = f"{metric} of {arm} is {mean:.5g} on average, its floor is {guard.floor:.5g}."
-            code, floor = Code.METRIC_BELOW_FLOOR, guard.floor
-            yield about.fails(code, text, metric=metric, value=mean, floor=floor)
-
-
 def _at_constant(
-    arm: str,
-    records: Mapping[int, EvidenceRecord],
-    found: Mapping[str, list[float]],
-    settings: GateSettings,
-) -> Iterator[Finding]:
-    """The finding about models of which no guarded metric is better than a constant prediction's;
-    none where one is, is unknown, or has a floor declared."""
-    seed, record = next(iter(records.items()))
-    guarded = [(metric, settings.metrics[metric]) for metric in settings.guarded]
-    if any(guard.reported or guard.floor is not None for _, guard in guarded):
-        return
-    if record.examples is None:
-        return
-    for metric, guard in guarded:
-        measure = guard.measure(metric)
-        constant = best_constant(measure, record.examples)
-        if constant is None or not found[metric]:
-            return
-        sign = 1.0 if guard.direction == "higher" else -1.0
-        floor = per_example(measure, constant)
-        gain = sign * (float(np.mean(found[metric])) - float(floor.mean()))
-        if gain > CLEARLY_BETTER * max(abs(float(floor.mean())), 0.1):
-            return
-        try:
-            column = sign * (per_example(measure, record.examples) - floor)
-        except MetricUndefinedError:
-            return
-        # One standard error: a model at chance is above it by luck in one of six.
-        if gain > float(column.std(ddof=1)) / np.sqrt(len(column)):
-            return
-    metrics = ", ".join(settings.guarded)
-    text = (
-        f"the models of {arm} are no better than a constant prediction ({metrics}). If that is as "
-        "good as it gets, declare a floor."
-    )
-    yield Subject(seed).fails(Code.METRIC_AT_CONSTANT, text)
+    metric: str, guard: MetricGuard, record: EvidenceRecord, means: Mapping[str, float]
+) -> bool:
+    """Whether a metric is no better than a constant prediction's; False where that is not known, or
+    a floor is declared."""
+    if guard.reported or guard.floor is not None or metric not in means or record.examples is None:
+        return False
+    measure, sign = guard.measure(metric), sign_of(guard)
+    constant = best_constant(measure, record.examples)
+    if constant is None:
+        return False
+    answers = per_example(measure, constant)
+    usual = float(answers.mean())
+    gain = sign * (means[metric] - usual)
+    if gain > CLEARLY_BETTER * max(abs(usual), 0.1):
+        return False
+    try:
+        column = sign * (per_example(measure, record.examples) - answers)
+    except MetricUndefinedError:
+        return False
+    # One standard error: a model at chance is above it by luck in one of six.
+    return gain <= float(column.std(ddof=1)) / math.sqrt(len(column))
 
 
 def too_good(
@@ -142,9 +142,8 @@ def too_good(
         usual, own = (np.array([it for it in each if it is not None]) for each in found)
         if not len(usual) == len(own) == len(seeds):
             continue
-        gain = own - usual if guard.direction == "higher" else usual - own
-        mean = float(usual.mean())
-        margin = (guard.margin or 0.0) * (abs(mean) if guard.relative else 1.0)
+        gain, mean = sign_of(guard) * (own - usual), float(usual.mean())
+        margin = margin_at(guard, mean) or 0.0
         saved = guard.direction == "lower" and gain.mean() > ERRORS_SAVED * abs(mean)
         if gain.min() > SEEDS_APART * float(usual.std(ddof=1)) and (
             saved or gain.mean() > MARGINS_BETTER * margin

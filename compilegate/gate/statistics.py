@@ -11,10 +11,9 @@ Components", 1992, ch. 4; Miller, "Adding Error Bars to Evals", 2024, for the pa
 
 **The quantile.** Seeds are few, so a normal quantile would be far too small. Satterthwaite's single
 number of degrees of freedom lets 8 of 100 candidates through that sit exactly on the margin with
-two seeds, where 5 were promised, since the variance between two seeds is small by chance quite
-often. The Cochran-Cox quantile, the mean of the two components' own t quantiles weighted by their
-variances, stays below 5 at every ratio of the components (Cochran & Cox, "Experimental Designs",
-1957, section 4.14).
+two seeds, where 5 were promised. The Cochran-Cox quantile, the mean of the two components' own t
+quantiles weighted by their variances, stays below 5 at every ratio of the components (Cochran &
+Cox, "Experimental Designs", 1957, section 4.14).
 
 **Degrees of freedom of the examples.** n - 1 holds for normal values. Differences in correctness
 are mostly zeros with a few ones, so the variance is known only as well as the few ones allow: it
@@ -45,7 +44,7 @@ import numpy as np
 from scipy.special import betaincinv, stdtrit
 
 from compilegate.gate.findings import Code, Note, Outcome, Reason, percent
-from compilegate.job.evidence import FloatArray
+from compilegate.job.evidence import FloatArray, IntArray
 
 NO_EXAMPLES = 0
 ROUNDING = 1e-12
@@ -57,34 +56,36 @@ MOST_SEEDS = 10_000
 
 @dataclass(frozen=True)
 class CrossedMean:
-    """The mean of a (seeds x examples) table with the two parts of its variance."""
+    """The mean of a (seeds x examples) table with the two parts of its variance; or of scalars by
+    seed, with no examples behind them."""
 
     mean: float
     seeds: int
-    examples: int
-    """Rows of examples, or groups of them; NO_EXAMPLES for a scalar that was only reported."""
     seed_variance: float | None
     """Squared standard error of the mean due to the choice of seeds; None with one seed."""
-    example_variance: float
-    """Squared standard error of the mean due to the choice of examples."""
-    example_freedom: float
-    """Degrees of freedom of `example_variance`."""
-    seed_sd: float | None
+    seed_sd: float | None = None
     """Standard deviation over seeds of the table's row means."""
+    seed_freedom: float | None = None
+    """Degrees of freedom of `seed_variance`, where they are not one less than the seeds."""
+    examples: int = NO_EXAMPLES
+    """Rows of examples, or groups of them."""
+    example_variance: float = 0.0
+    """Squared standard error of the mean due to the choice of examples."""
+    example_freedom: float = math.inf
+    """Degrees of freedom of `example_variance`."""
     example_skewness: float = 0.0
     """The skewness of the examples' mean differences."""
     rest_variance: float = 0.0
     """The part of `seed_variance` that more examples would make smaller."""
     bias: float = 0.0
     """How far the mean may lie off for reasons other than chance."""
-    imaginary_variance: float = 0.0
-    """The part of `example_variance` that no example shows: an imaginary one's."""
-    seed_freedom: float | None = None
-    """Degrees of freedom of `seed_variance`, where they are not one less than the seeds."""
 
-    def expected(self, seeds: int, growth: float = 1.0) -> CrossedMean:
+    def expected(
+        self, seeds: int | IntArray, growth: float | int | FloatArray | IntArray = 1.0
+    ) -> CrossedMean:
         """What to expect of that many seeds, and of `growth` times as many examples, if the spread
-        stays what it is. Two or more seeds must have been measured."""
+        stays what it is. Two or more seeds must have been measured. Of arrays, one design in each
+        place, the fields are arrays too: for `half_widths`."""
         if self.seed_variance is None:
             raise ValueError("with one seed nothing is known of the spread between seeds")
         ratio = self.seeds / seeds
@@ -92,13 +93,12 @@ class CrossedMean:
         return replace(
             self,
             seeds=seeds,
-            examples=round(self.examples * growth),
+            examples=np.rint(self.examples * growth),
             seed_variance=(between_seeds + self.rest_variance / growth) * ratio,
             rest_variance=self.rest_variance / growth * ratio,
             example_variance=self.example_variance / growth,
-            imaginary_variance=self.imaginary_variance / growth**2,
             example_freedom=self.example_freedom * growth,
-            bias=self.bias / math.sqrt(growth),
+            bias=self.bias / np.sqrt(growth),
             seed_freedom=None if self.seed_freedom is None else self.seed_freedom / ratio,
         )
 
@@ -107,18 +107,29 @@ class CrossedMean:
 
         With one seed measured, the bound covers the choice of examples only.
         """
-        example_t = float(stdtrit(self.example_freedom, confidence))
-        if self.example_skewness and self.examples:
-            shift = abs(self.example_skewness) * (2.0 * example_t**2 + 1.0)
-            example_t += shift / (6.0 * math.sqrt(self.examples))
-        if self.seed_variance is None:
-            return example_t * math.sqrt(self.example_variance) + self.bias
-        seed_t = float(stdtrit(self.seed_freedom or self.seeds - 1, confidence))
-        total = self.seed_variance + self.example_variance
-        if total == 0.0:
-            return self.bias
-        quantile = (self.seed_variance * seed_t + self.example_variance * example_t) / total
-        return quantile * math.sqrt(total) + self.bias
+        return float(self.half_widths(confidence))
+
+    def half_widths(
+        self,
+        confidence: float,
+        seed_variance: FloatArray | None = None,
+        example_variance: FloatArray | None = None,
+    ) -> FloatArray:
+        """The same where the fields are arrays, one design in each place, or with other variances
+        than the own ones."""
+        by_seed = self.seed_variance if seed_variance is None else seed_variance
+        by_example = self.example_variance if example_variance is None else example_variance
+        example_t = stdtrit(self.example_freedom, confidence)
+        shift = abs(self.example_skewness) * (2.0 * example_t**2 + 1.0)
+        example_t += shift / (6.0 * np.sqrt(np.maximum(self.examples, 1)))
+        if by_seed is None:
+            return example_t * np.sqrt(by_example) + self.bias
+        freedom = self.seeds - 1 if self.seed_freedom is None else self.seed_freedom
+        total = by_seed + by_example
+        weighted = by_seed * stdtrit(freedom, confidence) + by_example * example_t
+        quantile = weighted / np.maximum(total, np.finfo(float).tiny)  # of no spread at all, zero
+        half_widths: FloatArray = quantile * np.sqrt(total) + self.bias
+        return half_widths
 
 
 class Differences:
@@ -146,14 +157,13 @@ class Differences:
             raise ValueError("there are no differences")
         return self._sums / len(self.by_seed)
 
-    @property
-    def is_constant(self) -> bool:
+    def _is_constant(self) -> bool:
         """Whether all values are one number, but for rounding."""
         spread = self._highest - self._lowest
         return spread <= ROUNDING * max(abs(self._lowest), abs(self._highest))
 
-    def mean(self, one_flip: float = 0.0, bias: float = 0.0, added: float = 0.0) -> CrossedMean:
-        """The mean of the table plus `added`, for one seed and two examples or more.
+    def mean(self, one_flip: float = 0.0, bias: float = 0.0) -> CrossedMean:
+        """The mean of the table, for one seed and two examples or more.
 
         `one_flip` is the change of one cell that the metric can resolve, zero where cells change
         continuously; `bias` is how far the mean may lie off.
@@ -161,21 +171,22 @@ class Differences:
         by_example = self.by_example
         seeds, examples = len(self.by_seed), len(by_example)
         mean = float(np.mean(self.by_seed))
-        deviations = np.zeros(examples) if self.is_constant else by_example - mean
+        constant = self._is_constant()
+        deviations = np.zeros(examples) if constant else by_example - mean
         imaginary = one_flip or float(np.abs(deviations).max())
         between_examples = float(deviations @ deviations) / (examples - 1)
         seed_variance = seed_sd = None
         rest_variance, rest_square = 0.0, 0.0
         if seeds > 1:
-            seed_sd = 0.0 if self.is_constant else float(np.std(self.by_seed, ddof=1))
-            rest_square = 0.0 if self.is_constant else self._rest(deviations, mean)
+            seed_sd = 0.0 if constant else float(np.std(self.by_seed, ddof=1))
+            rest_square = 0.0 if constant else self._rest(deviations)
             # The seeds' spread holds the rest's share too. Where it comes out smaller than the rest
             # alone explains, chance made it so: the rest is the better estimate.
             rest_variance = rest_square / (seeds * examples)
             seed_variance = max(seed_sd**2 / seeds, rest_variance)
         shown = max(between_examples - rest_square / seeds, 0.0) / examples
         return CrossedMean(
-            mean=mean + added,
+            mean=mean,
             seeds=seeds,
             examples=examples,
             seed_variance=seed_variance,
@@ -185,10 +196,9 @@ class Differences:
             example_skewness=skewness(deviations),
             rest_variance=rest_variance,
             bias=bias,
-            imaginary_variance=(imaginary / examples) ** 2,
         )
 
-    def _rest(self, deviations: FloatArray, mean: float) -> float:
+    def _rest(self, deviations: FloatArray) -> float:
         """The mean square of what neither the seed nor the example explains."""
         seeds, examples = len(self.by_seed), len(deviations)
         by_seed = np.asarray(self.by_seed)
@@ -215,10 +225,7 @@ def mean_of_scalars(before: FloatArray, after: FloatArray) -> CrossedMean:
     return CrossedMean(
         mean=float(differences.mean()),
         seeds=seeds,
-        examples=NO_EXAMPLES,
         seed_variance=seed_variance,
-        example_variance=0.0,
-        example_freedom=math.inf,
         seed_sd=seed_sd,
         seed_freedom=seed_freedom,
     )
