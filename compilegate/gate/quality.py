@@ -163,32 +163,27 @@ def compare_arms(
     if baseline.examples and settings.from_examples:
         declared, possible, said = _groups_of(settings, baseline.examples[0])
         parts = [it for each in settings.slices for it in _parts_of(each, baseline.examples[0])]
-    tables, contrasts = _tables(
-        settings, baseline, candidates, compiler_only, values, groups=declared
-    )
-    found = dict[str, ArmQuality]()
-    for name, arm in candidates.items():
-        quality = ArmQuality(list(_of_scalars(settings, baseline, arm)), said.copy())
-        for metric, guard in settings.from_examples.items():
+    tables = _tables(settings, baseline, candidates, compiler_only, values, groups=declared)
+    found = {name: ArmQuality(said=said.copy()) for name in candidates}
+    for name, quality in found.items():
+        arm = candidates[name]
+        for metric, guard in settings.metrics.items():
             table = tables.get((name, metric))
             if table is None:
+                quality.comparisons += _of_scalars(metric, guard, baseline, arm)
                 continue
+            if table.contrast.by_seed:
+                quality.contrasts[metric] = table.contrast.mean()
             together = _correlated(possible, table.differences)
             if together is not None:
                 quality.said.append(_about_groups(metric, together))
                 table = _table(metric, guard, baseline, arm, together)
             quality.comparisons.append(table.compared())
-        order = list(settings.metrics)
-        quality.comparisons.sort(key=lambda each: order.index(each.metric))
-        for it in _of_parts(settings, parts, baseline, arm):
-            if isinstance(it, Comparison):
-                quality.comparisons.append(it)
-            else:
-                quality.said.append(it)
-        quality.contrasts |= {
-            metric: it.mean() for (of, metric), it in contrasts.items() if of == name
-        }
-        found[name] = quality
+        for part in parts:
+            if not isinstance(part, _Part):
+                quality.said.append(part)
+            elif arm.examples:
+                _compare_part(settings, part, baseline, arm, quality)
     return found
 
 
@@ -197,18 +192,20 @@ class _Column:
     """One metric of one replicate."""
 
     values: FloatArray
+    mean: float
     flip: float
     bias: float
 
-    @property
-    def mean(self) -> float:
-        return float(self.values.mean())
 
-
-def _column(measure: str, scored: Scored, groups: Grouping | None) -> _Column:
+def _column(
+    measure: str, scored: Scored, groups: Grouping | None, values: MetricValues | None = None
+) -> _Column:
+    """The column, of which `values` receives the mean. Raises MetricUndefinedError."""
     column = column_of(measure, scored, None if groups is None else groups.of_row)
-    flip = one_flip(measure, scored.examples.labels, column)
-    return _Column(column, flip, bias_bound(measure, scored))
+    mean, flip = float(column.mean()), one_flip(measure, scored.examples.labels, column)
+    if values is not None:
+        values.remember(measure, scored.examples, mean)
+    return _Column(column, mean, flip, bias_bound(measure, scored))
 
 
 @dataclass
@@ -220,6 +217,8 @@ class _Table:
     rows: int
     groups: Grouping | None
     differences: Differences = field(default_factory=Differences)
+    contrast: Differences = field(default_factory=Differences)
+    """The candidate minus the compiler-only one, where there is another one."""
     before: list[float] = field(default_factory=list)
     after: list[float] = field(default_factory=list)
     flip: float = math.inf
@@ -300,48 +299,29 @@ def _tables(
     values: MetricValues,
     *,
     groups: Grouping | None,
-) -> tuple[dict[tuple[str, str], _Table], dict[tuple[str, str], Differences]]:
-    """By (candidate, metric), the differences from the baseline, and those from the compiler-only
-    candidate; what is undefined of one replicate is left out."""
+) -> dict[tuple[str, str], _Table]:
+    """By (candidate, metric), the differences from the baseline. What is undefined of a replicate
+    is left out; that is said of the replicate."""
     tables: dict[tuple[str, str], _Table] = {}
-    contrasts: dict[tuple[str, str], Differences] = {}
-    undefined: set[tuple[str, str]] = set()
     scored = {name: arm for name, arm in candidates.items() if arm.examples}
     for index, examples in enumerate(baseline.examples if scored else ()):
-        before = Scored(examples)
+        rows, before = len(examples.labels), Scored(examples)
         arms = {name: Scored(arm.examples[index]) for name, arm in scored.items()}
         # One metric at a time: columns of all at once are most of the memory.
         for metric, guard in settings.from_examples.items():
-            measure = guard.measure(metric)
-            usual = _known_column(measure, before, groups, values)
-            columns = {
-                name: _known_column(measure, each, groups, values) for name, each in arms.items()
-            }
+            measure, columns = guard.measure(metric), dict[str, _Column]()
+            with suppress(MetricUndefinedError):
+                usual = _column(measure, before, groups, values)
+                for name, each in arms.items():
+                    with suppress(MetricUndefinedError):
+                        columns[name] = _column(measure, each, groups, values)
             for name, own in columns.items():
-                if usual is None or own is None:
-                    undefined.add((name, metric))
-                    continue
-                rows = len(examples.labels)
                 table = tables.setdefault((name, metric), _Table(metric, guard, rows, groups))
                 table.add(usual, own)
-                only = columns.get(compiler_only[name]) if name in compiler_only else None
-                if only is not None:
-                    difference = own.values - only.values
-                    contrasts.setdefault((name, metric), Differences()).add(difference)
-    return {key: it for key, it in tables.items() if key not in undefined}, contrasts
-
-
-def _known_column(
-    measure: str, scored: Scored, groups: Grouping | None, values: MetricValues
-) -> _Column | None:
-    """The column, of which the mean is kept; None where it is undefined, which is said of the
-    replicate."""
-    try:
-        column = _column(measure, scored, groups)
-    except MetricUndefinedError:
-        return None
-    values.remember(measure, scored.examples, column.mean)
-    return column
+                if compiler_only.get(name) in columns:
+                    table.contrast.add(own.values - columns[compiler_only[name]].values)
+    whole = len(baseline.examples)
+    return {key: table for key, table in tables.items() if len(table.before) == whole}
 
 
 def _table(
@@ -355,16 +335,13 @@ def _table(
 
 
 def _of_scalars(
-    settings: GateSettings, baseline: Replicates, arm: Replicates
+    metric: str, guard: MetricGuard, baseline: Replicates, arm: Replicates
 ) -> Iterator[Comparison]:
-    """The metrics that all jobs only reported."""
-    for metric, guard in settings.metrics.items():
-        found = [[each.get(metric) for each in it.reported] for it in (baseline, arm)]
-        before, after = ([it for it in each if it is not None] for each in found)
-        if not guard.reported or not len(before) == len(after) == len(baseline.reported):
-            continue
-        sign = sign_of(guard)
-        usual, own = np.array(before), np.array(after)
+    """The comparison of a metric that all jobs only reported."""
+    found = [[each.get(metric) for each in it.reported] for it in (baseline, arm)]
+    before, after = ([it for it in each if it is not None] for each in found)
+    if guard.reported and len(before) == len(after) == len(baseline.reported):
+        sign, usual, own = sign_of(guard), np.array(before), np.array(after)
         least = sign * usual
         if guard.relative:
             least -= (guard.margin or 0.0) * math.copysign(1.0, usual.mean()) * usual
@@ -485,11 +462,10 @@ def _groups_of(
 
 
 def _stems(ids: npt.NDArray[np.str_]) -> npt.NDArray[np.str_] | None:
-    """Ids without their trailing counters; None where that leaves too few to be groups."""
-    sample = ids[:: max(len(ids) // SAMPLED_IDS, 1)].tolist()
-    if len({COUNTER.sub("", each) for each in sample}) < min(FEWEST_GROUPS, len(sample)):
-        return None
-    if not any(COUNTER.search(each) for each in sample):
+    """Ids without their trailing counters; None where a sample has too few such, or none."""
+    sample = set(ids[:: max(len(ids) // SAMPLED_IDS, 1)].tolist())
+    stems = {COUNTER.sub("", each) for each in sample}
+    if len(stems) < FEWEST_GROUPS or stems == sample:
         return None
     return np.array([COUNTER.sub("", each) for each in ids.tolist()])
 
@@ -549,23 +525,14 @@ def _not_judged(guard: SliceGuard, what: str, why: str) -> Reason | Note:
     return undecided(Code.SLICE_NOT_JUDGED, f"{what} is not judged: {why}.", **numbers)
 
 
-def _of_parts(
+def _compare_part(
     settings: GateSettings,
-    parts: Sequence[_Part | Reason | Note],
+    part: _Part,
     baseline: Replicates,
     arm: Replicates,
-) -> Iterator[Comparison | Reason | Note]:
-    """A candidate's comparison on each slice; and what is to be said of those without one."""
-    for part in parts:
-        if not isinstance(part, _Part):
-            yield part
-        elif arm.examples:
-            yield _compare_part(settings, part, baseline, arm)
-
-
-def _compare_part(
-    settings: GateSettings, part: _Part, baseline: Replicates, arm: Replicates
-) -> Comparison | Reason | Note:
+    quality: ArmQuality,
+) -> None:
+    """Add a candidate's comparison on one slice, or why there is none."""
     before, after = (
         replace(each, examples=[take_rows(it, part.rows) for it in each.examples])
         for each in (baseline, arm)
@@ -574,12 +541,15 @@ def _compare_part(
     if settings.groups in slices:
         groups = Grouping(_numbered(slices[settings.groups]), "declared", False)
         if groups.count < 2:
-            return _not_judged(part.guard, part.name, "all of its rows belong to one group")
+            why = "all of its rows belong to one group"
+            quality.said.append(_not_judged(part.guard, part.name, why))
+            return
     try:
         table = _table(metric, settings.guard_of(part.guard), before, after, groups)
     except MetricUndefinedError as error:
-        return _not_judged(part.guard, f"{metric} where {part.name}", str(error))
-    return table.compared(part.name)
+        quality.said.append(_not_judged(part.guard, f"{metric} where {part.name}", str(error)))
+    else:
+        quality.comparisons.append(table.compared(part.name))
 
 
 # What it comes to.
@@ -599,8 +569,6 @@ def conclude(
 ) -> tuple[MetricJudgement, list[Reason | Note]]:
     """The judgement at this confidence, and the reason (or, when watched, the note) in words."""
     outcome, slack = comparison.outcome(confidence), comparison.slack
-    half_width = slack.half_width(confidence)
-    delta = comparison.candidate - comparison.baseline
     needed = SampleSize()
     if outcome is Outcome.INCONCLUSIVE:
         needed = to_decide(slack, comparison.rows, confidence)
@@ -611,7 +579,7 @@ def conclude(
         relative_margin=comparison.guard.margin if comparison.guard.relative else None,
         baseline=comparison.baseline,
         candidate=comparison.candidate,
-        delta=Interval(delta, delta - half_width, delta + half_width),
+        delta=_interval(comparison.candidate - comparison.baseline, slack, confidence),
         outcome=outcome,
         seeds=slack.seeds,
         examples=comparison.rows,
@@ -648,6 +616,11 @@ def conclude(
     if outcome is Outcome.INCONCLUSIVE and slack.seed_variance is not None:
         said += _about_resolution(comparison, subject, unit, confidence)
     return judgement, said
+
+
+def _interval(estimate: float, spread: CrossedMean, confidence: float) -> Interval:
+    half_width = spread.half_width(confidence)
+    return Interval(estimate, estimate - half_width, estimate + half_width)
 
 
 def _with_bounds(unit: Unit, interval: Interval, against: str = "") -> str:
@@ -790,16 +763,14 @@ def error_over_rows(metric: str, guard: MetricGuard, before: Examples, after: Ex
 def find_compiler_only(experiment: Experiment, comparable: Sequence[str]) -> dict[str, str]:
     """For each candidate that has one among the arms that can be compared, the candidate with the
     same compiler that differs from the baseline by it alone."""
-    baseline = experiment.arms[experiment.baseline]
-    found = {
-        experiment.arms[name].compiler: name
-        for name in reversed(comparable)
-        if not changed_keys(baseline, experiment.arms[name])
-    }
+    arms = experiment.arms
+    changed = {it: bool(changed_keys(arms[experiment.baseline], arms[it])) for it in comparable}
+    # The first of several with one compiler.
+    only = {arms[it].compiler: it for it in reversed(comparable) if not changed[it]}
     return {
-        name: found[experiment.arms[name].compiler]
-        for name in comparable
-        if changed_keys(baseline, experiment.arms[name]) and experiment.arms[name].compiler in found
+        it: only[arms[it].compiler]
+        for it in comparable
+        if changed[it] and arms[it].compiler in only
     }
 
 
@@ -819,14 +790,12 @@ def split_effect(
 ) -> tuple[EffectSplit, Note]:
     """Split one metric's difference; `contrast` is the candidate minus the compiler-only one, and
     `declarations` are those of the compiler-only candidate and of the candidate itself."""
-    half_width = contrast.half_width(confidence)
     before, after = declarations
     changed = tuple(f"{key} {getattr(after, key)}" for key in changed_keys(before, after))
-    rest = Interval(contrast.mean, contrast.mean - half_width, contrast.mean + half_width)
+    unit, rest = unit_of(metric), _interval(contrast.mean, contrast, confidence)
     effect = EffectSplit(metric, compiler_only, by_compiler.delta, rest, changed)
-    by_compiler_, by_rest = (_with_bounds(unit_of(metric), it) for it in (effect.compiler, rest))
     sentence = (
-        f"{metric}: the compiler makes {by_compiler_}, as {compiler_only} shows, and "
-        f"{', '.join(changed)} {by_rest}."
+        f"{metric}: the compiler makes {_with_bounds(unit, effect.compiler)}, as {compiler_only} "
+        f"shows, and {', '.join(changed)} {_with_bounds(unit, rest)}."
     )
     return effect, Note(Code.EFFECT_SPLIT, sentence, {"metric": metric})

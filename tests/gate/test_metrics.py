@@ -52,6 +52,10 @@ def regression(predictions: np.ndarray, targets: np.ndarray) -> Examples:
 
 def test_the_metrics_of_a_small_table_are_those_worked_out_by_hand() -> None:
     examples = examples_of(LABELS, PREDICTIONS, 3)
+    calibrated = binary(  # five of 0.72, three right; five of 0.95, all right
+        np.array([1, 1, 1, 0, 0, 1, 1, 1, 1, 1]), np.array([0.72] * 5 + [0.95] * 5)
+    )
+    tied = with_scores(np.array([0, 1, 1]), np.full((3, 2), 0.5))
     log_loss = (6 * -np.log(0.9 + 0.1 / 3) + 2 * -np.log(0.1 / 3)) / 8
     numbers = regression(np.array([1.0, 2.0, 4.0]), np.array([1.5, 2.0, 1.0]))
     for metric, found, value in (
@@ -60,18 +64,13 @@ def test_the_metrics_of_a_small_table_are_those_worked_out_by_hand() -> None:
         ("macro_f1", examples, (6 / 8 + 2 / 4 + 1) / 3),
         ("log_loss", examples, log_loss),
         ("perplexity", examples, np.exp(log_loss)),
-        ("balanced_accuracy", examples_of(LABELS, PREDICTIONS, 5), (3 / 4 + 1 / 2 + 1) / 3),
-        ("macro_f1", examples_of(LABELS, PREDICTIONS, 5), (6 / 8 + 2 / 4 + 1) / 3),
+        ("micro_f1", examples, 6 / 8),
+        ("accuracy", tied, 1 / 3),  # of equal scores, the first class is the predicted one
+        ("calibration_error", calibrated, 0.5 * abs(0.6 - 0.72) + 0.5 * abs(1.0 - 0.95)),
         ("mse", numbers, (0.25 + 0.0 + 9.0) / 3),
         ("mae", numbers, (0.5 + 0.0 + 3.0) / 3),
     ):
         assert metric_value(metric, found) == pytest.approx(value), metric
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-def test_of_equal_scores_the_first_class_is_the_predicted_one(classes) -> None:
-    examples = with_scores(np.array([0, 1]), np.full((2, classes), 1.0 / classes))
-    assert per_example("accuracy", examples).tolist() == [1.0, 0.0]
 
 
 @pytest.mark.slow
@@ -85,7 +84,6 @@ def test_the_mean_of_the_column_is_the_metric_by_its_definition(labels, predicti
         f1_scores.append(2 * hits / (np.sum(labels == index) + np.sum(predictions == index)))
     assert metric_value("balanced_accuracy", examples) == pytest.approx(np.mean(recalls))
     assert metric_value("macro_f1", examples) == pytest.approx(np.mean(f1_scores))
-    assert np.array_equal(per_example("micro_f1", examples), per_example("accuracy", examples))
 
 
 @pytest.mark.slow
@@ -121,16 +119,18 @@ def test_one_flip_is_what_a_changed_prediction_does_to_the_metric() -> None:
     assert flip_of("log_loss", examples) == 0.0
 
 
-def test_auroc_is_the_share_of_pairs_that_are_ranked_right() -> None:
-    """Ties count half; with more than two classes, the mean of each against the rest."""
-    scores = np.array([0.1, 0.4, 0.35, 0.8, 0.4, 0.9])
-    labels = np.array([0, 0, 1, 1, 1, 0])
-    pairs = [
-        1.0 if positive > negative else 0.5 if positive == negative else 0.0
-        for positive in scores[labels == 1]
-        for negative in scores[labels == 0]
-    ]
-    assert metric_value("auroc", binary(labels, scores)) == pytest.approx(np.mean(pairs))
+@pytest.mark.slow
+@given(ranks=arrays(np.int64, 30, elements=st.integers(1, 15)), power=st.floats(0.2, 5.0))
+def test_auroc_is_the_share_of_pairs_that_are_ranked_right(ranks, power) -> None:
+    """Ties count half, and only the order of scores counts."""
+    labels, scores = np.arange(30) % 2, ranks / 16.0
+    positive, negative = scores[labels == 1][:, None], scores[labels == 0][None, :]
+    pairs = np.mean((positive > negative) + 0.5 * (positive == negative))
+    for each in (scores, scores**power):
+        assert metric_value("auroc", binary(labels, each)) == pytest.approx(pairs)
+
+
+def test_auroc_of_several_classes_is_the_mean_of_each_against_the_rest() -> None:
     generator = np.random.default_rng(3)
     labels, scores = generator.integers(0, 3, 60), generator.dirichlet([1.0, 1.0, 1.0], 60)
     areas = [
@@ -138,15 +138,6 @@ def test_auroc_is_the_share_of_pairs_that_are_ranked_right() -> None:
         for it in range(3)
     ]
     assert metric_value("auroc", with_scores(labels, scores)) == pytest.approx(np.mean(areas))
-
-
-@pytest.mark.slow
-@given(scores=arrays(np.float64, 30, elements=st.floats(0.001, 0.999)), power=st.floats(0.2, 5.0))
-def test_auroc_depends_on_the_order_of_the_scores_alone(scores, power) -> None:
-    labels = np.arange(30) % 2
-    stretched = (1.0 + np.unique(scores, return_inverse=True)[1]) ** power / 31.0**power
-    found = [metric_value("auroc", binary(labels, it)) for it in (scores, stretched)]
-    assert found[0] == pytest.approx(found[1])
 
 
 @pytest.mark.parametrize(
@@ -167,14 +158,6 @@ def test_auroc_depends_on_the_order_of_the_scores_alone(scores, power) -> None:
 def test_what_examples_do_not_determine_is_undefined(metric, examples) -> None:
     with pytest.raises(MetricUndefinedError):
         metric_value(metric, examples)
-
-
-def test_calibration_error_is_the_weighted_gap_of_its_bins() -> None:
-    # Confidences 0.72 (five, three right) and 0.95 (five, all right), in two different bins.
-    labels = np.array([1, 1, 1, 0, 0, 1, 1, 1, 1, 1])
-    scores = np.array([0.72] * 5 + [0.95] * 5)
-    expected = 0.5 * abs(0.6 - 0.72) + 0.5 * abs(1.0 - 0.95)
-    assert metric_value("calibration_error", binary(labels, scores)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("shortfall", [0.0, 0.03])
@@ -201,10 +184,8 @@ def test_losses_that_lost_their_digits_are_those_of_the_job_where_scores_allow()
     scores = np.array([[1.0 - 1e-7, 1e-7], [1.0 - 1e-7, 1e-7], [0.5, 0.5]])
     labels = np.array([1, 1, 0])
     examples = Examples(np.array(list("abc")), labels, scores, np.array([20.0, 0.0, 9.0]))
-    column = per_example("log_loss", examples)
-    assert column[0] == 20.0
-    assert column[1] > 14.0
-    assert column[2] == pytest.approx(np.log(2.0))
+    lost = -np.log(1e-7 + 2e-7)
+    assert per_example("log_loss", examples) == pytest.approx([20.0, lost, np.log(2.0)])
 
 
 # A user's own functions.
@@ -232,10 +213,10 @@ def text(examples):
     return "0.9"
 def exits(examples):
     raise SystemExit(0)
-def sorts_in_place(examples):
+def sorts(examples):
     examples.losses.sort()
     return examples.losses.mean()
-def sometimes_one(examples):
+def sometimes(examples):
     return 1.0 if len(examples.labels) == 30 else np.ones(len(examples.labels))
 def beyond(examples):
     return 1e200
@@ -282,20 +263,11 @@ def test_the_jackknife_of_a_mean_has_the_spread_of_the_mean(functions) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "told"),
-    [
-        ("raises", "raised KeyError: 'no such column'"),
-        ("exits", "raised SystemExit: 0"),
-        ("two_numbers", r"shape \(2,\), expected one number"),
-        ("text", "array of type <U3"),
-        ("not_a_number", "not finite"),
-        ("sorts_in_place", "raised ValueError: .*read-only"),
-        ("sometimes_one", "one number for all examples, and several for a part of them"),
-        ("beyond", "not a finite number up to 1e"),
-    ],
+    "function",
+    ["raises", "exits", "two_numbers", "text", "not_a_number", "beyond", "sorts", "sometimes"],
 )
-def test_a_function_that_fails_leaves_the_metric_undefined(functions, function, told) -> None:
-    with pytest.raises(MetricUndefinedError, match=told):
+def test_a_function_that_fails_leaves_the_metric_undefined(functions, function) -> None:
+    with pytest.raises(MetricUndefinedError, match=f"{functions}.{function} "):
         metric_value(f"{functions}.{function}", sample(30))
 
 
@@ -308,13 +280,12 @@ def test_a_function_that_is_not_there_is_told_by_its_name(functions, name) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("function", ["correct", "mean_correct", "counted"])
 def test_a_user_s_metric_is_guarded_like_any_other(functions, new_execution, function) -> None:
-    """And called as often as the jackknife takes, and no more."""
     guard = {"direction": "higher", "margin": 0.02, "function": f"{functions}.{function}"}
-    execution = new_execution(metrics={"own": guard})
-    assert execution.judge().candidates[0].outcome is Outcome.PASS
     calls = load_function(f"{functions}.counted").__globals__["CALLS"]
-    assert len(calls) in (0, (1 + 100) * len(execution.records))
-    calls.clear()
-    worse = new_execution(metrics={"own": guard}, worse_by=0.08)
-    assert worse.judge().candidates[0].outcome is Outcome.FAIL
-    calls.clear()
+    for worse_by, outcome in ((0.0, Outcome.PASS), (0.08, Outcome.FAIL)):
+        calls.clear()
+        execution = new_execution(metrics={"own": guard}, worse_by=worse_by)
+        assert execution.judge().candidates[0].outcome is outcome
+        # As often as the jackknife takes; of the model to release, twice where it is worse.
+        jackknives = len(execution.records) + (2 if worse_by else 0)
+        assert len(calls) in (0, (1 + 100) * jackknives)

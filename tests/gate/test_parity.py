@@ -77,6 +77,11 @@ ALL = slice(None)
         ({"repeated": at(0 * EAGER, (1, 1), 1e-4)}, CANNOT_TELL, Why.EAGER_VARIES),
         ({"repeated": at(0 * EAGER, (1, 1), 1.99 * EXPLAINED[1])}, PASS, Why.ALIKE),
         ({"repeated": at(0 * EAGER, (1, 1), 2.01 * EXPLAINED[1])}, CANNOT_TELL, Why.EAGER_VARIES),
+        (  # on a tensor of which eager is exact by luck, the epsilon is no alarm
+            {"eager": at(EAGER, (ALL, 0), 0), "compiled": at(EAGER, (ALL, 0), EPSILON["fp32"])},
+            PASS,
+            Why.ALIKE,
+        ),
         ({"eager": 0 * EAGER + 0.4, "compiled": 0 * EAGER + 0.4}, CANNOT_TELL, Why.TOO_COARSE),
         ({"eager": 1e6 * EAGER, "compiled": 1.5e6 * EAGER}, CANNOT_TELL, Why.BEYOND_ROUNDING),
     ],
@@ -94,9 +99,7 @@ def test_the_worst_tensor_is_named_with_its_step() -> None:
     assert worst is not None
     assert (worst.tensor, worst.step) == ("gradient of layer.5", 2)
     assert worst.ratio == pytest.approx(3e-3 / EXPLAINED[7])
-    assert departing(errors(compiled=compiled), "fp32", LIMIT).tolist() == [
-        it == 7 for it in range(12)
-    ]
+    assert np.flatnonzero(departing(errors(compiled=compiled), "fp32", LIMIT)).tolist() == [7]
 
 
 @pytest.mark.parametrize(
@@ -105,11 +108,6 @@ def test_the_worst_tensor_is_named_with_its_step() -> None:
 )
 def test_what_lasts_is_reached_in_more_than_half_of_the_steps(column, lasts) -> None:
     assert lasting(np.array([column]).T) == [lasts]
-
-
-def test_a_tensor_on_which_eager_is_exact_by_luck_raises_no_alarm() -> None:
-    lucky, compiled = at(EAGER, (ALL, 0), 0.0), at(1.5 * EAGER, (ALL, 0), EPSILON["fp32"])
-    assert judged(eager=lucky, compiled=compiled).answer is PASS
 
 
 def test_bf16_has_its_own_epsilon_and_its_own_limit() -> None:
@@ -144,12 +142,8 @@ def test_a_larger_error_never_does_better(factor, place, worse) -> None:
 @given(factor=factors, order=st.permutations(range(SHAPE[1])))
 def test_the_order_of_the_tensors_changes_nothing(factor, order) -> None:
     found = errors(compiled=factor * EAGER)
-    shuffled = ParityErrors(
-        found.tensors[order],
-        found.eager[:, order],
-        found.repeated[:, order],
-        found.compiled[:, order],
-    )
+    columns = (found.eager, found.repeated, found.compiled)
+    shuffled = ParityErrors(found.tensors[order], *(each[:, order] for each in columns))
     one, other = (parity_verdict(it, "fp32", LIMIT) for it in (found, shuffled))
     assert (one.answer, one.median_ratio) == (other.answer, other.median_ratio)
 
@@ -192,7 +186,6 @@ def test_other_arithmetic_fails_a_candidate_whose_models_are_as_good(execution) 
 def test_a_candidate_with_other_arithmetic_is_not_among_those_that_pass(new_execution) -> None:
     """For Holm's procedure: each that passes makes the confidence asked of the rest milder."""
     execution = new_execution(candidates=("one", "other"))
-    assert [each.confidence for each in execution.judge().candidates] == [0.975, 0.975]
     execution.change_parity("one", 1, compiled=WRONG)
     verdict = execution.judge()
     assert [each.confidence for each in verdict.candidates] == [0.95, 0.975]
@@ -210,21 +203,19 @@ def test_one_replicate_that_can_tell_is_enough(new_execution) -> None:
     assert (candidate.outcome, codes(candidate)) == (Outcome.FAIL, {Code.PARITY_CANNOT_TELL})
 
 
-def test_errors_that_exceed_the_limit_at_times_leave_it_open(execution) -> None:
+@pytest.mark.parametrize(
+    ("seeds", "outcome"), [((1,), Outcome.INCONCLUSIVE), (SEEDS, Outcome.FAIL)]
+)
+def test_errors_that_exceed_the_limit_at_times_leave_it_open(execution, seeds, outcome) -> None:
     """In one job: rounding near a ReLU can cause it. In all of them it is the compiler's."""
-    for seeds, outcome in (((1,), Outcome.INCONCLUSIVE), (SEEDS, Outcome.FAIL)):
-        for seed in SEEDS:
-            execution.without_parity("fast", seed)
-        for seed in seeds:
-            put(execution, seed, errors(compiled=at(1.5 * EAGER, (2, 7), 1e-4)))
-        candidate = execution.judge().candidates[0]
-        assert candidate.outcome is outcome
-
-
-def put(execution: Any, seed: int, found: ParityErrors) -> None:
-    execution.change_evidence("fast", seed, parity=ParityRecord("fp32", SHAPE[0], 0.1))
-    record = dataclasses.replace(execution.record("fast", seed), parity=found)
-    execution.records["fast", seed] = with_digests(record)
+    for seed in SEEDS:
+        execution.without_parity("fast", seed)
+    for seed in seeds:
+        execution.change_evidence("fast", seed, parity=ParityRecord("fp32", SHAPE[0], 0.1))
+        found = errors(compiled=at(1.5 * EAGER, (2, 7), 1e-4))
+        record = dataclasses.replace(execution.record("fast", seed), parity=found)
+        execution.records["fast", seed] = with_digests(record)
+    assert execution.judge().candidates[0].outcome is outcome
 
 
 def test_a_candidate_without_a_compiler_has_no_parity_to_show(new_execution) -> None:
@@ -281,12 +272,6 @@ def test_what_departs_first_and_its_script_are_named(execution) -> None:
     assert candidate.parity.repro == "repros/fast--2/repro.py"
     assert "conv departs first" in candidate.parity.departs
     assert "repros/fast--2/repro.py" in candidate.reasons[0].sentence
-
-
-@pytest.mark.parametrize("silent", [{"steps": 0}, {"enabled": False}])
-def test_what_is_not_measured_cannot_be_required(silent) -> None:
-    with pytest.raises(ValueError, match="but required is true, allowed: one of them"):
-        ParitySettings(required=True, **silent)
 
 
 # Which precision both trained in.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -83,28 +82,23 @@ def worse(replicates: list[Examples], share: float) -> list[Examples]:
     ],
 )
 def test_the_bound_decides_and_with_one_seed_nothing_passes(seeds, share, outcome, code) -> None:
-    judgement, codes = judged(
-        "accuracy", ACCURACY, arm(1, seeds=seeds), worse(arm(2, seeds=seeds), share)
-    )
+    arms = arm(1, seeds=seeds), worse(arm(2, seeds=seeds), share)
+    judgement, codes = judged("accuracy", ACCURACY, *arms)
     assert (judgement.outcome, codes[0]) == (outcome, code)
     assert judgement.delta.lower < judgement.delta.estimate < judgement.delta.upper
     assert (judgement.seed_sd is None) is (seeds == 1)
 
 
 def test_what_would_decide_is_named_seeds_or_rows() -> None:
-    noisy = [
-        worse([examples], share)[0]
-        for examples, share in zip(arm(2), (0.000, 0.004, 0.008), strict=True)
-    ]
+    pairs = zip(arm(2), (0.000, 0.004, 0.008), strict=True)
+    noisy = [worse([examples], share)[0] for examples, share in pairs]
     by_seeds, _ = judged("accuracy", ACCURACY, arm(1), noisy)
     assert by_seeds.outcome is Outcome.INCONCLUSIVE
-    assert by_seeds.seeds_needed is not None
-    assert by_seeds.seeds_needed > 3
+    assert (by_seeds.seeds_needed or 0) > 3
     few = arm(1, examples=60)
     by_rows, _ = judged("accuracy", ACCURACY, few, few)
     assert (by_rows.outcome, by_rows.seeds_needed) == (Outcome.INCONCLUSIVE, None)
-    assert by_rows.examples_needed is not None
-    assert by_rows.examples_needed > 60
+    assert (by_rows.examples_needed or 0) > 60
 
 
 def test_lower_is_better_for_losses() -> None:
@@ -116,31 +110,25 @@ def test_lower_is_better_for_losses() -> None:
 
 
 def test_a_relative_margin_is_a_fraction_of_the_baseline_s_value() -> None:
-    judgement, _ = judged(
-        "accuracy", {**ACCURACY, "margin": 0.02, "relative": True}, arm(1), arm(2)
-    )
-    assert judgement.margin == pytest.approx(0.02 * judgement.baseline)
-    assert (judgement.relative_margin, judgement.outcome) == (0.02, Outcome.PASS)
-    strict = {**ACCURACY, "margin": 0.0001, "relative": True}
-    assert judged("accuracy", strict, arm(1), arm(2))[0].outcome is not Outcome.PASS
+    for share, passes in ((0.02, True), (0.0001, False)):
+        guard = {**ACCURACY, "margin": share, "relative": True}
+        judgement, _ = judged("accuracy", guard, arm(1), arm(2))
+        assert judgement.margin == pytest.approx(share * judgement.baseline)
+        assert judgement.relative_margin == share
+        assert (judgement.outcome is Outcome.PASS) is passes
 
 
 def test_a_harm_that_so_few_rows_need_not_hold_is_a_note() -> None:
     losses = np.full(200, 0.1)
     losses[0] = 6.0
-    none = np.zeros(200, dtype=np.int64)
+    ids, none = np.arange(200).astype(str), np.zeros(200, dtype=np.int64)
     arms = [
-        [
-            Examples(np.arange(200).astype(str), none, np.empty((200, 0)), losses * noise)
-            for noise in np.random.default_rng(number).lognormal(0.0, 0.001, (3, 200))
-        ]
-        for number in (1, 2)
+        [Examples(ids, none, np.empty((200, 0)), losses * noise) for noise in noises]
+        for noises in np.random.default_rng(1).lognormal(0.0, 0.001, (2, 3, 200))
     ]
     judgement, codes = judged("loss", LOSS, *arms)
-    assert (judgement.outcome, codes) == (
-        Outcome.PASS,
-        [Code.QUALITY_NOT_WORSE, Code.QUALITY_LONG_TAIL],
-    )
+    assert judgement.outcome is Outcome.PASS
+    assert codes == [Code.QUALITY_NOT_WORSE, Code.QUALITY_LONG_TAIL]
 
 
 @pytest.mark.slow
@@ -204,27 +192,20 @@ def counted_as(quality: ArmQuality) -> list[Any]:
 
 
 def test_groups_are_found_in_ids_with_counters_in_any_order() -> None:
-    found = [
-        counted_as(compared({"accuracy": ACCURACY}, *images(number, together=True)))
-        for number in range(10)
-    ]
-    assert sum(each == [GROUPS] for each in found) >= 9
-    apart = [
-        counted_as(compared({"accuracy": ACCURACY}, *images(number, together=False)))
-        for number in range(30)
-    ]
-    assert sum(each == [GROUPS] for each in apart) <= 1
+    for together, draws in ((True, 10), (False, 30)):
+        found = [
+            counted_as(compared({"accuracy": ACCURACY}, *images(number, together=together)))
+            for number in range(draws)
+        ]
+        right = [GROUPS] if together else []
+        assert sum(each == right for each in found) >= draws - 1
 
 
 def test_groups_are_found_in_a_column_of_categories_too() -> None:
-    generator = np.random.default_rng(5)
-    ids = np.array([f"{it:x}z" for it in generator.permutation(ROWS)])
-    arms = images(5, together=True, ids=ids)
-    for each in arms:  # the column in the rows' own order
-        order = np.random.default_rng(5).permutation(ROWS)
-        each[:] = [
-            dataclasses.replace(it, slices={"patient": PATIENTS[order].astype(str)}) for it in each
-        ]
+    order = np.random.default_rng(5).permutation(ROWS)  # of the rows of `images(5)`
+    column = {"patient": PATIENTS[order].astype(str)}
+    ids = np.array([f"{it:x}z" for it in order])
+    arms = images(5, together=True, ids=ids, slices=column)
     assert counted_as(compared({"accuracy": ACCURACY}, *arms)) == [GROUPS]
 
 
@@ -253,14 +234,11 @@ def test_declared_groups_that_do_not_correlate_cost_no_power() -> None:
     assert passed["patient"] >= passed[""] - 8
 
 
-def test_declared_groups_are_the_unit_and_keep_the_mean() -> None:
+def test_declared_groups_are_the_unit() -> None:
     arms = images(7, together=True, slices={"patient": PATIENTS.astype(str)})
     declared = compared({"accuracy": ACCURACY}, *arms, groups="patient")
-    (comparison,) = declared.comparisons
     assert counted_as(declared) == [GROUPS]
-    assert comparison.slack.examples == GROUPS
-    plain = compared({"accuracy": ACCURACY}, *arms).comparisons[0]
-    assert comparison.slack.mean == pytest.approx(plain.slack.mean)
+    assert [it.slack.examples for it in declared.comparisons] == [GROUPS]
 
 
 @given(sizes=st.lists(st.integers(1, 30), min_size=2, max_size=9))
@@ -279,14 +257,11 @@ def test_the_permutation_test_finds_chance_as_often_as_it_says() -> None:
     assert not go_together(np.zeros(ROWS), grouping, 99)
 
 
-def test_ids_without_counters_few_groups_and_single_rows_are_no_groups() -> None:
-    for ids in (
-        np.array([f"{it:x}z" for it in range(ROWS)]),
-        np.array([f"a-{it}" for it in range(ROWS)]),
-        np.array([f"patient-{it}_img0" for it in range(ROWS)]),
-    ):
-        by = [it.by for it in possible_groupings(replicate(np.arange(ROWS) % 9 > 0, ids=ids))]
-        assert "the same id but for its counter" not in by
+@pytest.mark.parametrize("form", ["{:x}z", "a-{}", "patient-{}_img0"])
+def test_ids_without_counters_few_groups_and_single_rows_are_no_groups(form) -> None:
+    ids = np.array([form.format(it) for it in range(ROWS)])
+    by = [it.by for it in possible_groupings(replicate(np.arange(ROWS) % 9 > 0, ids=ids))]
+    assert "the same id but for its counter" not in by
 
 
 # Slices.
@@ -305,24 +280,23 @@ def with_languages(new_execution: Any, *slices: Any, **changes: Any) -> Any:
 PART = {"column": "language", "metric": "accuracy", "margin": 0.03}
 
 
-def test_a_slice_is_judged_on_its_own_rows_by_its_own_margin(new_execution) -> None:
-    candidate = with_languages(new_execution, {**PART, "value": "de"})
-    part = {it.part: it for it in candidate.metrics}["language = de"]
-    assert (part.examples, part.margin, part.outcome) == (499, 0.03, Outcome.PASS)
-    assert candidate.outcome is Outcome.PASS
-
-
-def test_without_a_value_each_category_is_a_slice(new_execution) -> None:
+def test_each_category_is_a_slice_that_is_judged_on_its_own_rows(new_execution) -> None:
     candidate = with_languages(new_execution, PART)
-    assert {it.part for it in candidate.metrics} == {None, "language = de", "language = en"}
-    assert Code.SLICE_NOT_JUDGED in {it.code for it in candidate.reasons}  # four rows in French
+    parts = {it.part: (it.examples, it.margin, it.outcome) for it in candidate.metrics if it.part}
+    assert parts == {
+        "language = de": (499, 0.03, Outcome.PASS),
+        "language = en": (1497, 0.03, Outcome.PASS),
+    }
+    # Four rows in French are too few.
+    assert candidate.outcome is Outcome.INCONCLUSIVE
+    assert Code.SLICE_NOT_JUDGED in {it.code for it in candidate.reasons}
 
 
 def test_a_watched_slice_is_measured_and_decides_nothing(new_execution) -> None:
     watched = {**PART, "value": "de", "margin": None, "watched": True}
     candidate = with_languages(new_execution, watched, worse_by=0.008)
-    part = {it.part: it for it in candidate.metrics}["language = de"]
-    assert (part.outcome, part.margin, part.limit) == (None, None, None)
+    (part,) = (it for it in candidate.metrics if it.part)
+    assert (part.part, part.outcome, part.limit) == ("language = de", None, None)
     assert part.delta.lower < part.delta.estimate < part.delta.upper
     assert Code.QUALITY_WATCHED in {it.code for it in candidate.notes}
 
@@ -345,67 +319,54 @@ def test_a_metric_that_a_slice_does_not_determine_is_undecided_there(new_executi
 BLEU = {"bleu": {"direction": "higher", "margin": 0.5, "reported": True}}
 
 
-def reported(new_execution: Any, after: list[float], guards: Any = None, **settings: Any) -> Any:
-    execution = new_execution(metrics={**BLEU, **(guards or {})}, **settings)
-    for arm_, values in (("baseline", [27.1, 27.4, 26.9]), ("fast", after)):
-        for seed, value in zip((1, 2, 3), values, strict=True):
+def reported(
+    new_execution: Any, before: list[float], after: list[float], guards: Any = BLEU
+) -> Any:
+    seeds = range(1, len(before) + 1)
+    execution = new_execution(metrics=guards, seeds=tuple(seeds))
+    for arm_, values in (("baseline", before), ("fast", after)):
+        for seed, value in zip(seeds, values, strict=True):
             execution.alter(arm_, seed, metrics__bleu=value)
     return execution
 
 
-@pytest.mark.parametrize("examples", [True, False])
+def without_examples(execution: Any) -> Any:
+    for key in list(execution.records):
+        bleu = {"bleu": execution.record(*key).evidence.metrics["bleu"]}
+        execution.put_examples(*key, None, bleu)
+    return execution
+
+
+USUAL = [27.1, 27.4, 26.9]
+RELATIVE = {"margin": 0.1, "relative": True}
+
+
 @pytest.mark.parametrize(
-    ("after", "outcome"),
+    ("before", "after", "changed", "outcome"),
     [
-        ([27.0, 27.5, 26.8], Outcome.PASS),
-        ([25.0, 25.5, 24.8], Outcome.FAIL),
-        ([27.6, 27.9, 27.4], Outcome.PASS),
+        (USUAL, [27.0, 27.5, 26.8], {}, Outcome.PASS),
+        (USUAL, [25.0, 25.5, 24.8], {}, Outcome.FAIL),
+        (USUAL, [27.6, 27.9, 27.4], {}, Outcome.PASS),
+        (USUAL[:1], [20.0], {}, Outcome.INCONCLUSIVE),
+        ([-2.00, -2.02, -1.99], [-2.05, -2.06, -2.05], RELATIVE, Outcome.PASS),
+        # Of a baseline of zero, no relative margin is one.
+        ([0.0] * 3, [-0.1, 0.1, 0.0], RELATIVE, Outcome.INCONCLUSIVE),
     ],
 )
 def test_scalars_are_judged_over_seeds_with_examples_or_without(
-    new_execution, examples, after, outcome
+    new_execution, before, after, changed, outcome
 ) -> None:
-    execution = reported(new_execution, after)
-    for key in list(execution.records) if not examples else ():
-        execution.put_examples(
-            *key, None, {"bleu": execution.record(*key).evidence.metrics["bleu"]}
-        )
-    candidate = execution.judge().candidates[0]
-    assert (candidate.outcome, candidate.metrics[0].examples) == (outcome, 0)
-    assert {"quality", "speed", "parity"} <= {it.code.subject for it in candidate.reasons}
-
-
-def test_of_one_seed_nothing_is_said_of_a_scalar(new_execution) -> None:
-    execution = new_execution(metrics=BLEU, seeds=(1,))
-    for arm_, value in (("baseline", 27.1), ("fast", 20.0)):
-        execution.alter(arm_, 1, metrics__bleu=value)
-    candidate = execution.judge().candidates[0]
-    assert candidate.metrics[0].outcome is Outcome.INCONCLUSIVE
-    assert Code.QUALITY_SINGLE_SEED in {it.code for it in candidate.reasons}
-
-
-def test_relative_margins_of_scalars_take_the_size_of_the_baseline(new_execution) -> None:
-    relative = {"bleu": {**BLEU["bleu"], "margin": 0.1, "relative": True}}
-    outcomes = []
-    for before, after in (
-        ([-2.00, -2.02, -1.99], [-2.05, -2.06, -2.05]),
-        ([0.0] * 3, [0.1, -0.1, 0.0]),
-    ):
-        execution = reported(new_execution, after, relative)
-        for seed, value in zip((1, 2, 3), before, strict=True):
-            execution.alter("baseline", seed, metrics__bleu=value)
-        outcomes.append(execution.judge().candidates[0].metrics[0].outcome)
-    # Of a baseline of zero, no relative margin is one.
-    assert outcomes == [Outcome.PASS, Outcome.INCONCLUSIVE]
+    execution = reported(new_execution, before, after, {"bleu": {**BLEU["bleu"], **changed}})
+    for each in (execution, without_examples(execution)):
+        candidate = each.judge().candidates[0]
+        assert (candidate.metrics[0].outcome, candidate.metrics[0].examples) == (outcome, 0)
+        assert {"quality", "speed", "parity"} <= {it.code.subject for it in candidate.reasons}
 
 
 def test_what_needs_examples_is_lacking_and_the_rest_is_judged(new_execution) -> None:
-    execution = reported(new_execution, [25.0, 25.5, 24.8], {"accuracy": ACCURACY})
-    for key in list(execution.records):
-        execution.put_examples(
-            *key, None, {"bleu": execution.record(*key).evidence.metrics["bleu"]}
-        )
-    verdict = execution.judge()
+    guards = {**BLEU, "accuracy": ACCURACY}
+    execution = reported(new_execution, USUAL, [25.0, 25.5, 24.8], guards)
+    verdict = without_examples(execution).judge()
     codes = {it.code for it in verdict.candidates[0].reasons}
     assert {it.code for it in verdict.baseline.reasons} == {Code.EVIDENCE_LACKING}
     assert {Code.EVIDENCE_LACKING, Code.QUALITY_WORSE, Code.SPEED_FASTER} <= codes
@@ -433,6 +394,7 @@ def test_the_noise_floor_is_the_baseline_s_own_spread_over_seeds(new_execution) 
         ({"metrics": {"accuracy": {**ACCURACY, "direction": "lower"}}}, "allowed: 'higher'"),
         ({"metrics": {"mse": {**LOSS, "margin": 5.0, "relative": True}}}, "two per cent"),
         ({"confidence": 0.51}, "confidence"),
+        ({"parity": {"required": True, "steps": 0}}, "but required is true"),
     ],
 )
 def test_settings_that_are_a_slip_are_refused(settings_, told) -> None:
