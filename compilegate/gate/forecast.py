@@ -71,19 +71,18 @@ def to_decide(difference: CrossedMean, rows: int, confidence: float) -> SampleSi
     more = np.arange(seeds + 1, MOST_SEEDS + 1)
     # Seeds that are added are scored on the same examples, which draw no new chance.
     enough = _first(more, _decides(difference.expected(more), confidence, new_examples=False))
-    seeds_needed = None if enough is None else int(enough)
+    needed = None if enough is None else int(enough)
     if difference.examples == NO_EXAMPLES:
-        return SampleSize(seeds=seeds_needed)
+        return SampleSize(needed)
     growths = np.power(_GROWTH_STEP, np.arange(1.0, _GROWTH_STEPS + 1.0))
     growth = _first(growths, _decides(difference.expected(seeds, growths), confidence))
     both = None
     if enough is None and growth is None:
         factors = np.arange(2, MOST_SEEDS // seeds + 1)
-        factor = _first(
-            factors, _decides(difference.expected(seeds * factors, factors), confidence)
-        )
+        planned = difference.expected(seeds * factors, factors)
+        factor = _first(factors, _decides(planned, confidence))
         both = None if factor is None else (seeds * int(factor), rounded_up(rows * factor))
-    return SampleSize(seeds_needed, None if growth is None else rounded_up(rows * growth), both)
+    return SampleSize(needed, None if growth is None else rounded_up(rows * growth), both)
 
 
 def _decides(planned: CrossedMean, confidence: float, *, new_examples: bool = True) -> BoolArray:
@@ -116,7 +115,7 @@ class Design:
     seeds: int
     candidates: int
     examples: int | None = None
-    """Validation examples; None when their number is not known yet."""
+    """Validation examples; None where they are not known."""
 
 
 @dataclass(frozen=True)
@@ -171,26 +170,21 @@ def least_examples(metric: str, guard: MetricGuard, confidence: float) -> int | 
 def forecast(
     settings: GateSettings, design: Design, pilot: CandidateVerdict | None = None
 ) -> tuple[Chance, ...]:
-    """How likely a candidate passes that is as good as the baseline, metric by metric, and by its
-    speed if it is as fast as the pilot was. Metrics of which neither a pilot nor `expected_seed_sd`
-    tells anything are left out."""
+    """How likely a candidate passes that is as good as the baseline, by each metric of which a
+    pilot or `expected_seed_sd` tells something, and by its speed if that is the pilot's."""
     confidence = level_for(max(design.candidates, 1), settings.confidence)
-    judged = () if pilot is None else pilot.metrics
-    known = {it.metric: it for it in judged if it.part is None}
+    known = {it.metric: it for it in (pilot.metrics if pilot else ()) if it.part is None}
     found = []
     for metric, guard in settings.metrics.items():
-        measured = _measured(known.get(metric), guard, design)
-        if guard.margin is None or measured is None or design.seeds < 2:
+        measured, margin = _measured(known.get(metric), guard, design), guard.margin
+        if margin is None or measured is None or design.seeds < 2:
             continue
-        margin = guard.margin
         if guard.relative:  # then there is a pilot
             margin *= abs(known[metric].baseline)
         growth = 1.0
         if design.examples and measured.examples:
             growth = design.examples / measured.examples
-        found.append(
-            _chance(metric, measured, margin, confidence, seeds=design.seeds, growth=growth)
-        )
+        found.append(_chance(metric, measured, margin, confidence, (design.seeds, growth)))
     if pilot is not None and pilot.speed is not None and design.seeds > 1:
         found += _chance_of_speed(pilot.speed, settings, design.seeds, pilot.confidence, confidence)
     return tuple(found)
@@ -226,14 +220,14 @@ def _measured(
 
 
 def _chance(
-    metric: str,
+    of: str,
     measured: CrossedMean,
     margin: float,
     confidence: float,
-    *,
-    seeds: int,
-    growth: float = 1.0,
+    size: tuple[int, float],
 ) -> Chance:
+    """`size` is the seeds, and how many times the measured examples there are."""
+    seeds, growth = size
     expected, generator = measured.expected(seeds, growth), np.random.default_rng(0)
     chance = _passing(expected, margin, confidence, DRAWS, generator)
     redrawn = []
@@ -256,7 +250,7 @@ def _chance(
     growths = [growth * _GROWTH_STEP ** (4 * step) for step in range(-20, 20)]
     least = next((it for it in growths if measured.examples and passes_often(seeds, it)), None)
     rows = None if least is None else rounded_up(measured.examples * least)
-    return Chance(metric, chance, float(low), float(high), next(more, None), rows)
+    return Chance(of, chance, float(low), float(high), next(more, None), rows)
 
 
 def _passing(
@@ -292,7 +286,7 @@ def _chance_of_speed(
     variance = (width / float(stdtrit(jobs - 1, measured_at))) ** 2
     spread = CrossedMean(mean=0.0, seeds=jobs, seed_variance=variance)
     distance = math.log(pilot.speedup.estimate / required)
-    return [_chance("speed", spread, distance, confidence, seeds=seeds)]
+    return [_chance("speed", spread, distance, confidence, (seeds, 1.0))]
 
 
 def in_words(chance: Chance) -> str:

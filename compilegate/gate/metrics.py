@@ -162,8 +162,7 @@ def one_flip(measure: str, labels: IntArray, column: FloatArray) -> float:
     if "." in measure:
         of_examples = len(column) == len(labels)
         return 1.0 if of_examples and bool(np.isin(column, (0.0, 1.0)).all()) else 0.0
-    flip = _FLIPS.get(measure)
-    return 0.0 if flip is None else flip(labels)
+    return _FLIPS[measure](labels) if measure in _FLIPS else 0.0
 
 
 def bias_bound(measure: str, scored: Scored) -> float:
@@ -187,24 +186,19 @@ def bias_bound(measure: str, scored: Scored) -> float:
 def best_constant(measure: str, examples: Examples) -> Examples | None:
     """What a model would score that gives the one answer that is best for all examples; None where
     that is not known, or any answer is right since there is one class."""
-    if measure not in _HAVE_A_CONSTANT:
+    of_numbers = measure in ("mse", "mae")
+    if measure not in _HAVE_A_CONSTANT or of_numbers != (examples.targets is not None):
         return None
     if examples.targets is not None:
-        if measure not in ("mse", "mae"):
-            return None
         answer = np.median(examples.targets) if measure == "mae" else examples.targets.mean()
         return replace(examples, predictions=np.full(len(examples.targets), float(answer)))
     classes = examples.scores.shape[1]
     counts = np.bincount(examples.labels, minlength=classes)
-    if classes < 2 or measure in ("mse", "mae") or np.count_nonzero(counts) < 2:
+    if classes < 2 or np.count_nonzero(counts) < 2:
         return None
     shares = counts / counts.sum()
     scores = np.tile(shares, (len(examples.labels), 1))
     return replace(examples, scores=scores, losses=-np.log(shares[examples.labels]))
-
-
-def _accuracy(scored: Scored) -> FloatArray:
-    return scored.correct
 
 
 def _balanced_accuracy(scored: Scored) -> FloatArray:
@@ -214,8 +208,7 @@ def _balanced_accuracy(scored: Scored) -> FloatArray:
     recalls = np.bincount(labels, weights=scored.correct) / np.maximum(counts, 1.0)
     weights = (len(labels) / classes) / np.maximum(counts, 1.0)
     influence = (scored.correct - recalls[labels]) * weights[labels]
-    column: FloatArray = influence + recalls.sum() / classes
-    return column
+    return np.asarray(influence + recalls.sum() / classes)
 
 
 def _macro_f1(scored: Scored) -> FloatArray:
@@ -229,8 +222,7 @@ def _macro_f1(scored: Scored) -> FloatArray:
     # example moves that of its label, and that of the class predicted for it.
     missed = f1 * scale
     influence = 2.0 * scale[labels] * scored.correct - missed[labels] - missed[predicted]
-    column: FloatArray = (f1.sum() + influence) / np.count_nonzero(labelled)
-    return column
+    return np.asarray((f1.sum() + influence) / np.count_nonzero(labelled))
 
 
 def _auroc(scored: Scored) -> FloatArray:
@@ -272,8 +264,7 @@ def _one_against_rest(scores: FloatArray, positive: BoolArray) -> FloatArray:
 
 def _perplexity(scored: Scored) -> FloatArray:
     mean = float(scored.nats.mean())
-    column: FloatArray = np.exp(mean) * (1.0 + scored.nats - mean)
-    return column
+    return np.asarray(np.exp(mean) * (1.0 + scored.nats - mean))
 
 
 def _calibration_error(scored: Scored) -> FloatArray:
@@ -281,8 +272,7 @@ def _calibration_error(scored: Scored) -> FloatArray:
     (correct - confidence) with the sign of its bin's gap, which is taken as known."""
     bins, gaps = _bins_and_gaps(scored)
     signs = np.sign(np.bincount(bins, weights=gaps, minlength=CALIBRATION_BINS))
-    column: FloatArray = signs[bins] * gaps
-    return column
+    return np.asarray(signs[bins] * gaps)
 
 
 def _bins_and_gaps(scored: Scored) -> tuple[IntArray, FloatArray]:
@@ -293,10 +283,10 @@ def _bins_and_gaps(scored: Scored) -> tuple[IntArray, FloatArray]:
 
 
 _COLUMNS: Mapping[str, Callable[[Scored], FloatArray]] = {
-    "accuracy": _accuracy,
+    "accuracy": lambda scored: scored.correct,
     "balanced_accuracy": _balanced_accuracy,
     "macro_f1": _macro_f1,
-    "micro_f1": _accuracy,  # with one label an example, the two are the same
+    "micro_f1": lambda scored: scored.correct,  # with one label an example, the two are the same
     "auroc": _auroc,
     "log_loss": lambda scored: scored.nats,
     "loss": lambda scored: scored.examples.losses,
@@ -355,8 +345,7 @@ def _of_function(dotted_name: str, examples: Examples, units: IntArray | None) -
         return whole
     count = len(examples.labels) if units is None else int(units.max()) + 1
     groups = min(JACKKNIFE_GROUPS, count)
-    # Rows may lie in the order of their classes: shuffled, with a fixed generator, so that the
-    # same evidence gives the same verdict.
+    # Rows may lie in the order of their classes. The same evidence gives the same verdict.
     dealt = np.random.default_rng(0).permutation(count) % groups
     if units is not None:
         dealt = dealt[units]
@@ -368,8 +357,8 @@ def _of_function(dotted_name: str, examples: Examples, units: IntArray | None) -
             f"{dotted_name} returned one number for all examples, and several for a part of them"
         )
     values = groups * float(whole) - (groups - 1) * np.array(left_out)
-    column: FloatArray = values - values.mean() + float(whole)  # the jackknife's bias taken out
-    return column
+    # The jackknife's bias taken out.
+    return np.asarray(values - values.mean() + float(whole))
 
 
 def _called(dotted_name: str, examples: Examples) -> FloatArray:

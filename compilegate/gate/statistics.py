@@ -15,20 +15,18 @@ two seeds, where 5 were promised. The Cochran-Cox quantile, the mean of the two 
 quantiles weighted by their variances, stays below 5 at every ratio of the components (Cochran &
 Cox, "Experimental Designs", 1957, section 4.14).
 
-**Degrees of freedom of the examples.** n - 1 holds for normal values. Differences in correctness
-are mostly zeros with a few ones, so the variance is known only as well as the few ones allow: it
-gets 2 / (sum d^4 / (sum d^2)^2 - 1/n), Satterthwaite's rule with the sample's own kurtosis.
+**Degrees of freedom of the examples.** n - 1 holds for normal values. Of differences in
+correctness, mostly zeros, the variance is known only as well as the few ones allow: it gets
+2 / (sum d^4 / (sum d^2)^2 - 1/n), Satterthwaite's rule with the sample's own kurtosis.
 
 **Tails.** A handful of examples may carry much of a loss. The quantile over examples is shifted by
 |skewness| (2 t^2 + 1) / (6 sqrt n), the first term of the Edgeworth expansion of the t statistic
-(Johnson, JASA 1978; Hall, JRSS B 1992). Both bounds move, so that swapped arms mirror. No rule
-finds a harm that the sample does not hold (Bahadur & Savage, 1956): examples as rare as 3 in n are
-absent from one validation set in twenty ("rule of three"). A verdict notes that.
+(Johnson, JASA 1978; Hall, JRSS B 1992), on both sides, so that swapped arms mirror. No rule finds a
+harm that the sample does not hold (Bahadur & Savage, 1956); a verdict notes that.
 
 **Resolution.** Two models that agree on each of 50 examples may still differ on one in twenty. One
 imaginary flipped example (`metrics.one_flip`) is added to the variance, in the spirit of Agresti &
-Min (Statistics in Medicine 2005); where nothing flips, it is one example that lies as far off as
-the furthest.
+Min (Statistics in Medicine 2005); where nothing flips, one that lies as far off as the furthest.
 
 **Bias.** Where a metric of so few examples lies above its truth (`metrics.bias_bound`), one arm's
 may do so and the other's not: both bounds move by that much.
@@ -81,11 +79,11 @@ class CrossedMean:
     """How far the mean may lie off for reasons other than chance."""
 
     def expected(
-        self, seeds: int | IntArray, growth: float | int | FloatArray | IntArray = 1.0
+        self, seeds: int | IntArray, growth: float | FloatArray | IntArray = 1.0
     ) -> CrossedMean:
         """What to expect of that many seeds, and of `growth` times as many examples, if the spread
-        stays what it is. Two or more seeds must have been measured. Of arrays, one design in each
-        place, the fields are arrays too: for `half_widths`."""
+        stays what it is. Two or more seeds must have been measured. Of arrays, with a design in
+        each place, the fields are arrays too."""
         if self.seed_variance is None:
             raise ValueError("with one seed nothing is known of the spread between seeds")
         ratio = self.seeds / seeds
@@ -103,10 +101,8 @@ class CrossedMean:
         )
 
     def half_width(self, confidence: float) -> float:
-        """Distance from the mean to a one-sided bound at `confidence`.
-
-        With one seed measured, the bound covers the choice of examples only.
-        """
+        """Distance from the mean to a one-sided bound at `confidence`. With one seed measured, the
+        bound covers the choice of examples only."""
         return float(self.half_widths(confidence))
 
     def half_widths(
@@ -115,8 +111,7 @@ class CrossedMean:
         seed_variance: FloatArray | None = None,
         example_variance: FloatArray | None = None,
     ) -> FloatArray:
-        """The same where the fields are arrays, one design in each place, or with other variances
-        than the own ones."""
+        """The same of fields that are arrays, or of other variances than the own ones."""
         by_seed = self.seed_variance if seed_variance is None else seed_variance
         by_example = self.example_variance if example_variance is None else example_variance
         example_t = stdtrit(self.example_freedom, confidence)
@@ -139,39 +134,31 @@ class Differences:
     def __init__(self) -> None:
         self.by_seed: list[float] = []
         self._squares = 0.0
-        self._sums: FloatArray | None = None
+        self._sums: FloatArray = np.zeros(1)
         self._lowest, self._highest = math.inf, -math.inf
 
     def add(self, row: FloatArray) -> None:
         """Take in the (examples,) differences of one more seed."""
         self.by_seed.append(float(row.mean()))
         self._squares += float(row @ row)
-        self._sums = row.copy() if self._sums is None else self._sums + row
+        self._sums = self._sums + row
         self._lowest = min(self._lowest, float(row.min()))
         self._highest = max(self._highest, float(row.max()))
 
     @property
     def by_example(self) -> FloatArray:
         """(examples,) means over the seeds, of which there must be one."""
-        if self._sums is None:
-            raise ValueError("there are no differences")
         return self._sums / len(self.by_seed)
 
-    def _is_constant(self) -> bool:
-        """Whether all values are one number, but for rounding."""
-        spread = self._highest - self._lowest
-        return spread <= ROUNDING * max(abs(self._lowest), abs(self._highest))
-
     def mean(self, one_flip: float = 0.0, bias: float = 0.0) -> CrossedMean:
-        """The mean of the table, for one seed and two examples or more.
-
-        `one_flip` is the change of one cell that the metric can resolve, zero where cells change
-        continuously; `bias` is how far the mean may lie off.
-        """
+        """The mean of the table, of one seed and two examples or more. `one_flip` is the change of
+        one cell that the metric can resolve, zero where cells change continuously; `bias` is how
+        far the mean may lie off."""
         by_example = self.by_example
         seeds, examples = len(self.by_seed), len(by_example)
         mean = float(np.mean(self.by_seed))
-        constant = self._is_constant()
+        largest = max(abs(self._lowest), abs(self._highest))
+        constant = self._highest - self._lowest <= ROUNDING * largest  # but for rounding
         deviations = np.zeros(examples) if constant else by_example - mean
         imaginary = one_flip or float(np.abs(deviations).max())
         between_examples = float(deviations @ deviations) / (examples - 1)
@@ -207,18 +194,15 @@ class Differences:
 
 
 def mean_of_scalars(before: FloatArray, after: FloatArray) -> CrossedMean:
-    """(seeds,) scalars that have no examples behind them, after minus before.
-
-    The bound is that of the paired t test over seeds. Where all seeds differ by the same number,
-    pairs show no spread; that of the arms themselves is taken instead, unpaired.
-    """
+    """(seeds,) scalars that have no examples behind them, after minus before: the paired t test.
+    Where all seeds differ by the same number, pairs show no spread; that of the arms themselves is
+    taken instead, unpaired."""
     differences, seeds = after - before, len(before)
-    largest = float(np.abs([before, after]).max())
     seed_variance = seed_sd = seed_freedom = None
     if seeds > 1:
         seed_sd = float(differences.std(ddof=1))
         seed_variance = seed_sd**2 / seeds
-        if float(np.ptp(differences)) <= ROUNDING * largest:
+        if np.ptp(differences) <= ROUNDING * np.abs([before, after]).max():
             seed_sd = 0.0
             parts = [float(arm.var(ddof=1)) / seeds for arm in (before, after)]
             seed_variance, seed_freedom = sum(parts), welch_freedom(parts, [seeds, seeds])
@@ -281,11 +265,10 @@ def holm(
 ) -> dict[str, float]:
     """The confidence at which each candidate is to be judged.
 
-    A candidate passes when *all* its metrics and its speed do, which needs no correction (an
-    intersection-union test, Berger 1982). But *any* of several may win. Holm's procedure (1979)
-    keeps the chance that any wrong one passes at the declared level: with m candidates left, each
-    is judged at 1 - (1 - confidence) / m; whenever one passes, the rest are judged again with one
-    fewer. `passes(candidate, confidence)` must not become true as the confidence rises.
+    Any of several may win. Holm's procedure (1979) keeps the chance that any wrong one passes at
+    the declared level: with m candidates left, each is judged at 1 - (1 - confidence) / m; whenever
+    one passes, the rest are judged again with one fewer. `passes(candidate, confidence)` must not
+    become true as the confidence rises.
     """
     decided: dict[str, float] = {}
     left = list(candidates)
@@ -300,9 +283,8 @@ def holm(
     return decided
 
 
-# How often seeds fail: a bound on the mean holds for seeds that differ as the trained ones do, and
-# a compiler that makes one training of ten diverge shows nothing of it in three. What the seeds do
-# bound is the rate (Clopper & Pearson, Biometrika 1934).
+# How often seeds fail: a compiler that makes one training of ten diverge may show nothing of it in
+# three. What the seeds do bound is the rate (Clopper & Pearson, Biometrika 1934).
 
 
 def failed_seeds(harms: Sequence[float], baseline: Sequence[float], margin: float) -> list[bool]:
@@ -331,18 +313,18 @@ def seeds_to_show(rate: float, confidence: float, failed: int = 0) -> int:
 def judge_failures(seeds: int, failed: int, allowed: float, confidence: float) -> Reason:
     """Whether so few of so many seeds failed that the rate is as low as the workload asks."""
     most, least = (bound(seeds, failed, confidence) for bound in (highest_rate, lowest_rate))
-    met = f"{failed} of {seeds} seeds failed, so up to {percent(most)} of future seeds could"
     numbers = {"seeds": seeds, "failed": failed, "highest_rate": most, "allowed": allowed}
-    limit = f"the limit is {percent(allowed)} (max_failure_rate)"
-    if most <= allowed:
-        return Reason(Code.SEEDS_FAILURE_RATE, Outcome.PASS, f"{met}; {limit}.", numbers)
-    if least > allowed:
-        return Reason(Code.SEEDS_FAILURE_RATE, Outcome.FAIL, f"{met}; {limit}.", numbers)
-    needed = seeds_to_show(allowed, confidence, failed)
-    without = f"of which no more than {failed} fail" if failed else "without a failure"
-    sentence = f"{met}; {limit}. {needed:,} seeds {without} would show it."
-    numbers["seeds_needed"] = needed
-    return Reason(Code.SEEDS_FAILURE_RATE, Outcome.INCONCLUSIVE, sentence, numbers)
+    sentence = (
+        f"{failed} of {seeds} seeds failed, so up to {percent(most)} of future seeds could; the "
+        f"limit is {percent(allowed)} (max_failure_rate)."
+    )
+    outcome = Outcome.PASS if most <= allowed else Outcome.FAIL
+    if least <= allowed < most:
+        outcome, needed = Outcome.INCONCLUSIVE, seeds_to_show(allowed, confidence, failed)
+        without = f"of which no more than {failed} fail" if failed else "without a failure"
+        sentence += f" {needed:,} seeds {without} would show it."
+        numbers["seeds_needed"] = needed
+    return Reason(Code.SEEDS_FAILURE_RATE, outcome, sentence, numbers)
 
 
 def about_few_seeds(seeds: int, confidence: float) -> list[Note]:
