@@ -14,11 +14,9 @@ Choosing between paired and unpaired after seeing the data would make the confid
 quantity is candidate - baseline + fraction x baseline, example by example.
 
 **Groups.** Ten images of one patient are right or wrong together; counted as ten, they make a bound
-three times too narrow. The column that `[data] groups` declares is used. Otherwise rows are grouped
-by their ids without trailing counters, by each column of categories, and by equal inputs or
-outputs, where a permutation test of the paired differences shows at p <= 0.001 that rows of a group
-go together. A group's value is the sum of its rows' deviations from the mean (Cochran, "Sampling
-Techniques", 1977, section 9A.2), so that the mean of groups is the mean of rows.
+three times too narrow. docs/gate.md says which groups are used. A group's value is the sum of its
+rows' deviations from the mean (Cochran, "Sampling Techniques", 1977, section 9A.2), so that the
+mean of groups is the mean of rows.
 """
 
 from __future__ import annotations
@@ -154,9 +152,8 @@ def compare_arms(
 ) -> dict[str, ArmQuality]:
     """Compare every candidate with the baseline, metric by metric and slice by slice.
 
-    Every column is computed once, and no table is kept. `compiler_only` names, for a candidate that
-    has one, the candidate that differs from the baseline by the same compiler alone; `values`
-    receives each replicate's metrics.
+    `compiler_only` names, for a candidate that has one, the candidate that differs from the
+    baseline by the same compiler alone; `values` receives each replicate's metrics.
     """
     declared, possible, said = None, list[Grouping](), list[Reason | Note]()
     parts = list[_Part | Reason | Note]()
@@ -559,12 +556,12 @@ def judge_quality(
     quality: ArmQuality, confidence: float
 ) -> tuple[list[MetricJudgement], list[Reason | Note]]:
     """Each metric's judgement at this confidence, and what the verdict says about it."""
-    judged = [conclude(each, confidence) for each in quality.comparisons]
+    judged = [_conclude(each, confidence) for each in quality.comparisons]
     said = [it for _, said in judged for it in said]
     return [judgement for judgement, _ in judged], said
 
 
-def conclude(
+def _conclude(
     comparison: Comparison, confidence: float
 ) -> tuple[MetricJudgement, list[Reason | Note]]:
     """The judgement at this confidence, and the reason (or, when watched, the note) in words."""
@@ -613,8 +610,15 @@ def conclude(
     code, meaning = _meaning(comparison, outcome, needed)
     said: list[Reason | Note] = [Reason(code, outcome, f"{found} {meaning}".rstrip(), numbers)]
     said += _about_long_tail(comparison, unit, confidence)
-    if outcome is Outcome.INCONCLUSIVE and slack.seed_variance is not None:
-        said += _about_resolution(comparison, subject, unit, confidence)
+    smallest, margin = resolution(slack, confidence), comparison.margin or 0.0
+    is_open = outcome is Outcome.INCONCLUSIVE and slack.seed_variance is not None
+    if is_open and smallest > margin:
+        sentence = (
+            f"{subject}: this design resolves {unit.amount(smallest)}, and the margin is "
+            f"{unit.amount(margin)}; an equal candidate would often stay undecided."
+        )
+        numbers = {"metric": judgement.metric, "margin": margin, "smallest": smallest}
+        said.append(Note(Code.MARGIN_BELOW_RESOLUTION, sentence, numbers))
     return judgement, said
 
 
@@ -671,21 +675,6 @@ def _about_long_tail(comparison: Comparison, unit: Unit, confidence: float) -> l
     return [Note(Code.QUALITY_LONG_TAIL, sentence, {"metric": comparison.metric})]
 
 
-def _about_resolution(
-    comparison: Comparison, subject: str, unit: Unit, confidence: float
-) -> list[Note]:
-    """A note where the margin is smaller than what such a design can resolve."""
-    smallest, margin = resolution(comparison.slack, confidence), comparison.margin or 0.0
-    if smallest <= margin:
-        return []
-    sentence = (
-        f"{subject}: this design resolves {unit.amount(smallest)}, and the margin is "
-        f"{unit.amount(margin)}; an equal candidate would often stay undecided."
-    )
-    numbers = {"metric": comparison.metric, "margin": margin, "smallest": smallest}
-    return [Note(Code.MARGIN_BELOW_RESOLUTION, sentence, numbers)]
-
-
 def metric_by_seed(
     metric: str, guard: MetricGuard, arm: Replicates, values: MetricValues
 ) -> list[float]:
@@ -724,30 +713,29 @@ def released_is_worse(
     The replicates are of the same two or more seeds, the released one first.
     """
     found = []
+    first_models = [arm.examples[0] for arm in (before, after) if arm.examples]
     for metric, guard in settings.metrics.items():
         with suppress(MetricUndefinedError):  # what a metric lacks is said of the evidence
             usual, own = (metric_by_seed(metric, guard, arm, values) for arm in (before, after))
             mean, sign = float(np.mean(usual)), sign_of(guard)
             margin = margin_at(guard, mean)
             harm = min(sign * (mean - own[0]), sign * (usual[0] - own[0]))
-            if not margin or harm <= MOST_MARGINS * max(margin, 1.5 * np.std(usual, ddof=1)):
-                continue
-            if not guard.reported:
-                error = error_over_rows(metric, guard, before.examples[0], after.examples[0])
-                if harm <= BY_CHANCE * error:
-                    continue
-            found.append(
-                failure(
-                    Code.QUALITY_RELEASED_WORSE,
-                    f"{metric} of seed {seed}, the model to release, is {own[0]:.5g} against "
-                    f"{mean:.5g}: {harm / margin:.1f} margins worse, the limit is "
-                    f"{MOST_MARGINS:g}.",
-                    metric=metric,
-                    seed=seed,
-                    value=own[0],
-                    harm_in_margins=harm / margin,
+            limit = MOST_MARGINS * max(margin or 0.0, 1.5 * float(np.std(usual, ddof=1)))
+            if (
+                margin
+                and harm > limit
+                and (
+                    guard.reported
+                    or harm > BY_CHANCE * error_over_rows(metric, guard, *first_models)
                 )
-            )
+            ):
+                sentence = (
+                    f"{metric} of seed {seed}, the model to release, is {own[0]:.5g} against "
+                    f"{mean:.5g}: {harm / margin:.1f} margins worse, the limit is {MOST_MARGINS:g}."
+                )
+                numbers = {"metric": metric, "seed": seed, "value": own[0]}
+                numbers["harm_in_margins"] = harm / margin
+                found.append(failure(Code.QUALITY_RELEASED_WORSE, sentence, **numbers))
     return found
 
 

@@ -121,10 +121,10 @@ class CrossedMean:
             return example_t * np.sqrt(by_example) + self.bias
         freedom = self.seeds - 1 if self.seed_freedom is None else self.seed_freedom
         total = by_seed + by_example
-        weighted = by_seed * stdtrit(freedom, confidence) + by_example * example_t
-        quantile = weighted / np.maximum(total, np.finfo(float).tiny)  # of no spread at all, zero
-        half_widths: FloatArray = quantile * np.sqrt(total) + self.bias
-        return half_widths
+        with np.errstate(over="ignore", invalid="ignore"):  # of values beyond all measure
+            weighted = by_seed * stdtrit(freedom, confidence) + by_example * example_t
+            quantile = weighted / np.maximum(total, np.finfo(float).tiny)  # zero without a spread
+            return np.asarray(quantile * np.sqrt(total) + self.bias)
 
 
 class Differences:

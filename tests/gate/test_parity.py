@@ -172,13 +172,21 @@ def codes(candidate: Any) -> set[Code]:
 
 
 def test_other_arithmetic_fails_a_candidate_whose_models_are_as_good(execution) -> None:
+    """With what departs first, and its script; of arithmetic that is alike, there is none."""
+    departs = "In the backward pass, conv departs first."
+    execution.alter_all("fast", parity__departs=departs, parity__repro="parity_repro")
+    assert execution.judge().candidates[0].parity.repro is None
     execution.change_parity("fast", 2, compiled=WRONG)
     verdict = execution.judge()
     (candidate,) = verdict.candidates
     assert candidate.outcome is Outcome.FAIL
     assert {metric.outcome for metric in candidate.metrics} == {Outcome.PASS}
-    assert (candidate.parity.answer, candidate.parity.seed) == (FAIL, 2)
     assert candidate.reasons[0].code is Code.PARITY_DIFFERS
+    assert (candidate.parity.answer, candidate.parity.seed) == (FAIL, 2)
+    assert (candidate.parity.repro, candidate.parity.departs) == (
+        "repros/fast--2/repro.py",
+        departs,
+    )
     assert Verdict.from_json(verdict.to_json()) == verdict
 
 
@@ -260,35 +268,3 @@ def test_parity_errors_that_were_taken_away_or_changed_fail_the_replicate(execut
     reasons = execution.judge().candidates[0].reasons
     found = [it.numbers["seed"] for it in reasons if it.code is Code.EVIDENCE_CHANGED]
     assert found == [1, 2]
-
-
-def test_what_departs_first_and_its_script_are_named(execution) -> None:
-    """Of arithmetic that is alike, there is no script to show."""
-    departs = "In the backward pass, conv departs first."
-    execution.alter_all("fast", parity__departs=departs, parity__repro="parity_repro")
-    assert execution.judge().candidates[0].parity.repro is None
-    execution.change_parity("fast", 2, compiled=WRONG)
-    (candidate,) = execution.judge().candidates
-    assert candidate.parity.repro == "repros/fast--2/repro.py"
-    assert "conv departs first" in candidate.parity.departs
-    assert "repros/fast--2/repro.py" in candidate.reasons[0].sentence
-
-
-# Which precision both trained in.
-
-
-@pytest.mark.parametrize("arms", [("fast",), ("baseline",), ("baseline", "fast")])
-def test_a_precision_that_nobody_declared_is_fair_where_both_arms_have_it(execution, arms) -> None:
-    """What the baseline's own jobs did is known: it stays valid."""
-    for arm in arms:
-        execution.alter_all(arm, recipe__precision="bf16")
-        if arm == "fast":
-            execution.alter_all(arm, parity__precision="bf16")
-    verdict = execution.judge()
-    (candidate,) = verdict.candidates
-    fair = len(arms) == 2
-    assert (candidate.outcome is Outcome.PASS) is fair
-    assert verdict.baseline.sound
-    said = candidate.notes if fair else candidate.reasons
-    code = Code.RECIPE_PRECISION if fair else Code.RECIPE_DIFFERS
-    assert code in {it.code for it in said}
