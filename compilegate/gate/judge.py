@@ -120,11 +120,8 @@ def judge(
         arm: measure_arm(_step_size(examined, arm), examined.timed(arm)) for arm in experiment.arms
     }
     first = experiment.seeds[0]
-    released = {
-        arm: examined.records[arm, first]
-        for arm in experiment.arms
-        if first in examined.scored(arm)
-    }
+    scored = {arm: examined.scored(arm) for arm in experiment.arms}
+    released = {arm: records[first] for arm, records in scored.items() if first in records}
     dropped = {
         arm: tuple(below_registered(experiment.settings, record, registered, values))
         for arm, record in released.items()
@@ -192,10 +189,7 @@ def _with_scores(examined: Examined, values: MetricValues) -> Examined:
     """What was examined, with what the arms' metrics show by themselves."""
     experiment, settings = examined.experiment, examined.experiment.settings
     findings = defaultdict(list, {key: list(it) for key, it in examined.findings.items()})
-    scored = {
-        arm: {seed: examined.records[arm, seed] for seed in examined.scored(arm)}
-        for arm in experiment.arms
-    }
+    scored = {arm: examined.scored(arm) for arm in experiment.arms}
     before = experiment.arms[experiment.baseline]
     for arm, records in scored.items():
         for seed, finding in check_scores(arm, records, settings, values):
@@ -250,7 +244,7 @@ def _measure(
         said += about_hardware([*usual_jobs, *jobs])
     precision = about_precision(experiment, examined.records, arm)
     said += [] if precision is None else [precision]
-    failures = [not examined.was_trained(arm, seed) for seed in experiment.seeds]
+    failures = [seed not in own for seed in experiment.seeds]
     if quality is not None:
         said += quality.said
         said += [PRINTED_ONLY] if experiment.evidence == "printed" else []

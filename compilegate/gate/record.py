@@ -363,7 +363,7 @@ def _check_steps(evidence: Evidence, steps: Steps, expected: Expected) -> Iterat
             text = f"the training loss is {steps.loss[0]:.5g} at every step: write each step's own."
             yield about.fails(Code.STEPS_LOSS_CONSTANT, text)
     elif is_flat(steps.loss):
-        first, last = (float(it.mean()) for it in _ends(steps.loss))
+        first, last = (float(it.mean()) for it in ends(steps.loss))
         text = f"training loss did not decrease (start {first:.5g}, end {last:.5g})."
         yield about.notes(Code.STEPS_LOSS_FLAT, text)
     bad_seconds = np.flatnonzero(~are_durations(steps.seconds))
@@ -378,7 +378,8 @@ def _check_steps(evidence: Evidence, steps: Steps, expected: Expected) -> Iterat
         yield from _check_times(evidence, evidence.speed, steps, expected)
 
 
-def _ends(losses: FloatArray) -> tuple[FloatArray, FloatArray]:
+def ends(losses: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The first and the last fifth of the losses."""
     return losses[: len(losses) // PART], losses[-(len(losses) // PART) :]
 
 
@@ -387,7 +388,7 @@ def is_flat(losses: FloatArray) -> bool:
     spread of their means explains, and cannot have fallen by a twentieth either."""
     if len(losses) < LEAST_STEPS:
         return False
-    first, last = _ends(losses)
+    first, last = ends(losses)
     noise = float(np.sqrt((first.var(ddof=1) + last.var(ddof=1)) / len(first)))
     fall = float(first.mean() - last.mean())
     return fall <= noise and max(fall, 0.0) + 2.0 * noise <= LEAST_FALL * abs(first.mean())

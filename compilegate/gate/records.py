@@ -14,11 +14,12 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
+import numpy.typing as npt
 
 from compilegate.gate.evidence import Replicate, in_the_order_of, same_column, sharing, well_formed
 from compilegate.gate.findings import (
@@ -33,8 +34,7 @@ from compilegate.gate.findings import (
     failure,
     percent,
 )
-from compilegate.gate.record import LEAST_STEPS as STEPS_OF_A_COURSE
-from compilegate.gate.record import PART, Expected, Known, check_record, unusable
+from compilegate.gate.record import LEAST_STEPS, PART, Expected, Known, check_record, ends, unusable
 from compilegate.gate.settings import ArmDeclaration, Experiment
 from compilegate.job.endings import ARM, ENDINGS, NEED
 from compilegate.job.evidence import (
@@ -52,6 +52,11 @@ from compilegate.job.names import AUTOCAST
 
 Records = Mapping[Replicate, EvidenceRecord | EvidenceError]
 """By (arm, seed), the evidence or the error that reading it met."""
+Readable = Mapping[Replicate, EvidenceRecord]
+Findings = Mapping[Replicate, list[Finding]]
+Pair = tuple[int, EvidenceRecord, EvidenceRecord]
+"""A seed, with the baseline's record and the candidate's."""
+
 ROUNDED = 2.0**-23
 """What a number in single precision is off by, as a share of itself."""
 MOST_ROWS = 2000
@@ -92,37 +97,36 @@ class Examined:
     """The records that could be read, and what was found about each replicate."""
 
     experiment: Experiment
-    records: Mapping[Replicate, EvidenceRecord]
+    records: Readable
     findings: Mapping[Replicate, Sequence[Finding]]
     repeated: Mapping[str, frozenset[int]]
     """By arm, the seeds that made the model of an earlier seed: they count as one."""
 
     def timed(self, arm: str) -> list[EvidenceRecord]:
         """The records of whole trainings whose times can be compared."""
-        return [self.records[arm, seed] for seed in self._usable(arm, TIMES)]
+        return list(self._usable(arm, TIMES).values())
 
-    def scored(self, arm: str) -> tuple[int, ...]:
-        """The seeds of those whose scores can be compared."""
+    def scored(self, arm: str) -> dict[int, EvidenceRecord]:
+        """By seed, the records of those whose scores can be compared."""
         return self._usable(arm, SCORES)
 
     def distinct(self, arms: Sequence[str]) -> tuple[int, ...]:
         """The seeds that can be compared in all arms, each with a model of its own."""
-        first, *others = (self.scored(arm) for arm in arms)
+        scored = [self.scored(arm) for arm in arms]
         repeated = set[int]().union(*(self.repeated.get(arm, ()) for arm in arms))
-        both = [seed for seed in first if all(seed in other for other in others)]
-        return tuple(seed for seed in both if seed not in repeated)
-
-    def was_trained(self, arm: str, seed: int) -> bool:
-        """Whether the replicate recorded a whole training; a failed one knows little of itself."""
-        record = self.records.get((arm, seed))
-        return record is not None and record.evidence.failure is None
+        return tuple(
+            seed
+            for seed in self.experiment.seeds
+            if seed not in repeated and all(seed in each for each in scored)
+        )
 
     def trained(self, arm: str) -> dict[int, EvidenceRecord]:
         """By seed, the records of the arm's whole trainings."""
+        found = {seed: self.records.get((arm, seed)) for seed in self.experiment.seeds}
         return {
-            seed: self.records[arm, seed]
-            for seed in self.experiment.seeds
-            if self.was_trained(arm, seed)
+            seed: record
+            for seed, record in found.items()
+            if record is not None and record.evidence.failure is None
         }
 
     def reasons(self, arm: str) -> tuple[Reason, ...]:
@@ -140,13 +144,12 @@ class Examined:
     def _of(self, arm: str) -> Iterator[Finding]:
         return (it for (of, _), found in self.findings.items() if of == arm for it in found)
 
-    def _usable(self, arm: str, part: str) -> tuple[int, ...]:
-        return tuple(
-            seed
-            for seed in self.experiment.seeds
-            if self.was_trained(arm, seed)
-            and not any(part in it.spoils for it in self.findings.get((arm, seed), ()))
-        )
+    def _usable(self, arm: str, part: str) -> dict[int, EvidenceRecord]:
+        return {
+            seed: record
+            for seed, record in self.trained(arm).items()
+            if not any(part in it.spoils for it in self.findings.get((arm, seed), ()))
+        }
 
 
 def examine(
@@ -156,16 +159,16 @@ def examine(
     checked = dict(sharing((key, readable(each)) for key, each in records.items()))
     found: dict[Replicate, EvidenceRecord] = {}
     findings: dict[Replicate, list[Finding]] = defaultdict(list)
-    known, lost = Known(), _lost(experiment, checked)
-    for arm, seed in experiment.replicates:
-        record = checked.pop((arm, seed), None)
-        about = Subject(seed)
-        if not isinstance(record, EvidenceRecord):
-            findings[arm, seed].append(unusable(about, record))
-            continue
-        found[arm, seed] = record
+    for key in experiment.replicates:
+        record = checked.pop(key, None)
+        if isinstance(record, EvidenceRecord):
+            found[key] = record
+        else:
+            findings[key].append(unusable(Subject(key[1]), record))
+    known, lost = Known(), _lost(experiment, found)
+    for (arm, seed), record in found.items():
         expected = Expected(
-            about=about,
+            about=Subject(seed),
             arm=arm,
             origin=Origin.PRINTED if experiment.evidence == "printed" else Origin.MEASURED,
             declaration=experiment.arms[arm],
@@ -175,16 +178,17 @@ def examine(
             known=known,
         )
         findings[arm, seed] += check_record(record, expected)
-    for (arm, seed), error in checked.items():
+    for (arm, seed), error in checked.items():  # which the experiment does not declare
         if isinstance(error, EvidenceError):
             findings[arm, seed].append(unusable(Subject(seed), error))
     _find_duplicates(experiment, found, findings)
     _check_one_precision(experiment, found, findings)
     _compare_with_reference(experiment, found, findings)
     examined = Examined(experiment, found, findings, {})
-    examined = replace(examined, repeated=_compare_models(examined, findings))
+    models = _models(examined)
+    examined = replace(examined, repeated=_compare_models(models, findings, experiment.baseline))
     for arm in experiment.arms:
-        _compare_arm(examined, arm, findings, known)
+        _compare_arm(examined, arm, models, findings, known)
     return replace(examined, findings={key: tuple(it) for key, it in findings.items() if it})
 
 
@@ -196,15 +200,11 @@ def readable(record: EvidenceRecord | EvidenceError) -> EvidenceRecord | Evidenc
         return error
 
 
-def _lost(experiment: Experiment, records: Records) -> frozenset[Replicate]:
+def _lost(experiment: Experiment, records: Readable) -> frozenset[Replicate]:
     """The replicates whose jobs ended without a model by the machine's doing, which is no evidence
     about their arm. Memory or time that ran out in all jobs of an arm, and in none of the
     baseline's attempts, is what the arm needs, and not lost."""
-    evidence = {
-        key: record.evidence
-        for key, record in records.items()
-        if isinstance(record, EvidenceRecord)
-    }
+    evidence = {key: record.evidence for key, record in records.items()}
     endings = {
         key: ENDINGS[each.ending]
         for key, each in evidence.items()
@@ -214,69 +214,59 @@ def _lost(experiment: Experiment, records: Records) -> frozenset[Replicate]:
     met = {name for each in baseline for name in (each.ending, *each.attempts)}
     found = set()
     for (arm, seed), ending in endings.items():
-        alike = (endings.get((arm, other)) for other in experiment.seeds)
-        needed = ending.about == NEED and ending.name not in met and {*alike} == {ending}
+        alike = all(endings.get((arm, other)) == ending for other in experiment.seeds)
+        needed = ending.about == NEED and ending.name not in met and alike
         if ending.about != ARM and not needed:
             found.add((arm, seed))
     return frozenset(found)
 
 
-def _find_duplicates(
-    experiment: Experiment,
-    readable: Mapping[Replicate, EvidenceRecord],
-    findings: Mapping[Replicate, list[Finding]],
-) -> None:
+def _find_duplicates(experiment: Experiment, records: Readable, findings: Findings) -> None:
     """Replicates that hold the evidence of one and the same training job."""
-    holders: dict[str, list[Replicate]] = defaultdict(list)
-    for key in experiment.replicates:
-        if key in readable:
-            holders[readable[key].evidence.job].append(key)
-    for job, replicates in holders.items():
-        for key in replicates:
-            others = [other for other in replicates if other != key]
-            if key[0] == experiment.baseline:
-                others = [other for other in others if other[0] == key[0]]
-            if others:
+    for key, record in records.items():
+        job = record.evidence.job
+        for other, it in records.items():
+            blamed = key[0] != experiment.baseline or other[0] == experiment.baseline
+            if other != key and it.evidence.job == job and blamed:
                 text = (
-                    f"training job {clipped(job, 80)!r} is also that of {others[0][0]!r}, seed "
-                    f"{others[0][1]}."
+                    f"training job {clipped(job, 80)!r} is also that of {other[0]!r}, seed "
+                    f"{other[1]}."
                 )
                 findings[key].append(Subject(key[1]).fails(Code.EVIDENCE_DUPLICATED, text))
+                break
 
 
 # The same data and examples.
 
 
 def _compare_with_reference(
-    experiment: Experiment,
-    readable: dict[Replicate, EvidenceRecord],
-    findings: Mapping[Replicate, list[Finding]],
+    experiment: Experiment, records: dict[Replicate, EvidenceRecord], findings: Findings
 ) -> None:
     """Compare each replicate whose scores can be used with the first such one of the baseline, and
     put the rows of those that agree into its order, so that rows meet. A reference that nothing is
     wrong with is preferred."""
-    usable = {
-        key: record
-        for key, record in readable.items()
-        if record.evidence.failure is None and not any(SCORES in it.spoils for it in findings[key])
-    }
-    references = [key for key in usable if key[0] == experiment.baseline]
-    if not references:
+    examined = Examined(experiment, records, findings, {})
+    usual = examined.scored(experiment.baseline)
+    if not usual:
         return
-    reference = usable[min(references, key=lambda key: any(it.refuses for it in findings[key]))]
-    for (arm, seed), record in usable.items():
-        about = Subject(seed)
-        mine, its = (each.evidence.digests.get("data") for each in (record, reference))
-        if mine != its:
-            text = "the prepared data differ from the baseline's: their sha256 is another."
-            findings[arm, seed].append(about.fails(Code.DATA_DIFFERS, text))
-        if record.examples is None or reference.examples is None:
-            continue
-        found = list(_differing(record.examples, reference.examples, about))
-        findings[arm, seed].extend(found)
-        if not found:
-            examples = in_the_order_of(record.examples, reference.examples)
-            readable[arm, seed] = replace(record, examples=examples)
+    refused = {
+        seed: any(it.refuses for it in findings[experiment.baseline, seed]) for seed in usual
+    }
+    reference = usual[min(usual, key=refused.__getitem__)]
+    for arm in experiment.arms:
+        for seed, record in examined.scored(arm).items():
+            about = Subject(seed)
+            mine, its = (each.evidence.digests.get("data") for each in (record, reference))
+            if mine != its:
+                text = "the prepared data differ from the baseline's: their sha256 is another."
+                findings[arm, seed].append(about.fails(Code.DATA_DIFFERS, text))
+            if record.examples is None or reference.examples is None:
+                continue
+            found = list(_differing(record.examples, reference.examples, about))
+            findings[arm, seed].extend(found)
+            if not found:
+                examples = in_the_order_of(record.examples, reference.examples)
+                records[arm, seed] = replace(record, examples=examples)
 
 
 def differing(found: Examples, reference: Examples) -> bool:
@@ -298,8 +288,7 @@ def _differing(found: Examples, reference: Examples, about: Subject) -> Iterator
         return
     found = in_the_order_of(found, reference)
     labels = int(np.sum(found.labels != reference.labels))
-    targets = _differing_targets(found.targets, reference.targets)
-    for what, count in (("labels", labels), ("targets", targets)):
+    for what, count in (("labels", labels), ("targets", _differing_targets(found, reference))):
         if count:
             text = f"{what} of {count:,} examples differ from the baseline's."
             yield about.fails(Code.EXAMPLES_DIFFER, text, examples=count)
@@ -309,129 +298,178 @@ def _differing(found: Examples, reference: Examples, about: Subject) -> Iterator
             yield about.fails(Code.EXAMPLES_DIFFER, text)
 
 
-def _differing_targets(found: FloatArray | None, reference: FloatArray | None) -> int:
+def _differing_targets(found: Examples, reference: Examples) -> int:
     """How many targets differ by more than one of both was rounded to single precision."""
-    if found is reference:
-        return 0
-    if found is None or reference is None:
-        return len(found if found is not None else reference if reference is not None else ())
-    return int(np.sum(np.abs(found - reference) > ROUNDED * np.abs(reference)))
+    own, usual = found.targets, reference.targets
+    if own is None or usual is None:
+        return 0 if own is usual else len(found.labels)
+    return 0 if own is usual else int(np.sum(np.abs(own - usual) > ROUNDED * np.abs(usual)))
 
 
-def _compare_inputs(
-    candidate: Mapping[int, EvidenceRecord], baseline: Mapping[int, EvidenceRecord]
-) -> tuple[int, Finding] | None:
+def _differing_inputs(both: Sequence[Pair]) -> tuple[int, Finding] | None:
     """The first seed whose inputs differ from the baseline's under the same ids: some, or all but
     in another order, are other data or misaligned; all are hashed otherwise, as after a cast."""
-    for seed, record in candidate.items():
-        before = baseline.get(seed)
-        found = [None if each is None else each.examples for each in (before, record)]
-        usual, own = (None if each is None else each.inputs for each in found)
-        if usual is None or own is None or len(usual) != len(own):
+    for seed, before, after in both:
+        found = [None if it.examples is None else it.examples.inputs for it in (before, after)]
+        usual, own = found
+        if usual is None or own is None or same_column(usual, own) or len(usual) != len(own):
             continue
-        count, rows = int(np.sum(usual != own)), len(own)
-        if count == 0:
-            continue
+        count, rows, about = int(np.sum(usual != own)), len(own), Subject(seed)
         text = f"{count:,} of {rows:,} inputs differ from the baseline's"
         if count < rows or np.array_equal(np.sort(usual), np.sort(own)):
-            why = "are these the same rows in the same order, read in the same way?"
-            about = Subject(seed).fails(Code.EXAMPLES_DIFFER, f"{text}: {why}", examples=count)
-        else:
-            text = f"{text}: hash before casting."
-            about = Subject(seed).notes(Code.EXAMPLES_INPUTS_DIFFER, text, examples=count)
-        return seed, about
+            text = f"{text}: are these the same rows in the same order, read in the same way?"
+            return seed, about.fails(Code.EXAMPLES_DIFFER, text, examples=count)
+        text = f"{text}: hash before casting."
+        return seed, about.notes(Code.EXAMPLES_INPUTS_DIFFER, text, examples=count)
     return None
 
 
 # Models: are they several, and those that were trained?
 
 
-def _compare_models(
-    examined: Examined, findings: Mapping[Replicate, list[Finding]]
-) -> dict[str, frozenset[int]]:
-    """Find the seeds that made one model, and the outputs that are another model's."""
-    records = {
-        key: examined.records[key]
-        for key in examined.experiment.replicates
-        if key in examined.records and key[1] in examined.scored(key[0])
-    }
-    outputs, baseline = _outputs(records), examined.experiment.baseline
-    usual = _usual_distance(records, outputs, baseline)
-    repeated: dict[str, set[int]] = defaultdict(set)
-    for one, other in combinations(records, 2):
-        before, after = records[one], records[other]
-        apart = _distance(outputs.get(one), outputs.get(other))
-        digest = before.evidence.digests.get("model")
-        one_model = digest is not None and digest == after.evidence.digests.get("model")
-        alike = same_course(before, after)
-        if one[0] == other[0]:
-            near = max(SAME_MODEL, 0.0 if one[0] == baseline else OF_USUAL * usual)
-            if alike and before.steps is not None and (one_model or apart <= near):
-                repeated[one[0]].add(other[1])
-            elif (
-                not alike and (one_model or apart <= SAME_BITS) and _tell(before, outputs.get(one))
-            ):
-                findings[other].append(_of_another(other, one))
-        elif (one_model and not alike) or (
-            not one_model and apart <= SAME_BITS and _is_other(before, after, outputs.get(one))
-        ):
-            for of, whose in ((one, other), (other, one)):
-                if of[0] != baseline:
-                    findings[of].append(_of_another(of, whose))
-    return {arm: frozenset(seeds) for arm, seeds in repeated.items()}
+@dataclass(frozen=True)
+class _Model:
+    """What one replicate's model says of the same few rows as the others."""
 
-
-def _of_another(of: Replicate, whose: Replicate) -> Finding:
-    text = (
-        f"outputs match {whose[0]!r}, seed {whose[1]}, but the trainings differ: was the wrong "
-        "checkpoint evaluated?"
-    )
-    return Subject(of[1]).fails(
-        Code.MODEL_OUTPUTS_OF_ANOTHER, text, other_arm=whose[0], other_seed=whose[1]
-    )
-
-
-def same_course(one: EvidenceRecord, other: EvidenceRecord) -> bool:
-    """Whether two trainings had the same losses: weights that are equal in the end were equal all
-    the way. Losses that are logged with fewer digits are nearly so."""
-    if one.steps is None or other.steps is None:
-        return True
-    before, after = one.steps.loss, other.steps.loss
-    if len(before) != len(after):
-        return False
-    if not len(before):
-        return True
-    scale = max(float(np.ptp(before)), float(np.abs(before).mean()))
-    with np.errstate(invalid="ignore"):
-        return bool(np.abs(before - after).max() <= SAME_LOSS * scale)
-
-
-def _is_other(one: EvidenceRecord, other: EvidenceRecord, outputs: FloatArray | None) -> bool:
-    """Whether equal outputs of two arms are one model's: models that are equal to the last bit had
-    equal losses all the way. Rounded outputs may agree because the compiler is good; then the
-    trainings must have begun differently, too."""
-    if outputs is None or not _tell(one, outputs) or one.steps is None or other.steps is None:
-        return False
-    before, after = one.steps.loss, other.steps.loss
-    if len(before) != len(after):
-        return True
-    if _is_rounded(outputs):
-        first = abs(float(before[0] - after[0])) if len(before) else 0.0
-        return not same_course(one, other) and first > SAME_START * abs(float(before[0]))
-    return not np.allclose(before, after, rtol=1e-9, atol=0.0, equal_nan=True)
-
-
-def _tell(record: EvidenceRecord, outputs: FloatArray | None) -> bool:
+    digest: str | None
+    losses: FloatArray
+    """(steps,) of its training."""
+    outputs: FloatArray | None
+    """(rows, columns) None where there are none, or of other rows."""
+    tells: bool
     """Whether equal outputs mean one model. Where answers are few they may be agreement."""
-    examples = record.examples
-    if outputs is None or examples is None:
-        return False
-    if len(np.unique(outputs.round(6), axis=0)) > FEW_ANSWERS:
+
+
+@dataclass(frozen=True)
+class _Models:
+    """All models whose scores can be used, and the distances of their outputs from each other."""
+
+    of: Mapping[Replicate, _Model]
+    apart: Mapping[tuple[Replicate, Replicate], float]
+    """The root mean square of the differences, over the spread of the outputs; of two that can be
+    compared, in their order."""
+
+    def usual(self, arm: str, seeds: Collection[int]) -> float:
+        """What two of these seeds of the arm differ by; zero where that is not known."""
+        found = [
+            apart
+            for (one, other), apart in self.apart.items()
+            if one[0] == other[0] == arm and {one[1], other[1]} <= {*seeds} and self.of[one].tells
+        ]
+        return float(np.median(found)) if found else 0.0
+
+
+def _models(examined: Examined) -> _Models:
+    found: dict[Replicate, _Model] = {}
+    first: Examples | None = None
+    for arm in examined.experiment.arms:
+        for seed, record in examined.scored(arm).items():
+            examples, outputs = record.examples, None
+            if record.steps is None:
+                continue
+            if examples is not None:
+                first = first or examples
+                outputs = _outputs(examples) if same_column(examples.ids, first.ids) else None
+            tells = examples is not None and outputs is not None and _tells(examples, outputs)
+            digest = record.evidence.digests.get("model")
+            found[arm, seed] = _Model(digest, record.steps.loss, outputs, tells)
+    return _Models(found, _distances({key: it.outputs for key, it in found.items()}))
+
+
+def _outputs(examples: Examples) -> FloatArray:
+    rows = np.linspace(0, len(examples.ids) - 1, min(len(examples.ids), MOST_ROWS))
+    columns = (examples.predictions, examples.scores, examples.losses)
+    said = next(it for it in columns if it is not None and it.size)
+    return said[rows.astype(np.int64)].reshape(len(rows), -1)
+
+
+def _tells(examples: Examples, outputs: FloatArray) -> bool:
+    answers = {row.tobytes() for row in outputs.round(6) + 0.0}  # zero has one sign
+    if len(answers) > FEW_ANSWERS:
         return True
     if len(examples.ids) < ROWS_TO_TELL or not examples.scores.shape[1]:
         return False
     wrong = examples.scores.argmax(axis=1) != examples.labels
     return int(wrong.sum()) >= ERRORS_TO_TELL
+
+
+def _distances(
+    outputs: Mapping[Replicate, FloatArray | None],
+) -> dict[tuple[Replicate, Replicate], float]:
+    there = {key: it for key, it in outputs.items() if it is not None}
+    found: dict[tuple[Replicate, Replicate], float] = {}
+    with np.errstate(over="ignore", invalid="ignore"):
+        moments = {key: (it.mean(axis=0), it.var(axis=0)) for key, it in there.items()}
+        for one, other in combinations(there, 2):
+            if there[one].shape != there[other].shape:
+                continue
+            (mean, variance), (its_mean, its_variance) = moments[one], moments[other]
+            spread = (variance + its_variance) / 2.0 + ((mean - its_mean) / 2.0) ** 2
+            apart = math.sqrt(np.mean((there[one] - there[other]) ** 2))
+            if math.isfinite(apart):
+                found[one, other] = apart / max(math.sqrt(spread.max()), 1e-12)
+    return found
+
+
+def _compare_models(
+    models: _Models, findings: Findings, baseline: str
+) -> dict[str, frozenset[int]]:
+    """Find the seeds that made one model, and the outputs that are another model's."""
+    usual = models.usual(baseline, {seed for _, seed in models.of})
+    repeated: dict[str, set[int]] = defaultdict(set)
+    for one, other in combinations(models.of, 2):
+        before, after = models.of[one], models.of[other]
+        apart = models.apart.get((one, other), math.inf)
+        one_model = before.digest is not None and before.digest == after.digest
+        near = SAME_BITS
+        if one[0] == other[0]:
+            near = SAME_MODEL if one[0] == baseline else max(SAME_MODEL, OF_USUAL * usual)
+        if not one_model and apart > near:
+            continue
+        alike = _same_course(before.losses, after.losses)
+        if one[0] != other[0]:
+            wrong = not alike if one_model else _is_other(before, after)
+            blamed = [(one, other), (other, one)] if wrong else []
+        elif alike:
+            repeated[one[0]].add(other[1])
+            continue
+        else:
+            blamed = [(other, one)] if before.tells and (one_model or apart <= SAME_BITS) else []
+        for of, whose in blamed:
+            if of[0] != baseline or whose[0] == baseline:
+                text = (
+                    f"outputs match {whose[0]!r}, seed {whose[1]}, but the trainings differ: was "
+                    "the wrong checkpoint evaluated?"
+                )
+                numbers = {"other_arm": whose[0], "other_seed": whose[1]}
+                found = Subject(of[1]).fails(Code.MODEL_OUTPUTS_OF_ANOTHER, text, **numbers)
+                findings[of].append(found)
+    return {arm: frozenset(seeds) for arm, seeds in repeated.items()}
+
+
+def _same_course(before: FloatArray, after: FloatArray) -> bool:
+    """Whether two trainings had the same losses: weights that are equal in the end were equal all
+    the way. Losses that are logged with fewer digits are nearly so."""
+    if len(before) != len(after) or not len(before):
+        return len(before) == len(after)
+    scale = max(float(np.ptp(before)), float(np.abs(before).mean()))
+    with np.errstate(invalid="ignore"):
+        return bool(np.abs(before - after).max() <= SAME_LOSS * scale)
+
+
+def _is_other(one: _Model, other: _Model) -> bool:
+    """Whether equal outputs of two arms are one model's: models that are equal to the last bit had
+    equal losses all the way. Rounded outputs may agree because the compiler is good; then the
+    trainings must have begun differently, too."""
+    before, after = one.losses, other.losses
+    if one.outputs is None or not one.tells:
+        return False
+    if len(before) != len(after):
+        return True
+    if _is_rounded(one.outputs):
+        first = np.abs(before - after)[:1] > SAME_START * np.abs(before[:1])
+        return bool(first.any()) and not _same_course(before, after)
+    return not np.allclose(before, after, rtol=1e-9, atol=0.0, equal_nan=True)
 
 
 def _is_rounded(outputs: FloatArray) -> bool:
@@ -443,45 +481,6 @@ def _is_rounded(outputs: FloatArray) -> bool:
     with np.errstate(over="ignore"):
         half |= outputs.astype(np.float16).astype(np.float64) == outputs
     return bool(np.mean(decimal) > 0.5 or np.mean(half) > 0.5)
-
-
-def _outputs(records: Mapping[Replicate, EvidenceRecord]) -> dict[Replicate, FloatArray]:
-    """By replicate, the outputs on the same few rows; what has none, or other rows, is left out."""
-    found: dict[Replicate, FloatArray] = {}
-    first: Examples | None = None
-    for key, record in records.items():
-        examples = record.examples
-        if examples is None:
-            continue
-        first = first or examples
-        if same_column(examples.ids, first.ids):
-            rows = np.linspace(0, len(examples.ids) - 1, min(len(examples.ids), MOST_ROWS))
-            columns = (examples.predictions, examples.scores, examples.losses)
-            said = next(it for it in columns if it is not None and it.size)
-            found[key] = said[rows.astype(np.int64)].reshape(len(rows), -1)
-    return found
-
-
-def _distance(one: FloatArray | None, other: FloatArray | None) -> float:
-    """The root mean square of the differences, over the spread of the outputs."""
-    if one is None or other is None or one.shape != other.shape:
-        return math.inf
-    with np.errstate(over="ignore", invalid="ignore"):
-        apart = float(np.sqrt(np.mean((one - other) ** 2)))
-        spread = float(np.std(np.concatenate([one, other]), axis=0).max())
-    return apart / max(spread, 1e-12) if math.isfinite(apart) else math.inf
-
-
-def _usual_distance(
-    records: Mapping[Replicate, EvidenceRecord], outputs: Mapping[Replicate, FloatArray], arm: str
-) -> float:
-    """What two seeds of the arm differ by; zero where that is not known."""
-    found = [
-        _distance(outputs[one], outputs[other])
-        for one, other in combinations([key for key in outputs if key[0] == arm], 2)
-        if _tell(records[one], outputs[one])
-    ]
-    return float(np.median(found)) if found else 0.0
 
 
 def about_repeated(examined: Examined, arm: str) -> str | None:
@@ -498,37 +497,33 @@ def about_repeated(examined: Examined, arm: str) -> str | None:
 
 
 def _compare_arm(
-    examined: Examined, arm: str, findings: Mapping[Replicate, list[Finding]], known: Known
+    examined: Examined, arm: str, models: _Models, findings: Findings, known: Known
 ) -> None:
     """What the arm's records show by themselves, and beside the baseline's."""
-    experiment = examined.experiment
-    own = {seed: examined.records[arm, seed] for seed in examined.scored(arm)}
+    experiment, baseline = examined.experiment, examined.experiment.baseline
+    own, usual = examined.scored(arm), examined.scored(baseline)
     if not own:
         return
-    first = min(own, key=list(experiment.seeds).index)
-    usual = {
-        seed: examined.records[experiment.baseline, seed]
-        for seed in examined.scored(experiment.baseline)
-    }
-    reference = None if arm == experiment.baseline else usual.get(first)
-    about = Subject(first)
+    first = next(iter(own))
+    about, found = Subject(first), findings[arm, first]
     for seed, record in own.items():
-        before = None if reference is None else usual.get(seed)
-        of_seed = Subject(seed)
-        findings[arm, seed].extend(_trained_on_validation(of_seed, record, before, known))
-        findings[arm, seed].extend(_trained_on_groups(of_seed, record, experiment.settings.groups))
-    found = list(_of_one_class(about, own[first]))
-    if reference is not None:
-        found += _other_training_data(own, usual)
-        if have_one_recipe(experiment.arms[experiment.baseline], experiment.arms[arm]):
-            found += _starts_elsewhere(about, usual, own)
-            found += _ends_elsewhere(about, usual, own)
-            found += _seeds_close(about, examined, arm)
-            before, after = (experiment.arms[name].padding for name in (experiment.baseline, arm))
-            inputs = _compare_inputs(own, usual) if before == after else None
-            if inputs is not None:
-                findings[arm, inputs[0]].append(inputs[1])
-    findings[arm, first].extend(found)
+        before = None if arm == baseline else usual.get(seed)
+        findings[arm, seed].extend(_trained_on_validation(Subject(seed), record, before, known))
+        groups = experiment.settings.groups
+        findings[arm, seed].extend(_trained_on_groups(Subject(seed), record, groups))
+    found += _of_one_class(about, own[first])
+    both = [(seed, usual[seed], record) for seed, record in own.items() if seed in usual]
+    if arm == baseline or not both:
+        return
+    found += _other_training_data(both)
+    if have_one_recipe(experiment.arms[baseline], experiment.arms[arm]):
+        found += _starts_elsewhere(about, _losses(both, 1))
+        found += _ends_elsewhere(about, _losses(both, LEAST_STEPS))
+        found += _seeds_close(about, examined, arm, models)
+        alike = experiment.arms[baseline].padding == experiment.arms[arm].padding
+        inputs = _differing_inputs(both) if alike else None
+        if inputs is not None:
+            findings[arm, inputs[0]].append(inputs[1])
 
 
 def have_one_recipe(before: ArmDeclaration, after: ArmDeclaration) -> bool:
@@ -541,23 +536,17 @@ def have_one_recipe(before: ArmDeclaration, after: ArmDeclaration) -> bool:
 
 def _of_one_class(about: Subject, record: EvidenceRecord) -> Iterator[Finding]:
     examples = record.examples
-    if examples is None or examples.scores.shape[1] < 2 or np.ptp(examples.labels):
-        return
-    text = "the validation data contain one class only."
-    yield about.notes(Code.EXAMPLES_ONE_CLASS, text, examples=len(examples.labels))
+    if examples is not None and examples.scores.shape[1] > 1 and not np.ptp(examples.labels):
+        text = "the validation data contain one class only."
+        yield about.notes(Code.EXAMPLES_ONE_CLASS, text, examples=len(examples.labels))
 
 
-def _seeds_close(about: Subject, examined: Examined, arm: str) -> Iterator[Finding]:
+def _seeds_close(
+    about: Subject, examined: Examined, arm: str, models: _Models
+) -> Iterator[Finding]:
     """A candidate whose seeds end close to each other, while the baseline's do not."""
-    records = {
-        (of, seed): examined.records[of, seed]
-        for of in (examined.experiment.baseline, arm)
-        for seed in examined.scored(of)
-        if seed not in examined.repeated.get(of, ())
-    }
-    outputs = _outputs(records)
     usual, own = (
-        _usual_distance(records, outputs, of) for of in (examined.experiment.baseline, arm)
+        models.usual(of, examined.distinct([of])) for of in (examined.experiment.baseline, arm)
     )
     if 0.0 < own < CLOSE * usual:
         text = (
@@ -567,22 +556,32 @@ def _seeds_close(about: Subject, examined: Examined, arm: str) -> Iterator[Findi
         yield about.notes(Code.MODEL_SEEDS_CLOSE, text, share=own / usual)
 
 
+def _losses(both: Sequence[Pair], least: int) -> list[tuple[FloatArray, FloatArray]]:
+    """The losses of the baseline's and the candidate's steps with the same seed, where both have
+    enough of them, and no other than finite ones."""
+    found = [(one.steps.loss, it.steps.loss) for _, one, it in both if one.steps and it.steps]
+    return [
+        pair for pair in found if all(len(it) >= least and np.isfinite(it).all() for it in pair)
+    ]
+
+
 def _starts_elsewhere(
-    about: Subject,
-    baseline: Mapping[int, EvidenceRecord],
-    candidate: Mapping[int, EvidenceRecord],
+    about: Subject, losses: Sequence[tuple[FloatArray, FloatArray]]
 ) -> Iterator[Finding]:
     """Trainings that all begin at another loss than the baseline's with the same seed: they should
     begin with the same weights and the same batch."""
-    before, after = _pairs(baseline, candidate, lambda losses: float(losses[0]), 1)
-    if len(before) < 2:
+    if len(losses) < 2:
         return
-    falls = [float(np.ptp(it.steps.loss)) for it in baseline.values() if it.steps is not None]
+    before, after = np.array([(usual[0], own[0]) for usual, own in losses]).T
     # A loss that begins next to zero is no measure of itself.
-    usual = max(float(np.median(np.abs(before))), float(np.median(falls)))
-    noise = [_noise(it) for it in (*baseline.values(), *candidate.values())]
-    of_batches = BATCHES_APART * math.sqrt(2.0) * float(np.median(noise))
-    limit = max(MOST_APART_AT_FIRST * usual, SEEDS_APART * float(before.std(ddof=1)), of_batches)
+    fall = float(np.median([np.ptp(usual) for usual, _ in losses]))
+    usual = max(float(np.median(np.abs(before))), fall)
+    of_batches = float(np.median([_noise(it) for pair in losses for it in pair]))
+    limit = max(
+        MOST_APART_AT_FIRST * usual,
+        SEEDS_APART * float(before.std(ddof=1)),
+        BATCHES_APART * math.sqrt(2.0) * of_batches,
+    )
     if _all_beyond(after - before, limit):
         text = (
             f"training starts at loss {np.median(after):.3g}, the baseline's at "
@@ -592,15 +591,13 @@ def _starts_elsewhere(
 
 
 def _ends_elsewhere(
-    about: Subject,
-    baseline: Mapping[int, EvidenceRecord],
-    candidate: Mapping[int, EvidenceRecord],
+    about: Subject, losses: Sequence[tuple[FloatArray, FloatArray]]
 ) -> Iterator[Finding]:
     """Trainings of the same recipe that all end far from the baseline's."""
-    begun, _ = _pairs(baseline, candidate, lambda it: float(it[: len(it) // PART].mean()))
-    before, after = _pairs(baseline, candidate, lambda it: float(it[-(len(it) // PART) :].mean()))
-    if len(before) < 2:
+    if len(losses) < 2:
         return
+    means = [[part.mean() for it in pair for part in ends(it)] for pair in losses]
+    begun, before, _, after = np.array(means).T
     fall = float(np.median(begun - before))
     limit = max(MOST_APART_AT_END * fall, SEEDS_APART * float(before.std(ddof=1)))
     if fall > 0.0 and _all_beyond(after - before, limit):
@@ -611,34 +608,16 @@ def _ends_elsewhere(
         yield about.notes(Code.STEPS_OTHER_END, text)
 
 
-def _pairs(
-    baseline: Mapping[int, EvidenceRecord],
-    candidate: Mapping[int, EvidenceRecord],
-    measure: Callable[[FloatArray], float],
-    least: int = STEPS_OF_A_COURSE,
-) -> tuple[FloatArray, FloatArray]:
-    """By seed that both arms have, a measure of their losses, where there are enough."""
-    found = []
-    for seed, record in candidate.items():
-        steps = [None if it is None else it.steps for it in (baseline.get(seed), record)]
-        losses = [it.loss for it in steps if it is not None and len(it.loss) >= least]
-        if len(losses) == 2 and all(np.isfinite(it).all() for it in losses):
-            found.append([measure(it) for it in losses])
-    pairs = np.array(found, dtype=np.float64).reshape(-1, 2)
-    return pairs[:, 0], pairs[:, 1]
-
-
 def _all_beyond(apart: FloatArray, limit: float) -> bool:
     return bool((apart > limit).all() or (apart < -limit).all())
 
 
-def _noise(record: EvidenceRecord) -> float:
+def _noise(losses: FloatArray) -> float:
     """The standard deviation of single losses at first, by how much each differs from the next: a
     loss that falls is none of it."""
-    steps = record.steps
-    if steps is None or len(steps.loss) < STEPS_OF_A_COURSE:
+    if len(losses) < LEAST_STEPS:
         return 0.0
-    differences = np.abs(np.diff(steps.loss[: len(steps.loss) // PART]))
+    differences = np.abs(np.diff(losses[: len(losses) // PART]))
     return NORMAL_MEDIAN * float(np.median(differences)) / math.sqrt(2.0)
 
 
@@ -654,13 +633,15 @@ def _trained_on_validation(
     if seen is None or examples is None:
         return
     rows = len(examples.ids)
-    same = _seen(known.of((_hashed_names, examples.ids), lambda: _hashed_names(examples)), seen.ids)
+    names, _ = known.of((_hashed_ids, examples.ids), lambda: _hashed_ids(examples.ids))
+    same = _seen(names, seen.ids)
     if same:
         text = f"about {same:,} of {rows:,} validation examples are in the training data, by id."
         yield about.fails(Code.DATA_TRAINED_ON, text, examples=same)
         return
-    share = _inputs_seen(record)
-    usual = share if baseline is None or baseline.trained_on is None else _inputs_seen(baseline)
+    share = _inputs_seen(record, known) or 0.0
+    of_baseline = None if baseline is None else _inputs_seen(baseline, known)
+    usual = share if of_baseline is None else of_baseline
     text = f"{percent(share)} of the validation inputs are in the training data, under other ids"
     if share >= MOST_INPUTS_SEEN and share > _repeat_by_nature(record):
         yield about.fails(Code.DATA_TRAINED_ON, f"{text}: take them out.", share=share)
@@ -677,20 +658,14 @@ def _trained_on_groups(
 ) -> Iterator[Finding]:
     """Validation examples of patients or customers that the job trained on. A split by time has
     such examples on purpose, so it is a note."""
-    seen, examples = record.trained_on, record.examples
-    if groups is None or seen is None or examples is None:
+    if groups is None or record.trained_on is None or record.examples is None:
         return
-    column, trained = examples.slices.get(groups), seen.slices.get(groups)
+    column = record.examples.slices.get(groups)
+    trained = record.trained_on.slices.get(groups)
     if column is None or trained is None:
         return
     names, of_row = np.unique(column, return_inverse=True)
-    hashes = hashed(names)
-    # Of very many groups the smallest hashes are known, and the others are taken to be alike.
-    known = hashes <= trained[-1] if len(trained) >= MOST_HASHES else np.ones(len(hashes), bool)
-    rows = np.bincount(of_row, minlength=len(names))
-    total = int(rows[known].sum())
-    same = int(rows[known & np.isin(hashes, trained)].sum())
-    count = round(same / total * len(column)) if total else 0
+    count = _seen(hashed(names)[of_row], trained)
     if count:
         text = (
             f"about {count:,} of {len(column):,} validation examples have a {clipped(groups, 60)!r}"
@@ -699,14 +674,11 @@ def _trained_on_groups(
         yield about.notes(Code.DATA_GROUPS_TRAINED_ON, text, examples=count)
 
 
-def _other_training_data(
-    of: Mapping[int, EvidenceRecord], baseline: Mapping[int, EvidenceRecord]
-) -> Iterator[Finding]:
-    for seed, record in of.items():
-        before = baseline.get(seed)
-        if before is None or record.trained_on is None or before.trained_on is None:
+def _other_training_data(both: Sequence[Pair]) -> Iterator[Finding]:
+    for seed, before, after in both:
+        if before.trained_on is None or after.trained_on is None:
             continue
-        share = _of_one_alone(record.trained_on.ids, before.trained_on.ids)
+        share = _of_one_alone(after.trained_on.ids, before.trained_on.ids)
         if share > MOST_MORE_SEEN:
             text = f"{percent(share)} of the training examples are in one of the two arms alone."
             yield Subject(seed).notes(Code.DATA_OTHER_TRAINED_ON, text, share=share)
@@ -724,26 +696,27 @@ def _of_one_alone(one: IntArray, other: IntArray) -> float:
     return 1.0 - len(np.intersect1d(one, other)) / together if together else 0.0
 
 
-def _hashed_names(examples: Examples) -> IntArray:
-    return hashed([each for each in examples.ids.tolist() if _is_name(each)])
+def _hashed_ids(ids: npt.NDArray[np.str_]) -> tuple[IntArray, IntArray]:
+    """Hashes of the ids that name one example, and of those that are digests. Numbers are neither:
+    they name rows, and those of the two parts of the data meet by chance."""
+    texts = ids.tolist()
+    digests = [it for it in texts if DIGEST_OF_CONTENT.fullmatch(it)]
+    known = {*digests}
+    return hashed([it for it in texts if it not in known and not it.isdecimal()]), hashed(digests)
 
 
-def _is_name(identifier: str) -> bool:
-    """Whether it names one example. Numbers name rows, and those of the two parts of the data meet
-    by chance; digests name a content, which may be that of several examples."""
-    return not identifier.isdecimal() and DIGEST_OF_CONTENT.fullmatch(identifier) is None
-
-
-def _inputs_seen(record: EvidenceRecord) -> float:
+def _inputs_seen(record: EvidenceRecord, known: Known) -> float | None:
     """The share of validation examples whose inputs the job trained on, as far as it is known: by
-    the inputs, else by ids that are digests of them."""
+    the inputs, else by ids that are digests of them. None where the job did not say."""
     seen, examples = record.trained_on, record.examples
-    if seen is None or examples is None or not len(examples.ids):
-        return 0.0
+    if seen is None or examples is None:
+        return None
     if examples.inputs is not None:
-        return _seen(examples.inputs, seen.inputs) / len(examples.ids)
-    digests = [each for each in examples.ids.tolist() if DIGEST_OF_CONTENT.fullmatch(each)]
-    return _seen(hashed(digests), seen.ids) / len(examples.ids)
+        hashes, among = examples.inputs, seen.inputs
+    else:
+        _, hashes = known.of((_hashed_ids, examples.ids), lambda: _hashed_ids(examples.ids))
+        among = seen.ids
+    return _seen(hashes, among) / len(examples.ids)
 
 
 def _repeat_by_nature(record: EvidenceRecord) -> float:
@@ -783,49 +756,42 @@ def _seen(hashes: IntArray, trained: IntArray) -> int:
 # declared is fp32. Where both arms declare the same and trained the same, they compare fairly.
 
 
-def _check_one_precision(
-    experiment: Experiment,
-    records: Mapping[Replicate, EvidenceRecord],
-    findings: Mapping[Replicate, list[Finding]],
-) -> None:
+def _check_one_precision(experiment: Experiment, records: Readable, findings: Findings) -> None:
     """Jobs that did not train as declared, in an arm whose jobs differ among themselves."""
     for arm, declared in experiment.arms.items():
         trained = _precisions(experiment, records, arm)
         for seed, precision in trained.items():
             if len({*trained.values()}) > 1 and precision != declared.precision:
-                text = f"{_otherwise(experiment, records, arm, [arm])}."
+                text = f"{_otherwise(records[arm, seed], precision, declared.precision, [arm])}."
                 findings[arm, seed].append(Subject(seed).fails(Code.RECIPE_DIFFERS, text))
 
 
-def about_precision(
-    experiment: Experiment, records: Mapping[Replicate, EvidenceRecord], arm: str
-) -> Reason | Note | None:
+def about_precision(experiment: Experiment, records: Readable, arm: str) -> Reason | Note | None:
     """What a candidate's verdict says where it or the baseline was not trained as declared. The
     baseline stays valid: what its jobs did is known."""
-    if arm not in experiment.arms:
-        return None
     both = (experiment.baseline, arm)
-    declared = [experiment.arms[name].precision for name in both]
-    trained = [{*_precisions(experiment, records, name).values()} for name in both]
-    otherwise = [
-        name
-        for name, wanted, found in zip(both, declared, trained, strict=True)
-        if len(found) == 1 and found != {wanted}
-    ]
+    declared = {name: experiment.arms[name].precision for name in both}
+    otherwise = {}
+    for name in both:
+        trained = _precisions(experiment, records, name)
+        if len({*trained.values()}) == 1 and declared[name] not in trained.values():
+            otherwise[name] = next(iter(trained.items()))
     if not otherwise:
         return None
-    if len(otherwise) == 2 and declared[0] == declared[1] and trained[0] == trained[1]:
-        text = _otherwise(experiment, records, arm, both)
-        return Note(Code.RECIPE_PRECISION, f"In both arms {text}. They were compared all the same.")
-    text = "; in arm ".join(
-        f"{name} {_otherwise(experiment, records, name, [name])}" for name in otherwise
-    )
+
+    def said(name: str, arms: Sequence[str]) -> str:
+        seed, precision = otherwise[name]
+        return _otherwise(records[name, seed], precision, declared[name], arms)
+
+    alike = len({declared[name] for name in both}) == 1
+    if len(otherwise) == 2 and alike and len({it for _, it in otherwise.values()}) == 1:
+        text = f"In both arms {said(arm, both)}. They were compared all the same."
+        return Note(Code.RECIPE_PRECISION, text)
+    text = "; in arm ".join(f"{name} {said(name, [name])}" for name in otherwise)
     return failure(Code.RECIPE_DIFFERS, f"In arm {text}.", key="precision")
 
 
-def _precisions(
-    experiment: Experiment, records: Mapping[Replicate, EvidenceRecord], arm: str
-) -> dict[int, str]:
+def _precisions(experiment: Experiment, records: Readable, arm: str) -> dict[int, str]:
     """By seed, what a job trained in: what its recipe or its parity says, and if one of them is
     not what is declared, that one."""
     declared, found = experiment.arms[arm].precision, dict[int, str]()
@@ -834,22 +800,14 @@ def _precisions(
         if record is None or record.evidence.failure is not None:
             continue
         parity = None if record.parity is None else record.evidence.parity
-        said = [record.evidence.recipe.get("precision"), parity and parity.precision]
+        said = (record.evidence.recipe.get("precision"), parity and parity.precision)
         known = [each for each in said if isinstance(each, str) and each in EPSILON]
         if known:
             found[seed] = next((each for each in known if each != declared), declared)
     return found
 
 
-def _otherwise(
-    experiment: Experiment,
-    records: Mapping[Replicate, EvidenceRecord],
-    arm: str,
-    arms: Sequence[str],
-) -> str:
-    """The first job of the arm that trained otherwise, in a sentence; to be changed in `arms`."""
-    declared = experiment.arms[arm].precision
-    trained = _precisions(experiment, records, arm)
-    seed = next(seed for seed, precision in trained.items() if precision != declared)
-    autocast = records[arm, seed].evidence.recipe.get(AUTOCAST) == trained[seed]
-    return otherwise_declared(trained[seed], declared, arms, autocast=autocast)
+def _otherwise(record: EvidenceRecord, trained: str, declared: str, arms: Sequence[str]) -> str:
+    """That a job did not train as declared, in a sentence; to be changed in `arms`."""
+    autocast = record.evidence.recipe.get(AUTOCAST) == trained
+    return otherwise_declared(trained, declared, arms, autocast=autocast)
