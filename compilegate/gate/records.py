@@ -53,9 +53,8 @@ from compilegate.job.names import AUTOCAST
 Records = Mapping[Replicate, EvidenceRecord | EvidenceError]
 """By (arm, seed), the evidence or the error that reading it met."""
 Readable = Mapping[Replicate, EvidenceRecord]
-Findings = Mapping[Replicate, list[Finding]]
-Pair = tuple[int, EvidenceRecord, EvidenceRecord]
-"""A seed, with the baseline's record and the candidate's."""
+Findings = dict[Replicate, list[Finding]]
+BySeed = Mapping[int, EvidenceRecord]
 
 ROUNDED = 2.0**-23
 """What a number in single precision is off by, as a share of itself."""
@@ -185,10 +184,9 @@ def examine(
     _check_one_precision(experiment, found, findings)
     _compare_with_reference(experiment, found, findings)
     examined = Examined(experiment, found, findings, {})
-    models = _models(examined)
-    examined = replace(examined, repeated=_compare_models(models, findings, experiment.baseline))
+    examined = replace(examined, repeated=_compare_models(examined, findings))
     for arm in experiment.arms:
-        _compare_arm(examined, arm, models, findings, known)
+        _compare_arm(examined, arm, findings, known)
     return replace(examined, findings={key: tuple(it) for key, it in findings.items() if it})
 
 
@@ -306,145 +304,149 @@ def _differing_targets(found: Examples, reference: Examples) -> int:
     return 0 if own is usual else int(np.sum(np.abs(own - usual) > ROUNDED * np.abs(usual)))
 
 
-def _differing_inputs(both: Sequence[Pair]) -> tuple[int, Finding] | None:
-    """The first seed whose inputs differ from the baseline's under the same ids: some, or all but
-    in another order, are other data or misaligned; all are hashed otherwise, as after a cast."""
-    for seed, before, after in both:
-        found = [None if it.examples is None else it.examples.inputs for it in (before, after)]
-        usual, own = found
-        if usual is None or own is None or same_column(usual, own) or len(usual) != len(own):
-            continue
-        count, rows, about = int(np.sum(usual != own)), len(own), Subject(seed)
-        text = f"{count:,} of {rows:,} inputs differ from the baseline's"
-        if count < rows or np.array_equal(np.sort(usual), np.sort(own)):
-            text = f"{text}: are these the same rows in the same order, read in the same way?"
-            return seed, about.fails(Code.EXAMPLES_DIFFER, text, examples=count)
+def _differing_inputs(
+    about: Subject, found: Examples | None, reference: Examples | None
+) -> Iterator[Finding]:
+    """Inputs that differ under the same ids: some, or all but in another order, are other data or
+    misaligned; all are hashed otherwise, as after a cast."""
+    own, usual = (None if it is None else it.inputs for it in (found, reference))
+    if own is None or usual is None or len(own) != len(usual) or same_column(own, usual):
+        return
+    count, rows = int(np.sum(usual != own)), len(own)
+    text = f"{count:,} of {rows:,} inputs differ from the baseline's"
+    if count < rows or np.array_equal(np.sort(usual), np.sort(own)):
+        text = f"{text}: are these the same rows in the same order, read in the same way?"
+        yield about.fails(Code.EXAMPLES_DIFFER, text, examples=count)
+    else:
         text = f"{text}: hash before casting."
-        return seed, about.notes(Code.EXAMPLES_INPUTS_DIFFER, text, examples=count)
-    return None
+        yield about.notes(Code.EXAMPLES_INPUTS_DIFFER, text, examples=count)
 
 
 # Models: are they several, and those that were trained?
 
 
-@dataclass(frozen=True)
-class _Model:
-    """What one replicate's model says of the same few rows as the others."""
+Distances = Mapping[tuple[Replicate, Replicate], float]
+"""By two models, in order: the root mean square of the differences of their outputs, over the
+spread of the outputs."""
 
-    digest: str | None
-    losses: FloatArray
-    """(steps,) of its training."""
-    outputs: FloatArray | None
-    """(rows, columns) None where there are none, or of other rows."""
-    tells: bool
+
+def _compare_models(examined: Examined, findings: Findings) -> dict[str, frozenset[int]]:
+    """Find the seeds that made one model, by arm, and the outputs that are another model's."""
+    experiment, baseline = examined.experiment, examined.experiment.baseline
+    records = {
+        (arm, seed): record
+        for arm in experiment.arms
+        for seed, record in examined.scored(arm).items()
+    }
+    losses = {key: it.steps.loss for key, it in records.items() if it.steps is not None}
+    outputs = _outputs(records)
+    telling = {key for key, each in outputs.items() if _tells(records[key], each)}
+    distances = _distances(outputs)
+    usual = _usual_distance(distances, telling, [key for key in records if key[0] == baseline])
+    repeated: dict[str, set[int]] = defaultdict(set)
+    for one, other in combinations(losses, 2):
+        apart = distances.get((one, other), math.inf)
+        model, its = (records[key].evidence.digests.get("model") for key in (one, other))
+        one_model = model is not None and model == its
+        within = one[0] == other[0]
+        near = max(SAME_MODEL, 0.0 if one[0] == baseline else OF_USUAL * usual)
+        if not one_model and apart > (near if within else SAME_BITS):
+            continue
+        alike = _same_course(losses[one], losses[other])
+        if within and alike:
+            repeated[one[0]].add(other[1])
+        elif within and one in telling and (one_model or apart <= SAME_BITS):
+            findings[other].append(_of_another(other, one))
+        elif not within and (
+            not alike
+            if one_model
+            else one in telling and _are_others(losses[one], losses[other], outputs[one])
+        ):
+            for of, whose in ((one, other), (other, one)):
+                if of[0] != baseline:
+                    findings[of].append(_of_another(of, whose))
+    found = {arm: frozenset(seeds) for arm, seeds in repeated.items()}
+    _find_close_seeds(replace(examined, repeated=found), distances, telling, findings)
+    return found
+
+
+def _of_another(of: Replicate, whose: Replicate) -> Finding:
+    text = (
+        f"outputs match {whose[0]!r}, seed {whose[1]}, but the trainings differ: was the wrong "
+        "checkpoint evaluated?"
+    )
+    numbers = {"other_arm": whose[0], "other_seed": whose[1]}
+    return Subject(of[1]).fails(Code.MODEL_OUTPUTS_OF_ANOTHER, text, **numbers)
+
+
+def _find_close_seeds(
+    examined: Examined, distances: Distances, telling: Collection[Replicate], findings: Findings
+) -> None:
+    """Candidates whose seeds end close to each other, while the baseline's do not."""
+    arms, baseline = examined.experiment.arms, examined.experiment.baseline
+    found = {
+        arm: _usual_distance(distances, telling, [(arm, seed) for seed in examined.distinct([arm])])
+        for arm in arms
+        if have_one_recipe(arms[baseline], arms[arm])
+    }
+    for arm, own in found.items():
+        if 0.0 < own < CLOSE * found[baseline]:
+            share = own / found[baseline]
+            text = (
+                f"outputs of this arm's seeds differ by {percent(share)} of what the baseline's "
+                "differ by: does it average models?"
+            )
+            first = next(iter(examined.scored(arm)))
+            note = Subject(first).notes(Code.MODEL_SEEDS_CLOSE, text, share=share)
+            findings[arm, first].append(note)
+
+
+def _outputs(records: Readable) -> dict[Replicate, FloatArray]:
+    """By replicate, the outputs on the same few rows; what has none, or other rows, is left out."""
+    found: dict[Replicate, FloatArray] = {}
+    scored = {key: it.examples for key, it in records.items() if it.examples is not None}
+    for key, examples in scored.items():
+        if same_column(examples.ids, next(iter(scored.values())).ids):
+            rows = np.linspace(0, len(examples.ids) - 1, min(len(examples.ids), MOST_ROWS))
+            columns = (examples.predictions, examples.scores, examples.losses)
+            said = next(it for it in columns if it is not None and it.size)
+            found[key] = said[rows.astype(np.int64)].reshape(len(rows), -1)
+    return found
+
+
+def _tells(record: EvidenceRecord, outputs: FloatArray) -> bool:
     """Whether equal outputs mean one model. Where answers are few they may be agreement."""
-
-
-@dataclass(frozen=True)
-class _Models:
-    """All models whose scores can be used, and the distances of their outputs from each other."""
-
-    of: Mapping[Replicate, _Model]
-    apart: Mapping[tuple[Replicate, Replicate], float]
-    """The root mean square of the differences, over the spread of the outputs; of two that can be
-    compared, in their order."""
-
-    def usual(self, arm: str, seeds: Collection[int]) -> float:
-        """What two of these seeds of the arm differ by; zero where that is not known."""
-        found = [
-            apart
-            for (one, other), apart in self.apart.items()
-            if one[0] == other[0] == arm and {one[1], other[1]} <= {*seeds} and self.of[one].tells
-        ]
-        return float(np.median(found)) if found else 0.0
-
-
-def _models(examined: Examined) -> _Models:
-    found: dict[Replicate, _Model] = {}
-    first: Examples | None = None
-    for arm in examined.experiment.arms:
-        for seed, record in examined.scored(arm).items():
-            examples, outputs = record.examples, None
-            if record.steps is None:
-                continue
-            if examples is not None:
-                first = first or examples
-                outputs = _outputs(examples) if same_column(examples.ids, first.ids) else None
-            tells = examples is not None and outputs is not None and _tells(examples, outputs)
-            digest = record.evidence.digests.get("model")
-            found[arm, seed] = _Model(digest, record.steps.loss, outputs, tells)
-    return _Models(found, _distances({key: it.outputs for key, it in found.items()}))
-
-
-def _outputs(examples: Examples) -> FloatArray:
-    rows = np.linspace(0, len(examples.ids) - 1, min(len(examples.ids), MOST_ROWS))
-    columns = (examples.predictions, examples.scores, examples.losses)
-    said = next(it for it in columns if it is not None and it.size)
-    return said[rows.astype(np.int64)].reshape(len(rows), -1)
-
-
-def _tells(examples: Examples, outputs: FloatArray) -> bool:
     answers = {row.tobytes() for row in outputs.round(6) + 0.0}  # zero has one sign
-    if len(answers) > FEW_ANSWERS:
-        return True
+    examples = record.examples
+    if len(answers) > FEW_ANSWERS or examples is None:
+        return len(answers) > FEW_ANSWERS
     if len(examples.ids) < ROWS_TO_TELL or not examples.scores.shape[1]:
         return False
     wrong = examples.scores.argmax(axis=1) != examples.labels
     return int(wrong.sum()) >= ERRORS_TO_TELL
 
 
-def _distances(
-    outputs: Mapping[Replicate, FloatArray | None],
-) -> dict[tuple[Replicate, Replicate], float]:
-    there = {key: it for key, it in outputs.items() if it is not None}
+def _distances(outputs: Mapping[Replicate, FloatArray]) -> Distances:
     found: dict[tuple[Replicate, Replicate], float] = {}
     with np.errstate(over="ignore", invalid="ignore"):
-        moments = {key: (it.mean(axis=0), it.var(axis=0)) for key, it in there.items()}
-        for one, other in combinations(there, 2):
-            if there[one].shape != there[other].shape:
+        moments = {key: (it.mean(axis=0), it.var(axis=0)) for key, it in outputs.items()}
+        for one, other in combinations(outputs, 2):
+            if outputs[one].shape != outputs[other].shape:
                 continue
             (mean, variance), (its_mean, its_variance) = moments[one], moments[other]
             spread = (variance + its_variance) / 2.0 + ((mean - its_mean) / 2.0) ** 2
-            apart = math.sqrt(np.mean((there[one] - there[other]) ** 2))
+            apart = math.sqrt(np.mean((outputs[one] - outputs[other]) ** 2))
             if math.isfinite(apart):
                 found[one, other] = apart / max(math.sqrt(spread.max()), 1e-12)
     return found
 
 
-def _compare_models(
-    models: _Models, findings: Findings, baseline: str
-) -> dict[str, frozenset[int]]:
-    """Find the seeds that made one model, and the outputs that are another model's."""
-    usual = models.usual(baseline, {seed for _, seed in models.of})
-    repeated: dict[str, set[int]] = defaultdict(set)
-    for one, other in combinations(models.of, 2):
-        before, after = models.of[one], models.of[other]
-        apart = models.apart.get((one, other), math.inf)
-        one_model = before.digest is not None and before.digest == after.digest
-        near = SAME_BITS
-        if one[0] == other[0]:
-            near = SAME_MODEL if one[0] == baseline else max(SAME_MODEL, OF_USUAL * usual)
-        if not one_model and apart > near:
-            continue
-        alike = _same_course(before.losses, after.losses)
-        if one[0] != other[0]:
-            wrong = not alike if one_model else _is_other(before, after)
-            blamed = [(one, other), (other, one)] if wrong else []
-        elif alike:
-            repeated[one[0]].add(other[1])
-            continue
-        else:
-            blamed = [(other, one)] if before.tells and (one_model or apart <= SAME_BITS) else []
-        for of, whose in blamed:
-            if of[0] != baseline or whose[0] == baseline:
-                text = (
-                    f"outputs match {whose[0]!r}, seed {whose[1]}, but the trainings differ: was "
-                    "the wrong checkpoint evaluated?"
-                )
-                numbers = {"other_arm": whose[0], "other_seed": whose[1]}
-                found = Subject(of[1]).fails(Code.MODEL_OUTPUTS_OF_ANOTHER, text, **numbers)
-                findings[of].append(found)
-    return {arm: frozenset(seeds) for arm, seeds in repeated.items()}
+def _usual_distance(
+    distances: Distances, telling: Collection[Replicate], among: Collection[Replicate]
+) -> float:
+    """What two of these models differ by; zero where that is not known."""
+    found = [distances[it] for it in combinations(among, 2) if it in distances and it[0] in telling]
+    return float(np.median(found)) if found else 0.0
 
 
 def _same_course(before: FloatArray, after: FloatArray) -> bool:
@@ -457,16 +459,13 @@ def _same_course(before: FloatArray, after: FloatArray) -> bool:
         return bool(np.abs(before - after).max() <= SAME_LOSS * scale)
 
 
-def _is_other(one: _Model, other: _Model) -> bool:
-    """Whether equal outputs of two arms are one model's: models that are equal to the last bit had
-    equal losses all the way. Rounded outputs may agree because the compiler is good; then the
-    trainings must have begun differently, too."""
-    before, after = one.losses, other.losses
-    if one.outputs is None or not one.tells:
-        return False
+def _are_others(before: FloatArray, after: FloatArray, outputs: FloatArray) -> bool:
+    """Whether equal outputs of two arms are one model's, by their losses: models that are equal to
+    the last bit had equal losses all the way. Rounded outputs may agree because the compiler is
+    good; then the trainings must have begun differently, too."""
     if len(before) != len(after):
         return True
-    if _is_rounded(one.outputs):
+    if _is_rounded(outputs):
         first = np.abs(before - after)[:1] > SAME_START * np.abs(before[:1])
         return bool(first.any()) and not _same_course(before, after)
     return not np.allclose(before, after, rtol=1e-9, atol=0.0, equal_nan=True)
@@ -496,78 +495,59 @@ def about_repeated(examined: Examined, arm: str) -> str | None:
 # What an arm's models and trainings show.
 
 
-def _compare_arm(
-    examined: Examined, arm: str, models: _Models, findings: Findings, known: Known
-) -> None:
+def _compare_arm(examined: Examined, arm: str, findings: Findings, known: Known) -> None:
     """What the arm's records show by themselves, and beside the baseline's."""
     experiment, baseline = examined.experiment, examined.experiment.baseline
     own, usual = examined.scored(arm), examined.scored(baseline)
     if not own:
         return
+    both = {} if arm == baseline else {seed: usual[seed] for seed in own if seed in usual}
+    for seed, record in own.items():
+        about, before = Subject(seed), both.get(seed)
+        findings[arm, seed] += _trained_on_validation(about, record, before, known)
+        findings[arm, seed] += _trained_on_groups(about, record, experiment.settings.groups)
+        if before is not None:
+            findings[arm, seed] += _trained_on_others(about, record, before)
     first = next(iter(own))
     about, found = Subject(first), findings[arm, first]
-    for seed, record in own.items():
-        before = None if arm == baseline else usual.get(seed)
-        findings[arm, seed].extend(_trained_on_validation(Subject(seed), record, before, known))
-        groups = experiment.settings.groups
-        findings[arm, seed].extend(_trained_on_groups(Subject(seed), record, groups))
-    found += _of_one_class(about, own[first])
-    both = [(seed, usual[seed], record) for seed, record in own.items() if seed in usual]
-    if arm == baseline or not both:
+    examples = own[first].examples
+    if examples is not None and examples.scores.shape[1] and not np.ptp(examples.labels):
+        text = "the validation data contain one class only."
+        found.append(about.notes(Code.EXAMPLES_ONE_CLASS, text, examples=len(examples.labels)))
+    declared, its = experiment.arms[arm], experiment.arms[baseline]
+    if not both or not have_one_recipe(its, declared):
         return
-    found += _other_training_data(both)
-    if have_one_recipe(experiment.arms[baseline], experiment.arms[arm]):
-        found += _starts_elsewhere(about, _losses(both, 1))
-        found += _ends_elsewhere(about, _losses(both, LEAST_STEPS))
-        found += _seeds_close(about, examined, arm, models)
-        alike = experiment.arms[baseline].padding == experiment.arms[arm].padding
-        inputs = _differing_inputs(both) if alike else None
-        if inputs is not None:
-            findings[arm, inputs[0]].append(inputs[1])
+    losses = list(_losses(both, own))
+    found += _starts_elsewhere(about, losses)
+    found += _ends_elsewhere(about, losses)
+    if declared.padding == its.padding:
+        for seed, record in both.items():
+            different = list(_differing_inputs(Subject(seed), own[seed].examples, record.examples))
+            findings[arm, seed] += different
+            if different:  # the first seed is enough
+                break
 
 
 def have_one_recipe(before: ArmDeclaration, after: ArmDeclaration) -> bool:
     """Whether two arms are declared to train alike."""
-    return (before.global_batch_size, before.learning_rate) == (
-        after.global_batch_size,
-        after.learning_rate,
-    )
+    batch = before.global_batch_size == after.global_batch_size
+    return batch and before.learning_rate == after.learning_rate
 
 
-def _of_one_class(about: Subject, record: EvidenceRecord) -> Iterator[Finding]:
-    examples = record.examples
-    if examples is not None and examples.scores.shape[1] > 1 and not np.ptp(examples.labels):
-        text = "the validation data contain one class only."
-        yield about.notes(Code.EXAMPLES_ONE_CLASS, text, examples=len(examples.labels))
+Losses = Sequence[tuple[FloatArray, FloatArray]]
+"""By seed, those of the baseline's steps and of the candidate's."""
 
 
-def _seeds_close(
-    about: Subject, examined: Examined, arm: str, models: _Models
-) -> Iterator[Finding]:
-    """A candidate whose seeds end close to each other, while the baseline's do not."""
-    usual, own = (
-        models.usual(of, examined.distinct([of])) for of in (examined.experiment.baseline, arm)
-    )
-    if 0.0 < own < CLOSE * usual:
-        text = (
-            f"outputs of this arm's seeds differ by {percent(own / usual)} of what the baseline's "
-            "differ by: does it average models?"
-        )
-        yield about.notes(Code.MODEL_SEEDS_CLOSE, text, share=own / usual)
+def _losses(usual: BySeed, own: BySeed) -> Iterator[tuple[FloatArray, FloatArray]]:
+    for seed, record in usual.items():
+        before, after = record.steps, own[seed].steps
+        if before is None or after is None or not min(len(before.loss), len(after.loss)):
+            continue
+        if np.isfinite(before.loss).all() and np.isfinite(after.loss).all():
+            yield before.loss, after.loss
 
 
-def _losses(both: Sequence[Pair], least: int) -> list[tuple[FloatArray, FloatArray]]:
-    """The losses of the baseline's and the candidate's steps with the same seed, where both have
-    enough of them, and no other than finite ones."""
-    found = [(one.steps.loss, it.steps.loss) for _, one, it in both if one.steps and it.steps]
-    return [
-        pair for pair in found if all(len(it) >= least and np.isfinite(it).all() for it in pair)
-    ]
-
-
-def _starts_elsewhere(
-    about: Subject, losses: Sequence[tuple[FloatArray, FloatArray]]
-) -> Iterator[Finding]:
+def _starts_elsewhere(about: Subject, losses: Losses) -> Iterator[Finding]:
     """Trainings that all begin at another loss than the baseline's with the same seed: they should
     begin with the same weights and the same batch."""
     if len(losses) < 2:
@@ -575,12 +555,11 @@ def _starts_elsewhere(
     before, after = np.array([(usual[0], own[0]) for usual, own in losses]).T
     # A loss that begins next to zero is no measure of itself.
     fall = float(np.median([np.ptp(usual) for usual, _ in losses]))
-    usual = max(float(np.median(np.abs(before))), fall)
-    of_batches = float(np.median([_noise(it) for pair in losses for it in pair]))
+    noise = float(np.median([_noise(it) for pair in losses for it in pair]))
     limit = max(
-        MOST_APART_AT_FIRST * usual,
+        MOST_APART_AT_FIRST * max(float(np.median(np.abs(before))), fall),
         SEEDS_APART * float(before.std(ddof=1)),
-        BATCHES_APART * math.sqrt(2.0) * of_batches,
+        BATCHES_APART * math.sqrt(2.0) * noise,
     )
     if _all_beyond(after - before, limit):
         text = (
@@ -590,13 +569,12 @@ def _starts_elsewhere(
         yield about.leaves_open(Code.STEPS_OTHER_START, text)
 
 
-def _ends_elsewhere(
-    about: Subject, losses: Sequence[tuple[FloatArray, FloatArray]]
-) -> Iterator[Finding]:
+def _ends_elsewhere(about: Subject, losses: Losses) -> Iterator[Finding]:
     """Trainings of the same recipe that all end far from the baseline's."""
-    if len(losses) < 2:
+    long = [pair for pair in losses if min(map(len, pair)) >= LEAST_STEPS]
+    if len(long) < 2:
         return
-    means = [[part.mean() for it in pair for part in ends(it)] for pair in losses]
+    means = [[float(part.mean()) for it in pair for part in ends(it)] for pair in long]
     begun, before, _, after = np.array(means).T
     fall = float(np.median(begun - before))
     limit = max(MOST_APART_AT_END * fall, SEEDS_APART * float(before.std(ddof=1)))
@@ -674,26 +652,23 @@ def _trained_on_groups(
         yield about.notes(Code.DATA_GROUPS_TRAINED_ON, text, examples=count)
 
 
-def _other_training_data(both: Sequence[Pair]) -> Iterator[Finding]:
-    for seed, before, after in both:
-        if before.trained_on is None or after.trained_on is None:
-            continue
-        share = _of_one_alone(after.trained_on.ids, before.trained_on.ids)
-        if share > MOST_MORE_SEEN:
-            text = f"{percent(share)} of the training examples are in one of the two arms alone."
-            yield Subject(seed).notes(Code.DATA_OTHER_TRAINED_ON, text, share=share)
-            return
-
-
-def _of_one_alone(one: IntArray, other: IntArray) -> float:
-    """The share of two sets that one alone holds, as far as the smallest hashes show."""
-    if not len(one) or not len(other):
-        return 0.0
-    last = min((it[-1] for it in (one, other) if len(it) >= MOST_HASHES), default=None)
+def _trained_on_others(
+    about: Subject, record: EvidenceRecord, baseline: EvidenceRecord
+) -> Iterator[Finding]:
+    """Training examples of one of the two arms alone, as far as the smallest hashes show."""
+    if record.trained_on is None or baseline.trained_on is None:
+        return
+    both = [record.trained_on.ids, baseline.trained_on.ids]
+    if not all(map(len, both)):
+        return
+    last = min((it[-1] for it in both if len(it) >= MOST_HASHES), default=None)
     if last is not None:
-        one, other = one[one <= last], other[other <= last]
-    together = len(np.union1d(one, other))
-    return 1.0 - len(np.intersect1d(one, other)) / together if together else 0.0
+        both = [it[it <= last] for it in both]
+    together = len(np.union1d(both[0], both[1]))
+    share = len(np.setxor1d(both[0], both[1])) / together if together else 0.0
+    if share > MOST_MORE_SEEN:
+        text = f"{percent(share)} of the training examples are in one of the two arms alone."
+        yield about.notes(Code.DATA_OTHER_TRAINED_ON, text, share=share)
 
 
 def _hashed_ids(ids: npt.NDArray[np.str_]) -> tuple[IntArray, IntArray]:
