@@ -1,10 +1,10 @@
 """Confounds: what differs between a candidate and the baseline besides the compiler.
 
-A difference that the workload declares is intended: the report lists it. One that nobody declared
-(another library version, another kind of machine, fewer cores) fails the candidate by name, since
-neither its quality nor its speed can then be attributed to the compiler. Another processor or
-kernel of one instance type is what the cloud gives, and a note. What a script records under a name
-of its own is no part of the recipe where it differs between the seeds of one arm, or is a path.
+A declared difference is intended: the report lists it. One that nobody declared (another library
+version, another kind of machine, fewer cores) fails the candidate by name, since neither its
+quality nor its speed can then be attributed to the compiler. Another processor or kernel of one
+instance type is what the cloud gives, and a note. What a script records under a name of its own is
+no part of the recipe where it differs between the seeds of one arm, or is a path.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ NOT_COMPARED = frozenset({"arm", "seed", "compiler", "on_failure", AUTOCAST})
 fails, not how it trains. Autocast is how a precision comes about, which is compared itself."""
 HARDWARE = ("accelerator", "cpu", "device", "gpu", "hardware", "instance", "processor", "tpu")
 """Parts of the names under which jobs record what they ran on."""
+PATHS = ("/", "./", "../", "~", "s3://", "file://")
 COUNTS = ("cores", "count", "accelerators", "threads", "memory")
 """Parts of names of such keys that say how many, and not of what."""
 EPOCHS_END = 0.05
@@ -83,19 +84,15 @@ def find_confounds(
     }
     if (before.padding == "buckets") != (after.padding == "buckets"):
         declared.add(BUCKETS)
-    found = [
-        _confound(key, values, declared, of_recipe=True, stops=examples_tolerance > EPOCHS_END)
-        for key, *values in _differences(
-            [it.recipe for it in baseline], [it.recipe for it in candidate]
-        )
-        if key not in NOT_COMPARED
-    ]
-    found += [
-        _confound(key, values, declared, of_recipe=False, stops=False)
-        for key, *values in _differences(
-            [it.environment for it in baseline], [it.environment for it in candidate], fixed=True
-        )
-    ]
+    stops, found = examples_tolerance > EPOCHS_END, []
+    recipes = [[it.recipe for it in jobs] for jobs in (baseline, candidate)]
+    for key, *values in _differences(*recipes, fixed=False):
+        if key not in NOT_COMPARED:
+            why = _declared(key, values, declared, stops=stops) or _follows(key, declared)
+            found.append(_confound(key, values, why, "recipe, not declared"))
+    environments = [[it.environment for it in jobs] for jobs in (baseline, candidate)]
+    for key, *values in _differences(*environments, fixed=True):
+        found.append(_confound(key, values, _follows(key, declared), "environment, not declared"))
     return [*found, *_examples_seen(baseline, candidate, declarations, examples_tolerance)]
 
 
@@ -103,40 +100,33 @@ def about_confounds(confounds: Sequence[Confound]) -> list[Reason | Note]:
     """What the verdict says of differences that the workload does not declare."""
     said: list[Reason | Note] = []
     for each in [it for it in confounds if not it.intended][:MOST_LISTED]:
+        numbers = {"name": each.name, "baseline": each.baseline, "candidate": each.candidate}
         text = f"{each.name} differs: {each.candidate} instead of {each.baseline}."
         if each.name in MACHINE:
             said.append(Note(Code.CONFOUND_HARDWARE, text, {"name": each.name}))
-            continue
-        code = Code.CONFOUND_UNDECLARED
-        if each.name == EXAMPLES_SEEN:
-            code = Code.CONFOUND_EXAMPLES_SEEN
+        elif each.name == EXAMPLES_SEEN:
             text = (
                 f"{text} Train for as many epochs and count optimizer steps; where jobs stop "
                 "early, declare examples_tolerance in [gate]."
             )
-        numbers = {"name": each.name, "baseline": each.baseline, "candidate": each.candidate}
-        said.append(failure(code, text, **numbers))
+            said.append(failure(Code.CONFOUND_EXAMPLES_SEEN, text, **numbers))
+        else:
+            said.append(failure(Code.CONFOUND_UNDECLARED, text, **numbers))
     return said
 
 
 def about_hardware(jobs: Sequence[Evidence]) -> list[Note]:
     """A note where no job recorded what it ran on."""
-    if any(map(_knows_hardware, jobs)):
-        return []
+    for key, value in (item for each in jobs for item in each.environment.items()):
+        named = any(part in key.lower() for part in HARDWARE)
+        counts = any(part in key.lower() for part in COUNTS)
+        if named and not counts and value not in (None, 0, False, ""):
+            return []
     sentence = (
         "No job recorded its hardware, so the speed-up may be the machine's: record `cpu`, "
         "`accelerator` or `instance_type` in the environment."
     )
     return [Note(Code.CONFOUND_HARDWARE_UNKNOWN, sentence)]
-
-
-def _knows_hardware(evidence: Evidence) -> bool:
-    return any(
-        value not in (None, 0, False, "")
-        and any(part in key.lower() for part in HARDWARE)
-        and not any(part in key.lower() for part in COUNTS)
-        for key, value in evidence.environment.items()
-    )
 
 
 def _examples_seen(
@@ -149,51 +139,49 @@ def _examples_seen(
     leave out. One over as many steps does not, nor do micro-batches that were counted as steps.
     Where jobs stop early, each at its own step, those of all seeds are compared."""
     seen = [
-        [_whole(it.recipe.get(STEPS)) * examples_of_a_step(it, declared) for it in jobs]
+        [_steps(it) * examples_of_a_step(it, declared) for it in jobs]
         for jobs, declared in zip((baseline, candidate), declarations, strict=True)
     ]
     pairs = [(one, other) for one, other in zip(*seen, strict=True) if one and other]
-    if tolerance > EPOCHS_END:
-        pairs = [(sum(one for one, _ in pairs), sum(other for _, other in pairs))] if pairs else []
-    if not pairs:
-        return
-    apart, before, after = max((max(it) / min(it) - 1.0, *it) for it in pairs)
-    allowed = EPOCHS_END if tolerance <= EPOCHS_END else max(tolerance, STOPPED_EARLY)
+    stops = tolerance > EPOCHS_END
+    if stops and pairs:
+        pairs = [(sum(one for one, _ in pairs), sum(other for _, other in pairs))]
+    apart, *values = max(((max(it) / min(it) - 1.0, *it) for it in pairs), default=(0.0, 0, 0))
     if apart > EPOCHS_END:
-        why = "within examples_tolerance" if apart <= allowed else "steps times batch, not declared"
-        intended = apart <= allowed
-        yield Confound(EXAMPLES_SEEN, f"{before:,}", f"{after:,}", intended=intended, why=why)
+        allowed = apart <= (max(tolerance, STOPPED_EARLY) if stops else EPOCHS_END)
+        shown, why = [f"{it:,}" for it in values], "within examples_tolerance" if allowed else None
+        yield _confound(EXAMPLES_SEEN, shown, why, "steps times batch, not declared")
 
 
-def _whole(steps: Scalar) -> int:
+def _steps(evidence: Evidence) -> int:
     """Zero for anything that is not a number of steps; another check reports that."""
+    steps = evidence.recipe.get(STEPS)
     return steps if isinstance(steps, int) and 0 < steps <= MOST_STEPS else 0
 
 
-def _confound(
-    key: str, values: Sequence[str], declared: set[str], *, of_recipe: bool, stops: bool
-) -> Confound:
+def _confound(key: str, values: Sequence[str], why: str | None, otherwise: str) -> Confound:
+    """The difference, which is intended where there is a reason why."""
     before, after = values
-    causes = [cause for cause in FOLLOWS if cause in declared and key in FOLLOWS[cause]]
-    if of_recipe and key in declared:
-        why: str | None = "declared by the workload"
-    elif of_recipe and (key == STEPS or (key == EPOCHS and stops)):
-        why = f"see {EXAMPLES_SEEN}"
-    elif of_recipe and key == "device" and "instance_type" in declared and HOST not in values:
-        why = "follows from instance_type"
-    else:
-        why = f"follows from {causes[0]}" if causes else None
-    part = "recipe" if of_recipe else "environment"
-    return Confound(
-        key, before, after, intended=why is not None, why=why or f"{part}, not declared"
-    )
+    return Confound(key, before, after, intended=why is not None, why=why or otherwise)
+
+
+def _declared(key: str, values: Sequence[str], declared: set[str], *, stops: bool) -> str | None:
+    """Why a key of the recipe may differ; `stops` says whether jobs may stop early."""
+    if key in declared:
+        return "declared by the workload"
+    if key == STEPS or (key == EPOCHS and stops):
+        return f"see {EXAMPLES_SEEN}"
+    on_accelerators = key == "device" and HOST not in values
+    return "follows from instance_type" if on_accelerators and "instance_type" in declared else None
+
+
+def _follows(key: str, declared: set[str]) -> str | None:
+    causes = (cause for cause, keys in FOLLOWS.items() if cause in declared and key in keys)
+    return next((f"follows from {cause}" for cause in causes), None)
 
 
 def _differences(
-    before: Sequence[Mapping[str, Scalar]],
-    after: Sequence[Mapping[str, Scalar]],
-    *,
-    fixed: bool = False,
+    before: Sequence[Mapping[str, Scalar]], after: Sequence[Mapping[str, Scalar]], *, fixed: bool
 ) -> Iterator[tuple[str, str, str]]:
     """(key, baseline, candidate) of each value that differs.
 
@@ -201,30 +189,25 @@ def _differences(
     libraries are, only what differs between the baseline's own seeds.
     """
     for key in sorted({key for values in (*before, *after) for key in values}):
-        found = [[_told(it, key) for it in arm] for arm in (before, after)]
-        if any(len({*arm}) > 1 for arm in found[: 1 if fixed else 2]) or found[0] == found[1]:
+        usual, own = ([_text(it, key) for it in arm] for arm in (before, after))
+        if len({*usual}) > 1 or (len({*own}) > 1 and not fixed):
             continue
-        one, other = next((it, to) for it, to in zip(*found, strict=True) if it != to)
-        if not (_is_path(one) and _is_path(other)):
+        one, other = next(((a, b) for a, b in zip(usual, own, strict=True) if a != b), ("", ""))
+        if one != other and not (one.startswith(PATHS) and other.startswith(PATHS)):
             yield clipped(key, 60), *_shown(one, other)
 
 
-def _is_path(text: str) -> bool:
-    return text.startswith(("/", "./", "../", "~", "s3://", "file://"))
-
-
-def _told(values: Mapping[str, Scalar], key: str) -> str:
-    if key not in values:
-        return "not recorded"
-    return "none" if values[key] is None else str(values[key])
+def _text(values: Mapping[str, Scalar], key: str) -> str:
+    found = values.get(key, "not recorded")
+    return "none" if found is None else str(found)
 
 
 def _shown(before: str, after: str) -> tuple[str, str]:
     """Both, clipped to where they differ: the digest of an image stands at the end of its name."""
-    differs_at = next(
-        (at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other), 0
-    )
-    start = max(differs_at - 20, 0) if max(len(before), len(after)) > MOST_SHOWN else 0
+    start = 0
+    if max(len(before), len(after)) > MOST_SHOWN:
+        pairs = enumerate(zip(before, after, strict=False))
+        start = max(next((at for at, (one, other) in pairs if one != other), 0) - 20, 0)
     ellipsis = "..." if start else ""
     one, other = (f"{ellipsis}{clipped(text[start:], MOST_SHOWN)}" for text in (before, after))
     return one, other

@@ -16,7 +16,16 @@ from typing import TypeVar, cast
 import numpy as np
 
 from compilegate.gate.evidence import MissingEvidenceError, UndeclaredEvidenceError
-from compilegate.gate.findings import SCORES, TIMES, Code, Finding, Number, Subject, clipped
+from compilegate.gate.findings import (
+    SCORES,
+    TIMES,
+    Code,
+    Finding,
+    Number,
+    Subject,
+    clipped,
+    counted,
+)
 from compilegate.gate.settings import ArmDeclaration, GateSettings
 from compilegate.job.evidence import (
     CompilerRecord,
@@ -26,7 +35,6 @@ from compilegate.job.evidence import (
     Examples,
     FloatArray,
     Origin,
-    PaddingRecord,
     Scalar,
     SpeedRecord,
     Steps,
@@ -47,7 +55,9 @@ from compilegate.job.names import AVERAGE_SPEED_METRIC, PADDING, SPEED_METRIC
 
 T = TypeVar("T")
 SHA256 = re.compile(r"[0-9a-f]{64}")
-REQUIRED_DIGESTS = {Origin.MEASURED: ("data", "model", "steps")}
+REQUIRED_DIGESTS = ("data", "model", "steps")
+COLUMNS = {"steps": TIMES, "outputs": SCORES, "parity": "", "paired": TIMES, "trained_on": ""}
+"""Digests of columns, with the part of the evidence that changed ones spoil."""
 INDUCTOR = "inductor"
 CALLS = "graph_calls"
 """How often compiled graphs were called."""
@@ -139,7 +149,7 @@ def check_record(record: EvidenceRecord, expected: Expected) -> list[Finding]:
         text = "the environment is empty: record library versions and hardware."
         found.append(about.fails(Code.EVIDENCE_LACKING, text, spoils=()))
     if evidence.compiler is not None:
-        found += _check_compiler(evidence, evidence.compiler, expected, expected.declaration)
+        found += _check_compiler(evidence, evidence.compiler, expected)
         found += _check_recipe(evidence, expected.declaration, about)
     if record.steps is not None:
         found += _check_steps(evidence, record.steps, expected)
@@ -227,7 +237,7 @@ def _magnitudes(evidence: Evidence) -> Iterator[tuple[str, float, float]]:
 def _check_digests(record: EvidenceRecord, about: Subject) -> Iterator[Finding]:
     """Whether files are those that the job wrote: a file copied beside another record is not."""
     digests = record.evidence.digests
-    for name in REQUIRED_DIGESTS.get(record.evidence.origin, ()):
+    for name in REQUIRED_DIGESTS if record.evidence.origin == Origin.MEASURED else ():
         if not SHA256.fullmatch(digests.get(name, "")):
             text = f"evidence.json has no sha256 of {name!r} among its digests."
             yield about.fails(Code.EVIDENCE_UNREADABLE, text)
@@ -237,27 +247,21 @@ def _check_digests(record: EvidenceRecord, about: Subject) -> Iterator[Finding]:
     found = column_digests(record.steps, None, record.parity, record.paired, record.trained_on)
     if record.examples is not None:
         found["outputs"] = outputs_digest(record.examples)
-    for name, spoiled in (
-        ("steps", TIMES),
-        ("outputs", SCORES),
-        ("parity", None),
-        ("paired", TIMES),
-        ("trained_on", None),
-    ):
+    for name, spoilt in COLUMNS.items():
         # A digest of columns that are not there is one that differs as well.
         if name in digests and digests[name] != found.get(name):
             file = "examples" if name == "outputs" else name
             text = (
                 f"{file}.npz has changed since it was written: its sha256 is not the recorded one."
             )
-            spoils = () if spoiled is None else (spoiled,)
+            spoils = (spoilt,) if spoilt else ()
             yield about.fails(Code.EVIDENCE_CHANGED, text, spoils=spoils, columns=name)
 
 
 def _check_compiler(
-    evidence: Evidence, compiler: CompilerRecord, expected: Expected, declaration: ArmDeclaration
+    evidence: Evidence, compiler: CompilerRecord, expected: Expected
 ) -> Iterator[Finding]:
-    about, declared = expected.about, declaration.compiler
+    about, declared = expected.about, expected.declaration.compiler
     if compiler.name != declared:
         found = clipped(compiler.name)
         text = f"trained with compiler {found!r}, the workload declares {declared!r}."
@@ -280,8 +284,10 @@ def _check_compiler(
         yield from _check_calls(evidence, compiler, about)
     allowed = expected.settings.max_recompilations
     if compiler.recompilations:
+        lengths = 0 if evidence.padding is None else len(evidence.padding.lengths)
+        beside = f" beside the {lengths} declared lengths" if lengths > 1 else ""
         times = clipped(str(compiler.recompilations))
-        text = f"{times} recompilations{_shapes(evidence.padding)}: shapes or settings changed."
+        text = f"{times} recompilations{beside}: shapes or settings changed."
         if allowed is not None and compiler.recompilations > allowed:
             text = f"{text} max_recompilations is {allowed}."
             yield about.fails(Code.COMPILER_RECOMPILED, text, allowed=allowed)
@@ -303,22 +309,13 @@ def _check_calls(evidence: Evidence, compiler: CompilerRecord, about: Subject) -
 
 def _shows_something(proof: Mapping[str, Scalar]) -> bool:
     """Whether anything was counted, or seen to be so: names and versions say what was asked for."""
-    if proof.get(CALLS) == 0:
-        return False
-    return any(map(_counts, proof.values()))
-
-
-def _counts(value: Scalar) -> bool:
-    if isinstance(value, str):
-        return value.isdecimal() and value.isascii() and int(value[:20]) > 0
-    return bool(value) if isinstance(value, (bool, int, float)) else False
-
-
-def _shapes(record: PaddingRecord | None) -> str:
-    """What a recompilation is counted beside, where steps have several declared shapes."""
-    if record is None or len(record.lengths) < 2:
-        return ""
-    return f" beside the {len(record.lengths)} declared lengths"
+    counted = [
+        value.isdecimal() and value.isascii() and int(value[:20]) > 0
+        if isinstance(value, str)
+        else bool(value)
+        for value in proof.values()
+    ]
+    return proof.get(CALLS) != 0 and any(counted)
 
 
 def _check_recipe(
@@ -411,17 +408,16 @@ def _check_times(
                 "for. Wait for the GPU before a step's time is taken, or time steps with "
                 "compilegate.job."
             )
+    least, most = (1.0 - ROUNDING) * trained, trained * MOST_TIMES_TRAINING + MOST_SECONDS_BESIDE
     if text is not None:
         yield about.fails(Code.STEPS_TIMES_DISAGREE, text, spoils=(TIMES,), in_steps=in_steps)
-    elif speed.total_seconds < (1.0 - ROUNDING) * trained or speed.total_seconds > (
-        trained * MOST_TIMES_TRAINING + MOST_SECONDS_BESIDE
-    ):
+    elif not least <= speed.total_seconds <= most:
         text = (
             f"the job took {speed.total_seconds:,.4g} s (speed.total_seconds) and the training in "
             f"it {trained:,.4g} s: are both in seconds?"
         )
         yield about.fails(Code.STEPS_TIMES_DISAGREE, text)
-    yield from _check_reported_speed(evidence, speed, steps, expected.declaration, about)
+    yield from _check_reported_speed(evidence, speed, steps, expected)
 
 
 def outside_of_steps(evidence: Evidence, steps: Steps) -> float:
@@ -437,13 +433,9 @@ def outside_of_steps(evidence: Evidence, steps: Steps) -> float:
 
 
 def _check_reported_speed(
-    evidence: Evidence,
-    speed: SpeedRecord,
-    steps: Steps,
-    declaration: ArmDeclaration,
-    about: Subject,
+    evidence: Evidence, speed: SpeedRecord, steps: Steps, expected: Expected
 ) -> Iterator[Finding]:
-    size = examples_of_a_step(evidence, declaration)
+    size = examples_of_a_step(evidence, expected.declaration)
     seconds = steps.seconds
     parts = (seconds[steady_mask(evidence, steps)], seconds[speed.steady_from :], seconds)
     rates = [size / float(each.mean()) for each in parts if each.size]
@@ -453,8 +445,8 @@ def _check_reported_speed(
             f"the job reports {reported:.4g} samples a second; steps of {size} samples make "
             f"{rates[0]:.4g}."
         )
-        code = Code.STEPS_TIMES_DISAGREE
-        yield about.fails(code, text, reported=reported, computed=rates[0])
+        numbers = {"reported": reported, "computed": rates[0]}
+        yield expected.about.fails(Code.STEPS_TIMES_DISAGREE, text, **numbers)
 
 
 def examples_of_a_step(evidence: Evidence, declaration: ArmDeclaration) -> int:
@@ -499,7 +491,8 @@ def _check_rows(examples: Examples, about: Subject, known: Known) -> Iterator[Fi
     rows, classes = examples.scores.shape
     # Without classes there are numbers that the model predicts, or losses alone.
     if rows < 2 or classes == 1:
-        text = f"examples.npz has {counted_rows(rows)} and {classes} classes, expected two or more."
+        found = f"{counted(rows, 'example')} and {classes} classes"
+        text = f"examples.npz has {found}, expected two or more."
         yield about.fails(Code.EXAMPLES_MALFORMED, text, examples=rows)
         return
     repeated = known.of((_repeated, examples.ids), lambda: _repeated(examples))
@@ -514,11 +507,6 @@ def _check_rows(examples: Examples, about: Subject, known: Known) -> Iterator[Fi
         yield about.fails(Code.EXAMPLES_MALFORMED, text)
 
 
-def counted_rows(rows: int) -> str:
-    """`1 example`, `12 examples`."""
-    return f"{rows:,} example{'' if rows == 1 else 's'}"
-
-
 def _repeated(examples: Examples) -> int | None:
     """How many of the ids repeat another one; None where they are no valid text."""
     texts = examples.ids.tolist()
@@ -530,17 +518,13 @@ def _repeated(examples: Examples) -> int | None:
 
 
 def _check_values(examples: Examples, about: Subject) -> Iterator[Finding]:
-    numbers = (examples.losses, examples.targets, examples.predictions)
-    columns = [column for column in numbers if column is not None]
-    # Whole columns first, since rows are slow to go over and nearly always fine.
-    plausible = all(bool((np.abs(it) <= MOST_VALUE).all()) for it in columns)
-    if plausible and np.isfinite(examples.scores).all():
-        return
-    bad: Mask = np.asarray(~np.isfinite(examples.scores).all(axis=1))
-    for column in columns:
-        bad |= ~(np.abs(column) <= MOST_VALUE)
-    text = f"{counted_rows(int(bad.sum()))} NaN, infinite or huge, first {_first(examples, bad)}."
-    yield about.fails(Code.EXAMPLES_MALFORMED, text, examples=int(bad.sum()))
+    bad: Mask = np.zeros(len(examples.ids), dtype=np.bool_)
+    for column in (examples.losses, examples.targets, examples.predictions):
+        if column is not None:
+            bad |= ~(np.abs(column) <= MOST_VALUE)
+    if not np.isfinite(examples.scores).all():  # all at once, since rows are slow to go over
+        bad |= ~np.isfinite(examples.scores).all(axis=1)
+    yield from _malformed(about, examples, bad, "{rows} NaN, infinite or huge, first {first}.")
 
 
 def _check_probabilities(examples: Examples, about: Subject) -> Iterator[Finding]:
@@ -551,22 +535,18 @@ def _check_probabilities(examples: Examples, about: Subject) -> Iterator[Finding
         scores = scores.clip(-1.0, 2.0)  # so that a huge score, bad as it is, overflows no sum
     # As a product, since numpy's sum over short rows takes ten times as long.
     bad |= np.abs(scores @ np.ones(scores.shape[1]) - 1.0) > SUM_TOLERANCE
-    if bad.any():
-        text = (
-            f"scores of {counted_rows(int(bad.sum()))} are not probabilities that sum to one, "
-            f"first {_first(examples, bad)}: apply softmax."
-        )
-        yield about.fails(Code.EXAMPLES_MALFORMED, text, examples=int(bad.sum()))
+    text = "scores of {rows} are not probabilities that sum to one, first {first}: apply softmax."
+    yield from _malformed(about, examples, bad, text)
     odd = ~((examples.losses >= -LOSS_TOLERANCE) & (examples.losses <= MOST_LOSS))
-    if odd.any():
-        text = (
-            f"losses of {counted_rows(int(odd.sum()))} are not nats, first {_first(examples, odd)}."
-        )
-        yield about.fails(Code.EXAMPLES_MALFORMED, text, examples=int(odd.sum()))
+    yield from _malformed(about, examples, odd, "losses of {rows} are not nats, first {first}.")
 
 
-def _first(examples: Examples, bad: Mask) -> str:
-    return clipped(repr(str(examples.ids[int(bad.argmax())])))
+def _malformed(about: Subject, examples: Examples, bad: Mask, text: str) -> Iterator[Finding]:
+    """What is wrong with the bad rows, if there are any: `text` with how many, and the first id."""
+    if bad.any():
+        count, first = int(bad.sum()), clipped(repr(str(examples.ids[int(bad.argmax())])))
+        text = text.format(rows=counted(count, "example"), first=first)
+        yield about.fails(Code.EXAMPLES_MALFORMED, text, examples=count)
 
 
 def _compare_losses(examples: Examples, about: Subject) -> Iterator[Finding]:
@@ -577,8 +557,8 @@ def _compare_losses(examples: Examples, about: Subject) -> Iterator[Finding]:
     odd = int((exact & (np.abs(examples.losses - implied) > LOSS_TOLERANCE)).sum())
     if odd:
         text = (
-            f"losses of {counted_rows(odd)} are not the negative logarithm of their label's score; "
-            "log_loss was computed from the scores."
+            f"losses of {counted(odd, 'example')} are not the negative logarithm of their label's "
+            "score; log_loss was computed from the scores."
         )
         yield about.notes(Code.EXAMPLES_LOSSES_DISAGREE, text, examples=odd)
 
