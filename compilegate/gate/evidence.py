@@ -65,7 +65,10 @@ from compilegate.job.names import (
 
 Replicate = tuple[str, int]
 """An (arm, seed)."""
-Held = dict[tuple[str, int, int], npt.NDArray[Any]]
+Column = npt.NDArray[Any]
+Kinds = Mapping[str, tuple[str, int]]
+"""By column, its kind of numpy and its dimensions."""
+Held = dict[tuple[str, int, int], Column]
 """Columns of examples.npz that were read, by their names, checksums and sizes. All replicates are
 scored on the same rows, so a million ids are read, and kept in memory, once."""
 _OF_A_MODEL = frozenset({"scores", "losses", "predictions"})
@@ -75,9 +78,6 @@ MOST_COLUMN_BYTES = 4 * 1024**3
 """How large one file's columns may be: a million examples with five hundred classes fit."""
 MOST_UNPACKED_BYTES = 2 * 1024**3
 """How large a replicate's evidence may be; scores of a million examples fit easily."""
-MOST_ARCHIVE_BYTES = 64 * 1024**3
-"""How large an archive may be when unpacked: other files in it have to be read over, too."""
-MOST_MEMBERS = 10_000
 MOST_REPRO_FILES = 20
 """A repro is a script, its inputs, and what the search for it found."""
 MOST_POSITIONS = 10**16
@@ -116,7 +116,6 @@ def read_records(
 ) -> dict[Replicate, EvidenceRecord | EvidenceError]:
     """The evidence of each declared replicate, or the error that reading it met: an error is
     evidence too. So is a seed of a declared arm that the experiment does not declare."""
-
     held: Held = {}
 
     def read(replicate: Replicate) -> EvidenceRecord | EvidenceError:
@@ -127,7 +126,7 @@ def read_records(
 
     # Threads, since it is mostly decompression, which does not hold the interpreter.
     with ThreadPoolExecutor(AT_ONCE) as readers:
-        records = dict(sharing(zip(declared, readers.map(read, declared), strict=True)))
+        records = dict(zip(declared, readers.map(read, declared), strict=True))
     arms = {arm for arm, _ in declared}
     for arm, seed in sorted(replicates_in(folder) - set(records)):
         if arm in arms:
@@ -155,8 +154,7 @@ def read_evidence(folder: str | Path, held: Held | None = None) -> EvidenceRecor
     """Read one evidence folder back, with the columns that a record of its origin has.
 
     `held` has the columns of validation rows that other replicates had, which are not read again.
-    Raises EvidenceError for anything missing, truncated, of a wrong type or of another schema
-    version.
+    Raises EvidenceError for anything missing, damaged, or of another schema version.
     """
     folder = Path(folder)
     evidence, as_written = _read_scalars(folder / EVIDENCE_FILE)
@@ -192,8 +190,6 @@ def copy_repro(folder: Path, replicate: Replicate, target: Path) -> None:
             raise EvidenceError(f"there is no repro at {name}")
         files = sorted(path for path in source.iterdir() if not path.is_symlink())
         files = [path for path in files if path.is_file()][:MOST_REPRO_FILES]
-        if sum(path.stat().st_size for path in files) > MOST_COLUMN_BYTES:
-            raise EvidenceError(f"the repro at {name} is larger than {MOST_COLUMN_BYTES} bytes")
         for path in files:
             with whole_file(target / path.name) as part:
                 shutil.copyfile(path, part)
@@ -244,34 +240,26 @@ def _unpack(archive: Path, target: Path) -> None:
                     stored.extract(member, target, filter="data")
             # The checksum stands at the end of the stream, after what tarfile reads.
             while stream.read(1 << 20):
-                if stream.tell() > MOST_ARCHIVE_BYTES:
-                    raise _too_large(MOST_ARCHIVE_BYTES)
+                pass
     except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as error:
         raise EvidenceError(f"{archive.name} is truncated or damaged: {error}") from error
 
 
 def _evidence_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     """The members to unpack. Raises EvidenceError when they are not plain files, or too large."""
-    of_evidence = of_all = 0
-    for count, member in enumerate(archive, start=1):
+    unpacked = 0
+    for member in archive:
         path = PurePosixPath(member.name)
-        of_all += member.size
-        if of_all > MOST_ARCHIVE_BYTES:
-            raise _too_large(MOST_ARCHIVE_BYTES)
-        if count > MOST_MEMBERS:
-            raise EvidenceError(f"{OUTPUT_ARCHIVE} has more than {MOST_MEMBERS} members")
         if path.parts[:1] != (EVIDENCE_FOLDER,) or member.isdir():
             continue
         if not member.isfile() or ".." in path.parts:
             raise EvidenceError(f"{OUTPUT_ARCHIVE}: {member.name[:80]!r} is not a plain file")
-        of_evidence += member.size
-        if of_evidence > MOST_UNPACKED_BYTES:
-            raise _too_large(MOST_UNPACKED_BYTES)
+        unpacked += member.size
+        if unpacked > MOST_UNPACKED_BYTES:
+            raise EvidenceError(
+                f"{OUTPUT_ARCHIVE} unpacks to more than {MOST_UNPACKED_BYTES} bytes"
+            )
         yield member
-
-
-def _too_large(limit: int) -> EvidenceError:
-    return EvidenceError(f"{OUTPUT_ARCHIVE} unpacks to more than {limit} bytes")
 
 
 # evidence.json
@@ -392,53 +380,43 @@ def _has_examples(evidence: Evidence, path: Path) -> bool:
 
 def _read_examples(path: Path, held: Held | None) -> Examples:
     optional = {**_EXAMPLES_OPTIONAL, SLICE: _TEXTS}
-    arrays, slices = _split_slices(_read_columns(path, _EXAMPLES, optional, held))
-    return Examples(**arrays, slices=slices)
+    return Examples(**_with_slices(_read_columns(path, _EXAMPLES, optional, held)))
 
 
 def _read_trained_on(path: Path) -> TrainedOn:
-    arrays, slices = _split_slices(_read_columns(path, _TRAINED_ON, {SLICE: _INTEGERS}))
-    return TrainedOn(**arrays, slices=slices)
+    return TrainedOn(**_with_slices(_read_columns(path, _TRAINED_ON, {SLICE: _INTEGERS})))
 
 
-def _split_slices(
-    arrays: dict[str, npt.NDArray[Any]],
-) -> tuple[dict[str, npt.NDArray[Any]], dict[str, npt.NDArray[Any]]]:
+def _with_slices(columns: Mapping[str, Column]) -> dict[str, Any]:
     """The columns that every record has, and those of categories by their own names."""
-    slices = {name[len(SLICE) :]: it for name, it in arrays.items() if name.startswith(SLICE)}
-    return {name: it for name, it in arrays.items() if not name.startswith(SLICE)}, slices
+    slices = {name[len(SLICE) :]: it for name, it in columns.items() if name.startswith(SLICE)}
+    own = {name: it for name, it in columns.items() if not name.startswith(SLICE)}
+    return {**own, "slices": slices}
 
 
 def _read_columns(
-    path: Path,
-    columns: Mapping[str, tuple[str, int]],
-    optional: Mapping[str, tuple[str, int]] = MappingProxyType({}),
-    held: Held | None = None,
-) -> dict[str, npt.NDArray[Any]]:
-    """Read the named columns; each has a numpy kind and a number of dimensions.
-
-    `optional` holds columns that need not be there, by how their names begin. Numbers come back in
-    double precision and as 64-bit integers. Raises EvidenceError.
-    """
+    path: Path, columns: Kinds, optional: Kinds = MappingProxyType({}), held: Held | None = None
+) -> dict[str, Column]:
+    """Read the named columns, and `optional` ones, which are named by how their names begin.
+    Raises EvidenceError."""
     _check_plain_file(path, MOST_COLUMN_BYTES)
-    kinds = dict(columns)
+    kinds, arrays = dict(columns), {}
     try:
         with zipfile.ZipFile(path) as archive:
             members = {member.filename: member for member in archive.infolist()}
-            unpacked = sum(member.file_size for member in members.values())
-        if unpacked > MOST_COLUMN_BYTES:
+        if sum(member.file_size for member in members.values()) > MOST_COLUMN_BYTES:
             raise EvidenceError(f"{path.name} unpacks to more than {MOST_COLUMN_BYTES} bytes")
         # allow_pickle=False: an evidence folder may come from anywhere.
         with np.load(path, allow_pickle=False) as stored:
             for start, expected in optional.items():
                 kinds.update({name: expected for name in stored.files if name.startswith(start)})
-            arrays = {}
             for name in kinds.keys() & {*stored.files}:
                 member = members[f"{name}.npy"]
                 key = (name, member.CRC, member.file_size)
-                arrays[name] = held[key] if held and key in held else stored[name]
-                if held is not None and name not in _OF_A_MODEL:
-                    held[key] = arrays[name]
+                if held is None or name in _OF_A_MODEL:
+                    arrays[name] = stored[name]
+                else:
+                    arrays[name] = held[key] if key in held else held.setdefault(key, stored[name])
     except EvidenceError:
         raise
     except Exception as error:  # OSError, BadZipFile, zlib.error, MemoryError: a damaged archive
@@ -449,7 +427,7 @@ def _read_columns(
         if name not in arrays:
             raise EvidenceError(f"{path.name}: column {name} is missing")
     return {
-        name: _converted(f"{path.name}: column {name}", found, *kinds[name])
+        name: _converted(f"{path.name}: column {name}", found, kinds[name], kinds[name][0])
         for name, found in arrays.items()
     }
 
@@ -469,11 +447,14 @@ def _check_plain_file(path: Path, most_bytes: int) -> None:
         raise EvidenceError(f"{path.name} is larger than {most_bytes} bytes")
 
 
-def _converted(where: str, found: Any, kind: str, dimensions: int) -> npt.NDArray[Any]:
-    """The column in the type that all code uses; `found` is bytes if it is not an array."""
-    if not isinstance(found, np.ndarray):
+def _converted(where: str, found: Any, expected: tuple[str, int], kinds: str) -> Column:
+    """The column in the type that all code uses, of any of these kinds: numbers in double precision
+    (sums over half a million numbers in half precision are none), integers of 64 bits. It is the
+    same array where it has that type. Raises EvidenceError."""
+    kind, dimensions = expected
+    if not isinstance(found, np.ndarray):  # bytes, where an archive holds something else
         raise EvidenceError(f"{where} is not an array")
-    if found.dtype.kind != kind or found.ndim != dimensions:
+    if found.dtype.kind not in kinds or found.ndim != dimensions:
         raise EvidenceError(
             f"{where} has type {found.dtype} and {found.ndim} dimensions, "
             f"expected kind {kind!r} and {dimensions}"
@@ -484,10 +465,8 @@ def _converted(where: str, found: Any, kind: str, dimensions: int) -> npt.NDArra
         if text.size and text.itemsize and text.view(np.uint32).max() > 0x10FFFF:
             raise EvidenceError(f"{where} holds something other than text")
         return text
-    if kind == "b":
-        return found
     with np.errstate(over="ignore"):  # of extended precision; infinity is judged later
-        return found.astype(np.float64 if kind == "f" else np.int64, copy=False)
+        return found.astype({"f": np.float64, "i": np.int64, "b": np.bool_}[kind], copy=False)
 
 
 _Part = TypeVar("_Part", Steps, Examples, ParityErrors, PairedBlocks, TrainedOn)
@@ -529,26 +508,19 @@ def well_formed(record: EvidenceRecord) -> EvidenceRecord:
     )
 
 
-def _typed(file: str, part: _Part | None, columns: Mapping[str, tuple[str, int]]) -> _Part | None:
-    """The part with its numbers in double precision: sums over half a million numbers in half
-    precision are none."""
+def _typed(file: str, part: _Part | None, columns: Kinds) -> _Part | None:
+    """The part with its columns as all code uses them; the same one where they are already."""
     if part is None:
         return None
-    wide = {}
-    for name, (kind, dimensions) in columns.items():
+    changed = {}
+    for name, expected in columns.items():
         found = getattr(part, name)
         if found is None and name in _EXAMPLES_OPTIONAL:
             continue
-        if not isinstance(found, np.ndarray):
-            raise EvidenceError(f"{file}: column {name} is not an array")
-        if found.dtype.kind not in _IN_MEMORY[kind] or found.ndim != dimensions:
-            raise EvidenceError(
-                f"{file}: column {name} has type {found.dtype} and {found.ndim} dimensions, "
-                f"expected kind {kind!r} and {dimensions}"
-            )
-        if kind == "f" and found.dtype != np.float64:
-            wide[name] = found.astype(np.float64)
-    return replace(part, **wide) if wide else part
+        column = _converted(f"{file}: column {name}", found, expected, _IN_MEMORY[expected[0]])
+        if column is not found:
+            changed[name] = column
+    return replace(part, **changed) if changed else part
 
 
 def _check_lengths(file: str, columns: Mapping[str, Any]) -> None:
@@ -560,8 +532,7 @@ def _check_lengths(file: str, columns: Mapping[str, Any]) -> None:
 
 
 def _check_resumptions(evidence: Evidence, steps: int) -> None:
-    """Resumptions say which steps do not count for the speed, so they must name steps that there
-    are."""
+    """Resumptions say which steps do not count for the speed: they must name steps that exist."""
     for each in evidence.resumed:
         if not 0 < each.step <= each.steady_from <= steps:
             raise EvidenceError(
@@ -591,7 +562,7 @@ def _check_parity(errors: ParityErrors, steps: int) -> None:
 RowSelection = npt.NDArray[np.int64] | npt.NDArray[np.bool_] | slice
 
 
-def same_column(one: npt.NDArray[Any] | None, other: npt.NDArray[Any] | None) -> bool:
+def same_column(one: Column | None, other: Column | None) -> bool:
     """Whether two columns hold the same rows; at once where they are one array."""
     if one is None or other is None:
         return one is other
@@ -600,16 +571,9 @@ def same_column(one: npt.NDArray[Any] | None, other: npt.NDArray[Any] | None) ->
 
 def take_rows(examples: Examples, rows: RowSelection) -> Examples:
     """The examples at `rows`, an index or mask over them, in that order."""
-
-    optional = {name: getattr(examples, name) for name in _EXAMPLES_OPTIONAL}
-    return Examples(
-        ids=examples.ids[rows],
-        labels=examples.labels[rows],
-        scores=examples.scores[rows],
-        losses=examples.losses[rows],
-        slices={name: column[rows] for name, column in examples.slices.items()},
-        **{name: None if column is None else column[rows] for name, column in optional.items()},
-    )
+    columns = {name: it[rows] for name, it in vars(examples).items() if isinstance(it, np.ndarray)}
+    slices = {name: column[rows] for name, column in examples.slices.items()}
+    return replace(examples, **columns, slices=slices)
 
 
 def in_the_order_of(examples: Examples, reference: Examples) -> Examples:
@@ -624,30 +588,18 @@ def in_the_order_of(examples: Examples, reference: Examples) -> Examples:
     return take_rows(examples, rows)
 
 
-def sharing(
-    read: Iterable[tuple[Replicate, EvidenceRecord | EvidenceError]],
-) -> Iterator[tuple[Replicate, EvidenceRecord | EvidenceError]]:
-    """The same records; columns that are equal to those of the first are held once, so that a
-    million ids are in memory once, and comparing them again takes no time."""
-    known: Examples | None = None
-    for replicate, record in read:
-        if isinstance(record, EvidenceError) or record.examples is None:
-            yield replicate, record
-            continue
-        known = known or record.examples
-        yield replicate, replace(record, examples=_shared(record.examples, known))
-
-
-def _shared(examples: Examples, known: Examples) -> Examples:
-    same = {
-        name: getattr(known, name)
-        for name in ("ids", "labels", "targets", "inputs")
-        if same_column(getattr(examples, name), getattr(known, name))
-    }
+def shared(examples: Examples, known: Examples) -> Examples:
+    """The same examples; columns that are equal to those of `known` are these, so that a million
+    ids are in memory once, and comparing them again takes no time."""
+    same: dict[str, Any] = {}
+    for name in ("ids", "labels", "targets", "inputs"):
+        own, its = getattr(examples, name), getattr(known, name)
+        if own is not its and same_column(own, its):
+            same[name] = its
     slices = {
         name: known.slices[name] if same_column(it, known.slices.get(name)) else it
         for name, it in examples.slices.items()
     }
-    new = [same[name] is not getattr(examples, name) for name in same]
-    new += [slices[name] is not it for name, it in examples.slices.items()]
-    return replace(examples, **same, slices=slices) if any(new) else examples
+    if any(slices[name] is not it for name, it in examples.slices.items()):
+        same["slices"] = slices
+    return replace(examples, **same) if same else examples

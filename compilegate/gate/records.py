@@ -21,7 +21,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from compilegate.gate.evidence import Replicate, in_the_order_of, same_column, sharing, well_formed
+from compilegate.gate.evidence import Replicate, in_the_order_of, same_column, shared, well_formed
 from compilegate.gate.findings import (
     SCORES,
     TIMES,
@@ -155,12 +155,16 @@ def examine(
     experiment: Experiment, records: Records, jobs: Mapping[Replicate, str] | None
 ) -> Examined:
     """Check every record by itself, and then all of them together."""
-    checked = dict(sharing((key, readable(each)) for key, each in records.items()))
+    checked = {key: readable(each) for key, each in records.items()}
     found: dict[Replicate, EvidenceRecord] = {}
+    first: Examples | None = None
     findings: dict[Replicate, list[Finding]] = defaultdict(list)
     for key in experiment.replicates:
         record = checked.pop(key, None)
         if isinstance(record, EvidenceRecord):
+            first = first or record.examples
+            if first is not None and record.examples is not None:
+                record = replace(record, examples=shared(record.examples, first))
             found[key] = record
         else:
             findings[key].append(unusable(Subject(key[1]), record))
