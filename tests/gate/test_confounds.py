@@ -84,26 +84,17 @@ def test_what_follows_from_a_declared_difference_follows_from_no_other(
 
 def test_an_arm_on_a_gpu_and_one_on_a_cpu_are_never_compared(execution) -> None:
     """Another instance may have another GPU, and not none."""
-    for instance, outcome in ((None, Outcome.FAIL), ("ml.c5.xlarge", Outcome.FAIL)):
+    execution.alter_all("baseline", recipe__device="cuda")
+    execution.alter_all("fast", recipe__device="cpu")
+    for instance in (None, "ml.c5.xlarge"):
         execution.declare("fast", instance_type=instance)
-        execution.alter_all("baseline", recipe__device="cuda")
-        execution.alter_all("fast", recipe__device="cpu")
-        assert judged(execution)[0] is outcome
+        assert judged(execution)[0] is Outcome.FAIL
 
 
 def test_values_that_only_one_side_recorded_are_a_difference(execution) -> None:
     execution.alter("fast", 1, environment__accelerator="a device")
     assert confounds(execution)["accelerator"].baseline == "not recorded"
     assert judged(execution) == (Outcome.FAIL, {Code.CONFOUND_UNDECLARED})
-
-
-@pytest.mark.parametrize("name", ["cpu", "platform"])
-def test_other_machines_of_one_instance_type_are_a_note(execution, name) -> None:
-    execution.alter_all("fast", **{f"environment__{name}": "another"})
-    candidate = execution.judge().candidates[0]
-    assert candidate.outcome is Outcome.PASS
-    (note,) = [each for each in candidate.notes if each.code is Code.CONFOUND_HARDWARE]
-    assert note.numbers["name"] == name
 
 
 @pytest.mark.parametrize(
@@ -115,10 +106,9 @@ def test_how_many_more_examples_an_arm_may_see(new_execution, steps, stops, decl
     for settings, passes in (({}, stops), ({"examples_tolerance": 0.2}, declared)):
         execution = new_execution(**settings)
         take_fewer_steps(execution, "fast", steps)
-        expected = (
-            (Outcome.PASS, set()) if passes else (Outcome.FAIL, {Code.CONFOUND_EXAMPLES_SEEN})
-        )
-        assert judged(execution) == expected
+        outcome, codes = judged(execution)
+        assert outcome is (Outcome.PASS if passes else Outcome.FAIL)
+        assert codes == (set() if passes else {Code.CONFOUND_EXAMPLES_SEEN})
 
 
 def test_an_arm_that_could_not_be_trained_fails_for_that_alone(execution) -> None:

@@ -6,7 +6,6 @@ Whatever is read, nothing crashes, nothing escapes its folder, and no damage pas
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import io
 import json
 import os
@@ -50,8 +49,8 @@ def reported(execution: Any, folder: Path) -> Verdict:
     verdict, observed = judge(execution.experiment, records), observe(execution.experiment, records)
     assert Verdict.from_json(verdict.to_json()) == verdict
     assert Observations.from_json(observed.to_json()) == observed
-    render_html(verdict, observed).encode()
-    render_markdown(verdict, observed).encode()
+    for rendered in (render_html(verdict, observed), render_markdown(verdict, observed)):
+        assert rendered.encode()
     ET.fromstring(render_junit(verdict).encode())  # noqa: S314 - written here
     return verdict
 
@@ -72,8 +71,6 @@ def add(archive: tarfile.TarFile, name: str, content: bytes = b"", **fields: Any
     [
         ("evidence/../../escaped", tarfile.REGTYPE, "not a plain file"),
         ("evidence/steps.npz", tarfile.SYMTYPE, "not a plain file"),
-        ("evidence/steps.npz", tarfile.LNKTYPE, "not a plain file"),
-        ("evidence/steps.npz", tarfile.CHRTYPE, "not a plain file"),
         ("/evidence/evidence.json", tarfile.REGTYPE, "holds no evidence/ folder"),
         ("../evidence/evidence.json", tarfile.REGTYPE, "holds no evidence/ folder"),
     ],
@@ -105,27 +102,15 @@ def test_what_is_not_evidence_and_times_that_no_system_has_are_left_alone(
     assert read_replicate(path.parent).evidence.arm == "fast"
 
 
-@pytest.mark.parametrize(
-    ("limit", "value"),
-    [
-        ("MOST_MEMBERS", 2),
-        ("MOST_ARCHIVE_BYTES", 5_000),
-        ("MOST_ARCHIVE_BYTES", 60_000),
-        ("MOST_UNPACKED_BYTES", 5_000),
-    ],
-)
-def test_an_archive_that_unpacks_to_too_much_is_refused(
-    tmp_path, monkeypatch, limit, value
-) -> None:
-    """Of many members, of a large one beside the evidence, or with much after its end."""
-    monkeypatch.setattr(f"compilegate.gate.evidence.{limit}", value)
-    with gzip.open(tmp_path / "output.tar.gz", "wb") as stream:
-        with tarfile.open(fileobj=stream, mode="w") as archive:
+def test_evidence_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch) -> None:
+    """What lies beside it may be as large as it likes."""
+    for limit, told in ((5_000, "more than 5000 bytes"), (9_000, "evidence.json is missing")):
+        monkeypatch.setattr("compilegate.gate.evidence.MOST_UNPACKED_BYTES", limit)
+        with tarfile.open(tmp_path / "output.tar.gz", "w:gz") as archive:
             for name in ("evidence/a", "evidence/b", "checkpoint"):
                 add(archive, name, b"\0" * 4_000)
-        stream.write(b"\0" * 2_000_000)
-    with pytest.raises(EvidenceError, match=f"more than {value} "):
-        read_replicate(tmp_path)
+        with pytest.raises(EvidenceError, match=told):
+            read_replicate(tmp_path)
 
 
 def test_evidence_may_be_gathered_one_level_deeper_and_never_twice(execution, tmp_path) -> None:
@@ -149,10 +134,10 @@ def test_a_seed_that_was_trained_and_is_not_declared_is_a_note(execution, tmp_pa
     """Of this experiment's arms, and of names as they are written."""
     execution.write(tmp_path, archives=True)
     evidence = tmp_path / "evidence"
-    for name in ("fast--04", "other--4"):
+    for name in ("fast--04", "other--4", "fast--4"):
         shutil.copytree(evidence / "fast--1", evidence / "more" / name)
-    assert set(read_records(evidence, execution.experiment.replicates)) == set(execution.records)
-    shutil.copytree(evidence / "fast--1", evidence / "more" / "fast--4")
+    records = read_records(evidence, execution.experiment.replicates)
+    assert set(records) - set(execution.records) == {("fast", 4)}
     (candidate,) = read_and_judged(execution, tmp_path).candidates
     assert candidate.outcome is Outcome.PASS
     assert Code.EVIDENCE_UNDECLARED in {it.code for it in candidate.notes}
@@ -163,11 +148,9 @@ def test_a_seed_that_was_trained_and_is_not_declared_is_a_note(execution, tmp_pa
     [
         (lambda file: (file.unlink(), os.mkfifo(file)), "is not a plain file"),
         (lambda file: (file.unlink(), file.symlink_to("/dev/zero")), "is not a plain file"),
-        (lambda file: (file.unlink(), file.mkdir()), "is not a plain file"),
         (lambda file: (file.unlink(), file.symlink_to(file)), "cannot be read"),
         (lambda file: file.unlink(), "is missing"),
         (lambda file: file.write_bytes(b"\x80"), "cannot be read"),
-        (lambda file: file.write_bytes(b""), "cannot be read"),
         (
             lambda file: np.savez_compressed(file, loss=np.zeros(10**6), seconds=np.ones(1)),
             "unpacks to more than 1000000 bytes",
@@ -273,18 +256,20 @@ def test_code_points_that_do_not_exist_are_no_text(execution, tmp_path) -> None:
         read_replicate(file.parents[1])
 
 
+LATER = (
+    *("ending", "attempts", "memory_of", "padding", "hindrances", "printed", "checkup", "notes"),
+    *("checkpoints", "paired_speed", "origin"),
+)
+"""Keys that evidence of earlier versions lacks."""
+
+
 def test_evidence_from_before_later_keys_is_read_and_passes(execution, tmp_path) -> None:
     execution.write(tmp_path)
     for file in tmp_path.glob("evidence/*/evidence/evidence.json"):
-        document = json.loads(file.read_text())
-        for key in ("ending", "attempts", "memory_of", "padding", "hindrances", "printed"):
-            del document[key]
-        for key in ("checkup", "notes", "checkpoints", "paired_speed", "origin"):
-            del document[key]
+        document = {key: it for key, it in json.loads(file.read_text()).items() if key not in LATER}
         document[OWN_DIGEST] = document_digest(document)
         file.write_text(json.dumps(document))
-    (candidate,) = read_and_judged(execution, tmp_path).candidates
-    assert candidate.outcome is Outcome.PASS
+    assert read_and_judged(execution, tmp_path).candidates[0].outcome is Outcome.PASS
 
 
 def test_what_all_replicates_were_scored_on_is_in_memory_once(execution, tmp_path) -> None:

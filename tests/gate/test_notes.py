@@ -15,7 +15,6 @@ from compilegate.gate.findings import Code, Outcome
 from compilegate.gate.verdict import Verdict
 from compilegate.job.evidence import (
     CheckpointRecord,
-    Examples,
     Hindrance,
     PairedSpeedRecord,
     Resumption,
@@ -31,11 +30,14 @@ from tests.gate.test_mistakes import (
     SLICE,
     TEXTS,
     Change,
+    Row,
     at,
     categories,
     copied,
     every,
     losses_alone,
+    of_jobs,
+    of_losses,
     one,
     pairs,
     seconds_of,
@@ -45,24 +47,8 @@ from tests.gate.test_mistakes import (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Oddity:
-    """Something odd of a whole execution, whose candidate passes all the same."""
-
-    code: Code | None
-    """None: nothing is said of it."""
-    change: Change | None
-    made: dict[str, Any]
-
-    def judge(self) -> Verdict:
-        execution = build_execution(**self.made)
-        if self.change is not None:
-            self.change(execution)
-        return execution.judge()
-
-
-def noted(code: Code | None, change: Change | None = None, **made: Any) -> Oddity:
-    return Oddity(code, change, made)
+def noted(code: Code | None, change: Change | None = None, **made: Any) -> Row:
+    return Row(code, change, outcome=Outcome.PASS, made=made)
 
 
 def undeclared(e: SyntheticExecution) -> None:
@@ -76,12 +62,11 @@ def two_of_five(e: SyntheticExecution) -> None:
         e.alter(arm, 5, steps__loss=first.steps.loss, digests__model=model)
 
 
-def split_by_rows(e: SyntheticExecution) -> None:
+def split_by_rows(e: SyntheticExecution, arm: str, seed: int) -> None:
     """Of 200 patients 150 were trained on."""
     patients = np.array([f"patient-{row // 10}" for row in range(2000)])
-    for arm, seed in list(e.records):
-        e.change_examples(arm, seed, slices={"patient": patients})
-        e.train_on(arm, seed, slices={"patient": patients[:1500]})
+    e.change_examples(arm, seed, slices={"patient": patients})
+    e.train_on(arm, seed, slices={"patient": patients[:1500]})
 
 
 def close_to_each_other(e: SyntheticExecution) -> None:
@@ -124,42 +109,39 @@ def small_table(e: SyntheticExecution) -> None:
     e.alter_all(BOTH, examples__inputs=hashed(texts))
 
 
-def digests_as_ids(e: SyntheticExecution) -> None:
+def digests_as_ids(e: SyntheticExecution, arm: str, seed: int) -> None:
     digests = [hashlib.sha256(text.encode()).hexdigest()[:16] for text in TEXTS]
-    e.alter_all(BOTH, examples__ids=np.array(digests))
-    for key in list(e.records):
-        e.train_on(*key, [*digests[:600], "0123456789abcdef-2"])
+    e.alter(arm, seed, examples__ids=np.array(digests))
+    e.train_on(arm, seed, [*digests[:600], "0123456789abcdef-2"])
 
 
-def row_numbers(e: SyntheticExecution) -> None:
-    e.alter_all(BOTH, examples__ids=np.arange(2000).astype(str))
-    for key in list(e.records):
-        e.train_on(*key, list(range(5000)))
+def row_numbers(e: SyntheticExecution, arm: str, seed: int) -> None:
+    e.alter(arm, seed, examples__ids=np.arange(2000).astype(str))
+    e.train_on(arm, seed, list(range(5000)))
 
 
-def part_of_an_epoch(e: SyntheticExecution) -> None:
+def part_of_an_epoch(e: SyntheticExecution, arm: str, seed: int) -> None:
     ids = [f"train-{index}" for index in range(5000)]
-    for arm, seed in list(e.records):
-        e.train_on(arm, seed, ids if arm == "baseline" else ids[::2])
+    e.train_on(arm, seed, ids if arm == "baseline" else ids[::2])
 
 
-def one_class(e: SyntheticExecution) -> None:
-    for arm, seed in list(e.records):
-        examples = e.examples(arm, seed)
-        shift = (np.arange(4) + examples.labels[:, None]) % 4
-        scores = np.take_along_axis(examples.scores, shift, axis=1)  # the label comes first
-        columns = {"labels": np.zeros_like(examples.labels), "losses": -np.log(scores[:, 0])}
-        e.put_examples(arm, seed, dataclasses.replace(examples, scores=scores, **columns), {})
+def after_a_cast(e: SyntheticExecution, arm: str, seed: int) -> None:
+    e.alter(arm, seed, examples__inputs=hashed([arm + text for text in TEXTS]))
 
 
-def single_precision(e: SyntheticExecution) -> None:
+def one_class(e: SyntheticExecution, arm: str, seed: int) -> None:
+    examples = e.examples(arm, seed)
+    shift = (np.arange(4) + examples.labels[:, None]) % 4
+    scores = np.take_along_axis(examples.scores, shift, axis=1)  # the label comes first
+    columns = {"labels": np.zeros_like(examples.labels), "losses": -np.log(scores[:, 0])}
+    e.put_examples(arm, seed, dataclasses.replace(examples, scores=scores, **columns), {})
+
+
+def single_precision(e: SyntheticExecution, arm: str, seed: int) -> None:
     targets = np.random.default_rng(1).normal(10.0, 3.0, 2000)
-    for arm, seed in list(e.records):
-        own = np.random.default_rng([seed, len(arm)]).normal(0.0, 0.1, 2000)
-        told = targets if arm == "baseline" else targets.astype(np.float32).astype(float)
-        none = np.zeros(2000, dtype=np.int64), np.zeros((2000, 0))
-        ids = e.examples(arm, seed).ids
-        e.put_examples(arm, seed, Examples(ids, *none, np.abs(own), told, told + own), {})
+    own = np.random.default_rng([seed, len(arm)]).normal(0.0, 0.1, 2000)
+    told = targets if arm == "baseline" else targets.astype(np.float32).astype(float)
+    of_losses(e, arm, seed, np.abs(own), told, told + own)
 
 
 def flat(e: SyntheticExecution) -> None:
@@ -168,16 +150,14 @@ def flat(e: SyntheticExecution) -> None:
         e.change_steps("fast", seed, loss=1.4 + 0.01 * noise)
 
 
-def evaluation_within(e: SyntheticExecution) -> None:
-    for arm, seed in list(e.records):
-        train = 1.6 * e.record(arm, seed).evidence.speed.train_seconds
-        e.alter(arm, seed, speed__train_seconds=train, speed__total_seconds=train + 3.0)
+def evaluation_within(e: SyntheticExecution, arm: str, seed: int) -> None:
+    train = 1.6 * e.record(arm, seed).evidence.speed.train_seconds
+    e.alter(arm, seed, speed__train_seconds=train, speed__total_seconds=train + 3.0)
 
 
 def lost_for_a_while(e: SyntheticExecution) -> None:
     lost = CheckpointRecord(2, 0.0, None, (Resumption(30, 36, 90.0),))
-    longer = {"speed__train_seconds": lambda it: it + 90.0}
-    longer["speed__total_seconds"] = longer["speed__train_seconds"]
+    longer = dict.fromkeys(("speed__train_seconds", "speed__total_seconds"), lambda it: it + 90.0)
     e.alter_all("fast", checkpoints=lost, **longer)
 
 
@@ -192,32 +172,14 @@ def knowing_the_answers(share: float) -> Change:
     return change
 
 
-def other_machines(e: SyntheticExecution) -> None:
-    for arm in ARMS:
-        values = {"environment__cpu": f"that of {arm}", "environment__platform": f"Linux {arm}"}
-        e.alter_all(arm, environment__instance_type="ml.g5.xlarge", **values)
+def other_machines(e: SyntheticExecution, arm: str, seed: int) -> None:
+    values = {"environment__cpu": f"that of {arm}", "environment__platform": f"Linux {arm}"}
+    e.alter(arm, seed, environment__instance_type="ml.g5.xlarge", **values)
 
 
-def names_of_runs(e: SyntheticExecution) -> None:
-    for arm, seed in list(e.records):
-        e.alter(arm, seed, recipe__name=f"{arm} of {seed}", recipe__started=seed * len(arm))
-
-
-def paths(e: SyntheticExecution) -> None:
-    for arm in ARMS:
-        e.alter_all(arm, recipe__output_dir=f"/tmp/{arm}", recipe__data=f"s3://bucket/{arm}")
-
-
-def stopped(**counts: tuple[int, ...]) -> Change:
-    """Jobs that end after so many steps."""
-
-    def change(e: SyntheticExecution) -> None:
-        for arm, of_seeds in counts.items():
-            for seed, count in zip(SEEDS, of_seeds, strict=True):
-                steps = e.record(arm, seed).steps
-                e.change_steps(arm, seed, loss=steps.loss[:count], seconds=steps.seconds[:count])
-
-    return change
+def names_and_paths(e: SyntheticExecution, arm: str, seed: int) -> None:
+    e.alter(arm, seed, recipe__name=f"{arm} of {seed}", recipe__started=seed * len(arm))
+    e.alter(arm, seed, recipe__output_dir=f"/tmp/{arm}", recipe__data=f"s3://bucket/{arm}")
 
 
 def micro_batches(e: SyntheticExecution) -> None:
@@ -235,29 +197,23 @@ def other_random_numbers(e: SyntheticExecution) -> None:
         e.change_parity("fast", seed, eager=drawn, compiled=compiled)
 
 
-def few_rows_carry(e: SyntheticExecution) -> None:
-    losses = at(slice(2), 60.0)(np.full(2000, 0.1))
-    for arm, seed in list(e.records):
-        own = np.random.default_rng([seed, len(arm)]).normal(1.0, 0.005, 2000)
-        none = np.zeros(2000, dtype=np.int64), np.zeros((2000, 0))
-        ids = e.examples(arm, seed).ids
-        e.put_examples(arm, seed, Examples(ids, *none, losses * own), {})
+def few_rows_carry(e: SyntheticExecution, arm: str, seed: int) -> None:
+    own = np.random.default_rng([seed, len(arm)]).normal(1.0, 0.005, 2000)
+    of_losses(e, arm, seed, at(slice(2), 60.0)(np.full(2000, 0.1)) * own)
 
 
-def not_alternated(e: SyntheticExecution) -> None:
+def not_alternated(e: SyntheticExecution, arm: str, seed: int) -> None:
     told = PairedSpeedRecord(0.0, "eager", 32, 32, 0, obstacle="XLA has the device for itself")
-    for seed in SEEDS:
-        e.put_pairs("fast", seed, told, None)
+    e.put_pairs(arm, seed, told, None)
 
 
-def in_another_unit(e: SyntheticExecution) -> None:
-    for seed in SEEDS:
-        e.pair("fast", seed, 1.6)
-        record = e.record("fast", seed)
-        names = ("baseline_seconds", "candidate_seconds")
-        columns = {name: 1000.0 * getattr(record.paired, name) for name in names}
-        blocks = dataclasses.replace(record.paired, **columns)
-        e.put_pairs("fast", seed, record.evidence.paired_speed, blocks)
+def in_another_unit(e: SyntheticExecution, arm: str, seed: int) -> None:
+    e.pair(arm, seed, 1.6)
+    record = e.record(arm, seed)
+    names = ("baseline_seconds", "candidate_seconds")
+    columns = {name: 1000.0 * getattr(record.paired, name) for name in names}
+    blocks = dataclasses.replace(record.paired, **columns)
+    e.put_pairs(arm, seed, record.evidence.paired_speed, blocks)
 
 
 def exactly(e: SyntheticExecution) -> None:
@@ -266,17 +222,14 @@ def exactly(e: SyntheticExecution) -> None:
     e.alter_all("fast", steps__seconds=seconds / 1.2, compiler__compile_seconds=0.0)
 
 
-BF16 = {"recipe__precision": "bf16", "recipe__autocast": "bf16"}
-
-
 def in_bf16(e: SyntheticExecution) -> None:
-    e.alter_all(BOTH, **BF16)
+    e.alter_all(BOTH, recipe__precision="bf16", recipe__autocast="bf16")
     e.alter_all("fast", parity__precision="bf16")
 
 
 WATCHED_LOSS = {"log_loss": {"direction": "lower", "watched": True}}
 PATIENTS = [f"p{index // 10}" for index in range(2000)]
-ODDITIES: dict[str, Oddity] = {
+ODDITIES: dict[str, Row] = {
     # Models and data.
     "an undeclared seed": noted(Code.EVIDENCE_UNDECLARED, undeclared),
     "one of five seeds unused": noted(Code.MODEL_SEED_UNUSED, two_of_five, seeds=(1, 2, 3, 4, 5)),
@@ -286,27 +239,21 @@ ODDITIES: dict[str, Oddity] = {
     "half precision": noted(None, half_precision),
     "inputs that repeat": noted(Code.DATA_INPUTS_TRAINED_ON, trained_on(inputs=TEXTS[:900])),
     "rows of a small table": noted(Code.DATA_INPUTS_TRAINED_ON, small_table),
-    "ids that are digests": noted(Code.DATA_INPUTS_TRAINED_ON, digests_as_ids),
-    "row numbers": noted(None, row_numbers),
+    "ids that are digests": noted(Code.DATA_INPUTS_TRAINED_ON, of_jobs(digests_as_ids)),
+    "row numbers": noted(None, of_jobs(row_numbers)),
     "patients in both parts": noted(
-        Code.DATA_GROUPS_TRAINED_ON, split_by_rows, groups="patient", min_speedup=1.0
+        Code.DATA_GROUPS_TRAINED_ON, of_jobs(split_by_rows), groups="patient", min_speedup=1.0
     ),
-    "part of an epoch": noted(Code.DATA_OTHER_TRAINED_ON, part_of_an_epoch),
-    "hashed after a cast": noted(
-        Code.EXAMPLES_INPUTS_DIFFER,
-        lambda e: (
-            [e.alter_all(it, examples__inputs=hashed([it + x for x in TEXTS])) for it in ARMS]
-            and None
-        ),
-    ),
+    "part of an epoch": noted(Code.DATA_OTHER_TRAINED_ON, of_jobs(part_of_an_epoch)),
+    "hashed after a cast": noted(Code.EXAMPLES_INPUTS_DIFFER, of_jobs(after_a_cast)),
     "inputs of one arm alone": noted(None, every("fast", examples__inputs=np.arange(2000))),
     "label smoothing": noted(
         Code.EXAMPLES_LOSSES_DISAGREE, every(BOTH, examples__losses=lambda it: it + 0.1)
     ),
-    "one class": noted(Code.EXAMPLES_ONE_CLASS, one_class, metrics=ACCURACY),
+    "one class": noted(Code.EXAMPLES_ONE_CLASS, of_jobs(one_class), metrics=ACCURACY),
     "losses alone": noted(None, losses_alone(), metrics=LOSS),
     "targets in single precision": noted(
-        None, single_precision, metrics={"mae": {"direction": "lower", "margin": 0.05}}
+        None, of_jobs(single_precision), metrics={"mae": {"direction": "lower", "margin": 0.05}}
     ),
     # Steps and metrics.
     "a loss that does not fall": noted(Code.STEPS_LOSS_FLAT, flat),
@@ -317,7 +264,7 @@ ODDITIES: dict[str, Oddity] = {
         Code.STEPS_OTHER_END, every("fast", steps__loss=np.linspace(1.4, 1.1, 60))
     ),
     "a last layer of zeros": noted(None, every(BOTH, steps__loss=at(0, np.log(4.0)))),
-    "evaluation within the training": noted(None, evaluation_within),
+    "evaluation within the training": noted(None, of_jobs(evaluation_within)),
     "a machine lost for a while": noted(None, lost_for_a_while),
     "a metric computed otherwise": noted(Code.METRIC_DISAGREES, every(BOTH, metrics__accuracy=0.5)),
     "much better": noted(Code.METRIC_TOO_GOOD, knowing_the_answers(0.6)),
@@ -327,21 +274,13 @@ ODDITIES: dict[str, Oddity] = {
     ),
     "recompilations": noted(Code.COMPILER_RECOMPILED, one("fast", 2, compiler__recompilations=7)),
     "options": noted(None, every("fast", compiler__options={"new": True, "batch_size": 7})),
-    "both in bf16": noted(
-        Code.RECIPE_PRECISION,
-        in_bf16,
-    ),
+    "both in bf16": noted(Code.RECIPE_PRECISION, in_bf16),
     # What differs beside the compiler.
-    "another processor": noted(Code.CONFOUND_HARDWARE, other_machines),
+    "another processor": noted(Code.CONFOUND_HARDWARE, of_jobs(other_machines)),
     "unknown hardware": noted(
         Code.CONFOUND_HARDWARE_UNKNOWN, every(BOTH, environment={"torch": "2.13.0", "threads": 1})
     ),
-    "keys that differ between seeds": noted(None, names_of_runs),
-    "paths": noted(None, paths),
-    "declared early stopping": noted(
-        None, stopped(baseline=(60, 50, 55), fast=(44, 40, 50)), examples_tolerance=0.2
-    ),
-    "ends of epochs": noted(None, stopped(fast=(58, 58, 58))),
+    "names of runs, and paths": noted(None, of_jobs(names_and_paths)),
     "micro-batches": noted(None, micro_batches),
     # Parity, quality, memory, speed.
     "parity not measured": noted(Code.PARITY_CANNOT_TELL, without_parity),
@@ -352,7 +291,7 @@ ODDITIES: dict[str, Oddity] = {
     ),
     "a long tail": noted(
         Code.QUALITY_LONG_TAIL,
-        few_rows_carry,
+        of_jobs(few_rows_carry),
         metrics={"loss": {"direction": "lower", "margin": 0.05}},
     ),
     "a watched metric": noted(Code.QUALITY_WATCHED, metrics={**ACCURACY, **WATCHED_LOSS}),
@@ -365,9 +304,9 @@ ODDITIES: dict[str, Oddity] = {
     "a watched slice": noted(
         Code.SLICE_NOT_JUDGED, slices=[{**SLICE, "margin": None, "watched": True}]
     ),
-    "blocks not alternated": noted(Code.SPEED_NOT_PAIRED, not_alternated),
+    "blocks not alternated": noted(Code.SPEED_NOT_PAIRED, of_jobs(not_alternated, "fast")),
     "pairs in a single job": noted(Code.SPEED_NOT_PAIRED, lambda e: e.pair("fast", 1, 1.5)),
-    "pairs in another unit": noted(Code.SPEED_NOT_PAIRED, in_another_unit),
+    "pairs in another unit": noted(Code.SPEED_NOT_PAIRED, of_jobs(in_another_unit, "fast")),
     "pairs": noted(None, pairs(1.5)),
     "a loader that is waited for": noted(
         Code.SPEED_HINDERED,
