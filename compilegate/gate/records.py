@@ -329,48 +329,53 @@ def _differing_inputs(
 # Models: are they several, and those that were trained?
 
 
-Distances = Mapping[tuple[Replicate, Replicate], float]
-"""By two models, in order: the root mean square of the differences of their outputs, over the
-spread of the outputs."""
+@dataclass(frozen=True)
+class _Outputs:
+    """What models say of the same few rows."""
+
+    of: Mapping[Replicate, FloatArray]
+    """(rows, columns) each; what has none, or other rows, is left out."""
+    telling: Collection[Replicate]
+    """Those whose equals are the same model."""
+    apart: Mapping[tuple[Replicate, Replicate], float]
+    """By two of them, in order: the root mean square of the differences, over their spread."""
+
+    def usual(self, arm: str, seeds: Collection[int]) -> float:
+        """What two seeds of the arm differ by; zero where that is not known."""
+        pairs = combinations([(arm, seed) for seed in seeds], 2)
+        found = [self.apart[it] for it in pairs if it in self.apart and it[0] in self.telling]
+        return float(np.median(found)) if found else 0.0
 
 
 def _compare_models(examined: Examined, findings: Findings) -> dict[str, frozenset[int]]:
     """Find the seeds that made one model, by arm, and the outputs that are another model's."""
     experiment, baseline = examined.experiment, examined.experiment.baseline
-    records = {
-        (arm, seed): record
-        for arm in experiment.arms
-        for seed, record in examined.scored(arm).items()
-    }
+    scored = {arm: examined.scored(arm) for arm in experiment.arms}
+    records = {(arm, seed): it for arm, own in scored.items() for seed, it in own.items()}
     losses = {key: it.steps.loss for key, it in records.items() if it.steps is not None}
     outputs = _outputs(records)
-    telling = {key for key, each in outputs.items() if _tells(records[key], each)}
-    distances = _distances(outputs)
-    usual = _usual_distance(distances, telling, [key for key in records if key[0] == baseline])
+    usual = outputs.usual(baseline, scored[baseline])
     repeated: dict[str, set[int]] = defaultdict(set)
     for one, other in combinations(losses, 2):
-        apart = distances.get((one, other), math.inf)
+        apart = outputs.apart.get((one, other), math.inf)
         model, its = (records[key].evidence.digests.get("model") for key in (one, other))
-        one_model = model is not None and model == its
-        within = one[0] == other[0]
+        one_model, within = model is not None and model == its, one[0] == other[0]
         near = max(SAME_MODEL, 0.0 if one[0] == baseline else OF_USUAL * usual)
         if not one_model and apart > (near if within else SAME_BITS):
             continue
-        alike = _same_course(losses[one], losses[other])
+        alike, tells = _same_course(losses[one], losses[other]), one in outputs.telling
         if within and alike:
             repeated[one[0]].add(other[1])
-        elif within and one in telling and (one_model or apart <= SAME_BITS):
-            findings[other].append(_of_another(other, one))
-        elif not within and (
-            not alike
-            if one_model
-            else one in telling and _are_others(losses[one], losses[other], outputs[one])
-        ):
+        elif within:
+            if tells and (one_model or apart <= SAME_BITS):
+                findings[other].append(_of_another(other, one))
+        elif one_model or tells:
+            same = alike if one_model else _agree(losses[one], losses[other], outputs.of[one])
             for of, whose in ((one, other), (other, one)):
-                if of[0] != baseline:
+                if not same and of[0] != baseline:
                     findings[of].append(_of_another(of, whose))
     found = {arm: frozenset(seeds) for arm, seeds in repeated.items()}
-    _find_close_seeds(replace(examined, repeated=found), distances, telling, findings)
+    _find_close_seeds(replace(examined, repeated=found), outputs, findings)
     return found
 
 
@@ -383,74 +388,51 @@ def _of_another(of: Replicate, whose: Replicate) -> Finding:
     return Subject(of[1]).fails(Code.MODEL_OUTPUTS_OF_ANOTHER, text, **numbers)
 
 
-def _find_close_seeds(
-    examined: Examined, distances: Distances, telling: Collection[Replicate], findings: Findings
-) -> None:
+def _find_close_seeds(examined: Examined, outputs: _Outputs, findings: Findings) -> None:
     """Candidates whose seeds end close to each other, while the baseline's do not."""
     arms, baseline = examined.experiment.arms, examined.experiment.baseline
-    found = {
-        arm: _usual_distance(distances, telling, [(arm, seed) for seed in examined.distinct([arm])])
-        for arm in arms
-        if have_one_recipe(arms[baseline], arms[arm])
-    }
-    for arm, own in found.items():
-        if 0.0 < own < CLOSE * found[baseline]:
-            share = own / found[baseline]
+    usual = outputs.usual(baseline, examined.distinct([baseline]))
+    for arm, declared in arms.items():
+        own = outputs.usual(arm, examined.distinct([arm]))
+        if have_one_recipe(arms[baseline], declared) and 0.0 < own < CLOSE * usual:
             text = (
-                f"outputs of this arm's seeds differ by {percent(share)} of what the baseline's "
-                "differ by: does it average models?"
+                f"outputs of this arm's seeds differ by {percent(own / usual)} of what the "
+                "baseline's differ by: does it average models?"
             )
             first = next(iter(examined.scored(arm)))
-            note = Subject(first).notes(Code.MODEL_SEEDS_CLOSE, text, share=share)
+            note = Subject(first).notes(Code.MODEL_SEEDS_CLOSE, text, share=own / usual)
             findings[arm, first].append(note)
 
 
-def _outputs(records: Readable) -> dict[Replicate, FloatArray]:
-    """By replicate, the outputs on the same few rows; what has none, or other rows, is left out."""
-    found: dict[Replicate, FloatArray] = {}
+def _outputs(records: Readable) -> _Outputs:
+    outputs: dict[Replicate, FloatArray] = {}
     scored = {key: it.examples for key, it in records.items() if it.examples is not None}
     for key, examples in scored.items():
         if same_column(examples.ids, next(iter(scored.values())).ids):
             rows = np.linspace(0, len(examples.ids) - 1, min(len(examples.ids), MOST_ROWS))
             columns = (examples.predictions, examples.scores, examples.losses)
             said = next(it for it in columns if it is not None and it.size)
-            found[key] = said[rows.astype(np.int64)].reshape(len(rows), -1)
-    return found
+            outputs[key] = said[rows.astype(np.int64)].reshape(len(rows), -1)
+    telling = {key for key, each in outputs.items() if _tells(scored[key], each)}
+    apart: dict[tuple[Replicate, Replicate], float] = {}
+    moments = {key: (it.mean(axis=0), it.var(axis=0)) for key, it in outputs.items()}
+    for one, other in combinations(outputs, 2):
+        if outputs[one].shape == outputs[other].shape:
+            (mean, variance), (its_mean, its_variance) = moments[one], moments[other]
+            spread = (variance + its_variance) / 2.0 + ((mean - its_mean) / 2.0) ** 2
+            difference = math.sqrt(np.mean((outputs[one] - outputs[other]) ** 2))
+            apart[one, other] = difference / max(math.sqrt(spread.max()), 1e-12)
+    return _Outputs(outputs, telling, apart)
 
 
-def _tells(record: EvidenceRecord, outputs: FloatArray) -> bool:
+def _tells(examples: Examples, outputs: FloatArray) -> bool:
     """Whether equal outputs mean one model. Where answers are few they may be agreement."""
-    answers = {row.tobytes() for row in outputs.round(6) + 0.0}  # zero has one sign
-    examples = record.examples
-    if len(answers) > FEW_ANSWERS or examples is None:
-        return len(answers) > FEW_ANSWERS
+    if len({row.tobytes() for row in outputs.round(6) + 0.0}) > FEW_ANSWERS:  # zero has one sign
+        return True
     if len(examples.ids) < ROWS_TO_TELL or not examples.scores.shape[1]:
         return False
     wrong = examples.scores.argmax(axis=1) != examples.labels
     return int(wrong.sum()) >= ERRORS_TO_TELL
-
-
-def _distances(outputs: Mapping[Replicate, FloatArray]) -> Distances:
-    found: dict[tuple[Replicate, Replicate], float] = {}
-    with np.errstate(over="ignore", invalid="ignore"):
-        moments = {key: (it.mean(axis=0), it.var(axis=0)) for key, it in outputs.items()}
-        for one, other in combinations(outputs, 2):
-            if outputs[one].shape != outputs[other].shape:
-                continue
-            (mean, variance), (its_mean, its_variance) = moments[one], moments[other]
-            spread = (variance + its_variance) / 2.0 + ((mean - its_mean) / 2.0) ** 2
-            apart = math.sqrt(np.mean((outputs[one] - outputs[other]) ** 2))
-            if math.isfinite(apart):
-                found[one, other] = apart / max(math.sqrt(spread.max()), 1e-12)
-    return found
-
-
-def _usual_distance(
-    distances: Distances, telling: Collection[Replicate], among: Collection[Replicate]
-) -> float:
-    """What two of these models differ by; zero where that is not known."""
-    found = [distances[it] for it in combinations(among, 2) if it in distances and it[0] in telling]
-    return float(np.median(found)) if found else 0.0
 
 
 def _same_course(before: FloatArray, after: FloatArray) -> bool:
@@ -463,16 +445,15 @@ def _same_course(before: FloatArray, after: FloatArray) -> bool:
         return bool(np.abs(before - after).max() <= SAME_LOSS * scale)
 
 
-def _are_others(before: FloatArray, after: FloatArray, outputs: FloatArray) -> bool:
-    """Whether equal outputs of two arms are one model's, by their losses: models that are equal to
-    the last bit had equal losses all the way. Rounded outputs may agree because the compiler is
-    good; then the trainings must have begun differently, too."""
-    if len(before) != len(after):
-        return True
-    if _is_rounded(outputs):
-        first = np.abs(before - after)[:1] > SAME_START * np.abs(before[:1])
-        return bool(first.any()) and not _same_course(before, after)
-    return not np.allclose(before, after, rtol=1e-9, atol=0.0, equal_nan=True)
+def _agree(before: FloatArray, after: FloatArray, outputs: FloatArray) -> bool:
+    """Whether equal outputs of two arms are of two models, by their losses: models that are equal
+    to the last bit had equal losses all the way. Rounded outputs may agree because the compiler is
+    good; then it is enough that the trainings began alike."""
+    if len(before) != len(after) or not _is_rounded(outputs):
+        same = len(before) == len(after)
+        return same and np.allclose(before, after, rtol=1e-9, atol=0.0, equal_nan=True)
+    begun_apart = np.abs(before - after)[:1] > SAME_START * np.abs(before[:1])
+    return not begun_apart.any() or _same_course(before, after)
 
 
 def _is_rounded(outputs: FloatArray) -> bool:
