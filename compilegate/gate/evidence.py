@@ -308,7 +308,7 @@ def _read_scalars(path: Path) -> tuple[Evidence, bool]:
 
 def _problems(evidence: Evidence) -> Iterator[str]:
     """What types do not say of the values, each as `KEY is FOUND, expected ...`."""
-    for key, found in _numbers(evidence):
+    for key, found in numbers(evidence):
         if not found >= 0 or found == math.inf:  # False for NaN too
             yield f"{key} is {_shown(found)}, expected a finite number of zero or more"
     state = None if evidence.compile_cache is None else evidence.compile_cache.state
@@ -339,13 +339,13 @@ def padding_problems(record: PaddingRecord) -> Iterator[str]:
         yield f"tokens is {_shown(record.tokens)}, expected one or more, and no more than positions"
 
 
-def _numbers(section: Any) -> Iterator[tuple[str, float]]:
+def numbers(section: Any) -> Iterator[tuple[str, float]]:
     """Every number of a section and of those in it, with its key."""
     for field in dataclasses.fields(section):
         value = getattr(section, field.name)
         for inner in value if isinstance(value, tuple) else [value]:
             if dataclasses.is_dataclass(inner):
-                yield from ((f"{field.name}: {key}", it) for key, it in _numbers(inner))
+                yield from ((f"{field.name}: {key}", it) for key, it in numbers(inner))
             elif isinstance(inner, (int, float)) and not isinstance(inner, bool):
                 yield field.name, inner
 

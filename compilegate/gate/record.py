@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar, cast
 
 import numpy as np
 
-from compilegate.gate.evidence import MissingEvidenceError, UndeclaredEvidenceError
+from compilegate.gate.evidence import MissingEvidenceError, UndeclaredEvidenceError, numbers
 from compilegate.gate.findings import (
     SCORES,
     TIMES,
@@ -66,6 +66,8 @@ LEAST_CALLED = 0.5
 LEAST_SPEED = 1e-9
 """Samples per second: less is not a measurement, and overflows ratios."""
 MOST_BYTES = 1e16
+"""The most of anything that is counted: beyond it a number is damage."""
+NO_AMOUNTS = ("seed", "schema_version")
 LEAST_BYTES, LEAST_BYTES_OF_PROCESS = 1000, 1_000_000
 """Less is another unit: no training fits, and no process that has imported anything."""
 MOST_LOSS = 1e6
@@ -119,9 +121,9 @@ class Expected:
     settings: GateSettings
     job: str | None
     """The training job whose evidence this must be; None when any job will do."""
-    lost: bool = False
+    lost: bool
     """Whether its job left no model by the machine's doing."""
-    known: Known = field(default_factory=Known)
+    known: Known
 
 
 def unusable(about: Subject, error: EvidenceError | None) -> Finding:
@@ -204,8 +206,10 @@ def _check_numbers(evidence: Evidence, about: Subject) -> Iterator[Finding]:
                 spoils=(TIMES,) if speed else (),
                 metric=clipped(name, 60),
             )
-    for name, value, most in _magnitudes(evidence):
-        if not 0.0 <= value <= most:
+    for path, value in numbers(evidence):
+        name = path.replace(": ", ".")
+        most = MOST_SECONDS if name.endswith("seconds") else MOST_BYTES
+        if name not in NO_AMOUNTS and not 0.0 <= value <= most:
             text = f"{name} is {clipped(str(value))}, expected 0 to {most:.0e}."
             yield about.fails(Code.EVIDENCE_UNREADABLE, text, spoils=(TIMES,))
     memory = evidence.peak_memory_bytes
@@ -213,25 +217,6 @@ def _check_numbers(evidence: Evidence, about: Subject) -> Iterator[Finding]:
     if memory is not None and 0 <= memory < least_bytes:
         text = f"peak_memory_bytes is {memory:,}, less than any training takes: is it in bytes?"
         yield about.fails(Code.EVIDENCE_UNREADABLE, text)
-
-
-def _magnitudes(evidence: Evidence) -> Iterator[tuple[str, float, float]]:
-    """Name, value and the most that it can be without being damage."""
-    yield "peak_memory_bytes", evidence.peak_memory_bytes or 0, MOST_BYTES
-    for part, most, names in (
-        ("compiler", MOST_SECONDS, ("compile_seconds",)),
-        ("compiler", MOST_BYTES, ("graphs", "graph_breaks", "recompilations")),
-        ("speed", MOST_SECONDS, ("train_seconds", "total_seconds")),
-        ("parity", MOST_SECONDS, ("seconds",)),
-        ("paired_speed", MOST_SECONDS, ("seconds", "steps_per_block")),
-        ("compile_cache", MOST_SECONDS, ("cold_compile_seconds", "cold_first_step_seconds")),
-        ("checkpoints", MOST_SECONDS, ("seconds",)),
-    ):
-        record = getattr(evidence, part)
-        for name in names if record is not None else ():
-            yield f"{part}.{name}", getattr(record, name) or 0.0, most
-    for each in evidence.resumed:
-        yield "checkpoints.resumed.lost_seconds", each.lost_seconds, MOST_SECONDS
 
 
 def _check_digests(record: EvidenceRecord, about: Subject) -> Iterator[Finding]:
@@ -445,8 +430,8 @@ def _check_reported_speed(
             f"the job reports {reported:.4g} samples a second; steps of {size} samples make "
             f"{rates[0]:.4g}."
         )
-        numbers = {"reported": reported, "computed": rates[0]}
-        yield expected.about.fails(Code.STEPS_TIMES_DISAGREE, text, **numbers)
+        found = {"reported": reported, "computed": rates[0]}
+        yield expected.about.fails(Code.STEPS_TIMES_DISAGREE, text, **found)
 
 
 def examples_of_a_step(evidence: Evidence, declaration: ArmDeclaration) -> int:

@@ -154,10 +154,7 @@ DAMAGE: dict[str, tuple[Code, Any]] = {
     "a huge score": (Code.EXAMPLES_MALFORMED, {"examples__scores": at((5, 0), 1e308)}),
     "before the softmax": (Code.EXAMPLES_MALFORMED, {"examples__scores": lambda it: 3.0 * it}),
     "losses below zero": (Code.EXAMPLES_MALFORMED, {"examples__losses": lambda it: it - 1.0}),
-    "no such class": (
-        Code.EXAMPLES_MALFORMED,
-        record_with(examples=column(labels=at(5, 900))),
-    ),
+    "no such class": (Code.EXAMPLES_MALFORMED, record_with(examples=column(labels=at(5, 900)))),
     "ids of each worker": (
         Code.EXAMPLES_MALFORMED,
         {"examples__ids": np.array([f"row-{index % 500}" for index in range(2000)])},

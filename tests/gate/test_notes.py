@@ -13,12 +13,7 @@ import pytest
 from compilegate.gate.evidence import UndeclaredEvidenceError
 from compilegate.gate.findings import Code, Outcome
 from compilegate.gate.verdict import Verdict
-from compilegate.job.evidence import (
-    CheckpointRecord,
-    Hindrance,
-    PairedSpeedRecord,
-    Resumption,
-)
+from compilegate.job.evidence import CheckpointRecord, Hindrance, PairedSpeedRecord, Resumption
 from compilegate.job.evidence.trained_on import hashed
 from tests.gate.conftest import SyntheticExecution, build_execution
 from tests.gate.test_mistakes import (
