@@ -413,10 +413,12 @@ def _read_columns(
             for name in kinds.keys() & {*stored.files}:
                 member = members[f"{name}.npy"]
                 key = (name, member.CRC, member.file_size)
-                if held is None or name in _OF_A_MODEL:
-                    arrays[name] = stored[name]
-                else:
-                    arrays[name] = held[key] if key in held else held.setdefault(key, stored[name])
+                if held is not None and key in held:
+                    arrays[name] = held[key]
+                    continue
+                arrays[name] = _loaded(f"{path.name}: column {name}", stored[name])
+                if held is not None and name not in _OF_A_MODEL:  # of two readers the first one's
+                    arrays[name] = held.setdefault(key, arrays[name])
     except EvidenceError:
         raise
     except Exception as error:  # OSError, BadZipFile, zlib.error, MemoryError: a damaged archive
@@ -447,6 +449,16 @@ def _check_plain_file(path: Path, most_bytes: int) -> None:
         raise EvidenceError(f"{path.name} is larger than {most_bytes} bytes")
 
 
+def _loaded(where: str, found: Any) -> Any:
+    """What an archive held: text in the byte order of this machine. Raises EvidenceError for code
+    points beyond the last one, which crash Python's own functions."""
+    if isinstance(found, np.ndarray) and found.dtype.kind == "U":
+        found = found.astype(found.dtype.newbyteorder("="), order="C", copy=False)
+        if found.size and found.itemsize and found.view(np.uint32).max() > 0x10FFFF:
+            raise EvidenceError(f"{where} holds something other than text")
+    return found
+
+
 def _converted(where: str, found: Any, expected: tuple[str, int], kinds: str) -> Column:
     """The column in the type that all code uses, of any of these kinds: numbers in double precision
     (sums over half a million numbers in half precision are none), integers of 64 bits. It is the
@@ -459,14 +471,10 @@ def _converted(where: str, found: Any, expected: tuple[str, int], kinds: str) ->
             f"{where} has type {found.dtype} and {found.ndim} dimensions, "
             f"expected kind {kind!r} and {dimensions}"
         )
-    if kind == "U":
-        text = np.ascontiguousarray(found.astype(found.dtype.newbyteorder("="), copy=False))
-        # Code points beyond the last one crash Python's own functions.
-        if text.size and text.itemsize and text.view(np.uint32).max() > 0x10FFFF:
-            raise EvidenceError(f"{where} holds something other than text")
-        return text
+    if kind in "bU":
+        return found
     with np.errstate(over="ignore"):  # of extended precision; infinity is judged later
-        return found.astype({"f": np.float64, "i": np.int64, "b": np.bool_}[kind], copy=False)
+        return found.astype(np.float64 if kind == "f" else np.int64, copy=False)
 
 
 _Part = TypeVar("_Part", Steps, Examples, ParityErrors, PairedBlocks, TrainedOn)
