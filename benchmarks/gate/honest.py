@@ -12,30 +12,28 @@ decide: of these, the share that stays undecided is predicted (`Kind.undecided`)
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from pools import MODELS, ROWS, Pool, Recipe, pool_of
+from results import FULL, Counts, Program, listed, main, most, table
 
-from results import (  # isort: skip
-    FULL, POOLS, Counts, Page, Program, listed, main, most, table,
-)  # fmt: skip
-from simulated import (  # isort: skip
-    BASELINE, CANDIDATE, OTHER, Array, Clock, Execution, Generator, Job, classified, digest,
-    edited, execution, guards, lossy, predicted, softmax,
-)  # fmt: skip
 from compilegate.gate.settings import MetricGuard
-from compilegate.job.evidence import TrainedOn
+from compilegate.job.evidence import Examples, TrainedOn
+
+from simulated import (  # isort: skip
+    BASELINE, CANDIDATE, OTHER, Array, Clock, Execution, Generator, Job, classified, codes_against,
+    digest, edited, execution, guards, lossy, predicted, relative, softmax,
+)  # fmt: skip
 
 REFUSED, BY_A_CODE = 4 / 1000, 3 / 10_000
 FORECAST = 0.12
 """By which the share of undecided ones may miss the predicted one."""
-ARMS = (BASELINE, CANDIDATE, OTHER, "third")
 Change = Callable[[Job, Generator], object]
 OWN_ORDER, USUAL = Recipe(drift="order"), Clock()
 
@@ -52,7 +50,7 @@ class Kind:
     clock: Clock = USUAL
     change: Change | None = None  # what is unusual about the records of all jobs, or of `of`'s
     of: str = ""
-    write: Callable[[Array], Array] | None = None  # how scores are written, where not as they are
+    write: Callable[[Array], Array] = lambda scores: scores  # how scores are written
     settings: Mapping[str, Any] = field(default_factory=dict)
     arm: Mapping[str, Any] = field(default_factory=dict)
     """What the workload declares of all arms, or of `of`, otherwise."""
@@ -155,19 +153,14 @@ def printed(job: Job, _: Generator) -> None:
     }
     job.metrics, job.examples, job.parity, job.paired = told, None, None, None
     job.loss, job.trained_on = job.loss[:0], None
+    absent = dict.fromkeys(("speed", "compiler", "peak_memory_bytes", "memory_of"))
     values = {name: (value,) for name, value in told.items()}
-    job.fields |= {"origin": "printed", "speed": None, "compiler": None, "printed": values}
-    job.fields |= {"digests": {}, "peak_memory_bytes": None, "memory_of": None}
+    job.fields |= {"origin": "printed", "printed": values, "digests": {}, **absent}
 
 
 def own(**values: Any) -> Recipe:
     """A recipe whose arms see their batches in another order, unless it says otherwise."""
     return Recipe(**{"drift": "order", **values})
-
-
-def relative(margin: float) -> MetricGuard:
-    """Less is better, by a share of the baseline's."""
-    return MetricGuard(direction="lower", margin=margin, relative=True)
 
 
 ROUNDING, DROPOUT, NARROW = Recipe(), Recipe(dropout=0.1), Recipe(drift="bf16")
@@ -178,17 +171,13 @@ LABELS = own(data="labels", clear=2.0, rate=0.1)
 STOPS, PAGES = {"examples_tolerance": 0.5}, {"groups": "page"}
 ALONE, NARROWLY, WIDELY = Clock(pairs=0, speedup=1.6), guards(accuracy=0.02), guards(accuracy=0.1)
 SHOWN = MetricGuard(direction="higher", margin=0.06, reported=True)
-WATCHED = MetricGuard(direction="lower", watched=True)
 OF_NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-KINDS = (
+_KINDS = (
     *(Kind(f"plain, {count} seeds", seeds=count) for count in (3, 5, 10)),
     Kind("plain, 2 seeds", metrics=guards(accuracy=0.25), seeds=2),
     Kind("plain, 200 rows", metrics=guards(accuracy=0.12), rows=200),
-    Kind("plain, 2,000 rows", rows=2000),
     Kind("arms that differ by rounding", ROUNDING, guards(accuracy=0.02, log_loss=0.02)),
-    Kind("arms that differ by rounding, 2 seeds", ROUNDING, NARROWLY, 2),
-    Kind("arms that differ by dropout's random numbers", DROPOUT),
     Kind("training in bf16", NARROW, change=sets("recipe", precision="bf16"), of=CANDIDATE,
          arm={"precision": "bf16"}),
     Kind("eager's own bits", Recipe(drift="none"), change=same_bits, of=CANDIDATE),
@@ -198,7 +187,6 @@ KINDS = (
     Kind("fine-tuning from one model", own(pretrained=True)),
     Kind("log loss, relative margin", ROUNDING, guards(log_loss=relative(0.1))),
     Kind("calibration error", metrics=guards(calibration_error=0.06), rows=1200),
-    Kind("a watched metric", metrics={**guards(accuracy=0.06), "log_loss": WATCHED}),
     Kind("rare positives, area under the curve", own(outputs=2, shares=(0.9, 0.1)),
          guards(auroc=0.06), rows=1500),
     Kind("imbalance, ten classes", own(outputs=10, clear=0.7, shares=TEN),
@@ -208,17 +196,13 @@ KINDS = (
     Kind("every row twice", rows=600, change=lambda job, _: (rows_of(job, np.tile(
          np.arange(600), 2)), edited(job, ids=np.char.add(job.examples.ids, np.repeat(
          ["-a", "-b"], 600))))),
-    Kind("regression that differs by rounding", replace(NUMBERS, drift="rounding"),
-         guards(mse=0.02)),
     Kind("long-tailed errors, rounding", TAILED, guards(mse=0.1, mae=0.05), rows=500),
-    Kind("long-tailed errors, bf16", replace(TAILED, drift="bf16"), guards(mse=0.2), rows=500),
     Kind("long-tailed errors without variance", replace(TAILED, errors=2), guards(mae=0.05)),
     Kind("several labels of a row, declared", LABELS, rows=300, settings=PAGES),
     Kind("pages that correlate, declared", own(members=10), WIDELY, rows=1000, settings=PAGES),
     Kind("pages that correlate, by their ids", own(members=10), WIDELY, rows=1000,
          ids="page-{page}_line{line}"),
     Kind("groups that do not correlate", rows=1000, settings=PAGES),
-    Kind("groups that do not correlate, rounding", ROUNDING, NARROWLY, rows=1000, settings=PAGES),
     Kind("rows in another order", change=lambda job, draw: rows_of(
          job, draw.permutation(len(job.examples.ids))), of=CANDIDATE),
     Kind("rows of one class", metrics=guards(accuracy=0.25), rows=2000,
@@ -247,15 +231,11 @@ KINDS = (
     Kind("a logged penalty", change=lambda job, _: setattr(
          job, "loss", job.loss + np.linspace(0.0, 1.0, len(job.loss))), of=CANDIDATE),
     Kind("early stopping, declared", own(early=True, steps=400), settings=STOPS),
-    Kind("early stopping of regression", replace(NUMBERS, early=True, steps=400),
-         guards(mae=0.12), settings=STOPS),
     Kind("few rows", metrics=guards(accuracy=0.01), rows=40, undecided=0.9),
     Kind("one seed", seeds=1, undecided=1.0),
     Kind("a margin at the limit", metrics=guards(accuracy=0.015), undecided=0.5),
     Kind("two candidates", own(arms=3), guards(accuracy=0.08)),
-    Kind("three candidates, rounding", Recipe(arms=4), NARROWLY),
     Kind("another processor", change=sets("environment", cpu="another"), of=CANDIDATE),
-    Kind("another kernel", change=sets("environment", platform="Linux-6.18.45"), of=CANDIDATE),
     Kind("a seed of its own in each recipe", change=lambda job, draw: job.recipe.update(
          worker_seed=int(draw.integers(1e6)))),
     Kind("paths in the recipe", change=lambda job, _: job.recipe.update(
@@ -263,10 +243,7 @@ KINDS = (
     Kind("memory of some jobs, a limit", change=unmeasured_memory,
          settings={"max_memory_increase": 0.5}),
     Kind("one recompilation", change=sets("compiler", recompilations=1), of=CANDIDATE),
-    Kind("many graph breaks", change=sets("compiler", graphs=301, graph_breaks=300), of=CANDIDATE),
     Kind("parity under dropout", DROPOUT, change=other_random_numbers, of=CANDIDATE),
-    Kind("parity without coverage", change=sets("about_parity", trained_parameters=None,
-         compared_parameters=None), of=CANDIDATE),
     Kind("two processes", change=sets("recipe", world_size=2, global_batch_size=64),
          arm={"world_size": 2}),
     Kind("evaluation within training", clock=Clock(outside=0.33)),
@@ -274,21 +251,18 @@ KINDS = (
          change=lambda job, _: setattr(job, "outside", 0.25 * float(job.seconds.sum()))),
     Kind("no alternating blocks, 2 seeds", ROUNDING, seeds=2, clock=replace(ALONE, spread=0.003)),
     Kind("no alternating blocks, 3 seeds", clock=ALONE),
-    Kind("no alternating blocks, 5 seeds", seeds=5, clock=replace(ALONE, spread=0.03)),
     Kind("steps of the same times", clock=Clock(noise=0.0, spread=0.0, by_batch=0.1)),
     Kind("a clock of milliseconds", clock=Clock(step=0.012, compiling=0.1, decimals=3)),
     Kind("batches of any length", clock=Clock(by_batch=0.4)),
     Kind("a machine that slows down", clock=Clock(slower=0.12)),
     Kind("printed metrics", metrics={"accuracy": SHOWN}, seeds=4, change=printed),
-    Kind("printed metrics that agree in all digits", ROUNDING, {"accuracy": SHOWN},
-         change=printed),
 )  # fmt: skip
-_BY_NAME = {kind.name: kind for kind in KINDS}
+KINDS = {kind.name: kind for kind in _KINDS}
 
 
 @lru_cache(maxsize=2)
 def _pool(name: str) -> Pool:
-    return pool_of(name, _BY_NAME[name].recipe, POOLS)
+    return pool_of(name, KINDS[name].recipe, Path(__file__).with_name(".pools"))
 
 
 def drawn(kind: Kind, draw: Generator) -> Execution:
@@ -299,7 +273,7 @@ def drawn(kind: Kind, draw: Generator) -> Execution:
     groups = draw.choice(ROWS // members, kind.rows // members, replace=False)
     rows = (groups[:, None] * members + np.arange(members)).ravel()
     examples, losses = {}, {}
-    for arm, name in enumerate(ARMS[: kind.recipe.arms]):
+    for arm, name in enumerate((BASELINE, CANDIDATE, OTHER)[: kind.recipe.arms]):
         for seed, model in enumerate(models, 1):
             outputs = pool["outputs"][arm, model, rows].astype(np.float64)
             examples[name, seed] = _examples(kind, outputs, pool["answers"][rows], rows)
@@ -315,71 +289,62 @@ def drawn(kind: Kind, draw: Generator) -> Execution:
     return made
 
 
-def _examples(kind: Kind, outputs: Array, answers: Array, rows: Array) -> Any:
+def _examples(kind: Kind, outputs: Array, answers: Array, rows: Array) -> Examples:
     ids = np.array([kind.ids.format(row=it, page=it // 10, line=it % 10) for it in rows.tolist()])
     if kind.recipe.data == "numbers":
         return predicted(answers.astype(np.float64), outputs[:, 0], ids)
     pages = np.array([f"page-{row // 10}" for row in rows.tolist()])
+    scores = softmax(outputs)
     if kind.recipe.data == "labels":
         second = 1.0 / (1.0 + np.exp(-outputs.ravel()))
-        count = answers.shape[1]
-        pages = np.repeat(ids, count)
-        ids = np.char.add(pages, np.tile([f"_label{label}" for label in range(count)], len(rows)))
-        scores, answers = np.stack([1.0 - second, second], axis=1), answers.ravel()
-    else:
-        scores = softmax(outputs)
+        scores, labels = np.stack([1.0 - second, second], axis=1), range(answers.shape[1])
+        pages = np.repeat(ids, len(labels))
+        ids = np.array([f"{id_}_label{label}" for id_ in ids for label in labels])
+        answers = answers.ravel()
     if "perplexity" in kind.metrics:
         return lossy(-np.log(scores[np.arange(len(rows)), answers]), ids)
-    scores = scores if kind.write is None else kind.write(scores)
-    return classified(
-        answers, scores, ids, slices={"page": pages} if kind.settings is PAGES else {}
-    )
+    slices = {"page": pages} if kind.settings is PAGES else {}
+    return classified(answers, kind.write(scores), ids, slices=slices)
 
 
-def counted(name: str, draws: int) -> Counter[str]:
-    """How so many executions of the kind were judged, and by which codes."""
-    kind, found = _BY_NAME[name], Counter[str]()
-    for number in range(draws):
-        verdict = drawn(kind, np.random.default_rng([int(digest(name)[:8], 16), number])).judge()
-        outcomes = set(verdict.outcomes.values())
-        refused = not verdict.sound or "fail" in outcomes
-        undecided = "undecided" if "inconclusive" in outcomes else "passed"
-        found["refused" if refused else undecided] += 1
-        codes = {code for codes in verdict.codes.values() for code in codes}
-        found.update(f"by {code}" for code in codes)
-    return found
+def judged(kind: Kind, random: Generator, _: int) -> Iterator[str]:
+    """How one execution of the kind was judged, and by which codes."""
+    verdict = drawn(kind, random).judge()
+    outcomes = {str(it.outcome) for it in verdict.candidates}
+    if not verdict.baseline.sound or "fail" in outcomes:
+        yield "refused"
+    else:
+        yield "undecided" if "inconclusive" in outcomes else "passed"
+    arms = (verdict.baseline, *verdict.candidates)
+    yield from {f"by {code}": None for arm in arms for code in codes_against(arm)}
 
 
-def page(found: Mapping[str, Counts]) -> Page:
+def page(found: Mapping[str, Counts]) -> tuple[str, list[str]]:
     """The table, and which figures are missed."""
-    rows, missed, by_code = [], [], Counter[str]()
-    draws = total = 0
+    rows, missed, by_code, draws = [], [], Counter[str](), FULL
     for name, counts in found.items():
-        draws, codes = counts["draws"], listed(counts, "by ")
-        total += draws
+        draws, codes = counts["draws"], listed(counts)
         refused, undecided = counts.get("refused", 0), counts.get("undecided", 0)
-        expected = _BY_NAME[name].undecided
-        told = f"{undecided}" if expected is None else f"{undecided} (predicted {expected:.0%})"
-        rows.append((name, draws, counts.get("passed", 0), refused, told, codes))
+        expected, told = KINDS[name].undecided, str(undecided)
         if expected is None:
-            refused += undecided
+            wrong = refused + undecided
             by_code.update({key: it for key, it in counts.items() if key.startswith("by ")})
         else:
-            chance = 3.3 * math.sqrt(expected * (1.0 - expected) / draws) * (draws < FULL)
-            if abs(undecided / draws - expected) > FORECAST + chance:
-                missed.append(f"{name}: {undecided} of {draws} undecided, predicted {expected:.0%}")
-        if refused > most(REFUSED, draws):
-            missed.append(f"{name}: {refused} of {draws} refused, {codes}")
-    allowed = BY_A_CODE * total
-    allowed += 0.0 if draws >= FULL else 3.1 * math.sqrt(allowed) + 3.0
+            wrong, told = refused, f"{undecided} (predicted {expected:.0%})"
+            above, below = min(expected + FORECAST, 1.0), min(1.0 - expected + FORECAST, 1.0)
+            if undecided > most(above, draws) or draws - undecided > most(below, draws):
+                missed.append(f"{name}: {told} undecided")
+        if wrong > most(REFUSED, draws):
+            missed.append(f"{name}: {wrong} of {draws} refused, {codes}")
+        rows.append((name, draws, counts.get("passed", 0), refused, told, codes))
     for code, count in by_code.items():
-        if count > allowed:
-            missed.append(f"{code.removeprefix('by ')}: against {count} of {total:,} in all")
+        if count > most(BY_A_CODE, draws, len(found)):
+            missed.append(f"{code.removeprefix('by ')}: against {count} of all executions")
     header = ("Kind", "Executions", "Passed", "Refused", "Undecided", "By (executions)")
-    return Page(table(header, rows), missed)
+    return table(header, rows), missed
 
 
-PROGRAM = Program("honest", FULL, list(_BY_NAME), counted, page)
+PROGRAM = Program("honest", FULL, KINDS, judged, page, needs=("pools",))
 
 if __name__ == "__main__":
     main(PROGRAM)

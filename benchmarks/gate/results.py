@@ -13,15 +13,21 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from functools import cache
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import binom
+from simulated import Generator, digest
 
 HERE = Path(__file__).parent
 GATE = HERE.parents[1] / "compilegate" / "gate"
-KEPT, POOLS = HERE / ".proof.json", HERE / ".pools"
+KEPT = HERE / ".proof.json"
 FULL = 1000
 """From so many draws on, a limit holds as it stands."""
 SURE = 0.999
@@ -31,35 +37,25 @@ Counts = Mapping[str, int]
 
 
 @dataclass(frozen=True)
-class Page:
-    """One program's table, and the figures that it misses."""
-
-    text: str
-    missed: list[str]
-
-
-@dataclass(frozen=True)
 class Program:
-    """One of the three: what it counts, kind by kind."""
+    """What one of the programs counts, kind by kind."""
 
     name: str  # of its module
     draws: int  # of each kind, in a full run
-    kinds: Sequence[str]
-    counted: Callable[[str, int], Counts]  # those of a kind in so many draws
-    page: Callable[[Mapping[str, Counts]], Page]
+    kinds: Mapping[str, Any]
+    judged: Callable[[Any, Generator, int], Iterable[str]]
+    """What is counted of one execution of a kind. The last is the number of the draw."""
+    page: Callable[[Mapping[str, Counts]], tuple[str, list[str]]]
+    """The table of all kinds, and the figures that are missed."""
+    needs: Sequence[str] = ()
+    """The modules of this folder that it takes beside `simulated`."""
 
 
-def most(limit: float, draws: int) -> int:
-    """The largest count that does not miss the limit, a share of the draws."""
+def most(limit: float, draws: int, kinds: int = 1) -> int:
+    """The largest count that does not miss the limit, a share of the draws of so many kinds."""
     if draws >= FULL:
-        return math.floor(limit * draws + 1e-9)
-    count, term = 0, (1.0 - limit) ** draws
-    total = term
-    while total < SURE and count < draws:
-        term *= (draws - count) / (count + 1) * limit / (1.0 - limit)
-        count += 1
-        total += term
-    return count
+        return math.floor(limit * draws * kinds + 1e-9)
+    return int(binom.ppf(SURE, draws * kinds, limit))
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -68,7 +64,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
-def listed(counts: Counts, prefix: str) -> str:
+def listed(counts: Counts, prefix: str = "by ") -> str:
     """The counts under this prefix, the largest first: `quality.undecided (3)`."""
     found = {key: it for key, it in counts.items() if key.startswith(prefix)}
     ordered = sorted(found, key=lambda key: (-found[key], key))
@@ -79,8 +75,7 @@ def count_all(
     program: Program, draws: int, only: str = "", processes: int = 1, kept: Path | None = KEPT
 ) -> dict[str, Counts]:
     """The counts of every kind whose name has `only` in it: kept ones, and the others anew."""
-    everything = read(kept)
-    code = _code(program.name)
+    everything, code = _read(kept), _code(program)
     keys = {it: f"{program.name} / {it} / {draws} / {code}" for it in program.kinds if only in it}
     with ProcessPoolExecutor(processes) as pool:
         asked = {
@@ -90,7 +85,7 @@ def count_all(
         }
         for done in as_completed(asked):
             name, found = asked[done], done.result()
-            everything = {**read(kept), **everything, keys[name]: found}
+            everything |= {**_read(kept), keys[name]: found}
             if kept is not None:
                 part = kept.with_name(f"{kept.name}.part")
                 part.write_text(json.dumps(everything, indent=1), encoding="utf-8")
@@ -100,34 +95,53 @@ def count_all(
 
 
 def _count(module: str, name: str, draws: int) -> dict[str, int]:
-    began = time.process_time()
-    found = dict(importlib.import_module(module).PROGRAM.counted(name, draws))
+    program: Program = importlib.import_module(module).PROGRAM
+    began, found = time.process_time(), Counter[str]()
+    for number in range(draws):
+        random = np.random.default_rng([int(digest(name)[:8], 16), number])
+        found.update(program.judged(program.kinds[name], random, number))
     return {**found, "draws": draws, "seconds": round(time.process_time() - began)}
 
 
-def read(kept: Path | None) -> dict[str, dict[str, int]]:
-    """All counts that are kept."""
+def _read(kept: Path | None) -> dict[str, Counts]:
     return json.loads(kept.read_text(encoding="utf-8")) if kept and kept.exists() else {}
 
 
-@cache
-def _code(module: str) -> str:
-    own = [HERE / f"{name}.py" for name in (module, "simulated", "pools")]
+def _code(program: Program) -> str:
+    own = [HERE / f"{name}.py" for name in (program.name, "simulated", *program.needs)]
     sources = [path.read_bytes() for path in (*sorted(GATE.rglob("*.py")), *own)]
     return hashlib.sha256(b"\0".join(sources)).hexdigest()[:16]
 
 
-def main(program: Program) -> None:
-    """Run one program by itself; exit with 1 where a figure is missed."""
-    parser = argparse.ArgumentParser(description=f"Judge {program.name} executions.")
-    parser.add_argument("--draws", type=int, default=program.draws)
+def main(*programs: Program, page: Path | None = None) -> None:
+    """Run programs, and write their tables to the page; exit with 1 where a figure is missed."""
+    parser = argparse.ArgumentParser(description="Judge simulated executions.")
+    parser.add_argument("--draws", type=int, help="executions of each kind, where fewer than usual")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--anew", action="store_true", help="neither take nor keep counts")
     parser.add_argument("only", nargs="?", default="", help="part of a kind's name")
+    if page is not None:
+        parser.add_argument("--write", action="store_true", help=f"write {page.name}")
     asked = parser.parse_args()
     kept = None if asked.anew else KEPT
-    page = program.page(count_all(program, asked.draws, asked.only, asked.processes, kept))
-    print(page.text)
-    for each in page.missed:
+    parts, missed, seconds = [], [], 0
+    for program in programs:
+        draws = min(asked.draws or program.draws, program.draws)
+        counts = count_all(program, draws, asked.only, asked.processes, kept)
+        seconds += sum(found["seconds"] for found in counts.values())
+        text, figures = program.page(counts)
+        parts.append(f"## {program.name.capitalize()}\n\n{text}\n")
+        missed += [f"{program.name}: {each}" for each in figures]
+    print("\n".join(parts))
+    if page is not None and asked.write:
+        fewer = "" if asked.draws is None else f" --draws {asked.draws}"
+        head = (
+            "# How often the gate is wrong\n\n"
+            f"Made by `python benchmarks/gate/proof.py{fewer} --write` on "
+            f"{datetime.now(UTC).date()} in {seconds / 3600:.1f} hours of one processor. "
+            "`make gate-proof` makes it with all draws.\n"
+        )
+        page.write_text("\n".join([head, *parts]), encoding="utf-8")
+    for each in missed:
         print(f"missed: {each}", file=sys.stderr)
-    raise SystemExit(bool(page.missed))
+    raise SystemExit(bool(missed))

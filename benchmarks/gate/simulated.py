@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy.typing as npt
 from compilegate.gate.judge import judge
 from compilegate.gate.metrics import metric_value
 from compilegate.gate.settings import ArmDeclaration, Experiment, GateSettings, MetricGuard
-from compilegate.gate.verdict import Verdict
+from compilegate.gate.verdict import BaselineVerdict, CandidateVerdict, Verdict
 
 from compilegate.job.evidence import (  # isort: skip
     CompilerRecord, Evidence, EvidenceError, EvidenceRecord, Examples, PairedBlocks, ParityErrors,
@@ -33,8 +34,12 @@ BASELINE, CANDIDATE, OTHER = "baseline", "fast", "wide"
 STEADY_FROM = 6
 RECIPE = {"batch_size": 32, "learning_rate": 1e-3, "precision": "fp32"}
 MACHINE = {
-    **{"torch": "2.13.0", "python": "3.11.7", "platform": "Linux-6.1.1-x86_64"},
-    **{"cpu": "a processor", "cores_available": 4, "instance_type": "ml.c5"},
+    "torch": "2.13.0",
+    "python": "3.11.7",
+    "platform": "Linux-6.1.1-x86_64",
+    "cpu": "a processor",
+    "cores_available": 4,
+    "instance_type": "ml.c5",
 }
 TENSORS = np.array(["loss", "logits", *(f"gradient of layer{it}.weight" for it in range(4))])
 HIGHER = ("accuracy", "balanced_accuracy", "macro_f1", "micro_f1", "auroc")
@@ -50,6 +55,11 @@ def guards(**margins: float | MetricGuard) -> dict[str, MetricGuard]:
     }
 
 
+def relative(margin: float) -> MetricGuard:
+    """Less is better, by a share of the baseline's."""
+    return MetricGuard(direction="lower", margin=margin, relative=True)
+
+
 def digest(*key: object) -> str:
     """A sha256 as that of some file."""
     return hashlib.sha256(repr(key).encode()).hexdigest()
@@ -62,22 +72,19 @@ def softmax(logits: Array) -> Array:
     return found
 
 
-def _ids(count: int) -> Array:
-    return np.array([f"row-{row:05d}" for row in range(count)])
-
-
 def classified(labels: Array, scores: Array, ids: Array | None = None, **more: Any) -> Examples:
     """Examples with a class each, and the losses that follow from the scores."""
-    count = len(labels)
-    losses = -np.log(np.maximum(scores[np.arange(count), labels], 1e-300))
-    return Examples(_ids(count) if ids is None else ids, labels, scores, losses, **more)
+    losses = -np.log(np.maximum(scores[np.arange(len(labels)), labels], 1e-300))
+    return lossy(losses, ids, labels=labels, scores=scores, **more)
 
 
 def lossy(losses: Array, ids: Array | None = None, **more: Any) -> Examples:
     """Examples of which nothing is known but their losses, as of a language model."""
     count = len(losses)
-    none = np.zeros(count, dtype=np.int64), np.zeros((count, 0))
-    return Examples(_ids(count) if ids is None else ids, *none, losses, **more)
+    if ids is None:
+        ids = np.array([f"row-{row:05d}" for row in range(count)])
+    unknown = {"labels": np.zeros(count, dtype=np.int64), "scores": np.zeros((count, 0))}
+    return Examples(ids=ids, losses=losses, **{**unknown, **more})
 
 
 def predicted(targets: Array, predictions: Array, ids: Array | None = None) -> Examples:
@@ -147,20 +154,25 @@ class Job:
 
     def record(self, batch: int) -> Record:
         """The record as the job wrote it, and what then happened to it."""
-        columns = Steps(self.loss, self.seconds) if len(self.loss) else None
-        digests = {"data": digest("data"), "model": digest("model", self.arm, self.seed)}
-        files = columns, self.examples, self.parity, self.paired, self.trained_on
+        steps = Steps(self.loss, self.seconds) if len(self.loss) else None
+        columns = steps, self.examples, self.parity, self.paired, self.trained_on
+        usual = {"data": digest("data"), "model": digest("model", self.arm, self.seed)}
         fields = {
-            **{"job": f"train-{self.arm}-{self.seed}", "arm": self.arm, "seed": self.seed},
-            **{"recipe": self.recipe, "compiler": CompilerRecord(**self.compiler)},
-            **{"speed": SpeedRecord(**{**self.sums(batch), **self.speed})},
-            **{"metrics": {**self._measured(), **self.metrics}, "environment": self.environment},
-            **{"peak_memory_bytes": 500_000_000, "memory_of": "process"},
-            "digests": {**digests, **self.digests, **column_digests(*files)},
-            "parity": self._parity(),
+            "job": f"train-{self.arm}-{self.seed}",
+            "arm": self.arm,
+            "seed": self.seed,
+            "recipe": self.recipe,
+            "compiler": CompilerRecord(**self.compiler),
+            "speed": SpeedRecord(**{**self.sums(batch), **self.speed}),
+            "metrics": {**self._measured(), **self.metrics},
+            "environment": self.environment,
+            "peak_memory_bytes": 500_000_000,
+            "memory_of": "process",
+            "digests": {**usual, **self.digests, **column_digests(*columns)},
+            "parity": self.parity and self._parity(),
             "paired_speed": self.paired and PairedSpeedRecord(2.0, "eager", batch, batch, 5),
         }
-        found: Record = EvidenceRecord(Evidence(**{**fields, **self.fields}), *files)
+        found: Record = EvidenceRecord(Evidence(**{**fields, **self.fields}), *columns)
         for happens in self.damage:
             if isinstance(found, EvidenceRecord):
                 found = happens(found)
@@ -171,42 +183,35 @@ class Job:
         training, steady = float(self.seconds.sum()) + self.outside, self.seconds[STEADY_FROM:]
         return {
             "samples_per_second": batch / float(steady.mean()) if len(steady) else 0.0,
-            **{"steady_from": STEADY_FROM, "train_seconds": training},
+            "steady_from": STEADY_FROM,
+            "train_seconds": training,
             "total_seconds": training + 20.0,
         }
 
     def _measured(self) -> dict[str, float]:
         if self.examples is None:
             return {}
-        wanted = ("loss",) if self.examples.targets is None else ("mse", "mae")
+        names = ("loss",) if self.examples.targets is None else ("mse", "mae")
         if self.examples.scores.shape[1]:
-            wanted = ("accuracy", "balanced_accuracy", "macro_f1", "log_loss")
+            names = ("accuracy", "balanced_accuracy", "macro_f1", "log_loss")
         found = {}
-        for name in wanted:
-            try:
+        for name in names:
+            with suppress(Exception):  # damaged examples have no metrics
                 found[name] = metric_value(name, self.examples)
-            except Exception:  # noqa: BLE001, S112 - examples that are damaged have no metrics
-                continue
         return found
 
-    def _parity(self) -> ParityRecord | None:
-        if self.parity is None and "obstacle" not in self.about_parity:
-            return None
-        compared = {it: digest(it, self.arm, self.seed) for it in ("exact", "compiled", "eager")}
+    def _parity(self) -> ParityRecord:
         usual = {
-            **{"precision": str(self.recipe["precision"]), "steps": 4, "seconds": 0.2},
-            **{"trained_parameters": 1000, "compared_parameters": 1000, "compared": compared},
+            "precision": str(self.recipe["precision"]),
+            "steps": 4,
+            "seconds": 0.2,
+            "trained_parameters": 1000,
+            "compared_parameters": 1000,
+            "compared": {
+                it: digest(it, self.arm, self.seed) for it in ("exact", "compiled", "eager")
+            },
         }
         return ParityRecord(**{**usual, **self.about_parity})
-
-
-@dataclass(frozen=True)
-class Found:
-    """A verdict, as far as these programs ask for it."""
-
-    outcomes: Mapping[str, str]  # by candidate: pass, fail, inconclusive
-    sound: bool  # whether the baseline is valid
-    codes: Mapping[str, tuple[str, ...]]  # by arm, of all reasons that are no pass, each once
 
 
 @dataclass
@@ -225,34 +230,27 @@ class Execution:
             if name == arm and (not seeds or seed in seeds):
                 yield job
 
-    def verdict(self) -> Verdict:
-        """What the gate says, whole."""
+    def experiment(self) -> Experiment:
+        """What is declared."""
         declared = {arm: ArmDeclaration(**each) for arm, each in self.arms.items()}
         seeds = list(dict.fromkeys(seed for _, seed in self.jobs))
         asked = {"seeds": seeds, "settings": GateSettings(**self.settings), **self.fields}
-        records = {
-            key: job.record(declared[key[0]].global_batch_size) for key, job in self.jobs.items()
-        }
-        return judge(
-            Experiment(workload="w", baseline=BASELINE, arms=declared, **asked),
-            {key: each for key, each in records.items() if each is not None},
-            self.ran,
-        )
+        return Experiment(workload="w", baseline=BASELINE, arms=declared, **asked)
 
-    def judge(self) -> Found:
-        """What the gate says, as far as it is asked for."""
-        verdict = self.verdict()
-        every = (verdict.baseline, *verdict.candidates)
-        return Found(
-            {each.arm: str(each.outcome) for each in verdict.candidates},
-            bool(verdict.baseline.sound),
-            {each.arm: _against(each.reasons) for each in every},
-        )
+    def judge(self) -> Verdict:
+        """What the gate says."""
+        experiment, records = self.experiment(), {}
+        for (arm, seed), job in self.jobs.items():
+            record = job.record(experiment.arms[arm].global_batch_size)
+            if record is not None:
+                records[arm, seed] = record
+        return judge(experiment, records, self.ran)
 
 
-def _against(reasons: Any) -> tuple[str, ...]:
-    codes = [str(each.code) for each in reasons if str(each.outcome) != "pass"]
-    return tuple(dict.fromkeys(codes))
+def codes_against(arm: BaselineVerdict | CandidateVerdict) -> list[str]:
+    """The codes of all its reasons that are no pass, each once."""
+    codes = [str(each.code) for each in arm.reasons if str(each.outcome) != "pass"]
+    return list(dict.fromkeys(codes))
 
 
 def execution(
@@ -268,10 +266,11 @@ def execution(
     seeds = dict.fromkeys(seed for _, seed in examples)
     seen = TrainedOn(*(np.sort(draw.integers(-(2**62), 2**62, 400)) for _ in range(2)))
     batches = {seed: draw.lognormal(0.0, clock.by_batch, 1000) for seed in seeds}
-    courses = {seed: _course(draw) for seed in seeds}
+    falling = 0.2 + 1.2 * np.exp(-5.0 * np.arange(120) / 120)
+    courses = {seed: falling * draw.lognormal(0.0, 0.1, 120) for seed in seeds}
     for (arm, seed), rows in examples.items():
         compiled = arm != BASELINE
-        loss = courses[seed] * draw.lognormal(0.0, 1e-4, len(courses[seed]))
+        loss = courses[seed] * draw.lognormal(0.0, 1e-4, 120)
         loss = loss if losses is None else losses[arm, seed]
         seconds = clock.seconds(batches[seed][: len(loss)], compiled, draw)
         recipe = {**RECIPE, "epochs": 3, "steps": len(loss)}
@@ -287,14 +286,9 @@ def execution(
             job.paired = clock.blocks(draw)
         found[arm, seed] = job
     arms = dict.fromkeys(arm for arm, _ in examples)
-    names = {arm: "eager" if arm == BASELINE else "inductor" for arm in arms}
-    declared = {arm: {"compiler": name, **RECIPE} for arm, name in names.items()}
+    names = {True: "eager", False: "inductor"}
+    declared = {arm: {"compiler": names[arm == BASELINE], **RECIPE} for arm in arms}
     return Execution(declared, found, {"metrics": dict(metrics), **settings})
-
-
-def _course(draw: Generator, steps: int = 120) -> Array:
-    falling: Array = 0.2 + 1.2 * np.exp(-5.0 * np.arange(steps) / steps)
-    return falling * draw.lognormal(0.0, 0.1, steps)
 
 
 def edited(job: Job, **columns: Any) -> None:

@@ -11,28 +11,28 @@ which a few seeds have most (log-normal over seeds), which a few seeds need not 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from itertools import product
 from typing import Any
 
 import numpy as np
+from results import FULL, Counts, Program, listed, main, most, table
 
-from results import (  # isort: skip
-    FULL, Counts, Page, Program, listed, main, most, table,
-)  # fmt: skip
-from simulated import (  # isort: skip
-    BASELINE, CANDIDATE, Array, Clock, Generator, classified, digest, execution, guards, lossy,
-    predicted,
-)  # fmt: skip
-from compilegate.gate.settings import MetricGuard
 from compilegate.job.evidence import Examples
+
+from simulated import (  # isort: skip
+    BASELINE, CANDIDATE, Array, Clock, Execution, Generator, classified, codes_against, execution,
+    guards, lossy, predicted, relative,
+)  # fmt: skip
 
 PASSES, FROM_IDS = 62 / 1000, 80 / 1000
 Shift = Callable[[Generator, int], Array]
-Make = Callable[[float, int], Examples]
-"""The examples of an arm with this harm in margins (0 or 1), and of a seed."""
+RARE = np.array([0.70, 0.20, 0.08, 0.02])
+"""The shares of the classes, where metrics of classes are guarded."""
+RIGHT = 0.92
+"""The share of right answers of a model that lost none."""
 
 
 @dataclass(frozen=True)
@@ -40,123 +40,119 @@ class Kind:
     """One way to be worse."""
 
     name: str
-    draw: Callable[[Kind, Generator], Make]  # draws what all models share
+    draw: Callable[[Kind, Generator], Iterator[Examples]]
+    """Draws what all models share, and then the examples of each model by its harm."""
     metric: str = "accuracy"
     margin: float = 0.03
     seeds: int = 3
     rows: int = 1000
     limit: float | None = PASSES  # the share that may pass; None: it is shown
-    clock: Clock = field(default_factory=Clock)
+    harm: float = 1.0  # of the candidate, in margins
     shift: Shift = lambda random, seeds: np.ones(seeds)
     """For the random numbers and how many seeds, each one's share of the harm: one on average."""
+    clock: Clock = field(default_factory=Clock)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
+    def harms(self, random: Generator) -> Array:
+        """(2 x seeds,) of the baseline's models and of the candidate's, in margins."""
+        return np.append(np.zeros(self.seeds), self.harm * self.shift(random, self.seeds))
 
-def answers(random: Generator, labels: Array, right: Array, classes: int, **more: Any) -> Examples:
+    def execution(self, random: Generator) -> Execution:
+        """One execution of the kind."""
+        margin = relative(self.margin) if self.metric == "mse" else self.margin
+        guard = guards(**{self.metric: margin})
+        models = product((BASELINE, CANDIDATE), range(1, self.seeds + 1))
+        examples = dict(zip(models, self.draw(self, random), strict=True))
+        return execution(examples, random, guard, self.clock, **self.settings)
+
+
+def answers(
+    random: Generator, labels: Array, right: Array, classes: int, sure: Any = 0.8, **more: Any
+) -> Examples:
     """Right where `right` is true; else the next class is predicted."""
-    rows, sure = np.arange(len(labels)), more.pop("sure", 0.8)
-    sure = sure + 0.002 * random.standard_normal(len(labels))
+    rows, sure = np.arange(len(labels)), sure + 0.002 * random.standard_normal(len(labels))
     scores = np.repeat(((1.0 - sure) / (classes - 1))[:, None], classes, axis=1)
     scores[rows, np.where(right, labels, (labels + 1) % classes)] = sure
     return classified(labels, scores, **more)
 
 
-def fewer_right(kind: Kind, random: Generator) -> Make:
+def fewer_right(kind: Kind, random: Generator) -> Iterator[Examples]:
     """A share of right answers is lost: of all, or for metrics of classes of the rarest."""
     of_classes = kind.metric != "accuracy"
-    shares = np.array([0.70, 0.20, 0.08, 0.02]) if of_classes else np.full(4, 0.25)
-    labels, luck = random.choice(4, kind.rows, p=shares), random.random(kind.rows)
-    lost = {"balanced_accuracy": 4.0 * kind.margin, "macro_f1": recall_lost(kind.margin, shares)}
-    own = lost.get(kind.metric, kind.margin) * kind.shift(random, kind.seeds)
-    harmed = (labels == 3) | (not of_classes)
-
-    def make(worse: float, seed: int) -> Examples:
-        least = 0.92 - (own[seed] * worse + 0.003 * random.standard_normal()) * harmed
+    labels = random.choice(4, kind.rows, p=RARE if of_classes else np.full(4, 0.25))
+    luck = random.random(kind.rows)
+    lost, harmed = share_lost(kind.metric, kind.margin), (labels == 3) | (not of_classes)
+    for harm in kind.harms(random):
+        least = RIGHT - (lost * harm + 0.003 * random.standard_normal()) * harmed
         seen = (luck + 0.02 * random.standard_normal(kind.rows)) % 1.0
-        return answers(random, labels, seen < least, 4)
-
-    return make
+        yield answers(random, labels, seen < least, 4)
 
 
-def recall_lost(margin: float, shares: Array) -> float:
-    """What the rarest class must lose of its recall, for macro F1 to lose the margin."""
+@cache
+def share_lost(metric: str, margin: float) -> float:
+    """The share of right answers (in metrics of classes: of the rarest) that makes the margin."""
+    if metric != "macro_f1":
+        return 4.0 * margin if metric == "balanced_accuracy" else margin
+    lost = np.linspace(0.0, RIGHT, 5000)
+    hits = RARE * (RIGHT - lost[:, None] * (np.arange(4) == 3))
+    f1 = np.mean(2.0 * hits / (RARE + hits + np.roll(RARE - hits, 1, axis=1)), axis=1)
+    return float(np.interp(margin, f1[0] - f1, lost))
 
-    def value(lost: float) -> float:
-        hits = shares * (0.92 - lost * (np.arange(4) == 3))
-        return float(np.mean(2.0 * hits / (shares + hits + np.roll(shares - hits, 1))))
 
-    lost = np.linspace(0.0, 0.92, 5000)
-    return float(np.interp(margin, [value(0.0) - value(each) for each in lost], lost))
-
-
-def more_loss(kind: Kind, random: Generator) -> Make:
+def more_loss(kind: Kind, random: Generator, rare: bool = False) -> Iterator[Examples]:
     """Losses grow: in all rows, or in a few alone."""
     shared, few = random.lognormal(-1.5, 0.8, kind.rows), random.random(kind.rows) < 0.002
-    of_rows = few / 0.002 if kind.name.startswith("harm in") else random.exponential(1.0, kind.rows)
-    own = kind.margin * kind.shift(random, kind.seeds)
-
-    def make(worse: float, seed: int) -> Examples:
+    of_rows = few / 0.002 if rare else random.exponential(1.0, kind.rows)
+    for harm in kind.harms(random):
         noise = 1.0 + 0.01 * random.standard_normal()
         losses = noise * shared * random.lognormal(0.0, 0.05, kind.rows)
-        return lossy(losses + worse * own[seed] * of_rows)
-
-    return make
+        yield lossy(losses + kind.margin * harm * of_rows)
 
 
-def larger_errors(kind: Kind, random: Generator) -> Make:
+def larger_errors(kind: Kind, random: Generator) -> Iterator[Examples]:
     """Squared errors grow by the margin, a share of them."""
     targets, errors = random.normal(0.0, 3.0, kind.rows), random.standard_normal(kind.rows)
-
-    def make(worse: float, seed: int) -> Examples:
+    for harm in kind.harms(random):
         own = errors + 0.15 * random.standard_normal(kind.rows)
-        times = (1.0 + worse * kind.margin) ** 0.5 * random.lognormal(0.0, 0.005)
-        return predicted(targets, targets + times * own)
-
-    return make
+        times = (1.0 + harm * kind.margin) ** 0.5 * random.lognormal(0.0, 0.005)
+        yield predicted(targets, targets + times * own)
 
 
-def lost_positives(kind: Kind, random: Generator) -> Make:
+def lost_positives(kind: Kind, random: Generator) -> Iterator[Examples]:
     """For an area of 0.9 under the curve, some is lost: positives fall below all rows."""
     labels = (random.random(kind.rows) < 0.1).astype(np.int64)
     latent = random.standard_normal(kind.rows) + 1.8124 * labels
     lost = (labels == 1) & (random.random(kind.rows) < kind.margin / 0.9)
-
-    def make(worse: float, seed: int) -> Examples:
+    for harm in kind.harms(random):
         seen = latent + 0.05 * random.standard_normal(kind.rows)
-        seen = np.where(lost & (worse > 0.0), -6.0 + seen / 10.0, seen)
+        seen = np.where(lost & (harm > 0.0), -6.0 + seen / 10.0, seen)
         second = 1.0 / (1.0 + np.exp(0.9 - seen))
-        return classified(labels, np.stack([1.0 - second, second], axis=1))
-
-    return make
+        yield classified(labels, np.stack([1.0 - second, second], axis=1))
 
 
-def too_sure(kind: Kind, random: Generator) -> Make:
+def too_sure(kind: Kind, random: Generator) -> Iterator[Examples]:
     """Answers are right less often than the model is sure."""
     sure, luck = random.uniform(0.6, 0.99, kind.rows), random.random(kind.rows)
     labels = random.integers(0, 2, kind.rows)
-
-    def make(worse: float, seed: int) -> Examples:
+    for harm in kind.harms(random):
         seen = (luck + 0.02 * random.standard_normal(kind.rows)) % 1.0
-        return answers(random, labels, seen < sure - kind.margin * worse, 2, sure=sure)
-
-    return make
+        yield answers(random, labels, seen < sure - kind.margin * harm, 2, sure)
 
 
-def clusters(kind: Kind, random: Generator) -> Make:
+def clusters(kind: Kind, random: Generator, adjacent: bool = False) -> Iterator[Examples]:
     """Ten rows of a patient are lost together. Groups are declared, or ids have the patient."""
-    adjacent, declared = "adjacent" in kind.name, bool(kind.settings)
     order = np.arange(kind.rows) if adjacent else random.permutation(kind.rows)
     patient, image = order // 10, order % 10
-    ids = [f"patient-{it}_img{of}" for it, of in zip(patient, image, strict=True)]
-    easy, lost = (random.random((2, kind.rows)) < [[0.92], [kind.margin / 0.92 / 0.98]])[:, patient]
+    chances = [[RIGHT], [kind.margin / RIGHT / 0.98]]
+    easy, lost = (random.random((2, kind.rows)) < chances)[:, patient]
     labels = random.integers(0, 4, kind.rows)
-    told = {"slices": {"patient": patient.astype(str)}} if declared else {"ids": np.array(ids)}
-
-    def make(worse: float, seed: int) -> Examples:
-        right = (easy & ~(lost & (worse > 0.0))) ^ (random.random(kind.rows) < 0.01)
-        return answers(random, labels, right, 4, **told)
-
-    return make
+    told: dict[str, Any] = {"slices": {"patient": patient.astype(str)}}
+    if not kind.settings:
+        ids = [f"patient-{it}_img{of}" for it, of in zip(patient, image, strict=True)]
+        told = {"ids": np.array(ids)}
+    for harm in kind.harms(random):
+        right = (easy & ~(lost & (harm > 0.0))) ^ (random.random(kind.rows) < 0.01)
+        yield answers(random, labels, right, 4, **told)
 
 
 def diverging(share: float, *, exactly: bool) -> Shift:
@@ -176,80 +172,66 @@ def log_normal(sigma: float) -> Shift:
     return lambda random, seeds: random.lognormal(-(sigma**2) / 2.0, sigma, seeds)
 
 
-def kinds() -> list[Kind]:
-    """Every row of the table."""
-    jobs, blocks = Clock(speedup=1.2, pairs=0, spread=0.02), Clock(speedup=1.2, spread=0.02)
-    stalling = Clock(speedup=1.2, pairs=0, stalls=0.3)
-    found = [
-        Kind(f"accuracy, {rows} rows, {seeds} seeds", fewer_right, seeds=seeds, rows=rows)
-        for rows, seeds in product((200, 1000, 5000), (2, 3, 5, 10))
-    ]
-    for n in (2, 3, 5, 10):
-        groups, end = {"groups": "patient"}, f", {n} seeds"
-        found += [
-            Kind("log loss" + end, more_loss, "loss", 0.03, n),
-            Kind("squared error, relative" + end, larger_errors, "mse", 0.1, n, 2000),
-            Kind("balanced accuracy" + end, fewer_right, "balanced_accuracy", 0.03, n, 2000),
-            Kind("macro F1" + end, fewer_right, "macro_f1", 0.03, n, 2000),
-            Kind("area under the curve" + end, lost_positives, "auroc", 0.02, n, 2000),
-            Kind("calibration error" + end, too_sure, "calibration_error", 0.03, n, 2000),
-            Kind("declared clusters" + end, clusters, seeds=n, settings=groups),
-            Kind("clusters in shuffled rows, by ids" + end, clusters, seeds=n, limit=FROM_IDS),
-            Kind("clusters of adjacent rows, by ids" + end, clusters, seeds=n, limit=FROM_IDS),
-            Kind("as fast as asked, jobs alone" + end, more_loss, "loss", 9.0, n, 200, clock=jobs),
-            Kind("as fast as asked, blocks" + end, more_loss, "loss", 9.0, n, 200, clock=blocks),
-            Kind("as fast as asked, stalls" + end, more_loss, "loss", 9.0, n, 200, clock=stalling),
-        ]
+SLOW = {"draw": more_loss, "metric": "loss", "margin": 9.0, "rows": 200, "harm": 0.0}
+HARMS = (
+    Kind("log loss", more_loss, "loss"),
+    Kind("squared error, relative", larger_errors, "mse", 0.1, rows=2000),
+    Kind("balanced accuracy", fewer_right, "balanced_accuracy", rows=2000),
+    Kind("macro F1", fewer_right, "macro_f1", rows=2000),
+    Kind("area under the curve", lost_positives, "auroc", 0.02, rows=2000),
+    Kind("calibration error", too_sure, "calibration_error", rows=2000),
+    Kind("declared clusters", clusters, settings={"groups": "patient"}),
+    Kind("clusters in shuffled rows, by ids", clusters, limit=FROM_IDS),
+    Kind("clusters of adjacent rows, by ids", partial(clusters, adjacent=True), limit=FROM_IDS),
+    Kind("as fast as asked, jobs alone", clock=Clock(speedup=1.2, pairs=0, spread=0.02), **SLOW),
+    Kind("as fast as asked, blocks", clock=Clock(speedup=1.2, spread=0.02), **SLOW),
+    Kind("as fast as asked, stalls", clock=Clock(speedup=1.2, pairs=0, stalls=0.3), **SLOW),
+)
+
+
+def _kinds() -> Iterator[Kind]:
+    for rows, n in product((200, 1000, 5000), (2, 3, 5, 10)):
+        yield Kind(f"accuracy, {rows} rows, {n} seeds", fewer_right, seeds=n, rows=rows)
+    for n, harm in product((3, 10), HARMS):
+        yield replace(harm, name=f"{harm.name}, {n} seeds", seeds=n)
     for share, n in ((0.1, 5), (0.1, 10), (0.2, 3), (0.2, 5), (0.2, 10)):
         for exactly in (False, True) if share * n >= 1.0 else (False,):
             name = f"{share:.0%} of {n} seeds lose 40 points, {'' if exactly else 'not '}exactly"
             shift = diverging(share, exactly=exactly)
-            found.append(Kind(name, fewer_right, "accuracy", 0.4 * share, n, 500, shift=shift))
-    for sigma, n in product((0.5, 1.5), (3, 5, 10)):
-        name = f"log-normal harm of {n} seeds, sigma {sigma}"
-        shift = log_normal(sigma)
-        found.append(Kind(name, more_loss, "loss", 0.03, n, 500, None, shift=shift))
-    rare = "harm in 0.2% of {} rows"
-    return found + [
-        Kind(rare.format(rows), more_loss, "loss", 0.03, 3, rows, None) for rows in (500, 2000)
-    ]
+            yield Kind(name, fewer_right, "accuracy", 0.4 * share, n, 500, shift=shift)
+    for sigma, n in product((0.5, 1.5), (3, 10)):
+        name, shift = f"log-normal harm of {n} seeds, sigma {sigma}", log_normal(sigma)
+        yield Kind(name, more_loss, "loss", 0.03, n, 500, None, shift=shift)
+    for rows in (500, 2000):
+        draw = partial(more_loss, rare=True)
+        yield Kind(f"harm in 0.2% of {rows} rows", draw, "loss", rows=rows, limit=None)
 
 
-_BY_NAME = {kind.name: kind for kind in kinds()}
+KINDS = {kind.name: kind for kind in _kinds()}
 
 
-def counted(name: str, draws: int) -> Counter[str]:
-    """The outcomes of so many executions of the kind."""
-    kind, found = _BY_NAME[name], Counter[str]()
-    guard = guards(**{kind.metric: kind.margin})
-    if kind.metric == "mse":
-        guard = {"mse": MetricGuard(direction="lower", margin=kind.margin, relative=True)}
-    slow, arms = kind.clock != Clock(), list(product((BASELINE, CANDIDATE), range(kind.seeds)))
-    for number in range(draws):
-        random = np.random.default_rng([int(digest(name)[:8], 16), number])
-        make = kind.draw(kind, random)
-        rows = {(arm, n + 1): make(float(arm != BASELINE and not slow), n) for arm, n in arms}
-        verdict = execution(rows, random, guard, kind.clock, **kind.settings).judge()
-        found[verdict.outcomes[CANDIDATE]] += 1
-        found.update(f"by {code}" for code in verdict.codes[CANDIDATE])
-    return found
+def judged(kind: Kind, random: Generator, _: int) -> Iterator[str]:
+    """The outcome of one execution of the kind, and the codes against the candidate."""
+    (candidate,) = kind.execution(random).judge().candidates
+    yield str(candidate.outcome)
+    yield from (f"by {code}" for code in codes_against(candidate))
 
 
-def page(found: Mapping[str, Counts]) -> Page:
+def page(found: Mapping[str, Counts]) -> tuple[str, list[str]]:
     """The table, and which figures are missed."""
     rows, missed = [], []
     for name, counts in found.items():
-        passed, draws, limit = counts.get("pass", 0), counts["draws"], _BY_NAME[name].limit
+        passed, draws, limit = counts.get("pass", 0), counts["draws"], KINDS[name].limit
         if limit is not None and passed > most(limit, draws):
             missed.append(f"{name}: {passed} of {draws} passed")
         told = "shown alone" if limit is None else f"{limit:.1%}"
         outcomes = counts.get("inconclusive", 0), counts.get("fail", 0)
-        rows.append((name, draws, passed, told, *outcomes, listed(counts, "by ")))
+        rows.append((name, draws, passed, told, *outcomes, listed(counts)))
     header = ("Kind", "Executions", "Passed", "Limit", "Undecided", "Refused", "By (executions)")
-    return Page(table(header, rows), missed)
+    return table(header, rows), missed
 
 
-PROGRAM = Program("worse", FULL, list(_BY_NAME), counted, page)
+PROGRAM = Program("worse", FULL, KINDS, judged, page)
 
 if __name__ == "__main__":
     main(PROGRAM)
