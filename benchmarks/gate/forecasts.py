@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 
 import numpy as np
-from results import Counts, Program, main, table
+from proof import Counts, Program, main, table
 from simulated import Generator, guards
 from worse import Kind, fewer_right
 
@@ -58,7 +58,7 @@ def page(found: Mapping[str, Counts]) -> tuple[str, list[str]]:
     return table(header, rows), missed
 
 
-PROGRAM = Program("forecasts", 300, KINDS, judged, page, needs=("worse",))
+PROGRAM = Program(300, KINDS, judged, page, needs=("worse",))
 
 if __name__ == "__main__":
-    main(PROGRAM)
+    main("forecasts")

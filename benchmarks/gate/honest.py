@@ -2,12 +2,12 @@
 
     python benchmarks/gate/honest.py [--draws 1000] [--processes 2] [--anew] [PART OF A NAME]
 
-For each kind of experiment a pool of networks is trained once, on data of its own, and kept in
-`benchmarks/gate/.pools` (`pools.py`). A draw takes seeds and validation rows from the pool at
-random, none twice, and adds what the jobs would have measured beside: step times, alternating
-blocks, parity. Every candidate is as good as the baseline and clearly faster, so every refusal is
-wrong. An undecided candidate counts as a refused one, except in the kinds whose design cannot
-decide: of these, the share that stays undecided is predicted (`Kind.undecided`), and must be met.
+For each kind of experiment a pool of networks is trained once, on data of its own (`pools.py`). A
+draw takes seeds and validation rows from the pool at random, none twice, and adds what the jobs
+would have measured beside: step times, alternating blocks, parity. Every candidate is as good as
+the baseline and clearly faster, so every refusal is wrong. An undecided candidate counts as a
+refused one, except in the kinds whose design cannot decide: of these, the share that stays
+undecided is predicted (`Kind.undecided`), and must be met.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pools import MODELS, ROWS, Pool, Recipe, pool_of
-from results import FULL, Counts, Program, listed, main, most, table
+from pools import MODELS, ROWS, Recipe, trained
+from proof import FULL, Counts, Program, listed, main, most, table
 
 from compilegate.gate.settings import MetricGuard
 from compilegate.job.evidence import Examples, TrainedOn
@@ -35,7 +33,6 @@ REFUSED, BY_A_CODE = 4 / 1000, 3 / 10_000
 FORECAST = 0.12
 """By which the share of undecided ones may miss the predicted one."""
 Change = Callable[[Job, Generator], object]
-OWN_ORDER, USUAL = Recipe(drift="order"), Clock()
 
 
 @dataclass(frozen=True)
@@ -43,11 +40,11 @@ class Kind:
     """One kind of honest experiment."""
 
     name: str
-    recipe: Recipe = OWN_ORDER
+    recipe: Recipe = field(default_factory=Recipe)
     metrics: Mapping[str, MetricGuard] = field(default_factory=lambda: guards(accuracy=0.06))
     seeds: int = 3
     rows: int = 800
-    clock: Clock = USUAL
+    clock: Clock = field(default_factory=Clock)
     change: Change | None = None  # what is unusual about the records of all jobs, or of `of`'s
     of: str = ""
     write: Callable[[Array], Array] = lambda scores: scores  # how scores are written
@@ -158,16 +155,11 @@ def printed(job: Job, _: Generator) -> None:
     job.fields |= {"origin": "printed", "printed": values, "digests": {}, **absent}
 
 
-def own(**values: Any) -> Recipe:
-    """A recipe whose arms see their batches in another order, unless it says otherwise."""
-    return Recipe(**{"drift": "order", **values})
-
-
-ROUNDING, DROPOUT, NARROW = Recipe(), Recipe(dropout=0.1), Recipe(drift="bf16")
+ROUNDING, NARROW = Recipe(drift="rounding"), Recipe(drift="bf16")
 TEN = (9, 8, 7, 6, 5, 4, 3, 2, 1, 1)
-NUMBERS = own(data="numbers", outputs=1, clear=2.0, rate=0.02)
+NUMBERS = Recipe(data="numbers", outputs=1, clear=2.0, rate=0.02)
 TAILED = replace(NUMBERS, errors=3, drift="rounding")
-LABELS = own(data="labels", clear=2.0, rate=0.1)
+LABELS = Recipe(data="labels", clear=2.0, rate=0.1)
 STOPS, PAGES = {"examples_tolerance": 0.5}, {"groups": "page"}
 ALONE, NARROWLY, WIDELY = Clock(pairs=0, speedup=1.6), guards(accuracy=0.02), guards(accuracy=0.1)
 SHOWN = MetricGuard(direction="higher", margin=0.06, reported=True)
@@ -181,15 +173,16 @@ _KINDS = (
     Kind("training in bf16", NARROW, change=sets("recipe", precision="bf16"), of=CANDIDATE,
          arm={"precision": "bf16"}),
     Kind("eager's own bits", Recipe(drift="none"), change=same_bits, of=CANDIDATE),
-    Kind("deterministic training", Recipe(same_seeds=True), change=one_model, undecided=1.0),
-    Kind("linear model", own(hidden=0), guards(accuracy=0.05, log_loss=0.15)),
-    Kind("Adam and GELU", own(adam=True, rate=0.003, activation="gelu")),
-    Kind("fine-tuning from one model", own(pretrained=True)),
+    Kind("deterministic training", replace(ROUNDING, same_seeds=True), change=one_model,
+         undecided=1.0),
+    Kind("linear model", Recipe(hidden=0), guards(accuracy=0.05, log_loss=0.15)),
+    Kind("Adam and GELU", Recipe(adam=True, rate=0.003)),
+    Kind("fine-tuning from one model", Recipe(pretrained=True)),
     Kind("log loss, relative margin", ROUNDING, guards(log_loss=relative(0.1))),
     Kind("calibration error", metrics=guards(calibration_error=0.06), rows=1200),
-    Kind("rare positives, area under the curve", own(outputs=2, shares=(0.9, 0.1)),
+    Kind("rare positives, area under the curve", Recipe(outputs=2, shares=(0.9, 0.1)),
          guards(auroc=0.06), rows=1500),
-    Kind("imbalance, ten classes", own(outputs=10, clear=0.7, shares=TEN),
+    Kind("imbalance, ten classes", Recipe(outputs=10, clear=0.7, shares=TEN),
          guards(accuracy=0.08, macro_f1=0.14), rows=1500),
     Kind("regression, relative margin", NUMBERS, guards(mse=relative(0.5))),
     Kind("regression, squared and absolute error", NUMBERS, guards(mse=0.15, mae=0.12)),
@@ -199,8 +192,8 @@ _KINDS = (
     Kind("long-tailed errors, rounding", TAILED, guards(mse=0.1, mae=0.05), rows=500),
     Kind("long-tailed errors without variance", replace(TAILED, errors=2), guards(mae=0.05)),
     Kind("several labels of a row, declared", LABELS, rows=300, settings=PAGES),
-    Kind("pages that correlate, declared", own(members=10), WIDELY, rows=1000, settings=PAGES),
-    Kind("pages that correlate, by their ids", own(members=10), WIDELY, rows=1000,
+    Kind("pages that correlate, declared", Recipe(members=10), WIDELY, rows=1000, settings=PAGES),
+    Kind("pages that correlate, by their ids", Recipe(members=10), WIDELY, rows=1000,
          ids="page-{page}_line{line}"),
     Kind("groups that do not correlate", rows=1000, settings=PAGES),
     Kind("rows in another order", change=lambda job, draw: rows_of(
@@ -213,28 +206,27 @@ _KINDS = (
     Kind("overconfident, accuracy guarded", write=overconfident),
     Kind("overconfident, log loss guarded too", ROUNDING, guards(accuracy=0.03, log_loss=0.3),
          write=overconfident),
-    Kind("losses with smoothed labels", own(smoothing=0.1), change=smoothed_losses),
+    Kind("losses with smoothed labels", Recipe(smoothing=0.1), change=smoothed_losses),
     Kind("metric computed otherwise by the job", change=sets("metrics", accuracy=0.5)),
     Kind("inputs hashed after a cast", change=hashed_inputs),
     Kind("part of an epoch", change=part_seen),
     Kind("data made in the script", change=sets("digests", data=OF_NOTHING)),
-    Kind("losses of a language model", own(outputs=10, shares=TEN), guards(perplexity=0.9)),
+    Kind("losses of a language model", Recipe(outputs=10, shares=TEN), guards(perplexity=0.9)),
     Kind("six metrics", metrics=guards(accuracy=0.07, balanced_accuracy=0.07, macro_f1=0.07,
          micro_f1=0.07, log_loss=0.25, calibration_error=0.07), rows=1500),
-    Kind("curriculum", Recipe(curriculum=True)),
-    Kind("warm restarts", own(cycles=3)),
-    Kind("skewed seeds, 10 seeds", own(hidden=4), guards(log_loss=0.15), 10),
-    Kind("averaged weights of the candidate", own(averaged=(1,), rate=0.2), WIDELY),
-    Kind("a candidate far better", own(own_rate=(0, 0.002)), WIDELY),
-    Kind("a learning rate that is declared", own(own_rate=(1, 0.1)), of=CANDIDATE,
+    Kind("curriculum", replace(ROUNDING, curriculum=True)),
+    Kind("warm restarts", Recipe(cycles=3)),
+    Kind("skewed seeds, 10 seeds", Recipe(hidden=4), guards(log_loss=0.15), 10),
+    Kind("a candidate far better", Recipe(own_rate=(0, 0.002)), WIDELY),
+    Kind("a learning rate that is declared", Recipe(own_rate=(1, 0.1)), of=CANDIDATE,
          change=sets("recipe", learning_rate=2e-3), arm={"learning_rate": 2e-3}),
     Kind("a logged penalty", change=lambda job, _: setattr(
          job, "loss", job.loss + np.linspace(0.0, 1.0, len(job.loss))), of=CANDIDATE),
-    Kind("early stopping, declared", own(early=True, steps=400), settings=STOPS),
+    Kind("early stopping, declared", Recipe(early=True, steps=400), settings=STOPS),
     Kind("few rows", metrics=guards(accuracy=0.01), rows=40, undecided=0.9),
     Kind("one seed", seeds=1, undecided=1.0),
     Kind("a margin at the limit", metrics=guards(accuracy=0.015), undecided=0.5),
-    Kind("two candidates", own(arms=3), guards(accuracy=0.08)),
+    Kind("two candidates", Recipe(arms=3), guards(accuracy=0.08)),
     Kind("another processor", change=sets("environment", cpu="another"), of=CANDIDATE),
     Kind("a seed of its own in each recipe", change=lambda job, draw: job.recipe.update(
          worker_seed=int(draw.integers(1e6)))),
@@ -243,7 +235,8 @@ _KINDS = (
     Kind("memory of some jobs, a limit", change=unmeasured_memory,
          settings={"max_memory_increase": 0.5}),
     Kind("one recompilation", change=sets("compiler", recompilations=1), of=CANDIDATE),
-    Kind("parity under dropout", DROPOUT, change=other_random_numbers, of=CANDIDATE),
+    Kind("parity under dropout", replace(ROUNDING, dropout=0.1),
+         change=other_random_numbers, of=CANDIDATE),
     Kind("two processes", change=sets("recipe", world_size=2, global_batch_size=64),
          arm={"world_size": 2}),
     Kind("evaluation within training", clock=Clock(outside=0.33)),
@@ -260,14 +253,9 @@ _KINDS = (
 KINDS = {kind.name: kind for kind in _KINDS}
 
 
-@lru_cache(maxsize=2)
-def _pool(name: str) -> Pool:
-    return pool_of(name, KINDS[name].recipe, Path(__file__).with_name(".pools"))
-
-
 def drawn(kind: Kind, draw: Generator) -> Execution:
     """One execution of the kind."""
-    pool = _pool(kind.name)
+    pool = trained(kind.name, kind.recipe)
     models = draw.choice(MODELS, kind.seeds, replace=False)
     members = max(kind.recipe.members, 10 if kind.settings is PAGES else 1)
     groups = draw.choice(ROWS // members, kind.rows // members, replace=False)
@@ -344,7 +332,7 @@ def page(found: Mapping[str, Counts]) -> tuple[str, list[str]]:
     return table(header, rows), missed
 
 
-PROGRAM = Program("honest", FULL, KINDS, judged, page, needs=("pools",))
+PROGRAM = Program(FULL, KINDS, judged, page, needs=("pools",))
 
 if __name__ == "__main__":
-    main(PROGRAM)
+    main("honest")

@@ -1,17 +1,18 @@
 """Small networks that are really trained with torch on the CPU, many at a time.
 
 A pool has the networks of some seeds for each arm. All of them are trained together, as one batched
-product of matrices, each from its own weights and on its own batches. A seed's networks of two arms
-are one recipe computed otherwise: features and hidden units stand in another order, so that sums
-round differently (`Recipe.drift` has what else may differ). Not a program; see `honest.py`.
+product of matrices, each from its own weights and on its own batches: a second for a pool. A seed's
+networks of two arms are one recipe computed otherwise: features and hidden units stand in another
+order, so that sums round differently (`Recipe.drift` has what else may differ). Not a program; see
+`honest.py`.
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +20,6 @@ import torch
 from torch.nn import functional
 
 Tensor = torch.Tensor
-Pool = dict[str, np.ndarray[Any, Any]]
 FEATURES, BATCH, MODELS = 16, 32, 24
 TRAINING, ROWS, OTHERS = 2400, 2400, 600
 """Rows to train on, to validate on, and to stop early by. An execution takes some of the second."""
@@ -36,16 +36,14 @@ class Recipe:
     clear: float = 0.55  # how far apart classes are, or how much of a number the features explain
     errors: int = 0
     """Degrees of freedom of Student's t, which errors of numbers follow; 0: they are normal."""
-    wrong: float = 0.03  # the share of training labels that are wrong
     members: int = 1  # rows of one group, which share a class and most of their features
     hidden: int = 24  # 0: a linear model
-    activation: Literal["relu", "tanh", "gelu"] = "relu"
     dropout: float = 0.0
-    adam: bool = False  # in place of momentum
+    adam: bool = False  # and GELU, in place of momentum and ReLU
     rate: float = 0.05
     cycles: int = 1  # times that the learning rate begins anew and falls to nearly nothing
     steps: int = 300
-    drift: Literal["rounding", "order", "bf16", "none"] = "rounding"
+    drift: Literal["rounding", "order", "bf16", "none"] = "order"
     """How arms differ: by rounding alone; by the order of batches too, as with a loader of several
     workers; by the candidates' products in bf16 too; or not by a bit."""
     same_seeds: bool = False  # whether all seeds begin alike and see the same batches
@@ -54,31 +52,17 @@ class Recipe:
     early: bool = False
     """Whether training ends where the loss on other rows was lowest, in its last three tenths."""
     pretrained: bool = False  # whether all seeds begin from one trained model
-    averaged: tuple[int, ...] = ()
-    """Arms whose weights are averaged over the last half of the steps."""
     own_rate: tuple[int, float] = (-1, 0.0)  # an arm, and its learning rate
     arms: int = 2
 
 
-def pool_of(name: str, recipe: Recipe, folder: Path) -> Pool:
-    """The pool of a kind: from the folder, or trained now and kept there.
+@lru_cache(maxsize=1)
+def trained(name: str, recipe: Recipe) -> dict[str, np.ndarray[Any, Any]]:
+    """The pool of a kind of this name.
 
     `outputs` (arms, models, rows, outputs), `losses` (arms, models, steps), `stops` (arms, models)
     in steps, and by validation row `answers`.
     """
-    code = Path(__file__).read_text(encoding="utf-8")
-    key = hashlib.sha256(f"{name}\0{recipe}\0{code}\0{torch.__version__}".encode()).hexdigest()
-    path = folder / f"{key[:24]}.npz"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        part = folder / f"{key[:24]}.part.npz"
-        np.savez(part, **_trained(name, recipe))
-        part.replace(path)
-    with np.load(path) as stored:
-        return {each: stored[each] for each in stored.files}
-
-
-def _trained(name: str, recipe: Recipe) -> Any:
     torch.set_num_threads(1)
     torch.manual_seed(int(hashlib.sha256(name.encode()).hexdigest()[:8], 16))
     features, answers = _data(recipe)
@@ -108,7 +92,7 @@ def _data(recipe: Recipe) -> tuple[Tensor, Tensor]:
         classes = torch.multinomial(torch.tensor(recipe.shares).float(), total, True)[group]
         if recipe.members > 1:
             features = 0.6 * features + 0.8 * features[group]
-        wrong = (torch.rand(total) < recipe.wrong) & (torch.arange(total) < TRAINING)
+        wrong = (torch.rand(total) < 0.03) & (torch.arange(total) < TRAINING)
         other = torch.randint(0, recipe.outputs, (total,))
         return features + recipe.clear * direction[classes], torch.where(wrong, other, classes)
     signal = torch.tanh(features @ direction.T / FEATURES**0.5 * 1.5)
@@ -166,7 +150,7 @@ def _forward(recipe: Recipe, weights: list[Tensor], rows: Tensor, arm: int) -> T
             found, weight = found.bfloat16().float(), weight.bfloat16().float()
         found = torch.baddbmm(bias, found, weight)
         if layer + 2 < len(weights):
-            found = getattr(functional, recipe.activation)(found)
+            found = functional.gelu(found) if recipe.adam else functional.relu(found)
             found = functional.dropout(found, recipe.dropout, torch.is_grad_enabled())
     return found
 
@@ -176,8 +160,7 @@ def _losses(recipe: Recipe, outputs: Tensor, answers: Tensor) -> Tensor:
     if recipe.data == "numbers":
         return ((outputs[..., 0] - answers) ** 2).mean(dim=1)
     if recipe.data == "labels":
-        signs = 1.0 - 2.0 * answers
-        return functional.softplus(signs * outputs).mean(dim=(1, 2))
+        return functional.softplus((1.0 - 2.0 * answers) * outputs).mean(dim=(1, 2))
     of_class = functional.cross_entropy(
         outputs.flatten(0, 1), answers.flatten(), reduction="none", label_smoothing=recipe.smoothing
     )
@@ -192,12 +175,10 @@ def _train(
     features, answers = rows
     weights = [each.clone().requires_grad_() for each in start]
     rate = recipe.own_rate[1] if recipe.own_rate[0] == arm else recipe.rate
-    kind, more = (torch.optim.Adam, {}) if recipe.adam else (torch.optim.SGD, {"momentum": 0.9})
-    optimizer = kind(weights, rate, **more)
-    later = slice(TRAINING, None)
+    sgd = torch.optim.SGD(weights, rate, momentum=0.9)
+    optimizer = torch.optim.Adam(weights, rate) if recipe.adam else sgd
     steps, course, snapshots, checked = order.shape[1], [], [], []
-    asked = answers[TRAINING + ROWS :].expand(MODELS, *answers[TRAINING + ROWS :].shape)
-    total = [torch.zeros_like(each) for each in weights]
+    others = answers[TRAINING + ROWS :].expand(MODELS, *answers[TRAINING + ROWS :].shape)
     for step in range(steps):
         optimizer.param_groups[0]["lr"] = rate * (1.02 - step / steps * recipe.cycles % 1.0)
         batch = order[:, step]
@@ -207,16 +188,12 @@ def _train(
         torch.nn.utils.clip_grad_value_(weights, 1.0)
         optimizer.step()
         course.append(losses.detach().double())
-        with torch.no_grad():
-            if step >= steps // 2:
-                share = 1.0 / (steps - steps // 2)
-                total = [it + share * each for it, each in zip(total, weights, strict=True)]
-            final = total if arm in recipe.averaged else weights
-            if step == steps - 1 or (recipe.early and step % 20 == 19 and step >= 0.7 * steps):
-                rest = features[later].expand(MODELS, -1, -1)
-                snapshots.append(_forward(recipe, final, rest, arm))
-                checked.append(_losses(recipe, snapshots[-1][:, ROWS:], asked))
+        if step == steps - 1 or (recipe.early and step % 20 == 19 and step >= 0.7 * steps):
+            with torch.no_grad():
+                rest = features[TRAINING:].expand(MODELS, -1, -1)
+                snapshots.append(_forward(recipe, weights, rest, arm))
+                checked.append(_losses(recipe, snapshots[-1][:, ROWS:], others))
     best = torch.stack(checked).argmin(dim=0)
     said = torch.stack([snapshots[at][model] for model, at in enumerate(best.tolist())])
     stops = steps - 20 * (len(checked) - 1 - best)
-    return [each.detach() for each in final], said[:, :ROWS], torch.stack(course, dim=1), stops
+    return [each.detach() for each in weights], said[:, :ROWS], torch.stack(course, dim=1), stops

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from compilegate.gate.judge import judge
-from compilegate.gate.metrics import metric_value
 from compilegate.gate.settings import ArmDeclaration, Experiment, GateSettings, MetricGuard
 from compilegate.gate.verdict import BaselineVerdict, CandidateVerdict, Verdict
 
@@ -164,7 +162,7 @@ class Job:
             "recipe": self.recipe,
             "compiler": CompilerRecord(**self.compiler),
             "speed": SpeedRecord(**{**self.sums(batch), **self.speed}),
-            "metrics": {**self._measured(), **self.metrics},
+            "metrics": self.metrics,
             "environment": self.environment,
             "peak_memory_bytes": 500_000_000,
             "memory_of": "process",
@@ -187,18 +185,6 @@ class Job:
             "train_seconds": training,
             "total_seconds": training + 20.0,
         }
-
-    def _measured(self) -> dict[str, float]:
-        if self.examples is None:
-            return {}
-        names = ("loss",) if self.examples.targets is None else ("mse", "mae")
-        if self.examples.scores.shape[1]:
-            names = ("accuracy", "balanced_accuracy", "macro_f1", "log_loss")
-        found = {}
-        for name in names:
-            with suppress(Exception):  # damaged examples have no metrics
-                found[name] = metric_value(name, self.examples)
-        return found
 
     def _parity(self) -> ParityRecord:
         usual = {

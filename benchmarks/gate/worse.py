@@ -18,7 +18,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from results import FULL, Counts, Program, listed, main, most, table
+from proof import FULL, Counts, Program, listed, main, most, table
 
 from compilegate.job.evidence import Examples
 
@@ -231,7 +231,7 @@ def page(found: Mapping[str, Counts]) -> tuple[str, list[str]]:
     return table(header, rows), missed
 
 
-PROGRAM = Program("worse", FULL, KINDS, judged, page)
+PROGRAM = Program(FULL, KINDS, judged, page)
 
 if __name__ == "__main__":
-    main(PROGRAM)
+    main("worse")
