@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 from proof import Counts, Program, listed, main, table
+from scipy.special import softmax
 
 from compilegate.gate.settings import MetricGuard, SliceGuard
-from compilegate.gate.verdict import Verdict
 from compilegate.job.evidence import EvidenceError
 from compilegate.job.evidence.trained_on import hashed
 
 from simulated import (  # isort: skip
     BASELINE, CANDIDATE, OTHER, Array, Clock, Execution, Generator, Job, classified, codes_against,
-    digest, edited, execution, guards, lossy, predicted, softmax,
+    digest, edited, execution, guards, lossy, predicted,
 )  # fmt: skip
 
 ROWS = 400
@@ -310,7 +310,7 @@ def honest(settings: Mapping[str, Any], draw: Generator) -> Execution:
             elif "loss" in asked["metrics"]:
                 examples[arm, seed] = lossy(np.exp(0.5 * own[:, 1]))
             else:
-                own = softmax(own)
+                own = softmax(own, axis=1)
                 examples[arm, seed] = classified(labels, own, inputs=inputs, slices=half)
     made = execution(examples, draw, clock=Clock(), **asked)
     for job in made.jobs.values():
@@ -326,26 +326,20 @@ def judged(case: tuple[Mistake, str], random: Generator, _: int) -> Iterator[str
         mistake.edit(made, job)
     verdict = made.judge()
     codes = {it.arm: codes_against(it) for it in (verdict.baseline, *verdict.candidates)}
-    wrong = list(_wrong(mistake, arm, codes, verdict))
-    yield "wrong" if wrong else "right"
-    yield from (f"because {each}" for each in wrong)
-    yield from (f"by {code}" for code in codes[arm])
-
-
-def _wrong(
-    mistake: Mistake, arm: str, codes: Mapping[str, Sequence[str]], verdict: Verdict
-) -> Iterator[str]:
-    blamed = arm == BASELINE and not mistake.of_all
     named = {*codes[arm], *(codes[CANDIDATE] if mistake.of_all else ())}
-    if not named & set(mistake.codes.split()):
-        yield "not named"
-    if verdict.baseline.sound == blamed:
-        yield "baseline valid" if blamed else "baseline spoilt"
     own, other = (str(it.outcome) for it in verdict.candidates)
-    if own == "pass" or (own != "fail" and not (blamed or mistake.undecided or mistake.of_all)):
-        yield f"candidate: {own}"
-    if (other == "pass") == (blamed or mistake.of_all):
-        yield f"other candidate: {other}"
+    sound, blamed = verdict.baseline.sound, arm == BASELINE and not mistake.of_all
+    may_be_open = blamed or mistake.undecided or mistake.of_all
+    wrong = {
+        "not named": not named & set(mistake.codes.split()),
+        "baseline valid": blamed and sound,
+        "baseline spoilt": not blamed and not sound,
+        f"candidate: {own}": own == "pass" or (own != "fail" and not may_be_open),
+        f"other candidate: {other}": (other == "pass") == (blamed or mistake.of_all),
+    }
+    yield "wrong" if any(wrong.values()) else "right"
+    yield from (f"because {each}" for each, holds in wrong.items() if holds)
+    yield from (f"by {code}" for code in codes[arm])
 
 
 def page(found: Mapping[str, Counts]) -> tuple[str, list[str]]:

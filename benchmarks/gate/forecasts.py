@@ -58,7 +58,7 @@ def page(found: Mapping[str, Counts]) -> tuple[str, list[str]]:
     return table(header, rows), missed
 
 
-PROGRAM = Program(300, KINDS, judged, page, needs=("worse",))
+PROGRAM = Program(300, KINDS, judged, page)
 
 if __name__ == "__main__":
     main("forecasts")

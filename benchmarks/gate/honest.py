@@ -20,13 +20,14 @@ from typing import Any
 import numpy as np
 from pools import MODELS, ROWS, Recipe, trained
 from proof import FULL, Counts, Program, listed, main, most, table
+from scipy.special import expit, softmax
 
 from compilegate.gate.settings import MetricGuard
 from compilegate.job.evidence import Examples, TrainedOn
 
 from simulated import (  # isort: skip
     BASELINE, CANDIDATE, OTHER, Array, Clock, Execution, Generator, Job, classified, codes_against,
-    digest, edited, execution, guards, lossy, predicted, relative, softmax,
+    digest, edited, execution, guards, lossy, predicted,
 )  # fmt: skip
 
 REFUSED, BY_A_CODE = 4 / 1000, 3 / 10_000
@@ -63,15 +64,11 @@ def sets(which: str, **values: Any) -> Change:
     return lambda job, _: getattr(job, which).update(values)
 
 
-def rounded(digits: int) -> Callable[[Array], Array]:
-    """Scores with so many digits, whose rows sum to one."""
-
-    def write(scores: Array) -> Array:
-        found = np.maximum(scores.round(digits), 10.0**-digits)
-        found[np.arange(len(found)), found.argmax(axis=1)] += 1.0 - found.sum(axis=1)
-        return found
-
-    return write
+def three_digits(scores: Array) -> Array:
+    """Rounded scores, whose rows sum to one."""
+    found = np.maximum(scores.round(3), 0.001)
+    found[np.arange(len(found)), found.argmax(axis=1)] += 1.0 - found.sum(axis=1)
+    return found
 
 
 def in_bf16(scores: Array) -> Array:
@@ -87,7 +84,7 @@ def classes_alone(scores: Array) -> Array:
 
 def overconfident(scores: Array) -> Array:
     """Logits eight times as far apart: a log loss worse than that of a constant."""
-    return np.maximum(softmax(8.0 * np.log(np.maximum(scores, 1e-12))), 1e-12)
+    return np.maximum(softmax(8.0 * np.log(np.maximum(scores, 1e-12)), axis=1), 1e-12)
 
 
 def smoothed_losses(job: Job, _: Generator) -> None:
@@ -178,13 +175,13 @@ _KINDS = (
     Kind("linear model", Recipe(hidden=0), guards(accuracy=0.05, log_loss=0.15)),
     Kind("Adam and GELU", Recipe(adam=True, rate=0.003)),
     Kind("fine-tuning from one model", Recipe(pretrained=True)),
-    Kind("log loss, relative margin", ROUNDING, guards(log_loss=relative(0.1))),
+    Kind("log loss, relative margin", ROUNDING, guards(True, log_loss=0.1)),
     Kind("calibration error", metrics=guards(calibration_error=0.06), rows=1200),
     Kind("rare positives, area under the curve", Recipe(outputs=2, shares=(0.9, 0.1)),
          guards(auroc=0.06), rows=1500),
     Kind("imbalance, ten classes", Recipe(outputs=10, clear=0.7, shares=TEN),
          guards(accuracy=0.08, macro_f1=0.14), rows=1500),
-    Kind("regression, relative margin", NUMBERS, guards(mse=relative(0.5))),
+    Kind("regression, relative margin", NUMBERS, guards(True, mse=0.5)),
     Kind("regression, squared and absolute error", NUMBERS, guards(mse=0.15, mae=0.12)),
     Kind("every row twice", rows=600, change=lambda job, _: (rows_of(job, np.tile(
          np.arange(600), 2)), edited(job, ids=np.char.add(job.examples.ids, np.repeat(
@@ -200,7 +197,7 @@ _KINDS = (
          job, draw.permutation(len(job.examples.ids))), of=CANDIDATE),
     Kind("rows of one class", metrics=guards(accuracy=0.25), rows=2000,
          change=lambda job, _: rows_of(job, job.examples.labels == 0)),
-    Kind("scores of three digits", ROUNDING, write=rounded(3)),
+    Kind("scores of three digits", ROUNDING, write=three_digits),
     Kind("scores in bf16", NARROW, write=in_bf16),
     Kind("classes without scores", ROUNDING, write=classes_alone),
     Kind("overconfident, accuracy guarded", write=overconfident),
@@ -282,9 +279,9 @@ def _examples(kind: Kind, outputs: Array, answers: Array, rows: Array) -> Exampl
     if kind.recipe.data == "numbers":
         return predicted(answers.astype(np.float64), outputs[:, 0], ids)
     pages = np.array([f"page-{row // 10}" for row in rows.tolist()])
-    scores = softmax(outputs)
+    scores = softmax(outputs, axis=1)
     if kind.recipe.data == "labels":
-        second = 1.0 / (1.0 + np.exp(-outputs.ravel()))
+        second = expit(outputs.ravel())
         scores, labels = np.stack([1.0 - second, second], axis=1), range(answers.shape[1])
         pages = np.repeat(ids, len(labels))
         ids = np.array([f"{id_}_label{label}" for id_ in ids for label in labels])
@@ -332,7 +329,12 @@ def page(found: Mapping[str, Counts]) -> tuple[str, list[str]]:
     return table(header, rows), missed
 
 
-PROGRAM = Program(FULL, KINDS, judged, page, needs=("pools",))
+PROGRAM = Program(
+    FULL,
+    KINDS,
+    judged,
+    page,
+)
 
 if __name__ == "__main__":
     main("honest")

@@ -5,7 +5,7 @@ forecast holds.
     python benchmarks/gate/proof.py [--draws N] [--processes 2] [--anew] [--write]
 
 It runs `honest.py`, `worse.py`, `accidents.py` and `forecasts.py`, each kind once for the sources
-of the gate and of the program as they are: their counts are kept. It exits with 1 where a figure is
+of the gate and of this folder as they are: counts are kept. It exits with 1 where a figure is
 missed. `--write` puts the tables into docs/gate-calibration.md. With fewer draws than a program's
 own, figures are held against what so few draws can show.
 """
@@ -13,7 +13,6 @@ own, figures are held against what so few draws can show.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import math
 import sys
@@ -53,8 +52,6 @@ class Program:
     """What is counted of one execution of a kind. The last is the number of the draw."""
     page: Callable[[Mapping[str, Counts]], tuple[str, list[str]]]
     """The table of all kinds, and the figures that are missed."""
-    needs: Sequence[str] = ()
-    """The modules of this folder that it takes beside `simulated`."""
 
 
 def most(limit: float, draws: int, kinds: int = 1) -> int:
@@ -82,9 +79,8 @@ def count_all(
 ) -> dict[str, Counts]:
     """The counts of the program's kinds that have `only` in their names: kept ones, others anew."""
     program: Program = import_module(name).PROGRAM
-    own = [HERE / f"{each}.py" for each in (name, "simulated", *program.needs)]
-    sources = [path.read_bytes() for path in (*sorted(GATE.rglob("*.py")), *own)]
-    code = hashlib.sha256(b"\0".join(sources)).hexdigest()[:16]
+    sources = sorted(GATE.rglob("*.py")) + sorted(HERE.glob("*.py"))
+    code = digest([path.read_bytes() for path in sources])[:16]
     keys = {it: f"{name} / {it} / {draws} / {code}" for it in program.kinds if only in it}
     everything = _read(kept)
     with ProcessPoolExecutor(processes) as pool:

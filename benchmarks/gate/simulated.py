@@ -43,31 +43,19 @@ TENSORS = np.array(["loss", "logits", *(f"gradient of layer{it}.weight" for it i
 HIGHER = ("accuracy", "balanced_accuracy", "macro_f1", "micro_f1", "auroc")
 
 
-def guards(**margins: float | MetricGuard) -> dict[str, MetricGuard]:
-    """Guard built-in metrics by these margins, or by guards of their own."""
+def guards(relative: bool = False, **margins: float) -> dict[str, MetricGuard]:
+    """Guard built-in metrics by these margins, or by such shares of the baseline's value."""
     return {
-        name: it
-        if isinstance(it, MetricGuard)
-        else MetricGuard(direction="higher" if name in HIGHER else "lower", margin=it)
-        for name, it in margins.items()
+        name: MetricGuard(
+            direction="higher" if name in HIGHER else "lower", margin=margin, relative=relative
+        )
+        for name, margin in margins.items()
     }
-
-
-def relative(margin: float) -> MetricGuard:
-    """Less is better, by a share of the baseline's."""
-    return MetricGuard(direction="lower", margin=margin, relative=True)
 
 
 def digest(*key: object) -> str:
     """A sha256 as that of some file."""
     return hashlib.sha256(repr(key).encode()).hexdigest()
-
-
-def softmax(logits: Array) -> Array:
-    """Probabilities, over the last axis."""
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    found: Array = powers / powers.sum(axis=-1, keepdims=True)
-    return found
 
 
 def classified(labels: Array, scores: Array, ids: Array | None = None, **more: Any) -> Examples:
@@ -187,15 +175,14 @@ class Job:
         }
 
     def _parity(self) -> ParityRecord:
+        models = ("exact", "compiled", "eager")
         usual = {
             "precision": str(self.recipe["precision"]),
             "steps": 4,
             "seconds": 0.2,
             "trained_parameters": 1000,
             "compared_parameters": 1000,
-            "compared": {
-                it: digest(it, self.arm, self.seed) for it in ("exact", "compiled", "eager")
-            },
+            "compared": {name: digest(name, self.arm, self.seed) for name in models},
         }
         return ParityRecord(**{**usual, **self.about_parity})
 

@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 from proof import FULL, Counts, Program, listed, main, most, table
+from scipy.special import expit
 
 from compilegate.job.evidence import Examples
 
 from simulated import (  # isort: skip
     BASELINE, CANDIDATE, Array, Clock, Execution, Generator, classified, codes_against, execution,
-    guards, lossy, predicted, relative,
+    guards, lossy, predicted,
 )  # fmt: skip
 
 PASSES, FROM_IDS = 62 / 1000, 80 / 1000
@@ -59,8 +60,7 @@ class Kind:
 
     def execution(self, random: Generator) -> Execution:
         """One execution of the kind."""
-        margin = relative(self.margin) if self.metric == "mse" else self.margin
-        guard = guards(**{self.metric: margin})
+        guard = guards(self.metric == "mse", **{self.metric: self.margin})
         models = product((BASELINE, CANDIDATE), range(1, self.seeds + 1))
         examples = dict(zip(models, self.draw(self, random), strict=True))
         return execution(examples, random, guard, self.clock, **self.settings)
@@ -126,7 +126,7 @@ def lost_positives(kind: Kind, random: Generator) -> Iterator[Examples]:
     for harm in kind.harms(random):
         seen = latent + 0.05 * random.standard_normal(kind.rows)
         seen = np.where(lost & (harm > 0.0), -6.0 + seen / 10.0, seen)
-        second = 1.0 / (1.0 + np.exp(0.9 - seen))
+        second = expit(seen - 0.9)
         yield classified(labels, np.stack([1.0 - second, second], axis=1))
 
 
