@@ -329,12 +329,7 @@ def page(found: Mapping[str, Counts]) -> tuple[str, list[str]]:
     return table(header, rows), missed
 
 
-PROGRAM = Program(
-    FULL,
-    KINDS,
-    judged,
-    page,
-)
+PROGRAM = Program(FULL, KINDS, judged, page)
 
 if __name__ == "__main__":
     main("honest")
