@@ -473,8 +473,9 @@ def about_repeated(examined: Examined, arm: str) -> str | None:
     if not repeated:
         return None
     first = min(seed for seed in examined.scored(arm) if seed not in repeated)
-    seeds = ", ".join(map(str, sorted(repeated)))
-    return f"Seeds {first} and {seeds} of {arm} gave the same model: is `seed` passed on?"
+    *seeds, last = map(str, (first, *sorted(repeated)))
+    together = f"{', '.join(seeds)} and {last}"
+    return f"Seeds {together} of {arm} gave the same model: is `seed` passed on?"
 
 
 # What an arm's models and trainings show.
