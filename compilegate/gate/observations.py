@@ -33,7 +33,7 @@ from compilegate.job.evidence import (
     PaddingRecord,
 )
 from compilegate.job.evidence.steady import are_durations, steady_mask
-from compilegate.job.names import AVERAGE_SPEED_METRIC, SPEED_METRIC
+from compilegate.job.names import SPEED_METRIC
 
 _Amount = TypeVar("_Amount", int, float)
 
@@ -236,8 +236,7 @@ def _replicate(
         return ReplicateObservation(arm, seed, job, problem=clipped(evidence.failure, MOST_TEXT))
     metrics = _metrics(experiment, record, values)
     if speed is None or compiler is None or record.steps is None:
-        average = evidence.metrics.get(AVERAGE_SPEED_METRIC, math.nan)
-        told = evidence.metrics.get(SPEED_METRIC, average)
+        told = evidence.metrics.get(SPEED_METRIC, math.nan)
         rate = told if math.isfinite(told) else None
         return ReplicateObservation(
             arm,

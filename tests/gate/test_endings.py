@@ -16,7 +16,7 @@ SEEDS = (1, 2, 3)
 def ends(execution, ending, *seeds, arm="fast"):
     """Jobs of an arm that ended so."""
     for seed in seeds:
-        execution.fail(arm, seed, f"what happened; {ending.says}", ending.name)
+        execution.fail(arm, seed, f"what happened: {ending.name}", ending.name)
 
 
 def judged(execution):
