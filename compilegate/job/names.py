@@ -5,7 +5,6 @@ from __future__ import annotations
 
 # Environment variables of a job. Hyperparameters are for what decides its result.
 ARM_VARIABLE = "COMPILEGATE_ARM"
-"""The arm that the job trains, for its evidence."""
 IMAGE_VARIABLE = "COMPILEGATE_IMAGE"
 """The URI of the job's image: no container knows its own."""
 INSTANCE_TYPE_VARIABLE = "COMPILEGATE_INSTANCE_TYPE"
@@ -17,14 +16,12 @@ CHECKPOINTS_VARIABLE = "COMPILEGATE_CHECKPOINTS"
 """The folder where checkpoints outlive the job's machine."""
 CHECKPOINT_SECONDS_VARIABLE = "COMPILEGATE_CHECKPOINT_SECONDS"
 COMPILE_CACHE_VARIABLE = "COMPILEGATE_COMPILE_CACHE"
-"""The folder where archives of the compile cache outlive the job."""
 JOB_VARIABLE = "COMPILEGATE_JOB"
 """Describes the job to the script's processes, as JSON: the fields of
 `compilegate.job.script.told.Told`."""
 COMPILER_VARIABLE = "COMPILEGATE_COMPILER"
 """The compiler to try in a script that is started by hand."""
 SCRIPT_VARIABLE = "COMPILEGATE_SCRIPT"
-"""The training script of a job whose program is the user's."""
 PROCESSES_VARIABLE = "COMPILEGATE_PROCESSES"
 """How many of them the launcher starts on each machine."""
 ARGUMENTS_VARIABLE = "COMPILEGATE_ARGUMENTS"
@@ -52,13 +49,11 @@ output's."""
 EARLIER_ATTEMPTS_VARIABLE = "COMPILEGATE_EARLIER_ATTEMPTS"
 """How earlier starts of the training within this job ended, with commas."""
 FAILURE_NOTE_VARIABLE = "COMPILEGATE_FAILURE_NOTE"
-"""Where a process notes why it failed, for the supervisor that started it."""
 
 # Environment variables that others named.
 PREPARED_VARIABLE = "SM_CHANNEL_PREPARED"
 MODEL_VARIABLE = "SM_MODEL_DIR"
 HYPERPARAMETERS_VARIABLE = "SM_HPS"
-"""All hyperparameters, as JSON."""
 OUTPUT_DATA_VARIABLE = "SM_OUTPUT_DATA_DIR"
 GPU_COUNT_VARIABLE = "GPU_NUM_DEVICES"
 """What torch_xla 1.x asks how many GPUs the machine has."""
@@ -111,7 +106,6 @@ each step's to the longest of them."""
 MOST_BUCKETS = 4
 """Of the second: each length is a graph to compile."""
 PADDING = "padding"
-"""The hyperparameter that says which."""
 
 EVALUATION_PLACES = ("accelerator", "host")
 """Where all arms of a workload evaluate: where they train, if torch itself computes there, or on
@@ -142,7 +136,6 @@ DOCTOR_TEXT_FILE = "doctor.txt"
 PROFILE_FOLDER = "step-profile"
 PROFILE_FILE = "profile.json"
 TRACE_FILE = "trace.json.gz"
-"""Beside it, for Perfetto."""
 EVIDENCE_FOLDER = "evidence"
 REGISTRATION_FILE = "registration.txt"
 """Beside the kept evidence of a registered model: the digest of how it was registered."""
@@ -153,7 +146,6 @@ PARITY_FILE = "parity.npz"
 PAIRED_FILE = "paired.npz"
 TRAINED_ON_FILE = "trained_on.npz"
 REPRO_SCRIPT = "repro.py"
-"""In the folder that `ParityRecord.repro` names."""
 
 # What the gate leaves.
 VERDICT_FILE = "verdict.json"

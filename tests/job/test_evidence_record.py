@@ -93,8 +93,7 @@ EVIDENCE = Evidence(
         written=1, seconds=0.1, ignored=None, resumed=(Resumption(1, 2, 90.0),)
     ),
 )
-ARRAYS = ["steps.npz", "examples.npz", "parity.npz", "paired.npz"]
-FILES = ["evidence.json", *ARRAYS]
+FILES = ["evidence.json", "examples.npz", "paired.npz", "parity.npz", "steps.npz"]
 
 
 def write(folder: Path, evidence: Evidence = EVIDENCE, **tables: Any) -> Path:
@@ -120,7 +119,7 @@ def test_what_was_written_is_read_back_with_the_digests_of_its_columns(tmp_path:
     assert tables(found) == WRITTEN
     # The gate may run as another user than the training job did.
     files = list(folder.iterdir())
-    assert sorted(file.name for file in files) == sorted(FILES)
+    assert sorted(file.name for file in files) == FILES
     assert len({file.stat().st_mode for file in files}) == 1
 
 
@@ -179,7 +178,7 @@ def test_an_obstacle_stands_in_place_of_a_probe_s_columns(tmp_path: Path) -> Non
     assert (found.evidence.paired_speed, found.paired) == (NO_TIME, None)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(share=st.floats(0, 1), replaces=st.booleans())
 def test_evidence_of_a_job_that_is_killed_at_any_time_is_whole_or_absent(
     tmp_path_factory: pytest.TempPathFactory, share: float, replaces: bool
@@ -270,14 +269,6 @@ def test_the_examples_digest_depends_on_ids_and_labels_only() -> None:
     assert examples_digest(replace(EXAMPLES, ids=EXAMPLES.ids[::-1])) != digest
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
-    folder = write(tmp_path)
-    (folder / name).unlink()
-    with pytest.raises(EvidenceError, match=name):
-        read_evidence(folder)
-
-
 @pytest.mark.parametrize(
     ("path", "value"),
     [
@@ -304,28 +295,16 @@ def test_a_value_that_cannot_be_is_told_by_its_key(tmp_path: Path, path: str, va
 
 
 @pytest.mark.parametrize(
-    ("name", "changes"),
+    "changes",
     [
-        ("examples", {"losses": EXAMPLES.losses[:2]}),
-        ("paired", {"baseline_first": np.array([True])}),
-        ("paired", {"baseline_seconds": np.array([1, 2, 3])}),
-        ("parity", {"compiled": PARITY.compiled[:1]}),
-        ("parity", {"repeated": PARITY.repeated - 1}),
-        ("parity", {"tensors": np.array(["loss", "loss", "logits"])}),
+        {"compiled": PARITY.compiled[:1]},
+        {"repeated": PARITY.repeated - 1},
+        {"tensors": np.array(["loss", "loss", "logits"])},
     ],
 )
-def test_columns_that_do_not_fit_together_are_told(
-    tmp_path: Path, name: str, changes: Mapping[str, Any]
+def test_errors_that_do_not_fit_together_are_told(
+    tmp_path: Path, changes: Mapping[str, Any]
 ) -> None:
-    original = {"examples": EXAMPLES, "paired": PAIRED, "parity": PARITY}[name]
-    folder = write(tmp_path, **{name: replace(original, **changes)})
-    with pytest.raises(EvidenceError, match=rf"{name}\.npz"):
-        read_evidence(folder)
-
-
-def test_pickled_columns_are_refused(tmp_path: Path) -> None:
-    folder = write(tmp_path)
-    losses = np.array([print], dtype=object)
-    np.savez(folder / "steps.npz", loss=losses, seconds=np.array([1.0]))
-    with pytest.raises(EvidenceError, match=r"steps\.npz cannot be read"):
+    folder = write(tmp_path, parity=replace(PARITY, **changes))
+    with pytest.raises(EvidenceError, match=r"parity\.npz"):
         read_evidence(folder)

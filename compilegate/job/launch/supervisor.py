@@ -29,7 +29,7 @@ from typing import IO, Callable, List, Mapping, Optional, Sequence, Tuple
 from compilegate.job import endings, names
 from compilegate.job.cache import discard
 from compilegate.job.errors import killed_by, report_failure
-from compilegate.job.launch.failure import FailureNote, read_note
+from compilegate.job.launch.failure import read_note
 from compilegate.job.launch.printed_metrics import PrintedMetrics
 from compilegate.job.launch.torchrun import torchrun_command
 from compilegate.job.machine.world import host_rank, hosts
@@ -87,27 +87,29 @@ def supervise(launch: Launch) -> int:
     earlier: Tuple[str, ...] = ()
     while True:
         printed = None if launch.conclude is None else PrintedMetrics.declared(os.environ)
-        ended, noted = _run(launch, stop_requests, printed, earlier)
+        ended = _run(launch, stop_requests, printed, earlier)
         if stop_requests.first:
             # The platform or a person ended the job: that says nothing about the arm.
             return 128 + stop_requests.first
-        fault = noted.reason if noted is not None and noted.by_input else None
-        if printed is not None and printed.fault is not None:
-            fault = printed.fault
-        if fault is not None:  # every arm would fail like that
-            report_failure(fault, os.environ)
+        if ended.by_input:
+            report_failure(ended.reason, os.environ)
             return 1
-        failure = _failure(launch, ended, noted, earlier)
-        if failure is None:
+        ending, reason = ended.ending, ended.reason
+        if ending is None and launch.conclude is None and not _left_what_it_should():
+            ending, reason = endings.NO_EVIDENCE, launch.without_evidence
+        if ending is None:
             if launch.conclude is not None and printed is not None and _leads():
                 launch.conclude(printed, earlier)
             return 0
-        if failure.ending is endings.WRONG_CODE:
+        if ending is endings.WRONG_CODE:
             _discard_compiled_code()
-        if len(earlier) + 1 >= failure.ending.attempts or len(hosts(os.environ)) > 1:
-            return _give_up(launch, failure, 1 if noted is not None else ended.exit_status or 1)
-        earlier = (*earlier, failure.ending.name)
-        print(f"{failure.reason}; the training is started again", file=sys.stderr, flush=True)
+        if earlier:
+            before = " and ".join(earlier)
+            reason = f"{reason} (attempt {len(earlier) + 1}; before, it ended by: {before})"
+        if len(earlier) + 1 >= ending.attempts or len(hosts(os.environ)) > 1:
+            return _give_up(launch, Failure(reason, ending, earlier), ended.exit_status or 1)
+        earlier = (*earlier, ending.name)
+        print(f"{reason}; the training is started again", file=sys.stderr, flush=True)
         _clear()
 
 
@@ -120,28 +122,6 @@ def _give_up(launch: Launch, failure: Failure, status: int) -> int:
     if _leads():
         launch.record(failure)
     return 0
-
-
-def _failure(
-    launch: Launch, ended: _Ended, noted: Optional[FailureNote], earlier: Tuple[str, ...]
-) -> Optional[Failure]:
-    """Why the end of the training is a failure; None where it is none."""
-    ending, reason = ended.ending, ended.sentence
-    if noted is not None and not ended.overdue:
-        reason = noted.reason
-        ending = (
-            endings.of_signal(noted.signal, ended.memory_ran_out)
-            if noted.signal
-            else endings.of_exception(reason) or endings.EXCEPTION
-        )
-    if ending is None:
-        if launch.conclude is not None or _left_what_it_should():
-            return None
-        ending, reason = endings.NO_EVIDENCE, launch.without_evidence
-    if earlier:
-        before = " and ".join(earlier)
-        reason = f"{reason} (attempt {len(earlier) + 1}; before, it ended by: {before})"
-    return Failure(reason, ending, earlier)
 
 
 def _left_what_it_should() -> bool:
@@ -212,41 +192,16 @@ class StopRequests:
 
 @dataclass(frozen=True)
 class _Ended:
-    """How a training's process ended."""
+    """How one start of the training ended."""
 
-    status: int
-    """As subprocess has it: negative for a signal that killed it."""
-    exception: str
-    """The last exception that it raised, in one line; empty where it printed none."""
-    overdue: bool
-    """Whether it was ended at its deadline."""
-    memory_ran_out: bool
-    """Whether the kernel killed something because memory ran out meanwhile."""
-
-    @property
-    def ending(self) -> Optional[endings.Ending]:
-        """None where it ended as if all was well."""
-        if self.overdue:
-            return endings.TIME_LIMIT
-        if self.status < 0:
-            return endings.of_signal(-self.status, self.memory_ran_out)
-        if self.status:
-            return endings.of_exception(self.exception) or endings.EXIT_STATUS
-        return None
-
-    @property
-    def exit_status(self) -> int:
-        """As a shell has it."""
-        return self.status if self.status >= 0 else 128 - self.status
-
-    @property
-    def sentence(self) -> str:
-        if self.overdue:
-            return "the training was ended shortly before the job's time limit"
-        last = f": {self.exception}" if self.exception else ""
-        if self.status < 0:
-            return f"the training was {killed_by(-self.status)}{last}"
-        return f"the training ended with exit status {self.status}{last or '; its log says more'}"
+    ending: Optional[endings.Ending]
+    """None where it ended as if all was well."""
+    reason: str
+    """One sentence."""
+    exit_status: int
+    """As a shell has it."""
+    by_input: bool = False
+    """Whether every arm would fail like that."""
 
 
 def _run(
@@ -254,8 +209,8 @@ def _run(
     stop_requests: StopRequests,
     printed: Optional[PrintedMetrics],
     earlier: Tuple[str, ...],
-) -> Tuple[_Ended, Optional[FailureNote]]:
-    """Run the training once: how it ended, and the note of the process that failed.
+) -> _Ended:
+    """Run the training once.
 
     Where metrics are to be caught, all of its output is searched; it is stopped when they turn out
     to be wrong.
@@ -273,20 +228,43 @@ def _run(
             stderr=subprocess.PIPE,
         )
         stop_requests.pass_on_to(child)
-        outputs = [_Output(child, child.stderr, sys.stderr.buffer, printed)]
+        errors = bytearray()
+        streams = [(child.stderr, sys.stderr.buffer, errors)]
         if printed is not None:
-            outputs.append(_Output(child, child.stdout, sys.stdout.buffer, printed))
+            streams.append((child.stdout, sys.stdout.buffer, bytearray()))
+        readers = [
+            threading.Thread(target=_pass_on, args=(child, printed, *stream), daemon=True)
+            for stream in streams
+        ]
+        for reader in readers:
+            reader.start()
         overdue = _ended_at_deadline(child)
-        for output in outputs:
-            output.wait()
+        for reader in readers:
+            reader.join(SECONDS_TO_READ)
         noted = read_note(note)
-    ended = _Ended(
-        child.returncode,
-        outputs[0].exception(),
-        overdue=overdue and not stop_requests.first,
-        memory_ran_out=endings.killed_for_memory() > killed_before,
-    )
-    return ended, noted
+    if printed is not None and printed.fault is not None:
+        return _Ended(endings.EXCEPTION, printed.fault, 1, by_input=True)
+    memory_ran_out = endings.killed_for_memory() > killed_before
+    if overdue:
+        reason = "the training was ended shortly before the job's time limit"
+        return _Ended(endings.TIME_LIMIT, reason, 1)
+    if noted is not None:
+        ending = endings.of_exception(noted.reason) or endings.EXCEPTION
+        if noted.signal:
+            ending = endings.of_signal(noted.signal, memory_ran_out)
+        return _Ended(ending, noted.reason, 1, noted.by_input)
+    return _ended_by_itself(child.returncode, _last_exception(errors), memory_ran_out)
+
+
+def _ended_by_itself(status: int, exception: str, memory_ran_out: bool) -> _Ended:
+    """`status` is as subprocess has it: negative for a signal that killed the process."""
+    last = f": {exception}" if exception else ""
+    if status < 0:
+        reason = f"the training was {killed_by(-status)}{last}"
+        return _Ended(endings.of_signal(-status, memory_ran_out), reason, 128 - status)
+    reason = f"the training ended with exit status {status}{last or '; its log says more'}"
+    ending = endings.of_exception(exception) or endings.EXIT_STATUS
+    return _Ended(ending if status else None, reason, status)
 
 
 def _command(launch: Launch) -> List[str]:
@@ -318,47 +296,35 @@ def _ended_at_deadline(child: subprocess.Popen[bytes]) -> bool:
     return True
 
 
-class _Output:
-    """A stream of the child's, passed on as it comes, searched for metrics, with its end
-    remembered."""
-
-    def __init__(
-        self,
-        child: subprocess.Popen[bytes],
-        stream: Optional[IO[bytes]],
-        onward: IO[bytes],
-        printed: Optional[PrintedMetrics],
-    ) -> None:
-        self._child, self._printed = child, printed
-        self._end = self._line = b""
-        self._reader = threading.Thread(target=self._pass_on, args=(stream, onward), daemon=True)
-        self._reader.start()
-
-    def _pass_on(self, stream: IO[bytes], onward: IO[bytes]) -> None:
-        for chunk in iter(lambda: os.read(stream.fileno(), 65536), b""):
-            onward.write(chunk)
-            onward.flush()
-            self._end = (self._end + chunk)[-MOST_REMEMBERED:]
-            if self._printed is not None:
-                self._search(self._printed, chunk)
-        if self._printed is not None:
-            self._printed.read(self._line)
-
-    def _search(self, printed: PrintedMetrics, chunk: bytes) -> None:
-        *lines, self._line = (self._line + chunk).split(b"\n")
-        if len(self._line) > LONGEST_LINE:
-            lines.append(self._line)
-            self._line = b""
-        for line in lines:
-            printed.read(line)
+def _pass_on(
+    child: subprocess.Popen[bytes],
+    printed: Optional[PrintedMetrics],
+    stream: IO[bytes],
+    onward: IO[bytes],
+    end: bytearray,
+) -> None:
+    """Pass on a stream of the child's as it comes, to its end; search it for metrics, and keep its
+    `end`."""
+    line = b""
+    for chunk in iter(lambda: os.read(stream.fileno(), 65536), b""):
+        onward.write(chunk)
+        onward.flush()
+        end += chunk
+        del end[:-MOST_REMEMBERED]
+        if printed is None:
+            continue
+        *lines, line = (line + chunk).split(b"\n")
+        if len(line) > LONGEST_LINE:
+            lines, line = [*lines, line], b""
+        for each in lines:
+            printed.read(each)
         if printed.fault is not None:  # a script whose metrics cannot be used need not go on
-            self._child.terminate()
+            child.terminate()
+    if printed is not None:
+        printed.read(line)
 
-    def wait(self) -> None:
-        """Until all of it was read."""
-        self._reader.join(SECONDS_TO_READ)
 
-    def exception(self) -> str:
-        """The last exception in it that a script raised, in one line."""
-        found = _EXCEPTION.findall(self._end.decode(errors="replace"))
-        return _OURS.sub("", found[-1]) if found else ""
+def _last_exception(printed: bytearray) -> str:
+    """The last exception that a script raised, in one line; empty where there is none."""
+    found = _EXCEPTION.findall(printed.decode(errors="replace"))
+    return _OURS.sub("", found[-1]) if found else ""

@@ -17,33 +17,13 @@ echo "$(basename "$1") $2 $3 $4 $NEURON_IGNORE_TRAINING_SCRIPT_ERROR_AND_COMPILE
 exit {status}
 """
 """Stands for AWS's `neuron_parallel_compile`, which runs on Trainium only."""
-PYTHON = Path(sys.executable).name
 
 
-@pytest.mark.parametrize(
-    ("status", "printed"),
-    [
-        (0, [f"{PYTHON} training/train.py --max_steps 10 1 /code"]),
-        (
-            3,
-            [
-                f"{PYTHON} training/train.py --max_steps 10 1 /code",
-                "neuron_parallel_compile ended with exit status 3: training will compile as it "
-                "goes",
-            ],
-        ),
-        (
-            None,  # there is no such tool
-            [
-                "neuron_parallel_compile cannot be started (No such file or directory): training "
-                "will compile as it goes"
-            ],
-        ),
-    ],
-)
+@pytest.mark.parametrize("status", [0, 3, None])
 def test_the_script_runs_under_the_tool_and_nothing_depends_on_it(
-    tmp_path: Path, status: int | None, printed: list[str]
+    tmp_path: Path, status: int | None
 ) -> None:
+    """Not on how it ends, nor on whether it is there."""
     if status is not None:
         tool = tmp_path / "neuron_parallel_compile"
         tool.write_text(TOOL.format(status=status))
@@ -53,6 +33,8 @@ def test_the_script_runs_under_the_tool_and_nothing_depends_on_it(
         env={"PATH": os.pathsep.join([str(tmp_path), "/usr/bin", "/bin"]), "PYTHONPATH": "/code"},
         capture_output=True,
         text=True,
-        check=False,
+        check=True,
     )
-    assert (done.returncode, done.stdout.splitlines()) == (0, printed)
+    ran = f"{Path(sys.executable).name} training/train.py --max_steps 10 1 /code\n"
+    assert done.stdout.startswith("" if status is None else ran)
+    assert ("training will compile as it goes" in done.stdout) == (status != 0)

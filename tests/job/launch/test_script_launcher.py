@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from compilegate.gate.evidence import read_evidence
-from compilegate.job.evidence import Evidence, Origin
+from compilegate.job.evidence import CompilerRecord, Evidence, Origin
 
 pytestmark = pytest.mark.slow
 
@@ -83,82 +83,56 @@ os.write(1, (json.dumps(told) + "\\n").encode())  # in one piece: all write to o
     assert [each.returncode for each in launched] == [0, 0]
 
 
-def test_a_script_gets_its_job_and_all_hyperparameters_as_they_were_declared(
-    tmp_path: Path,
-) -> None:
-    text = "import os; print(os.environ['COMPILEGATE_JOB'], 'COMPILEGATE_JOB_2' in os.environ)"
+def test_a_script_gets_its_job_and_its_arguments(tmp_path: Path) -> None:
+    text = """
+import json, os, sys
+told = json.loads(os.environ["COMPILEGATE_JOB"])
+print(json.dumps([told, "COMPILEGATE_JOB_2" in os.environ, sys.argv[1:]]))
+"""
     job = {"seed": 7, "compiler": "inductor", "batch_size": 8, "baseline": {"batch_size": 4}}
-    # In several variables, and as SageMaker's toolkit passes arguments on: it writes what it
-    # decoded as Python does.
-    parts = json.dumps(job)[:9], json.dumps(job)[9:]
+    described = json.dumps(job)
+    # As SageMaker's toolkit passes arguments on: it writes what it decoded as Python does.
+    given = ["--compiler", "inductor", "--mirror", "True", "--rate", "0.01", "-n", "2"]
     stdout, _ = ended(
-        *(tmp_path, text + LEAVING, "--compiler", "inductor", "--mirror", "True", "--rate", "0.01"),
-        *("-n", "2", "--t", "a b"),
-        COMPILEGATE_JOB=parts[0],
-        COMPILEGATE_JOB_2=parts[1],
-    )
-    described, _, continued = stdout.strip().rpartition(" ")
-    recipe = {"compiler": "inductor", "mirror": True, "rate": 0.01, "n": 2, "t": "a b"}
-    assert (json.loads(described), continued) == ({**job, "recipe": recipe}, "False")
-
-
-def test_a_script_is_started_with_the_arguments_that_it_knows(tmp_path: Path) -> None:
-    stdout, _ = ended(
-        *(tmp_path, "import json, sys; print(json.dumps(sys.argv[1:]))" + LEAVING),
-        *(*CANDIDATE, "--batch_size", "8", "--steps", "3"),
-        COMPILEGATE_ARGUMENTS='{"seed": "data-seed", "compiler": ["--compile", "two words"]}',
+        *(tmp_path, text + LEAVING, *given, "--t", "a b"),
+        COMPILEGATE_JOB=described[:9],
+        COMPILEGATE_JOB_2=described[9:],
+        COMPILEGATE_ARGUMENTS='{"rate": "lr", "compiler": ["--compile", "two words"]}',
         COMPILEGATE_ARGUMENT_STYLE="--name=value",
     )
-    assert json.loads(stdout) == ["--compile", "two words", "--data-seed=7", "--steps=3"]
+    recipe = {"compiler": "inductor", "mirror": True, "rate": 0.01, "n": 2, "t": "a b"}
+    own = ["--compile", "two words", "--mirror=True", "--lr=0.01", "-n=2", "-t=a b"]
+    assert json.loads(stdout) == [{**job, "recipe": recipe}, False, own]
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("arguments", "compiler"),
     [
-        (
-            "raise ValueError('shapes changed')",
-            "the training ended with exit status 1: ValueError: shapes changed",
-        ),
-        ("import sys; sys.exit(4)", "the training ended with exit status 4; its log says more"),
-        (
-            "import os; os.kill(os.getpid(), 9)",
-            "the training was killed by SIGKILL; the machine may have run out of memory "
-            "(attempt 2; before, it ended by: killed)",
-        ),
+        (CANDIDATE, CompilerRecord("inductor", ran=False)),
+        (("--seed", "7"), None),  # a challenger
     ],
 )
-def test_a_candidate_that_fails_is_evidence_with_the_reason(
-    tmp_path: Path, text: str, reason: str
+def test_a_failure_is_evidence_with_the_reason(
+    tmp_path: Path, arguments: tuple[str, ...], compiler: CompilerRecord | None
 ) -> None:
-    ended(tmp_path, text, **RECORD)
+    ended(tmp_path, "raise ValueError('shapes changed')", *arguments, **RECORD)
     found = evidence(tmp_path)
-    assert (found.job, found.arm, found.seed, found.failure) == ("job", "compiled", 7, reason)
-    assert found.compiler is not None
-    assert (found.compiler.name, found.compiler.ran) == ("inductor", False)
-
-
-def test_a_challenger_has_no_compiler_and_its_failure_is_evidence_all_the_same(
-    tmp_path: Path,
-) -> None:
-    ended(tmp_path, "raise ValueError('no rows')", "--seed", "3", **RECORD)
-    found = evidence(tmp_path)
-    assert (found.seed, found.compiler, found.ending) == (3, None, "exception")
+    assert (found.job, found.arm, found.seed) == ("job", "compiled", 7)
+    assert (found.compiler, found.ending) == (compiler, "exception")
+    assert "ValueError: shapes changed" in str(found.failure)
 
 
 def test_the_signal_that_killed_one_of_several_processes_is_the_reason(tmp_path: Path) -> None:
-    (tmp_path / "machine.tar").write_bytes(b"code")
     text = """
 import os, signal
 if os.environ["RANK"] == "1":
     os.kill(os.getpid(), signal.SIGILL)
 signal.pause()
 """
-    told = {"COMPILEGATE_PROCESSES": "2", "COMPILEGATE_COMPILE_CACHE": str(tmp_path)}
-    ended(tmp_path, text, **RECORD, **told)
-    failure = evidence(tmp_path).failure
-    assert failure is not None
-    assert failure.startswith("training process 1 was killed by SIGILL")
-    assert not (tmp_path / "machine.tar").exists()
+    ended(tmp_path, text, COMPILEGATE_PROCESSES="2", **RECORD)
+    found = evidence(tmp_path)
+    assert found.ending == "wrong code"
+    assert "training process 1 was killed by SIGILL" in str(found.failure)
 
 
 @pytest.mark.parametrize(
@@ -218,24 +192,16 @@ print("bleu = 27.25", end="")  # the last value counts, without a line's end too
     assert f"note: {note}" in stdout
 
 
-@pytest.mark.parametrize("recorded", [{}, RECORD])
-def test_an_accuracy_above_one_ends_the_job_as_soon_as_it_is_printed(
-    tmp_path: Path, recorded: dict[str, str]
-) -> None:
+def test_an_accuracy_above_one_ends_the_job_as_soon_as_it_is_printed(tmp_path: Path) -> None:
     """Of no arm is that evidence: all of them print alike."""
     text = """
 import signal
 print("epoch 1: test accuracy 95.2967%", flush=True)
 signal.pause()  # it would train for hours
 """
-    told = {"COMPILEGATE_PRINTED_test_accuracy": "accuracy ([0-9.]+)", **recorded}
+    told = {"COMPILEGATE_PRINTED_test_accuracy": "accuracy ([0-9.]+)", **RECORD}
     ended(tmp_path, text, status=1, SM_OUTPUT_DIR=str(tmp_path), **told)
     assert not (tmp_path / "evidence").exists()
     reason = (tmp_path / "failure").read_text()
     assert "test_accuracy was printed as 95.2967" in reason
     assert "percent = ['test_accuracy']" in reason
-
-
-def test_a_baseline_that_only_prints_and_fails_writes_nothing(tmp_path: Path) -> None:
-    ended(tmp_path, "print('bleu = 1'); raise ValueError", status=1, **PRINTED)
-    assert not (tmp_path / "evidence").exists()

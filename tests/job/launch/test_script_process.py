@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 import torch
 
-from compilegate.gate.evidence import read_evidence
-
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
@@ -135,37 +133,3 @@ def test_a_script_is_the_main_program_to_the_very_end(tmp_path: Path) -> None:
         "spawned __main__",
         "at exit True",
     ]
-
-
-TRAINS = """
-import torch
-from torch import nn
-from compilegate import job
-# seed
-rows = torch.randn(64, 4, generator=torch.Generator().manual_seed(0))
-labels = (rows[:, 0] > 0).long()
-model = job.compile(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 2)))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-order = torch.randperm(48)
-for batch in job.steps([*order.split(8)] * 4):
-    nn.functional.cross_entropy(model(rows[batch]), labels[batch]).backward()
-    optimizer.step()
-    optimizer.zero_grad()
-model.eval()
-with torch.no_grad():
-    job.examples(ids=job.positions(16), logits=model(rows[48:]), labels=labels[48:])
-job.save(model)
-"""
-
-
-@pytest.mark.long
-def test_the_arm_s_seed_alone_decides_a_script_that_sets_none(tmp_path: Path) -> None:
-    def model(name: str, seed: int, script: str = TRAINS) -> str:
-        (tmp_path / name).mkdir()
-        told = {"seed": seed, "batch_size": 8, "learning_rate": 0.1}
-        launched(tmp_path / name, script, **{**JOB, "COMPILEGATE_JOB": json.dumps(told)})
-        return str(read_evidence(tmp_path / name / "evidence").evidence.digests["model"])
-
-    assert model("one", 1) == model("again", 1) != model("two", 2)
-    fixed = TRAINS.replace("# seed", "torch.manual_seed(0)")
-    assert model("fixed-one", 1, fixed) == model("fixed-two", 2, fixed)  # which the gate refuses
