@@ -24,7 +24,6 @@ from compilegate.gate.metrics import MetricUndefinedError, MetricValues
 from compilegate.gate.record import MOST_BYTES, unusable
 from compilegate.gate.records import readable
 from compilegate.gate.settings import Experiment
-from compilegate.gate.speed import reported_rate
 from compilegate.job.evidence import (
     Evidence,
     EvidenceError,
@@ -34,6 +33,7 @@ from compilegate.job.evidence import (
     PaddingRecord,
 )
 from compilegate.job.evidence.steady import are_durations, steady_seconds
+from compilegate.job.names import SPEED_METRIC
 
 _Amount = TypeVar("_Amount", int, float)
 
@@ -215,7 +215,7 @@ def _replicate(
         notes=tuple(clipped(note, LONGEST_NOTE) for note in evidence.notes[:MOST_NOTES]),
     )
     if speed is None or compiler is None or record.steps is None:
-        rate = _plausible(reported_rate(evidence))
+        rate = _plausible(evidence.metrics.get(SPEED_METRIC))
         return replace(seen, samples_per_second=rate, printed=_printed(evidence))
     seconds, cache = steady_seconds(evidence, record.steps), evidence.compile_cache
     size = experiment.arms[arm].global_batch_size

@@ -51,7 +51,7 @@ from compilegate.job.evidence.steady import (
     are_durations,
     steady_mask,
 )
-from compilegate.job.names import AVERAGE_SPEED_METRIC, PADDING, SPEED_METRIC
+from compilegate.job.names import PADDING, SPEED_METRIC
 
 T = TypeVar("T")
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -196,7 +196,7 @@ def _check_ending(record: EvidenceRecord, expected: Expected) -> Finding | None:
 
 def _check_numbers(evidence: Evidence, about: Subject) -> Iterator[Finding]:
     for name, value in evidence.metrics.items():
-        speed = name in (SPEED_METRIC, AVERAGE_SPEED_METRIC)
+        speed = name == SPEED_METRIC
         least = LEAST_SPEED if speed else -MOST_VALUE
         if not least <= value <= MOST_VALUE:  # False for NaN too
             yield about.fails(

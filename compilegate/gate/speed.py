@@ -72,7 +72,7 @@ from compilegate.job.evidence.steady import (
     are_durations,
     steady_seconds,
 )
-from compilegate.job.names import AVERAGE_SPEED_METRIC, SPEED_METRIC
+from compilegate.job.names import SPEED_METRIC
 
 MIN_STEADY_STEPS = 10
 NEARLY = 1.5
@@ -138,8 +138,6 @@ class ArmSpeed:
     """Steady-state samples per second of each replicate."""
     runs: Runs | None
     """None where the jobs only printed their speed."""
-    holds_compilation: bool = False
-    """Whether a rate is an average with the time to compile in it: the steady one is not lower."""
 
     @property
     def rate(self) -> float:
@@ -198,18 +196,12 @@ def measure_arm(batch_size: int, records: Sequence[EvidenceRecord]) -> ArmSpeed 
 
 
 def _reported_speed(batch_size: int, records: Sequence[EvidenceRecord]) -> ArmSpeed | UnknownSpeed:
-    found = [reported_rate(record.evidence) for record in records]
+    found = [record.evidence.metrics.get(SPEED_METRIC) for record in records]
     rates = tuple(rate for rate in found if rate is not None)
     # With one job there are no steps to show how sure its speed is.
     if len(rates) < max(len(records), 2):
         return UnknownSpeed("did not report its speed (`speed_metric`)")
-    averages = any(SPEED_METRIC not in record.evidence.metrics for record in records)
-    return ArmSpeed(batch_size, rates, runs=None, holds_compilation=averages)
-
-
-def reported_rate(evidence: Evidence) -> float | None:
-    """The samples per second that a job printed: of its steady steps, else on average."""
-    return evidence.metrics.get(SPEED_METRIC, evidence.metrics.get(AVERAGE_SPEED_METRIC))
+    return ArmSpeed(batch_size, rates, runs=None)
 
 
 @dataclass(frozen=True)
@@ -639,13 +631,6 @@ def judge_speed(
     if outcome is Outcome.FAIL and speedup.upper >= settings.min_speedup and busy_machine:
         # What compiling takes is timed once in a job, beside whatever else runs then.
         outcome = Outcome.INCONCLUSIVE
-    if candidate.holds_compilation and outcome is not Outcome.PASS:
-        # A slow average says nothing of the steady speed; one that is fast enough says all.
-        why = (
-            "printed an average speed, compilation included; print the speed of each interval, or "
-            "time steps with compilegate.job"
-        )
-        return None, [_unmeasured("candidate", why)]
     seeds_needed = None
     if outcome is Outcome.INCONCLUSIVE and busy_machine is None:
         seeds_needed = (

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from compilegate.job.evidence import Steps as Steps
     from compilegate.job.evidence import record_failure as record_failure
     from compilegate.job.evidence import write_evidence as write_evidence
-    from compilegate.job.evidence import write_examples as write_examples
     from compilegate.job.machine.accelerators import this_machine as this_machine
     from compilegate.job.machine.memory import keep_freed_memory as keep_freed_memory
     from compilegate.job.machine.world import SEED_LIMIT as SEED_LIMIT

@@ -1,4 +1,4 @@
-"""sha256 digests of files and of settings: how two jobs show that they used the same things."""
+"""sha256 digests of files and settings, in hexadecimal: they show that two jobs used the same."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Mapping
 
 
 def file_digest(path: Path) -> str:
-    """sha256 of a file's bytes, in hexadecimal."""
+    """The digest of a file's bytes."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(1 << 20), b""):
@@ -18,7 +18,7 @@ def file_digest(path: Path) -> str:
 
 
 def folder_digest(folder: Path) -> str:
-    """sha256 of all files in a folder, however deep, with their names; in hexadecimal."""
+    """The digest of all files in a folder, however deep, with their names."""
     digest = hashlib.sha256()
     for path in sorted(each for each in folder.rglob("*") if each.is_file()):
         name = path.relative_to(folder).as_posix()
@@ -27,6 +27,6 @@ def folder_digest(folder: Path) -> str:
 
 
 def settings_digest(settings: Mapping[str, Any]) -> str:
-    """sha256 of a JSON object in its canonical form (sorted keys, no spaces), in hexadecimal."""
+    """The digest of a JSON object in its canonical form (sorted keys, no spaces)."""
     text = json.dumps(settings, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

@@ -1,5 +1,5 @@
-"""Files that are either whole or absent, whatever kills the process that writes them; and files and
-folders of a process alone, which end with it."""
+"""Files that are whole or absent, whatever kills the process that writes them; and files that end
+with their process."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ _OF_THIS_PROCESS: List[str] = []
 
 
 def remove_at_end(path: str) -> None:
-    """Remove a file or a folder when the process ends, after all that a job does then: what was
-    compiled is kept from its folder, and the evidence written."""
+    """Remove a file or a folder when the process ends, after all that a job does then."""
     _OF_THIS_PROCESS.append(path)
 
 
@@ -41,10 +40,10 @@ def whole_file(path: Path, *, alone: bool = False) -> Iterator[Path]:
     part = path.with_name(f".{path.name}{infix}.part")
     try:
         yield part
-        os.replace(str(part), str(path))
+        os.replace(part, path)
     finally:
         # Also after success: where both are links to one file, renaming leaves both.
-        if os.path.lexists(str(part)):
+        if os.path.lexists(part):
             part.unlink()
 
 

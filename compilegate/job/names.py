@@ -1,43 +1,38 @@
 """Names that both sides of a border use: who requests a job and the job itself, who writes a file
-and who reads it. Each stands here once; nothing but the standard library is needed to read it.
-"""
+and who reads it. Each stands here once."""
 
 from __future__ import annotations
 
-# What a job is told by environment variables. Hyperparameters are for what decides its result.
+# Environment variables of a job. Hyperparameters are for what decides its result.
 ARM_VARIABLE = "COMPILEGATE_ARM"
-"""The arm that the job trains, for its evidence."""
 IMAGE_VARIABLE = "COMPILEGATE_IMAGE"
 """The URI of the job's image: no container knows its own."""
 INSTANCE_TYPE_VARIABLE = "COMPILEGATE_INSTANCE_TYPE"
 """The instance type in the request: it tells the step cache that timings elsewhere differ."""
 MACHINE_VARIABLE = "COMPILEGATE_MACHINE"
-"""Describes, as JSON, a machine that is not this one: `compilegate.job.machine.accelerators`. For
-tests, and to see what a job would do there."""
+"""A machine that is not this one, as JSON (`compilegate.job.machine.accelerators`): to see what a
+job would do there."""
 CHECKPOINTS_VARIABLE = "COMPILEGATE_CHECKPOINTS"
 """The folder where checkpoints outlive the job's machine."""
 CHECKPOINT_SECONDS_VARIABLE = "COMPILEGATE_CHECKPOINT_SECONDS"
-"""Seconds between two checkpoints."""
 COMPILE_CACHE_VARIABLE = "COMPILEGATE_COMPILE_CACHE"
-"""The folder where archives of the compile cache outlive the job."""
 JOB_VARIABLE = "COMPILEGATE_JOB"
-"""What a training script's process is told about its job, as JSON: the fields of
-`compilegate.job.script.told.Told` by name."""
+"""Describes the job to the script's processes, as JSON: the fields of
+`compilegate.job.script.told.Told`."""
 COMPILER_VARIABLE = "COMPILEGATE_COMPILER"
 """The compiler to try in a script that is started by hand."""
 SCRIPT_VARIABLE = "COMPILEGATE_SCRIPT"
-"""The training script of a job whose program is the user's."""
 PROCESSES_VARIABLE = "COMPILEGATE_PROCESSES"
-"""In how many processes on each machine the launcher starts it."""
+"""How many of them the launcher starts on each machine."""
 ARGUMENTS_VARIABLE = "COMPILEGATE_ARGUMENTS"
 """As JSON, by a hyperparameter's declared name: the script's own name for it, or a list of words
 that stand for name and value. What of `ARM_HYPERPARAMETERS` is not there is then not passed."""
 ARGUMENT_STYLE_VARIABLE = "COMPILEGATE_ARGUMENT_STYLE"
 """How the launcher writes the other arguments: one of `ARGUMENT_STYLES`."""
 PRINTED_VARIABLE = "COMPILEGATE_PRINTED_"
-"""With a metric's name after it: the regular expression that the launcher catches it by."""
+"""Before a metric's name: the regular expression that the launcher catches it by."""
 PERCENT_VARIABLE = "COMPILEGATE_PERCENT"
-"""The names of the printed metrics that are percentages, with spaces between them."""
+"""The printed metrics that are percentages, with spaces between them."""
 ON_FAILURE_VARIABLE = "COMPILEGATE_ON_FAILURE"
 """What the launcher does when the script fails: one of `ON_FAILURE`."""
 TIME_LIMIT_VARIABLE = "COMPILEGATE_TIME_LIMIT"
@@ -45,24 +40,21 @@ TIME_LIMIT_VARIABLE = "COMPILEGATE_TIME_LIMIT"
 ATTEMPT_VARIABLE = "COMPILEGATE_ATTEMPT"
 """Part of a candidate's request for the step cache's sake: with another value it trains again."""
 JOB_STARTED_VARIABLE = "COMPILEGATE_JOB_STARTED"
-"""When the job's first process started, on the system's monotonic clock."""
+"""When its first process started, on the system's monotonic clock."""
 SCRIPT_ARGUMENTS_VARIABLE = "COMPILEGATE_SCRIPT_ARGUMENTS"
 """As JSON: the script's arguments, where AWS's launcher of PyTorch 1.10 starts it."""
 PROFILE_VARIABLE = "COMPILEGATE_PROFILE"
-"""How many steps the job takes to be profiled, and then ends; after a colon the folder that its
-profile goes into, by default that of the job's output."""
+"""How many steps to profile, and then end; after a colon the profile's folder, by default the
+output's."""
 EARLIER_ATTEMPTS_VARIABLE = "COMPILEGATE_EARLIER_ATTEMPTS"
 """How earlier starts of the training within this job ended, with commas."""
 FAILURE_NOTE_VARIABLE = "COMPILEGATE_FAILURE_NOTE"
-"""Where a process notes why it failed, for the supervisor that started it."""
 
-# What a job's surroundings are told by the names that others gave them.
+# Environment variables that others named.
 PREPARED_VARIABLE = "SM_CHANNEL_PREPARED"
 MODEL_VARIABLE = "SM_MODEL_DIR"
 HYPERPARAMETERS_VARIABLE = "SM_HPS"
-"""All hyperparameters, as JSON."""
 OUTPUT_DATA_VARIABLE = "SM_OUTPUT_DATA_DIR"
-"""The folder whose content becomes `OUTPUT_ARCHIVE`."""
 GPU_COUNT_VARIABLE = "GPU_NUM_DEVICES"
 """What torch_xla 1.x asks how many GPUs the machine has."""
 INDUCTOR_CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
@@ -86,15 +78,14 @@ BASELINE_BATCH_SIZE = "baseline_batch_size"
 BASELINE_PRECISION = "baseline_precision"
 BASELINE_PADDING = "baseline_padding"
 DISTRIBUTION, TORCHRUN = "distribution", "torchrun"
-"""Which launcher starts the built-in program's processes, and torch's own."""
 PROCESSES = "processes"
-"""How many it starts on each machine."""
+"""Of the built-in program: its launcher, and how many processes it starts on each machine."""
 ARM_HYPERPARAMETERS = (COMPILER, BATCH_SIZE, LEARNING_RATE, PRECISION, SEED)
 """What a program of a user's own gets to know about its arm."""
 GPUS = "n_gpus"
 """The GPUs of each instance, for a script that asks; as AWS's own examples call it."""
 ARGUMENT_STYLES = ("--name value", "--name=value", "name=value")
-"""How arguments are written; the first is SageMaker's, and the default."""
+"""The first is SageMaker's, and the default."""
 
 # Hyperparameters of AWS's images.
 TRAINING_COMPILER_HYPERPARAMETER = "sagemaker_training_compiler_enabled"
@@ -113,24 +104,21 @@ PADDINGS = ("max", "buckets", "longest")
 """To which length the built-in program pads documents: all to one, each step's to one of a few, or
 each step's to the longest of them."""
 MOST_BUCKETS = 4
-"""Lengths that the second of them has at most: each is a graph to compile."""
+"""Of the second: each length is a graph to compile."""
 PADDING = "padding"
-"""The hyperparameter that says which."""
 
 EVALUATION_PLACES = ("accelerator", "host")
-"""Where a job evaluates its model: where it trains, if torch itself computes there, or on the
-host's processor. All arms of a workload do it in one place."""
+"""Where all arms of a workload evaluate: where they train, if torch itself computes there, or on
+the host's processor."""
 
 ON_FAILURE = ("stop", "record")
-"""What a job does when its arm cannot be trained: end, or write that down as evidence."""
+"""When an arm cannot be trained: its job ends, or writes that down as evidence."""
 
 AUTOCAST = "autocast"
 """In a recipe as a job records it: the precision of autocast around what trains; not there without
 autocast."""
 SPEED_METRIC = "samples_per_second"
 """Under which name a job that only prints its metrics reports its speed."""
-AVERAGE_SPEED_METRIC = "average_samples_per_second"
-"""The same, where it printed averages, in which the time to compile is: no steady speed."""
 
 # Special names of arms.
 NO_ARM = "none"
@@ -143,13 +131,11 @@ BASELINE_ARM = "baseline"
 MODEL_ARCHIVE = "model.tar.gz"
 OUTPUT_ARCHIVE = "output.tar.gz"
 DOCTOR_FILE = "doctor.json"
-"""In `OUTPUT_ARCHIVE` of a job that examined its image and its instance."""
 DOCTOR_TEXT_FILE = "doctor.txt"
-"""The same for people."""
+"""In `OUTPUT_ARCHIVE` of a job that examined its image and its instance; the second for people."""
 PROFILE_FOLDER = "step-profile"
 PROFILE_FILE = "profile.json"
 TRACE_FILE = "trace.json.gz"
-"""Beside it: the profiled steps, for Perfetto."""
 EVIDENCE_FOLDER = "evidence"
 REGISTRATION_FILE = "registration.txt"
 """Beside the kept evidence of a registered model: the digest of how it was registered."""
@@ -160,7 +146,6 @@ PARITY_FILE = "parity.npz"
 PAIRED_FILE = "paired.npz"
 TRAINED_ON_FILE = "trained_on.npz"
 REPRO_SCRIPT = "repro.py"
-"""In the folder that `ParityRecord.repro` names."""
 
 # What the gate leaves.
 VERDICT_FILE = "verdict.json"
@@ -181,8 +166,7 @@ def job_variable(number: int) -> str:
     return JOB_VARIABLE if number == 1 else f"{JOB_VARIABLE}_{number}"
 
 
-# Rules of `compilegate check` that a profile or a job's evidence refers to: what it saw, they find
-# in the source.
+# Rules of `compilegate check` that find in the source what a profile or a job's evidence shows.
 RULE_ITEM_IN_STEP = "item-in-step"
 RULE_SYNC_IN_REGION = "sync-in-region"
 RULE_BREAK = "branch-on-data"
@@ -191,6 +175,6 @@ RULE_PADDING = "padding-longest"
 RULE_RAGGED_BATCH = "ragged-last-batch"
 RULE_LOADER = "no-loader-workers"
 
-# What a job prints of its progress, for whoever runs it.
+# What a job prints of its progress.
 COMPILING_LINE = "compilegate: the first step compiles"
 COMPILED_LINE = "compilegate: the first step has ended"

@@ -30,7 +30,6 @@ from compilegate.job.evidence import (
     SpeedRecord,
     Steps,
     column_digests,
-    trained_on_digest,
     write_evidence,
 )
 from compilegate.job.evidence.trained_on import trained_on
@@ -252,9 +251,8 @@ def with_digests(record: EvidenceRecord) -> EvidenceRecord:
     """The record as its job would have written it: with the digests of its own columns."""
     digests = record.evidence.digests
     kept = {name: digests[name] for name in ("data", "model") if name in digests}
-    columns = column_digests(record.steps, record.examples, record.parity, record.paired)
-    if record.trained_on is not None:
-        columns["trained_on"] = trained_on_digest(record.trained_on)
+    tables = (record.steps, record.examples, record.parity, record.paired, record.trained_on)
+    columns = column_digests(*tables)
     evidence = dataclasses.replace(record.evidence, digests={**kept, **columns})
     return dataclasses.replace(record, evidence=evidence)
 

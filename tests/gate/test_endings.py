@@ -20,7 +20,7 @@ FAILED = Outcome.FAIL, Code.ARM_FAILED
 def ends(execution, ending, *seeds):
     """Jobs of the candidate that ended so."""
     for seed in seeds:
-        execution.fail("fast", seed, f"what happened; {ending.says}", ending.name)
+        execution.fail("fast", seed, f"what happened: {ending.name}", ending.name)
 
 
 def judged(execution):

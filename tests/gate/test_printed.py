@@ -73,17 +73,11 @@ def test_a_faster_candidate_whose_seeds_are_as_good_wins_and_the_missing_proof_i
     assert Code.PRINTED_ONLY in {note.code for note in candidate.notes}
 
 
-AVERAGE = "average_samples_per_second"
-
-
 @pytest.mark.parametrize(
     ("found", "outcome", "code"),
     [
         (printed(after=[25.1, 25.3, 24.8, 25.0]), Outcome.FAIL, Code.QUALITY_WORSE),
         (printed(speed="other"), Outcome.INCONCLUSIVE, Code.SPEED_UNMEASURED),
-        # An average with compilation in it does not tell how slow a candidate is.
-        (printed(speed=AVERAGE, times=0.04), Outcome.INCONCLUSIVE, Code.SPEED_UNMEASURED),
-        (printed(speed=AVERAGE), Outcome.PASS, Code.SPEED_FASTER),
     ],
 )
 def test_what_was_printed_decides(found, outcome, code) -> None:

@@ -135,8 +135,7 @@ def train() -> None:
 
 def beside(folder: Path) -> None:
     """What a program calls that writes its evidence itself, as `training/` does."""
-    examples = unmoved("examples_of", job.examples_of, ids=["a"], labels=[0], scores=[[0.5, 0.5]])
-    unmoved("write_examples", job.write_examples, folder, examples)
+    unmoved("examples_of", job.examples_of, ids=["a"], labels=[0], scores=[[0.5, 0.5]])
     failure = job.Told(job="j", arm="a", model=folder, output=folder).failure("a reason")
     unmoved("record_failure", job.record_failure, folder / "failed", failure)
     unmoved("write_evidence", job.write_evidence, folder / "written", failure)

@@ -1,4 +1,4 @@
-"""The table of endings, in the code and in docs/programs.md."""
+"""How a training ended: the table of the code and of docs/programs.md, and one line of an error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from compilegate.job import endings
-from compilegate.job.endings import ARM, ENDINGS, MACHINE, NEED
+from compilegate.job.endings import ARM, ENDINGS, MACHINE, NEED, Ending
+from compilegate.job.errors import CompilerError, one_sentence
 
 PAGE = Path(__file__).parents[2] / "docs" / "programs.md"
 ABOUT = {"the arm": ARM, "the machine": MACHINE, "the arm's need": NEED}
@@ -25,18 +26,14 @@ def test_the_page_has_the_table_of_the_code() -> None:
 @pytest.mark.parametrize(
     ("number", "memory_ran_out", "expected"),
     [
-        (signal.SIGSEGV, False, endings.WRONG_CODE),
+        *((each, False, endings.WRONG_CODE) for each in (signal.SIGSEGV, signal.SIGABRT)),
         (signal.SIGILL, True, endings.WRONG_CODE),
-        (signal.SIGBUS, False, endings.WRONG_CODE),
-        (signal.SIGFPE, False, endings.WRONG_CODE),
-        (signal.SIGABRT, False, endings.WRONG_CODE),
         (signal.SIGKILL, False, endings.KILLED),
         (signal.SIGKILL, True, endings.NO_MEMORY),
-        (signal.SIGTERM, False, endings.TERMINATED),
         (signal.SIGHUP, False, endings.TERMINATED),
     ],
 )
-def test_a_signal_is_an_ending(number: int, memory_ran_out: bool, expected: object) -> None:
+def test_a_signal_is_an_ending(number: int, memory_ran_out: bool, expected: Ending) -> None:
     assert endings.of_signal(number, memory_ran_out) is expected
 
 
@@ -44,7 +41,6 @@ def test_a_signal_is_an_ending(number: int, memory_ran_out: bool, expected: obje
     ("text", "expected"),
     [
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to", endings.NO_GPU_MEMORY),
-        ("torch.cuda.OutOfMemoryError: CUDA out of memory.", endings.NO_GPU_MEMORY),
         ("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when", endings.NO_GPU_MEMORY),
         ("RuntimeError: RESOURCE_EXHAUSTED: Out of memory while", endings.NO_GPU_MEMORY),
         ("MemoryError", endings.NO_MEMORY),
@@ -54,15 +50,33 @@ def test_a_signal_is_an_ending(number: int, memory_ran_out: bool, expected: obje
         ("", None),
     ],
 )
-def test_the_last_words_of_a_script_are_an_ending(text: str, expected: object) -> None:
+def test_the_last_words_of_a_script_are_an_ending(text: str, expected: Ending | None) -> None:
     assert endings.of_exception(text) is expected
 
 
 def test_the_kernel_s_count_is_that_of_the_control_group_where_it_has_one(tmp_path: Path) -> None:
     assert endings.killed_for_memory(str(tmp_path)) == 0
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc" / "vmstat").write_text("pgfault 3\noom_kill 7\n")
-    assert endings.killed_for_memory(str(tmp_path)) == 7
-    (tmp_path / "sys" / "fs" / "cgroup").mkdir(parents=True)
-    (tmp_path / "sys" / "fs" / "cgroup" / "memory.events").write_text("oom 1\noom_kill 2\n")
-    assert endings.killed_for_memory(str(tmp_path)) == 2
+    for path, text, expected in [
+        ("proc/vmstat", "pgfault 3\noom_kill 7\n", 7),
+        ("sys/fs/cgroup/memory.events", "oom 1\noom_kill 2\n", 2),
+    ]:
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text(text)
+        assert endings.killed_for_memory(str(tmp_path)) == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (CompilerError("no g++; install it\nor not"), "no g++; install it"),
+        (ValueError("\nbad shape\n\nadvice"), "ValueError: bad shape"),
+        (
+            RuntimeError("backend='inductor' raised:\n\n  KeyError: 'x'\nadvice"),
+            "RuntimeError: backend='inductor' raised: KeyError: 'x'",
+        ),
+        (RuntimeError("it announces nothing:"), "RuntimeError: it announces nothing:"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+    ],
+)
+def test_an_error_is_one_line_that_says_something(error: BaseException, sentence: str) -> None:
+    assert one_sentence(error) == sentence

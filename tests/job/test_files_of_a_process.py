@@ -8,33 +8,26 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
-
 PROGRAM = """
-import atexit, os, sys
+import atexit, sys
 from pathlib import Path
 from compilegate.job import start
 from compilegate.job.files import remove_at_end
 
-folder, file = Path(sys.argv[1]), Path(sys.argv[2])
-
-@atexit.register  # as a job that is finished when its script ends
-def finishing():
-    print(folder.joinpath("kernel.so").is_file(), file.is_file())
-
+folder, file = Path(sys.argv[1], "cache"), Path(sys.argv[1], "causes.txt")
+# As a job that is finished when its script ends.
+atexit.register(lambda: print((folder / "kernel.so").is_file(), file.is_file()))
 folder.mkdir()
-(folder / "kernel.so").write_text("")
-file.write_text("")
+(folder / "kernel.so").touch()
+file.touch()
 for path in (folder, file, folder.parent / "absent"):
     remove_at_end(str(path))
 """
 
 
-def test_what_a_job_looks_at_when_its_script_ends_is_removed_after_that(tmp_path: Path) -> None:
-    folder, file = tmp_path / "cache", tmp_path / "causes.txt"
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, folder, file], capture_output=True, text=True, check=False
-    )
+@pytest.mark.slow
+def test_what_a_job_reads_when_its_script_ends_is_removed_after_that(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PROGRAM, tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("True True\n", "")
-    assert not folder.exists()
-    assert not file.exists()
+    assert not list(tmp_path.iterdir())

@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
-from compilegate.job.launch.scripts.arguments import script_arguments
-from compilegate.job.launch.scripts.told import hyperparameters, job_text, recipe_by_toolkit
+from compilegate.job.launch.scripts.told import (
+    hyperparameters,
+    job_text,
+    recipe_by_toolkit,
+    script_arguments,
+)
 from compilegate.workload import WorkloadError, read_workload
 from tests.workload.settled import workload_with
 from tests.workload.test_own_program import ARMS, COMPARED

@@ -8,31 +8,22 @@ A training job writes one evidence folder into ``SM_OUTPUT_DATA_DIR``::
       examples.npz    one row per validation example                            (Examples)
       parity.npz      how far a compiled step is from an eager one; optional    (ParityErrors)
       paired.npz      step times of baseline and arm in alternating blocks; optional  (PairedBlocks)
+      trained_on.npz  hashes of the training data; optional                     (TrainedOn)
 
-The gate reads it back. Only the standard library and numpy are needed on either side, so a
-training script of a user's own can write the same record::
+`compilegate.gate.evidence` reads it back. Only the standard library and numpy are needed on either
+side, so a training script of a user's own can write the same record::
 
     from compilegate.job import Evidence, Examples, Steps, write_evidence
 
     write_evidence(os.environ["SM_OUTPUT_DATA_DIR"], evidence, steps, examples)
-
-`record` holds the types, `writing` writes them, and `digests` shows that columns are those that
-were written. `compilegate.gate.evidence` reads them back.
 """
 
-from compilegate.job.evidence.digests import (
-    column_digests,
-    examples_digest,
-    outputs_digest,
-    trained_on_digest,
-)
-from compilegate.job.evidence.fractions import above_one
+# ruff: noqa: F401 - the names that others import from here
+from compilegate.job.evidence.digests import column_digests, examples_digest, outputs_digest
 from compilegate.job.evidence.hindrances import Hindrance
-from compilegate.job.evidence.padding import PaddedPositions, PaddingRecord
 from compilegate.job.evidence.record import (
     CACHE_STATES,
     MEMORY_OF,
-    ORIGINS,
     SCHEMA_VERSION,
     CheckpointRecord,
     CompileCacheRecord,
@@ -44,6 +35,8 @@ from compilegate.job.evidence.record import (
     FloatArray,
     IntArray,
     Origin,
+    PaddedPositions,
+    PaddingRecord,
     PairedBlocks,
     PairedSpeedRecord,
     ParityErrors,
@@ -53,46 +46,7 @@ from compilegate.job.evidence.record import (
     SpeedRecord,
     Steps,
     TrainedOn,
+    above_one,
     steady_steps,
-    steady_steps_of,
 )
-from compilegate.job.evidence.writing import record_failure, write_evidence, write_examples
-
-__all__ = [
-    "CACHE_STATES",
-    "MEMORY_OF",
-    "ORIGINS",
-    "SCHEMA_VERSION",
-    "CheckpointRecord",
-    "CompileCacheRecord",
-    "CompilerRecord",
-    "Evidence",
-    "EvidenceError",
-    "EvidenceRecord",
-    "Examples",
-    "FloatArray",
-    "Hindrance",
-    "IntArray",
-    "Origin",
-    "PaddedPositions",
-    "PaddingRecord",
-    "PairedBlocks",
-    "PairedSpeedRecord",
-    "ParityErrors",
-    "ParityRecord",
-    "Resumption",
-    "Scalar",
-    "SpeedRecord",
-    "Steps",
-    "TrainedOn",
-    "above_one",
-    "column_digests",
-    "examples_digest",
-    "outputs_digest",
-    "record_failure",
-    "steady_steps",
-    "steady_steps_of",
-    "trained_on_digest",
-    "write_evidence",
-    "write_examples",
-]
+from compilegate.job.evidence.writing import record_failure, write_evidence

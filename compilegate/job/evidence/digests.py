@@ -1,26 +1,23 @@
-"""Digests of an evidence record: what shows that it is the one that the job wrote.
-
-sha256 in hexadecimal. `column_digests` gives those of a record's columns, by the names under which
-``evidence.json`` keeps them; `document_digest` is that of ``evidence.json`` itself.
+"""Digests of an evidence record, sha256 in hexadecimal: what shows that it is the one that the job
+wrote. `column_digests` gives those of its columns, `document_digest` that of ``evidence.json``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional
 
 import numpy as np
 import numpy.typing as npt
 
 from compilegate.job.evidence.record import (
-    SLICE,
     Examples,
-    FloatArray,
     PairedBlocks,
     ParityErrors,
     Steps,
     TrainedOn,
+    columns,
 )
 
 _ROWS_PER_UPDATE = 65_536
@@ -41,87 +38,44 @@ def column_digests(
     paired: Optional[PairedBlocks] = None,
     trained_on: Optional[TrainedOn] = None,
 ) -> Dict[str, str]:
-    """The digests of what there is: `steps`, `examples` and `outputs`, `parity`, `paired`,
-    `trained_on`."""
-    digests = {}
-    if steps is not None:
-        digests["steps"] = steps_digest(steps)
+    """The digests of what there is, by the keys of `Evidence.digests`."""
+    tables = {"steps": steps, "parity": parity, "paired": paired, "trained_on": trained_on}
+    found = {name: _digest(columns(table)) for name, table in tables.items() if table is not None}
     if examples is not None:
-        digests["examples"] = examples_digest(examples)
-        digests["outputs"] = outputs_digest(examples)
-    if parity is not None:
-        digests["parity"] = parity_digest(parity)
-    if paired is not None:
-        digests["paired"] = paired_digest(paired)
-    if trained_on is not None:
-        digests["trained_on"] = trained_on_digest(trained_on)
-    return digests
+        found.update(examples=examples_digest(examples), outputs=outputs_digest(examples))
+    return found
 
 
 def examples_digest(examples: Examples) -> str:
-    """The digest of the example ids and labels in order: jobs that agree saw the same examples.
-
-    Where there are targets, each follows its label; so do hashes of the inputs.
-    """
+    """The digest of each example's id, label, target and input in order: jobs that agree saw the
+    same examples."""
     digest = hashlib.sha256()
-    columns: List[Any] = [examples.ids, examples.labels]
-    if examples.targets is not None:
-        columns.append(examples.targets)
-    if examples.inputs is not None:
-        columns.append(examples.inputs)
+    optional = [each for each in (examples.targets, examples.inputs) if each is not None]
+    rows = [examples.ids, examples.labels, *optional]
     for start in range(0, len(examples.ids), _ROWS_PER_UPDATE):
-        parts = [map(str, each[start : start + _ROWS_PER_UPDATE].tolist()) for each in columns]
+        parts = [map(str, each[start : start + _ROWS_PER_UPDATE].tolist()) for each in rows]
         digest.update(("\n".join(map("\t".join, zip(*parts))) + "\n").encode())
     return digest.hexdigest()
 
 
 def outputs_digest(examples: Examples) -> str:
     """The digest of the model's outputs: scores, losses, predicted numbers."""
-    columns = {"scores": examples.scores, "losses": examples.losses}
-    if examples.predictions is not None:
-        columns["predictions"] = examples.predictions
-    return _digest(columns)
+    found = columns(examples)
+    outputs = ("scores", "losses", "predictions")
+    return _digest({name: found[name] for name in outputs if name in found})
 
 
-def steps_digest(steps: Steps) -> str:
-    """The digest of each step's loss and seconds, in order."""
-    return _digest({"loss": steps.loss, "seconds": steps.seconds})
-
-
-def parity_digest(parity: ParityErrors) -> str:
-    """The digest of the tensors' names and all errors."""
-    errors = {"eager": parity.eager, "repeated": parity.repeated, "compiled": parity.compiled}
-    return _digest(errors, names=parity.tensors)
-
-
-def paired_digest(paired: PairedBlocks) -> str:
-    """The digest of each pair's two step times, and of which was first, in order."""
-    return _digest(
-        {
-            "baseline_seconds": paired.baseline_seconds,
-            "candidate_seconds": paired.candidate_seconds,
-            "baseline_first": paired.baseline_first.astype(np.float64),
-        }
-    )
-
-
-def trained_on_digest(trained_on: TrainedOn) -> str:
-    """The digest of all hashes that are kept."""
+def _digest(found: Mapping[str, npt.NDArray[Any]]) -> str:
+    """The digest of columns in order; texts without their column's name."""
     digest = hashlib.sha256()
-    slices = [(f"{SLICE}{name}", trained_on.slices[name]) for name in sorted(trained_on.slices)]
-    for name, hashes in (("ids", trained_on.ids), ("inputs", trained_on.inputs), *slices):
-        digest.update(f"{name} {hashes.shape}\n".encode())
-        digest.update(np.ascontiguousarray(hashes, dtype="<i8").data)
-    return digest.hexdigest()
-
-
-def _digest(columns: Mapping[str, FloatArray], names: Optional[npt.NDArray[np.str_]] = None) -> str:
-    digest = hashlib.sha256()
-    for text in [] if names is None else names.tolist():
-        # Names may hold anything that a damaged file can, halves of surrogate pairs too.
-        encoded = text.encode("utf-8", "surrogatepass")
-        digest.update(b"%d:%s" % (len(encoded), encoded))
-    for name, column in columns.items():
-        digest.update(f"{name} {column.shape}\n".encode())
-        digest.update(np.ascontiguousarray(column, dtype="<f8").data)
+    for name, column in found.items():
+        if column.dtype.kind in "UO":
+            for text in column.tolist():
+                # May hold anything that a damaged file can, halves of surrogate pairs too.
+                encoded = str(text).encode("utf-8", "surrogatepass")
+                digest.update(b"%d:%s" % (len(encoded), encoded))
+        else:
+            digest.update(f"{name} {column.shape}\n".encode())
+            kind = "<i8" if column.dtype.kind == "i" else "<f8"
+            digest.update(np.ascontiguousarray(column, dtype=kind).data)
     return digest.hexdigest()

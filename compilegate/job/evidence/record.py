@@ -1,26 +1,25 @@
-"""The evidence record as types: what one training job measured, and what proves it.
-
-Which steps a speed is measured on stands here as well: the job and the gate must agree on it.
-"""
+"""The evidence record as types: what one training job measured, and what proves it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Mapping, Optional, Sequence, Tuple, Union
+import re
+from dataclasses import dataclass, field, fields
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import numpy.typing as npt
 
 from compilegate.job.errors import CompilegateError
 from compilegate.job.evidence.hindrances import Hindrance
-from compilegate.job.evidence.padding import PaddingRecord
 
 SCHEMA_VERSION = 1
 CACHE_STATES = ("warm", "cold", "ignored")
 """The states of a compile cache; see `CompileCacheRecord`."""
 MEMORY_OF = ("device", "process")
-"""Whose memory a job measures: that of its device, as its framework counts it, or that of its own
-process where there is no device."""
+"""Whose memory a job measures: its device's, as the framework counts it, or its own process's where
+there is no device."""
+SLICE = "slice:"
+"""Prefix of the columns that hold categories."""
 
 Scalar = Union[str, int, float, bool, None]
 FloatArray = npt.NDArray[np.float64]
@@ -36,9 +35,6 @@ class Origin:
     """The launcher caught the metrics that a script printed. Nothing else is known of the job."""
 
 
-ORIGINS = (Origin.MEASURED, Origin.PRINTED)
-
-
 class EvidenceError(CompilegateError):
     """The evidence cannot be used. The message names the file, the key and what was found."""
 
@@ -48,7 +44,7 @@ class CompilerRecord:
     """Which compiler the job was told to use, and what shows that it ran (or did not)."""
 
     name: str
-    """The compiler's name in the design's words: eager, inductor, xla, ..."""
+    """eager, inductor, xla, ..."""
     ran: bool
     """Whether graphs were compiled in this process; False is right for eager only."""
     proof: Mapping[str, Scalar] = field(default_factory=dict)
@@ -56,8 +52,7 @@ class CompilerRecord:
     compile_seconds: float = 0.0
     """Wall-clock seconds that compilation added to the job."""
     options: Mapping[str, Scalar] = field(default_factory=dict)
-    """How the compiler was set, by name. No part of the recipe: two arms whose compilers are set
-    differently still train alike."""
+    """How it was set. No part of the recipe: arms that differ in it still train alike."""
     graphs: int = 0
     graph_breaks: int = 0
     recompilations: int = 0
@@ -86,21 +81,21 @@ class ParityRecord:
     steps: int
     """How many steps were compared; the rows of parity.npz. Zero where there is an obstacle."""
     seconds: float
-    """Wall-clock seconds that the comparison took; no part of the job's other times."""
+    """Wall-clock, no part of the job's other times."""
     obstacle: Optional[str] = None
     """Why there is nothing to compare, in one sentence; None when there is."""
     repro: Optional[str] = None
-    """Path of the folder with the script that shows the difference, relative to the evidence
-    folder, with "/" between its parts; None where there is none."""
+    """The folder with the script that shows the difference, relative to the evidence folder, with
+    "/" between its parts."""
     departs: Optional[str] = None
-    """Which module's output or gradient departs first, in one sentence; None where none does."""
+    """Which module's output or gradient departs first, in one sentence."""
     trained_parameters: Optional[int] = None
-    """Numbers in the parameters of all modules that the job compiles and trains; None: unknown."""
+    """Numbers in the parameters of all modules that the job compiles and trains."""
     compared_parameters: Optional[int] = None
     """How many of them had a gradient that was compared, and was not zero in every call."""
     compared: Mapping[str, str] = field(default_factory=dict)
-    """By variant (exact, compiled, eager), the sha256 of the tensors that were compared, of large
-    ones a sample: no two jobs compare the same."""
+    """By variant (exact, compiled, eager), the sha256 of the tensors that were compared (of large
+    ones a sample): no two jobs compare the same."""
 
 
 @dataclass(frozen=True)
@@ -112,17 +107,14 @@ class PairedSpeedRecord:
     """
 
     seconds: float
-    """Wall-clock seconds that the probe took; no part of the job's other times."""
+    """As in `ParityRecord`, and so is `obstacle`."""
     baseline_compiler: str
-    """What the baseline's step ran under: eager, inductor, ..."""
     baseline_batch_size: int
     """Examples of one of its steps in this process."""
     candidate_batch_size: int
-    """The same of this job's own steps."""
     steps_per_block: int
-    """Steps of each block. Zero where there is an obstacle."""
+    """Zero where there is an obstacle."""
     obstacle: Optional[str] = None
-    """Why there is nothing to compare, in one sentence; None when there is."""
 
 
 @dataclass(frozen=True)
@@ -139,17 +131,14 @@ class CompileCacheRecord:
     hits: int
     """Compiled graphs, forward and backward counted apart, that were found in the cache."""
     misses: int
-    """Graphs that were not found, and so were compiled in this job."""
     loaded_bytes: int
-    """Size of the archive that was loaded; zero where none was."""
     saved_bytes: int
-    """Size of the archive that was kept for the next job; zero where none was."""
+    """Sizes of the archives that were loaded, and kept for the next job; zero where none was."""
     load_seconds: float = 0.0
     """Wall-clock seconds to check and unpack the archive; part of ``compile_seconds``."""
     cold_compile_seconds: Optional[float] = None
-    """``compile_seconds`` of the job that filled the cache that was loaded."""
     cold_first_step_seconds: Optional[float] = None
-    """First step of that job."""
+    """``compile_seconds`` and the first step of the job that filled the cache."""
 
 
 @dataclass(frozen=True)
@@ -172,10 +161,57 @@ class CheckpointRecord:
     written: int
     """Checkpoints that the last process wrote."""
     seconds: float
-    """Wall-clock seconds that writing them took: part of train_seconds, and of no step's time."""
+    """Wall-clock, for writing them: part of train_seconds, and of no step's time."""
     ignored: Optional[str]
-    """Why an existing checkpoint was not used; None if none was skipped."""
+    """Why an existing checkpoint was not used."""
     resumed: Tuple[Resumption, ...] = ()
+
+
+@dataclass(frozen=True)
+class PaddedPositions:
+    """Positions that one epoch computes, by the way its documents are padded (`PADDINGS`)."""
+
+    max: int
+    buckets: int
+    longest: int
+
+
+@dataclass(frozen=True)
+class PaddingRecord:
+    """How documents of different lengths were padded, and what that costs in the first epoch.
+
+    A position is one document's place for a token, computed whether a token stands there or not.
+    """
+
+    padding: str
+    """One of `compilegate.job.names.PADDINGS`."""
+    lengths: Tuple[int, ...]
+    """The lengths that steps may have, ascending: a compiler of static shapes compiles each once.
+    Empty with ``longest``."""
+    bucket_lengths: Tuple[int, ...]
+    """The lengths that ``buckets`` has, or would have."""
+    tokens: int
+    """Positions of the epoch that are no padding."""
+    positions: PaddedPositions
+    histogram_upto: Tuple[int, ...]
+    """The greatest length in each bin of the training documents' lengths, ascending; the last is
+    the data set's sequence length."""
+    histogram_documents: Tuple[int, ...]
+
+    @property
+    def computed(self) -> int:
+        """Positions of the epoch as it was trained."""
+        return int(getattr(self.positions, self.padding))
+
+    @property
+    def share(self) -> float:
+        """Of the computed positions, how many are padding."""
+        return 1 - self.tokens / self.computed
+
+    @property
+    def saved_by_buckets(self) -> float:
+        """The share of computed positions that ``buckets`` would not compute; may be negative."""
+        return 1 - self.positions.buckets / self.computed
 
 
 @dataclass(frozen=True)
@@ -187,7 +223,7 @@ class Evidence:
     arm: str
     seed: int
     recipe: Mapping[str, Scalar]
-    """What the job was told and did: batch_size, learning_rate, precision, epochs, steps, ..."""
+    """How the job trained: batch_size, learning_rate, precision, epochs, steps, ..."""
     compiler: Optional[CompilerRecord]
     """None where nothing shows what compiled, or did not: only a job that measures itself knows."""
     speed: Optional[SpeedRecord]
@@ -200,26 +236,22 @@ class Evidence:
     """Library versions and hardware, by name."""
     digests: Mapping[str, str] = field(default_factory=dict)
     """sha256 in hexadecimal, by name. `data` and `model` are the job's to give; those of the
-    columns (`steps`, `examples`, `outputs`, `parity`) are filled in when the record is written."""
+    columns are filled in when the record is written (`column_digests`)."""
     failure: Optional[str] = None
     """Why the arm could not be trained, in one sentence; None when it was."""
     ending: Optional[str] = None
-    """How such a job ended: a name of `compilegate.job.endings`. None in evidence from before."""
     attempts: Tuple[str, ...] = ()
-    """How earlier starts of the training within this job ended, as they are named there."""
+    """How such a job ended, and how earlier starts of the training within it did: names of
+    `compilegate.job.endings`."""
     parity: Optional[ParityRecord] = None
-    """None when parity was not asked for, as with the eager compiler."""
+    """None when there was no probe, as with the eager compiler."""
     compile_cache: Optional[CompileCacheRecord] = None
-    """None when no compile cache was declared, or the compiler keeps none."""
     checkpoints: Optional[CheckpointRecord] = None
-    """None when the job keeps none, as on machines that are not taken back."""
     memory_of: Optional[str] = None
-    """Whose memory `peak_memory_bytes` is: one of MEMORY_OF. None: not measured, or, in evidence
-    from before there was this key, not known."""
+    """Whose memory `peak_memory_bytes` is: one of MEMORY_OF. None: not measured, or not known."""
     paired_speed: Optional[PairedSpeedRecord] = None
-    """None when steps were not timed in alternating blocks, as with the baseline itself."""
+    """None when there was no probe, as with the baseline itself."""
     padding: Optional[PaddingRecord] = None
-    """None when inputs are not padded, or nothing is known of it."""
     notes: Tuple[str, ...] = ()
     """What the job noticed and its user should know, each in one sentence with its remedy."""
     hindrances: Tuple[Hindrance, ...] = ()
@@ -227,15 +259,14 @@ class Evidence:
     printed: Mapping[str, Tuple[float, ...]] = field(default_factory=dict)
     """By metric, the values that a job printed, in order; of many only some."""
     checkup: Mapping[str, Scalar] = field(default_factory=dict)
-    """What its machine was like meanwhile: driver, toolchain, load. No part of what arms are
-    compared by, since a load is never the same twice."""
+    """What its machine was like meanwhile: driver, toolchain, load. Arms are not compared by it,
+    since a load is never the same twice."""
     origin: str = Origin.MEASURED
-    """One of ORIGINS: what the record can hold, and so what it lacks."""
+    """One of `Origin`: what the record can hold, and so what it lacks."""
     schema_version: int = SCHEMA_VERSION
 
     @property
     def resumed(self) -> Tuple[Resumption, ...]:
-        """The job's returns to a checkpoint; mostly none."""
         return () if self.checkpoints is None else self.checkpoints.resumed
 
 
@@ -279,11 +310,10 @@ class TrainedOn:
     (`trained_on`). None at all where the job did not say."""
 
     ids: IntArray
-    """Hashes of the training examples' ids, as strings."""
     inputs: IntArray
-    """Hashes of what the model was given of them."""
+    """What the model was given of them."""
     slices: Mapping[str, IntArray] = field(default_factory=dict)
-    """By column name, hashes of the categories that occur among them."""
+    """By column name, the categories that occur among them."""
 
 
 @dataclass(frozen=True)
@@ -335,8 +365,19 @@ class EvidenceRecord:
     """Whether evidence.json holds its own digest, as it does when nothing in it was changed."""
 
 
-SLICE = "slice:"
-"""Prefix of the columns of examples.npz that hold categories."""
+Table = Union[Steps, Examples, ParityErrors, PairedBlocks, TrainedOn]
+
+
+def columns(table: Table) -> Dict[str, npt.NDArray[Any]]:
+    """The columns of a table by name, as its file and its digest have them."""
+    found: Dict[str, npt.NDArray[Any]] = {}
+    for each in fields(table):
+        value = getattr(table, each.name)
+        if each.name == "slices":
+            found.update({SLICE + name: value[name] for name in sorted(value)})
+        elif value is not None:
+            found[each.name] = value
+    return found
 
 
 def has_parity(evidence: Evidence) -> bool:
@@ -362,7 +403,14 @@ def steady_steps(
     return steady
 
 
-def steady_steps_of(evidence: Evidence, steps: int) -> npt.NDArray[np.bool_]:
-    """Which steps of a job are steady, by its evidence; all where it has no record of speed."""
-    steady_from = 0 if evidence.speed is None else evidence.speed.steady_from
-    return steady_steps(steps, steady_from, evidence.resumed)
+_FRACTION = re.compile(
+    r"(^|_)(acc|accuracy|ap|auc|auroc|calibration_error|dice|error_rate|f1|iou|map|mrr|precision"
+    r"|recall|sensitivity|specificity|top1|top5)$"
+)
+
+
+def above_one(metric: str, value: float) -> bool:
+    """Whether a metric that is a fraction by its name (`accuracy`, `macro_f1`, `eval_auc`) has a
+    value that no fraction has, as a percentage would; False for what is no number."""
+    fraction = _FRACTION.search(metric.lower().replace("/", "_").replace("-", "_"))
+    return fraction is not None and value > 1.0 + 1e-6  # a rounding error is none

@@ -7,10 +7,9 @@ of examples in two megabytes, and the same sample of whatever data holds the sam
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Iterable, List, Mapping, Optional
+from typing import Any, List, Mapping, Optional
 
 import numpy as np
-import numpy.typing as npt
 
 from compilegate.job.evidence.record import IntArray, TrainedOn
 
@@ -36,7 +35,7 @@ def _hash(value: Any) -> int:
 
 
 class SeenRows:
-    """The hashes of training examples, told at once or batch by batch."""
+    """The hashes of training examples, given at once or batch by batch."""
 
     def __init__(self) -> None:
         self._parts: List[IntArray] = []
@@ -47,21 +46,14 @@ class SeenRows:
         self._parts.append(hashes)
         self._waiting += len(hashes)
         if self._waiting > 2 * MOST_HASHES:
-            self._parts = [self.kept()]
-            self._waiting = 0
+            self._parts, self._waiting = [self.kept()], 0
 
     def kept(self) -> IntArray:
         """The smallest, in order, each once."""
-        return smallest(self._parts)
-
-
-def smallest(parts: Iterable[npt.NDArray[Any]]) -> IntArray:
-    """The smallest hashes of several collections, in order, each once."""
-    together = [np.asarray(part, dtype=np.int64) for part in parts]
-    if not together:
-        return np.zeros(0, dtype=np.int64)
-    found: IntArray = np.unique(np.concatenate(together))[:MOST_HASHES]
-    return found
+        if not self._parts:
+            return np.zeros(0, dtype=np.int64)
+        found: IntArray = np.unique(np.concatenate(self._parts))[:MOST_HASHES]
+        return found
 
 
 def trained_on(
@@ -80,4 +72,6 @@ def trained_on(
 
 def hashed_categories(values: Any) -> IntArray:
     """The hashes of the categories that occur, in order."""
-    return smallest([hashed(np.unique(np.asarray(values).astype(np.str_)))])
+    seen = SeenRows()
+    seen.add(hashed(np.unique(np.asarray(values).astype(np.str_))))
+    return seen.kept()

@@ -1,10 +1,9 @@
-"""How a job that failed says why: one of its processes leaves a note, and the job its evidence.
+"""How a process of a job says why it failed: it leaves a note for the supervisor that started it.
 
 torchrun is started by the job itself, not by SageMaker's toolkit, so that the same thing runs on
 every platform. When one process fails, torchrun ends the others and says only that it did. So the
-one that fails leaves a note, which the supervisor reads. For one that a signal killed,
-`compilegate.job.launch.watched_torchrun` leaves it; by then another may have noted that it lost its
-connection. Needs no torch: torch may be why.
+one that fails leaves a note. For one that a signal killed, `compilegate.job.launch.torchrun` leaves
+it; by then another may have noted that it lost its connection. Needs no torch: torch may be why.
 """
 
 from __future__ import annotations
@@ -15,16 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Mapping, Optional
 
-from compilegate.job.cache import discard
-from compilegate.job.endings import WRONG_CODE, Ending
 from compilegate.job.errors import InputError, one_sentence, report_failure
-from compilegate.job.names import (
-    FAILURE_NOTE_VARIABLE,
-    OUTPUT_DATA_VARIABLE,
-    PROFILE_FILE,
-    PROFILE_FOLDER,
-    PROFILE_VARIABLE,
-)
+from compilegate.job.names import FAILURE_NOTE_VARIABLE
 
 REPORTED_FAILURE = 3
 """Exit status of a process that said itself why it failed."""
@@ -34,6 +25,7 @@ _PEER_GONE = (
     "Broken pipe",
     "remote process exited",
 )
+"""How gloo and NCCL say that another process was gone."""
 
 
 @dataclass(frozen=True)
@@ -66,22 +58,6 @@ def leave_note(note: FailureNote, environment: Mapping[str, str]) -> bool:
     return True
 
 
-def tell_failure(error: BaseException, environment: Mapping[str, str]) -> int:
-    """Say why a process fails: to its supervisor, or to the platform where it has none. Returns the
-    exit status."""
-    note = FailureNote(
-        one_sentence(error), by_input=isinstance(error, InputError), lost_peer=_lost_peer(error)
-    )
-    if not leave_note(note, environment):
-        report_failure(note.reason, environment)
-    return REPORTED_FAILURE
-
-
-def _lost_peer(error: BaseException) -> bool:
-    """Whether it says no more than that another process was gone, as gloo and NCCL say it."""
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in _PEER_GONE)
-
-
 def read_note(path: Path) -> Optional[FailureNote]:
     """The note, if one was left."""
     try:
@@ -90,16 +66,14 @@ def read_note(path: Path) -> Optional[FailureNote]:
         return None  # none, or its writer was killed while it wrote
 
 
-def distrust_compile_cache(ending: Ending, archives: Optional[Path]) -> None:
-    """Remove the code that a process may have loaded, where it died of wrong code, so that the next
-    one compiles anew."""
-    if archives is None or ending is not WRONG_CODE:
-        return
-    for archive in discard(archives):
-        print(f"compile cache: {archive} was removed: its code may be why", flush=True)
-
-
-def is_profiled(environment: Mapping[str, str]) -> bool:
-    """Whether the job was to be profiled, and was: it leaves a profile and no evidence."""
-    profile = Path(environment[OUTPUT_DATA_VARIABLE]) / PROFILE_FOLDER / PROFILE_FILE
-    return bool(environment.get(PROFILE_VARIABLE)) and profile.is_file()
+def tell_failure(error: BaseException, environment: Mapping[str, str]) -> int:
+    """Say why a process fails: to its supervisor, or to the platform where it has none. Returns the
+    exit status."""
+    note = FailureNote(
+        one_sentence(error),
+        by_input=isinstance(error, InputError),
+        lost_peer=isinstance(error, RuntimeError) and any(it in str(error) for it in _PEER_GONE),
+    )
+    if not leave_note(note, environment):
+        report_failure(note.reason, environment)
+    return REPORTED_FAILURE

@@ -13,8 +13,9 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
-from typing import Dict, Optional, Sequence, Tuple
+from typing import Sequence, Tuple
 
+from compilegate.job import names
 from compilegate.job.doctor.checkup import checkup
 from compilegate.job.evidence import (
     CompilerRecord,
@@ -24,23 +25,14 @@ from compilegate.job.evidence import (
     write_evidence,
 )
 from compilegate.job.launch import script_process
-from compilegate.job.launch.process import Ended
-from compilegate.job.launch.scripts.arguments import script_arguments
-from compilegate.job.launch.scripts.printed_metrics import PrintedMetrics, Silence
-from compilegate.job.launch.scripts.printed_speed import printed_speed
-from compilegate.job.launch.scripts.told import hyperparameters, script_environment
+from compilegate.job.launch.printed_metrics import PrintedMetrics, printed_speed
+from compilegate.job.launch.scripts.told import (
+    hyperparameters,
+    script_arguments,
+    script_environment,
+)
 from compilegate.job.launch.supervisor import Failure, Launch, supervise
 from compilegate.job.machine.gpus import name_gpus
-from compilegate.job.names import (
-    ARM_VARIABLE,
-    AVERAGE_SPEED_METRIC,
-    COMPILER,
-    ON_FAILURE_VARIABLE,
-    OUTPUT_DATA_VARIABLE,
-    PROCESSES_VARIABLE,
-    SEED,
-    SPEED_METRIC,
-)
 
 NO_EVIDENCE = (
     "the script ended without evidence, expected these calls of compilegate.job in it: "
@@ -48,82 +40,72 @@ NO_EVIDENCE = (
     "or `job.metrics(...)`, and `job.save(model)`; or evidence = 'printed' in [program], for a "
     "script that only prints its metrics"
 )
-"""A script that makes some of these calls is told by compilegate.job which one it lacks."""
+"""Of a script that makes some of these calls, compilegate.job names the one that it lacks."""
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the script to its end; returns the exit status for this process."""
-    told = script_environment(hyperparameters(arguments), os.environ)
-    name_gpus(told)
-    processes = os.environ.get(PROCESSES_VARIABLE)
+    recipe = hyperparameters(arguments)
+    environment = script_environment(recipe, os.environ)
+    name_gpus(environment)
+    output = os.environ[names.OUTPUT_DATA_VARIABLE]
+    processes = os.environ.get(names.PROCESSES_VARIABLE)
+
+    def known(attempts: Tuple[str, ...]) -> Evidence:
+        """What is known without the script: its arguments, and how earlier starts of it ended."""
+        return Evidence(
+            job=os.environ["TRAINING_JOB_NAME"],
+            arm=os.environ[names.ARM_VARIABLE],
+            seed=int(str(recipe[names.SEED])),
+            recipe=recipe,
+            compiler=None,
+            speed=None,
+            attempts=attempts,
+            checkup=checkup(),
+        )
 
     def record(failure: Failure) -> None:
-        evidence = _evidence(arguments, attempts=failure.attempts, failure=failure)
-        record_failure(os.environ[OUTPUT_DATA_VARIABLE], evidence)
+        # Of a script that failed nobody asks whether its compiler ran.
+        compiler = recipe.get(names.COMPILER)
+        failed = replace(
+            known(failure.attempts),
+            compiler=CompilerRecord(str(compiler), ran=False) if compiler else None,
+            failure=failure.reason,
+            ending=failure.ending.name,
+        )
+        record_failure(output, failed)
 
-    def conclude(ended: Ended, printed: PrintedMetrics, attempts: Tuple[str, ...]) -> None:
-        evidence = _printed_evidence(arguments, printed, ended.silence, attempts)
-        write_evidence(os.environ[OUTPUT_DATA_VARIABLE], evidence)
+    def conclude(printed: PrintedMetrics, attempts: Tuple[str, ...]) -> None:
+        write_evidence(output, _with_printed(known(attempts), printed))
 
     return supervise(
         Launch(
             program=[script_process.__file__, *script_arguments(arguments, os.environ)],
             without_evidence=NO_EVIDENCE,
             processes=None if processes is None else int(processes),
-            environment=told,
-            record=record if os.environ.get(ON_FAILURE_VARIABLE) == "record" else None,
+            environment=environment,
+            record=record if os.environ.get(names.ON_FAILURE_VARIABLE) == "record" else None,
             conclude=None if PrintedMetrics.declared(os.environ) is None else conclude,
         )
     )
 
 
-def _printed_evidence(
-    arguments: Sequence[str], printed: PrintedMetrics, silence: Silence, attempts: Tuple[str, ...]
-) -> Evidence:
-    evidence = _evidence(
-        arguments, attempts=attempts, metrics=printed.values, origin=Origin.PRINTED
-    )
-    evidence = replace(evidence, printed=printed.course)
-    compiled = evidence.recipe.get(COMPILER, "eager") != "eager"
-    speed = printed_speed(printed.series.get(SPEED_METRIC, ()), silence, compiled=compiled)
-    if speed is None:
-        return evidence
-    if speed.note is not None:
-        print(f"note: {speed.note}", flush=True)
-    name = AVERAGE_SPEED_METRIC if speed.average else SPEED_METRIC
-    others = {each: value for each, value in evidence.metrics.items() if each != SPEED_METRIC}
+def _with_printed(evidence: Evidence, printed: PrintedMetrics) -> Evidence:
+    """The evidence of a script that only prints its metrics."""
+    metrics, note = printed.values, None
+    if names.SPEED_METRIC in metrics:
+        compiled = evidence.recipe.get(names.COMPILER, "eager") != "eager"
+        metrics[names.SPEED_METRIC], note = printed_speed(
+            printed.series[names.SPEED_METRIC], compiled=compiled
+        )
+    if note is not None:
+        print(f"note: {note}", flush=True)
     return replace(
         evidence,
-        metrics={**others, name: speed.value},
-        notes=() if speed.note is None else (speed.note,),
-    )
-
-
-def _evidence(
-    arguments: Sequence[str],
-    *,
-    attempts: Tuple[str, ...],
-    metrics: Optional[Dict[str, float]] = None,
-    failure: Optional[Failure] = None,
-    origin: str = Origin.MEASURED,
-) -> Evidence:
-    """What is known without the script: its arguments, its output, how it ended."""
-    told = hyperparameters(arguments)
-    compiler = told.get(COMPILER)
-    return Evidence(
-        job=os.environ["TRAINING_JOB_NAME"],
-        arm=os.environ[ARM_VARIABLE],
-        seed=int(str(told[SEED])),
-        recipe=told,
-        # Of a script that failed nobody asks whether its compiler ran.
-        compiler=CompilerRecord(str(compiler), ran=False) if compiler and failure else None,
-        speed=None,
-        metrics=metrics or {},
-        failure=None if failure is None else failure.reason,
-        ending=None if failure is None else failure.ending.name,
-        attempts=attempts,
-        origin=origin,
-        checkup=checkup(),
+        origin=Origin.PRINTED,
+        metrics=metrics,
+        printed=printed.recorded,
+        notes=() if note is None else (note,),
     )
 
 

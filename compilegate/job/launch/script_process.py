@@ -22,13 +22,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Callable, Dict, Optional, Sequence
 
+from compilegate.job import names
 from compilegate.job.launch.scripts.told import job_text
-from compilegate.job.names import SCRIPT_ARGUMENTS_VARIABLE, SCRIPT_VARIABLE, SEED
-
-NO_FUNCTION = (
-    "error: {script} has no function _mp_fn(index), which the launcher of Training Compiler calls "
-    "in each process; add `def _mp_fn(index): main()`"
-)
 
 
 def seed_process(seed: int) -> None:
@@ -69,23 +64,27 @@ class _OnImport(MetaPathFinder):
             def exec_module(module: ModuleType) -> None:
                 del loader.exec_module
                 load(module)
-                self._imported(name, module)
+                self._calls.pop(name)(module)
+                if not self._calls:
+                    sys.meta_path.remove(self)
 
             loader.exec_module = exec_module
         return spec
-
-    def _imported(self, name: str, module: ModuleType) -> None:
-        self._calls.pop(name)(module)
-        if not self._calls:
-            sys.meta_path.remove(self)
 
 
 def _mp_fn(index: int) -> None:
     """Call the script's own function, in a process that torch_xla started."""
     script = _become()
-    module = _imported(script)
+    # Under its own name, so that what it defines can be pickled.
+    specification: Any = importlib.util.spec_from_file_location(Path(script).stem, script)
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[specification.name] = module
+    specification.loader.exec_module(module)
     if not hasattr(module, "_mp_fn"):
-        sys.exit(NO_FUNCTION.format(script=script))
+        sys.exit(
+            f"error: {script} has no function _mp_fn(index), which the launcher of Training "
+            "Compiler calls in each process; add `def _mp_fn(index): main()`"
+        )
     module._mp_fn(index)
 
 
@@ -94,9 +93,9 @@ def _become() -> str:
     its path."""
     text = job_text(os.environ)
     if text:
-        seed_process(int(json.loads(text).get(SEED, 0)))
-    script = os.environ[SCRIPT_VARIABLE]
-    arguments = os.environ.get(SCRIPT_ARGUMENTS_VARIABLE)
+        seed_process(int(json.loads(text).get(names.SEED, 0)))
+    script = os.environ[names.SCRIPT_VARIABLE]
+    arguments = os.environ.get(names.SCRIPT_ARGUMENTS_VARIABLE)
     sys.argv = [script, *(sys.argv[1:] if arguments is None else json.loads(arguments))]
     folder = str(Path(script).resolve().parent)
     if sys.path and Path(sys.path[0]).resolve() == Path(__file__).resolve().parent:
@@ -104,18 +103,6 @@ def _become() -> str:
     elif folder not in sys.path:
         sys.path.insert(0, folder)
     return script
-
-
-def _imported(script: str) -> ModuleType:
-    """The script as a module, under its own name, so that what it defines can be pickled."""
-    name = Path(script).stem
-    specification = importlib.util.spec_from_file_location(name, script)
-    if specification is None or specification.loader is None:
-        sys.exit(f"error: the hyperparameter training_script is {script}, expected a Python file")
-    module = importlib.util.module_from_spec(specification)
-    sys.modules[name] = module
-    specification.loader.exec_module(module)
-    return module
 
 
 def _run(script: str) -> None:

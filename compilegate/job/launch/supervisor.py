@@ -5,48 +5,50 @@ can kill it, which no ``except`` sees. The parent imports no torch and does not 
 table of `compilegate.job.endings` it starts the training again, or gives the reason: to the
 platform, or to the evidence where the request says that a failure is recorded. A job that recorded
 its failure ends well, so that the baseline is released.
+
+The child's output passes through, requests to stop reach it, and it is ended at a deadline.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from types import FrameType
+from typing import IO, Callable, List, Mapping, Optional, Sequence, Tuple
 
-from compilegate.job import endings
-from compilegate.job.endings import Ending
-from compilegate.job.errors import report_failure
-from compilegate.job.launch.failure import (
-    FailureNote,
-    distrust_compile_cache,
-    is_profiled,
-    read_note,
-)
-from compilegate.job.launch.process import Ended, StopRequests, run_training
-from compilegate.job.launch.scripts.printed_metrics import PrintedMetrics
+from compilegate.job import endings, names
+from compilegate.job.cache import discard
+from compilegate.job.errors import killed_by, report_failure
+from compilegate.job.launch.failure import read_note
+from compilegate.job.launch.printed_metrics import PrintedMetrics
 from compilegate.job.launch.torchrun import torchrun_command
 from compilegate.job.machine.world import host_rank, hosts
-from compilegate.job.names import (
-    COMPILE_CACHE_VARIABLE,
-    EARLIER_ATTEMPTS_VARIABLE,
-    EVIDENCE_FILE,
-    EVIDENCE_FOLDER,
-    FAILURE_NOTE_VARIABLE,
-    JOB_STARTED_VARIABLE,
-    MODEL_VARIABLE,
-    OUTPUT_DATA_VARIABLE,
-    TIME_LIMIT_VARIABLE,
-)
 
 _STARTED = time.monotonic()
 SECONDS_KEPT = 120.0
 """What is kept of the job's time limit for evidence and output, or a quarter of a short one."""
+SECONDS_TO_END = 20.0
+"""What a process has to end by itself at its deadline, before it is killed."""
+SECONDS_TO_READ = 5.0
+"""What the script leaves running may hold its output open; nobody waits for that."""
+MOST_REMEMBERED = 20_000
+LONGEST_LINE = 65_536
+"""Bytes. What has no end by then is searched for metrics in pieces."""
+
+_EXCEPTION = re.compile(r"^(?:\[rank\d+\]: )?([A-Za-z_][\w.]*: \S.*)$", re.MULTILINE)
+"""The last line of a traceback, also where torchrun says whose it is."""
+_OURS = re.compile(r"^compilegate\.[\w.]+Error: ")
+"""Before what is already a sentence for the person who can mend it."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Failure:
 
     reason: str
     """One sentence."""
-    ending: Ending
+    ending: endings.Ending
     attempts: Tuple[str, ...]
     """How earlier starts of it within this job ended."""
 
@@ -68,132 +70,261 @@ class Launch:
     """A script, or ``-m MODULE``, and its arguments."""
     without_evidence: str
     """The reason, where it ends well and leaves no evidence."""
+    environment: Mapping[str, str]
+    """The child's."""
     processes: Optional[int] = None
     """Started by torchrun on each machine; None for one process without it."""
-    environment: Optional[Mapping[str, str]] = None
-    """The child's; None for this process's own."""
     record: Optional[Callable[[Failure], None]] = None
     """Makes a failure evidence; without it the failure ends the job."""
-    conclude: Optional[Callable[[Ended, PrintedMetrics, Tuple[str, ...]], None]] = None
-    """Writes the evidence of a script that only prints its metrics."""
+    conclude: Optional[Callable[[PrintedMetrics, Tuple[str, ...]], None]] = None
+    """Writes the evidence of a script that only prints its metrics, from these and from how earlier
+    starts of it ended."""
 
 
 def supervise(launch: Launch) -> int:
     """Run the training to its end; returns the exit status for this process."""
-    stop_requests, earlier = StopRequests(), ()  # type: Tuple[StopRequests, Tuple[str, ...]]
+    stop_requests = StopRequests()
+    earlier: Tuple[str, ...] = ()
     while True:
-        with tempfile.TemporaryDirectory(prefix="training-") as folder:
-            note = Path(folder) / "failure.json"
-            printed = None if launch.conclude is None else PrintedMetrics.declared(os.environ)
-            ended = run_training(
-                _command(launch),
-                {**_environment(launch), **_told(note, earlier)},
-                stop_requests,
-                printed=printed,
-                deadline=_deadline(),
-            )
-            noted = read_note(note)
+        printed = None if launch.conclude is None else PrintedMetrics.declared(os.environ)
+        ended = _run(launch, stop_requests, printed, earlier)
         if stop_requests.first:
             # The platform or a person ended the job: that says nothing about the arm.
             return 128 + stop_requests.first
-        fault = noted.reason if noted is not None and noted.by_input else None
-        if printed is not None and printed.fault is not None:
-            fault = printed.fault
-        if fault is not None:  # every arm would fail like that
-            report_failure(fault, os.environ)
+        if ended.by_input:
+            report_failure(ended.reason, os.environ)
             return 1
-        failure = _failure(launch, ended, noted, earlier)
-        if failure is None:
-            if launch.conclude is not None and printed is not None and host_rank(os.environ) == 0:
-                launch.conclude(ended, printed, earlier)
+        ending, reason = ended.ending, ended.reason
+        if ending is None and launch.conclude is None and not _left_what_it_should():
+            ending, reason = endings.NO_EVIDENCE, launch.without_evidence
+        if ending is None:
+            if launch.conclude is not None and printed is not None and _leads():
+                launch.conclude(printed, earlier)
             return 0
-        distrust_compile_cache(failure.ending, _archives())
-        if len(earlier) + 1 >= failure.ending.attempts or len(hosts(os.environ)) > 1:
-            return _give_up(launch, failure, 1 if noted is not None else ended.exit_status or 1)
-        earlier = (*earlier, failure.ending.name)
-        print(f"{failure.reason}; the training is started again", file=sys.stderr, flush=True)
+        if ending is endings.WRONG_CODE:
+            _discard_compiled_code()
+        if earlier:
+            before = " and ".join(earlier)
+            reason = f"{reason} (attempt {len(earlier) + 1}; before, it ended by: {before})"
+        if len(earlier) + 1 >= ending.attempts or len(hosts(os.environ)) > 1:
+            return _give_up(launch, Failure(reason, ending, earlier), ended.exit_status or 1)
+        earlier = (*earlier, ending.name)
+        print(f"{reason}; the training is started again", file=sys.stderr, flush=True)
         _clear()
 
 
 def _give_up(launch: Launch, failure: Failure, status: int) -> int:
-    """Say why, for good: to the evidence where it is recorded, and to the platform always, which
-    shows it of a job that fails."""
+    """Say why, for good: to the platform, which shows it of a job that fails, and to the evidence
+    where it is recorded."""
     report_failure(failure.reason, os.environ)
     if launch.record is None:
         return status
-    if host_rank(os.environ) == 0:
+    if _leads():
         launch.record(failure)
     return 0
 
 
-def _failure(
-    launch: Launch, ended: Ended, noted: Optional[FailureNote], earlier: Tuple[str, ...]
-) -> Optional[Failure]:
-    """Why the end of the training is a failure; None where it is none."""
-    ending, reason = ended.ending, ended.sentence
-    if noted is not None and not ended.overdue:
-        reason = noted.reason
-        ending = (
-            endings.of_signal(noted.signal, ended.memory_ran_out)
-            if noted.signal
-            else endings.of_exception(reason) or endings.EXCEPTION
-        )
-    if ending is None:
-        # The first machine writes the evidence; a profile, and printed metrics, are none.
-        if host_rank(os.environ) > 0 or is_profiled(os.environ) or launch.conclude is not None:
-            return None
-        if (Path(os.environ[OUTPUT_DATA_VARIABLE]) / EVIDENCE_FOLDER / EVIDENCE_FILE).is_file():
-            return None
-        ending, reason = endings.NO_EVIDENCE, launch.without_evidence
+def _left_what_it_should() -> bool:
+    """Whether there is evidence, which the first machine writes, or a profile in its place."""
+    output = Path(os.environ[names.OUTPUT_DATA_VARIABLE])
+    wanted = [output / names.EVIDENCE_FOLDER / names.EVIDENCE_FILE]
+    if os.environ.get(names.PROFILE_VARIABLE):
+        wanted.append(output / names.PROFILE_FOLDER / names.PROFILE_FILE)
+    return not _leads() or any(path.is_file() for path in wanted)
+
+
+def _leads() -> bool:
+    """Whether this is the first of the job's machines."""
+    return host_rank(os.environ) == 0
+
+
+def _discard_compiled_code() -> None:
+    """Remove the archives that a process may have loaded its code from, so that the next one
+    compiles anew."""
+    archives = os.environ.get(names.COMPILE_CACHE_VARIABLE)
+    for archive in discard(Path(archives)) if archives else ():
+        print(f"compile cache: {archive} was removed: its code may be why", flush=True)
+
+
+def _clear() -> None:
+    """Remove what an ended training left of a model and of evidence; checkpoints stay."""
+    shutil.rmtree(
+        Path(os.environ[names.OUTPUT_DATA_VARIABLE]) / names.EVIDENCE_FOLDER, ignore_errors=True
+    )
+    model = os.environ.get(names.MODEL_VARIABLE)
+    for path in Path(model).iterdir() if model and Path(model).is_dir() else ():
+        with contextlib.suppress(OSError):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+# One start of the training.
+
+
+class StopRequests:
+    """Requests to stop that reach this process from now on, passed on to the one that it waits for.
+
+    Made before a child is started: one that came in between would end this process alone, and leave
+    the child running with its output open.
+    """
+
+    def __init__(self) -> None:
+        self._received: List[int] = []
+        self._child: Optional[subprocess.Popen[bytes]] = None
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, self._receive)
+
+    @property
+    def first(self) -> int:
+        """The signal that came first; 0 where none did."""
+        return self._received[0] if self._received else 0
+
+    def pass_on_to(self, child: subprocess.Popen[bytes]) -> None:
+        """Send it those that came, and those that come."""
+        missed, self._child = list(self._received), child
+        for number in missed:
+            child.send_signal(number)
+
+    def _receive(self, number: int, _frame: Optional[FrameType]) -> None:
+        self._received.append(number)
+        if self._child is not None:
+            self._child.send_signal(number)
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """How one start of the training ended."""
+
+    ending: Optional[endings.Ending]
+    """None where it ended as if all was well."""
+    reason: str
+    """One sentence."""
+    exit_status: int
+    """As a shell has it."""
+    by_input: bool = False
+    """Whether every arm would fail like that."""
+
+
+def _run(
+    launch: Launch,
+    stop_requests: StopRequests,
+    printed: Optional[PrintedMetrics],
+    earlier: Tuple[str, ...],
+) -> _Ended:
+    """Run the training once.
+
+    Where metrics are to be caught, all of its output is searched; it is stopped when they turn out
+    to be wrong.
+    """
+    killed_before = endings.killed_for_memory()
+    environment = {**launch.environment, names.JOB_STARTED_VARIABLE: str(time.monotonic())}
     if earlier:
-        before = " and ".join(earlier)
-        reason = f"{reason} (attempt {len(earlier) + 1}; before, it ended by: {before})"
-    return Failure(reason, ending, earlier)
+        environment[names.EARLIER_ATTEMPTS_VARIABLE] = ",".join(earlier)
+    with tempfile.TemporaryDirectory(prefix="training-") as folder:
+        note = Path(folder) / "failure.json"
+        child = subprocess.Popen(
+            _command(launch),
+            env={**environment, names.FAILURE_NOTE_VARIABLE: str(note)},
+            stdout=None if printed is None else subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        stop_requests.pass_on_to(child)
+        errors = bytearray()
+        streams = [(child.stderr, sys.stderr.buffer, errors)]
+        if printed is not None:
+            streams.append((child.stdout, sys.stdout.buffer, bytearray()))
+        readers = [
+            threading.Thread(target=_pass_on, args=(child, printed, *stream), daemon=True)
+            for stream in streams
+        ]
+        for reader in readers:
+            reader.start()
+        overdue = _ended_at_deadline(child)
+        for reader in readers:
+            reader.join(SECONDS_TO_READ)
+        noted = read_note(note)
+    if printed is not None and printed.fault is not None:
+        return _Ended(endings.EXCEPTION, printed.fault, 1, by_input=True)
+    memory_ran_out = endings.killed_for_memory() > killed_before
+    if overdue:
+        reason = "the training was ended shortly before the job's time limit"
+        return _Ended(endings.TIME_LIMIT, reason, 1)
+    if noted is not None:
+        ending = endings.of_exception(noted.reason) or endings.EXCEPTION
+        if noted.signal:
+            ending = endings.of_signal(noted.signal, memory_ran_out)
+        return _Ended(ending, noted.reason, 1, noted.by_input)
+    return _ended_by_itself(child.returncode, _last_exception(errors), memory_ran_out)
+
+
+def _ended_by_itself(status: int, exception: str, memory_ran_out: bool) -> _Ended:
+    """`status` is as subprocess has it: negative for a signal that killed the process."""
+    last = f": {exception}" if exception else ""
+    if status < 0:
+        reason = f"the training was {killed_by(-status)}{last}"
+        return _Ended(endings.of_signal(-status, memory_ran_out), reason, 128 - status)
+    reason = f"the training ended with exit status {status}{last or '; its log says more'}"
+    ending = endings.of_exception(exception) or endings.EXIT_STATUS
+    return _Ended(ending if status else None, reason, status)
 
 
 def _command(launch: Launch) -> List[str]:
     if launch.processes is None:
         return [sys.executable, *launch.program]
     first, *rest = launch.program
-    program = ["--module", *rest] if first == "-m" else list(launch.program)
-    watched = "compilegate.job.launch.watched_torchrun"
-    return torchrun_command(launch.processes, program, os.environ, torchrun=watched)
+    program = ["--module" if first == "-m" else first, *rest]
+    return torchrun_command(launch.processes, program, os.environ)
 
 
-def _environment(launch: Launch) -> Dict[str, str]:
-    """The child's environment: with where the job's own packages lie, and when it started."""
-    given = dict(os.environ if launch.environment is None else launch.environment)
-    root = str(Path(__file__).resolve().parents[3])
-    inherited = given.get("PYTHONPATH")
-    path = root if not inherited else root + os.pathsep + inherited
-    return {**given, "PYTHONPATH": path, JOB_STARTED_VARIABLE: str(time.monotonic())}
+def _ended_at_deadline(child: subprocess.Popen[bytes]) -> bool:
+    """Wait for its end. It is ended some time before the job's limit, at which the platform would
+    fail the whole execution: True."""
+    limit = os.environ.get(names.TIME_LIMIT_VARIABLE)
+    seconds = None
+    if limit:
+        deadline = _STARTED + float(limit) - min(SECONDS_KEPT, float(limit) / 4)
+        seconds = max(0.0, deadline - time.monotonic())
+    try:
+        child.wait(seconds)
+        return False
+    except subprocess.TimeoutExpired:
+        child.terminate()
+    try:
+        child.wait(SECONDS_TO_END)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+    return True
 
 
-def _told(note: Path, earlier: Tuple[str, ...]) -> Dict[str, str]:
-    """Where a process notes why it failed, and how earlier ones ended."""
-    attempts = {EARLIER_ATTEMPTS_VARIABLE: ",".join(earlier)} if earlier else {}
-    return {FAILURE_NOTE_VARIABLE: str(note), **attempts}
+def _pass_on(
+    child: subprocess.Popen[bytes],
+    printed: Optional[PrintedMetrics],
+    stream: IO[bytes],
+    onward: IO[bytes],
+    end: bytearray,
+) -> None:
+    """Pass on a stream of the child's as it comes, to its end; search it for metrics, and keep its
+    `end`."""
+    line = b""
+    for chunk in iter(lambda: os.read(stream.fileno(), 65536), b""):
+        onward.write(chunk)
+        onward.flush()
+        end += chunk
+        del end[:-MOST_REMEMBERED]
+        if printed is None:
+            continue
+        *lines, line = (line + chunk).split(b"\n")
+        if len(line) > LONGEST_LINE:
+            lines, line = [*lines, line], b""
+        for each in lines:
+            printed.read(each)
+        if printed.fault is not None:  # a script whose metrics cannot be used need not go on
+            child.terminate()
+    if printed is not None:
+        printed.read(line)
 
 
-def _archives() -> Optional[Path]:
-    folder = os.environ.get(COMPILE_CACHE_VARIABLE)
-    return Path(folder) if folder else None
-
-
-def _deadline() -> Optional[float]:
-    """When the training must have ended, on the monotonic clock: at the job's limit the platform
-    would fail the whole execution. None where the job is not told its limit."""
-    told = os.environ.get(TIME_LIMIT_VARIABLE)
-    if not told:
-        return None
-    limit = float(told)
-    return _STARTED + limit - min(SECONDS_KEPT, limit / 4)
-
-
-def _clear() -> None:
-    """Remove what an ended training left of a model and of evidence; checkpoints stay."""
-    shutil.rmtree(Path(os.environ[OUTPUT_DATA_VARIABLE]) / EVIDENCE_FOLDER, ignore_errors=True)
-    model = os.environ.get(MODEL_VARIABLE)
-    for path in Path(model).iterdir() if model and Path(model).is_dir() else ():
-        with contextlib.suppress(OSError):
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+def _last_exception(printed: bytearray) -> str:
+    """The last exception that a script raised, in one line; empty where there is none."""
+    found = _EXCEPTION.findall(printed.decode(errors="replace"))
+    return _OURS.sub("", found[-1]) if found else ""

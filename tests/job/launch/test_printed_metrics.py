@@ -1,50 +1,79 @@
-"""What is caught in a script's output, and what is said of numbers that cannot be the metric."""
+"""What is caught in a script's output, and which printed speeds say how fast it trains."""
 
 from __future__ import annotations
 
-import pytest
+import math
 
-from compilegate.job.launch.scripts import printed_metrics
-from compilegate.job.launch.scripts.printed_metrics import Lines, PrintedMetrics
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compilegate.job.launch import printed_metrics
+from compilegate.job.launch.printed_metrics import PrintedMetrics, printed_speed
 
 
 @pytest.mark.parametrize(
-    ("name", "percent", "line", "fault"),
+    ("name", "percent", "line", "faulty"),
     [
-        ("accuracy", "", b"v=0.95", None),
-        ("accuracy", "", b"v=1.0000001", None),  # a rounding error
-        ("bleu", "", b"v=27.4", None),
-        ("perplexity", "", b"v=18.2", None),
-        ("accuracy", "accuracy", b"v=95.2", None),
-        ("accuracy", "", b"v=nan", None),  # which the gate refuses with its own reason
-        ("eval_f1", "", b"v=1.5", "eval_f1 was printed as 1.5 (in the line 'v=1.5'), expected a"),
-        ("top-5/accuracy", "", b"v=80", "put percent = ['top-5/accuracy'] into [program] if it"),
-        ("accuracy", "", b"v=9529", "expected a fraction of 1 at most: let the expression of prog"),
-        ("auc", "auc", b"v=400", "expected 100 at most, since program.percent names it: let the"),
+        ("accuracy", "", b"v=0.95", False),
+        ("accuracy", "", b"v=1.0000001", False),  # a rounding error
+        ("bleu", "", b"v=27.4", False),
+        ("accuracy", "accuracy", b"v=95.2", False),
+        ("accuracy", "", b"v=nan", False),  # which the gate refuses with its own reason
+        ("eval_f1", "", b"v=1.5", True),
+        ("top-5/accuracy", "", b"v=80", True),
+        ("auc", "auc", b"v=400", True),
     ],
 )
-def test_a_fraction_is_at_most_one(name: str, percent: str, line: bytes, fault: str | None) -> None:
-    told = {f"COMPILEGATE_PRINTED_{name}": r"v=(\S+)", "COMPILEGATE_PERCENT": percent}
-    metrics = PrintedMetrics.declared(told)
+def test_a_fraction_is_at_most_one(name: str, percent: str, line: bytes, faulty: bool) -> None:
+    variables = {f"COMPILEGATE_PRINTED_{name}": r"v=(\S+)", "COMPILEGATE_PERCENT": percent}
+    metrics = PrintedMetrics.declared(variables)
     assert metrics is not None
     metrics.read(line)
-    assert (metrics.fault is None) == (fault is None)
-    assert (fault or "") in (metrics.fault or "")
+    assert (metrics.fault is not None) == faulty
 
 
-def test_a_script_that_prints_without_end_is_heard_to_its_end(
+def test_of_a_script_that_prints_without_end_enough_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(printed_metrics, "MOST_VALUES", 200)
     metrics = PrintedMetrics({"speed": r"(\d+)"})
-    lines = Lines(metrics)
     for number in range(5000):
-        lines.feed(b"%d\n" % number)
+        metrics.read(b"%d" % number)
     assert metrics.values == {"speed": 4999.0}
-    course = metrics.course["speed"]
-    assert (len(course), course[0], course[-1]) == (50, 0.0, 4999.0)
-    assert list(course) == sorted(course)
-    kept = metrics.series["speed"]
+    recorded, kept = metrics.recorded["speed"], metrics.series["speed"]
+    assert (len(recorded), recorded[0], recorded[-1]) == (50, 0.0, 4999.0)
+    assert list(recorded) == sorted(recorded)
     assert len(kept) <= 200
     assert kept[:100] == [float(number) for number in range(100)]
     assert kept == sorted(kept)
+
+
+@given(first=st.floats(0.1, 1000.0), later=st.lists(st.floats(0.95, 1.05), min_size=6, max_size=40))
+def test_the_speed_is_what_all_intervals_but_the_first_come_to(
+    first: float, later: list[float]
+) -> None:
+    """In every arm. What compiling did to the first interval is noted."""
+    values = [1 / each for each in (first, *later)]
+    compiled, note = printed_speed(values, compiled=True)
+    assert compiled == pytest.approx(len(later) / sum(later))
+    assert (note is not None) == (first > 2 * sum(later) / len(later))
+    assert printed_speed(values, compiled=False) == (compiled, None)
+
+
+@pytest.mark.parametrize(
+    ("values", "speed", "noted"),
+    [
+        ([2.0, 3.0, 100.0, 100.0, 100.0, 100.0], 100.0, True),  # several of them compiled
+        ([4.0], 4.0, True),  # it may be an average, with compilation in it
+        ([4.0, 5.0], 5.0, True),
+        ([10.0, 0.0, 10.0], 0.0, False),  # for the gate to refuse
+        ([10.0, 10.0, -1.0], -1.0, False),
+        ([10.0, math.nan, 10.0], math.nan, False),
+    ],
+)
+def test_a_few_printed_speeds(values: list[float], speed: float, noted: bool) -> None:
+    found, note = printed_speed(values, compiled=True)
+    assert found == pytest.approx(speed, nan_ok=True)
+    assert (note is not None) == noted
+    assert printed_speed(values, compiled=False)[1] is None

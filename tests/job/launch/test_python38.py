@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from compilegate.gate.evidence import read_evidence
-from compilegate.job.evidence import Origin
+from compilegate.job.evidence import EvidenceRecord, Origin
 from tests.environments import ROOT, BuildError, NotOfferedError, folder, make, pip_install
 from tests.environments.interpreters import find_python
 
@@ -42,7 +42,6 @@ job.save(lambda folder: np.save(folder / "w.npy", w))
 p = probabilities(x[192:])
 job.examples(ids=np.arange(64), labels=y[192:], scores=np.stack([1 - p, p], axis=1))
 """
-PRINTING = "print('accuracy 0.875')\n"
 
 
 @pytest.fixture(scope="module")
@@ -57,15 +56,15 @@ def python38() -> Path:
         pytest.fail(str(error), pytrace=False)
 
 
-def launched(python: Path, place: Path, text: str, **told: str) -> subprocess.CompletedProcess[str]:
-    """A script's job as the request describes it, in the layout of SageMaker's container."""
+def evidence(python: Path, place: Path, text: str, **variables: str) -> EvidenceRecord:
+    """What a script leaves as a job in the layout of SageMaker's container."""
     for name in ("data", "model", "output"):
         (place / name).mkdir()
     (place / "data" / "rows.txt").write_text("none\n")
     script = place / "train.py"
     script.write_text(text)
     job = {"seed": 7, "compiler": "eager", "batch_size": 16, "precision": "fp32"}
-    return subprocess.run(
+    done = subprocess.run(
         [python, LAUNCHER, "--seed", "7", "--compiler", "eager", "--batch_size", "16"],
         env={
             "PATH": os.environ["PATH"],
@@ -77,29 +76,26 @@ def launched(python: Path, place: Path, text: str, **told: str) -> subprocess.Co
             "COMPILEGATE_ARM": "baseline",
             "COMPILEGATE_SCRIPT": str(script),
             "COMPILEGATE_JOB": json.dumps(job),
-            **told,
+            **variables,
         },
         capture_output=True,
         text=True,
         check=False,
     )
+    assert done.returncode == 0, done.stderr
+    return read_evidence(place / "output" / "evidence")
 
 
 def test_a_script_leaves_evidence_that_the_gate_reads(python38: Path, tmp_path: Path) -> None:
-    done = launched(python38, tmp_path, SCRIPT)
-    assert done.returncode == 0, done.stderr
-    left = read_evidence(tmp_path / "output" / "evidence")
+    left = evidence(python38, tmp_path, SCRIPT)
     assert (left.evidence.arm, left.evidence.seed) == ("baseline", 7)
     assert str(left.evidence.environment["python"]).startswith("3.8.")
-    assert len(left.steps.seconds) == 48
-    assert len(left.examples.ids) == 64
+    assert (len(left.steps.seconds), len(left.examples.ids)) == (48, 64)
     assert left.evidence.metrics["accuracy"] > 0.9
     assert np.load(tmp_path / "model" / "w.npy").shape == (4,)
 
 
-def test_a_script_that_only_prints_is_listened_to(python38: Path, tmp_path: Path) -> None:
+def test_a_script_that_only_prints_is_searched(python38: Path, tmp_path: Path) -> None:
     caught = {"COMPILEGATE_PRINTED_accuracy": "accuracy ([0-9.]+)"}
-    done = launched(python38, tmp_path, PRINTING, **caught)
-    assert done.returncode == 0, done.stderr
-    evidence = read_evidence(tmp_path / "output" / "evidence").evidence
-    assert (evidence.origin, evidence.metrics) == (Origin.PRINTED, {"accuracy": 0.875})
+    found = evidence(python38, tmp_path, "print('accuracy 0.875')\n", **caught).evidence
+    assert (found.origin, found.metrics) == (Origin.PRINTED, {"accuracy": 0.875})

@@ -1,7 +1,9 @@
-"""What a script's process is told besides its arguments: its job, and where to import from.
+"""What a training script's process gets: the description of its job, and its own arguments.
 
 The request describes the job in `JOB_VARIABLE`, as far as that is known when it is made. The
-launcher adds the recipe, which is too long for a variable of a request.
+launcher adds the recipe, which is too long for a variable of a request. SageMaker passes every
+hyperparameter as `--name value`, by the name that a workload declares; `[program.arguments]` and
+`argument_style` say what the script gets instead.
 """
 
 from __future__ import annotations
@@ -10,73 +12,87 @@ import itertools
 import json
 import math
 import re
-from typing import TYPE_CHECKING, Any, Dict, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from compilegate.job.launch.scripts.arguments import named
-from compilegate.job.names import (
-    ARGUMENTS_VARIABLE,
-    ARM_HYPERPARAMETERS,
-    GPUS,
-    HYPERPARAMETERS_VARIABLE,
-    JOB_VARIABLE,
-    job_variable,
-)
+from compilegate.job import names
 
 if TYPE_CHECKING:  # it imports numpy, and before a script's first line nothing may
     from compilegate.job.evidence import Scalar
 
-_CONTINUED = re.compile(rf"{JOB_VARIABLE}_\d+")
-"""What the script finds whole in `JOB_VARIABLE`."""
+_CONTINUED = re.compile(rf"{names.JOB_VARIABLE}_\d+")
 _LAUNCHERS_OWN = "training_script"
-"""What SageMaker's launcher of PyTorch 1.10 starts."""
+"""The hyperparameter that names the script for SageMaker's launcher of PyTorch 1.10."""
 _TRUTHS = {"true": True, "false": False}
 
 
-def hyperparameters(arguments: Sequence[str]) -> Dict[str, Scalar]:
-    """The hyperparameters by declared name, with the values that were declared; without the number
-    of GPUs, which is the machine's."""
-    return {name: _scalar(value) for name, value in named(arguments) if name != GPUS}
-
-
 def job_text(environment: Mapping[str, str]) -> str:
-    """What a job is told, from one variable or several: the service limits how long one can be."""
-    parts = (environment.get(job_variable(number)) or "" for number in itertools.count(1))
+    """The job's description as JSON, from one variable or several: the service limits how long one
+    can be. Empty where there is no job."""
+    parts = (environment.get(names.job_variable(number)) or "" for number in itertools.count(1))
     return "".join(itertools.takewhile(bool, parts))
-
-
-def recipe_by_toolkit(job: Mapping[str, Any], environment: Mapping[str, str]) -> Dict[str, Scalar]:
-    """The hyperparameters of a script that SageMaker's own launcher started, as those of other
-    scripts are told: by declared name, with what describes the arm."""
-    given = json.loads(environment.get(HYPERPARAMETERS_VARIABLE) or "{}")
-    renamed = json.loads(environment.get(ARGUMENTS_VARIABLE) or "{}")
-    declared = {own: name for name, own in renamed.items() if isinstance(own, str)}
-    return {
-        **{
-            declared.get(name, name): _scalar(value if isinstance(value, str) else str(value))
-            for name, value in given.items()
-            if declared.get(name, name) not in (_LAUNCHERS_OWN, GPUS)
-        },
-        **{name: job[name] for name in ARM_HYPERPARAMETERS if name in job},
-    }
 
 
 def script_environment(
     recipe: Mapping[str, Scalar], environment: Mapping[str, str]
 ) -> Dict[str, str]:
-    """The launcher's environment, and in it what the script's process is told."""
-    return {
-        **{name: value for name, value in environment.items() if not _CONTINUED.fullmatch(name)},
-        **_described(recipe, environment),
-    }
-
-
-def _described(recipe: Mapping[str, Scalar], environment: Mapping[str, str]) -> Dict[str, str]:
-    """Nothing where the request describes no job: the script then runs as if by hand."""
+    """The launcher's environment, with the whole description of the job in `JOB_VARIABLE`. Without
+    a job, the script runs as if by hand."""
+    found = {name: value for name, value in environment.items() if not _CONTINUED.fullmatch(name)}
     text = job_text(environment)
-    if not text:
-        return {}
-    job: Dict[str, Any] = json.loads(text)
-    return {JOB_VARIABLE: json.dumps({**job, "recipe": dict(recipe)})}
+    if text:
+        found[names.JOB_VARIABLE] = json.dumps({**json.loads(text), "recipe": dict(recipe)})
+    return found
+
+
+def hyperparameters(arguments: Sequence[str]) -> Dict[str, Scalar]:
+    """The hyperparameters by declared name, with the values that were declared; without the number
+    of GPUs, which is the machine's."""
+    return {name: _scalar(value) for name, value in _named(arguments) if name != names.GPUS}
+
+
+def recipe_by_toolkit(job: Mapping[str, Any], environment: Mapping[str, str]) -> Dict[str, Scalar]:
+    """The same for a script that SageMaker's own launcher started, with what describes the arm."""
+    given = json.loads(environment.get(names.HYPERPARAMETERS_VARIABLE) or "{}")
+    renamed = json.loads(environment.get(names.ARGUMENTS_VARIABLE) or "{}")
+    declared = {own: name for name, own in renamed.items() if isinstance(own, str)}
+    recipe = {
+        declared.get(name, name): _scalar(value if isinstance(value, str) else str(value))
+        for name, value in given.items()
+    }
+    for name in (_LAUNCHERS_OWN, names.GPUS):
+        recipe.pop(name, None)
+    return {**recipe, **{name: job[name] for name in names.ARM_HYPERPARAMETERS if name in job}}
+
+
+def script_arguments(arguments: Sequence[str], environment: Mapping[str, str]) -> List[str]:
+    """The words that the script is started with."""
+    table = json.loads(environment.get(names.ARGUMENTS_VARIABLE) or "null")
+    style = environment.get(names.ARGUMENT_STYLE_VARIABLE, names.ARGUMENT_STYLES[0])
+    found: List[str] = []
+    for name, value in _named(arguments):
+        own = name
+        if table is not None and name in table:
+            own = table[name]
+        elif table is not None and name in names.ARM_HYPERPARAMETERS:
+            continue
+        # A list of words stands for name and value.
+        found += _argument(own, value, style) if isinstance(own, str) else own
+    return found
+
+
+def _named(arguments: Sequence[str]) -> Iterator[Tuple[str, str]]:
+    """Each hyperparameter as (declared name, value). The toolkit writes `-n value` where the name
+    is a single letter."""
+    for name, value in zip(arguments[::2], arguments[1::2]):
+        yield name.lstrip("-"), value
+
+
+def _argument(name: str, value: str, style: str) -> List[str]:
+    """One argument in one of ARGUMENT_STYLES, as words of a command line."""
+    if style == "name=value":
+        return [f"{name}={value}"]
+    name = f"-{name}" if len(name) == 1 else f"--{name}"
+    return [f"{name}={value}"] if style == "--name=value" else [name, value]
 
 
 def _scalar(text: str) -> Scalar:

@@ -1,0 +1,123 @@
+"""Catches metrics in what a script prints: of each all values, of which the last one counts.
+
+Each metric has a variable ``COMPILEGATE_PRINTED_NAME``, which holds the regular expression whose
+first group is the number. What the script prints in per cent is divided by 100, so that evidence
+holds fractions; a fraction above one is refused as soon as it is printed.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+from compilegate.job import names
+from compilegate.job.evidence import above_one
+
+MOST_VALUES = 10_000
+"""For one metric. Of a script that prints more, every second value is kept, and so on."""
+MOST_RECORDED = 50
+"""Values of one metric that the evidence holds."""
+_FIRST = 100
+"""Values at the beginning that are kept whatever comes: compilation shows there."""
+_LEAST_INTERVALS = 3
+"""Fewer printed speeds show no steady state; the last one counts then."""
+_SLOW = 0.5
+"""A share of the later speeds' median: less is an interval in which something was compiled."""
+
+
+class PrintedMetrics:
+    """The values of each metric in the lines that were read, in order."""
+
+    def __init__(self, expressions: Mapping[str, str], percent: Iterable[str] = ()) -> None:
+        self._expressions = {name: re.compile(text) for name, text in expressions.items()}
+        self._percent: FrozenSet[str] = frozenset(percent)
+        self.series: Dict[str, List[float]] = {}
+        self.fault: Optional[str] = None
+        """Why the values are not what they should be, in one sentence; None while they may be."""
+
+    @classmethod
+    def declared(cls, variables: Mapping[str, str]) -> Optional["PrintedMetrics"]:
+        """Those that the job's environment names; None if there are none."""
+        named = {
+            name[len(names.PRINTED_VARIABLE) :]: text
+            for name, text in variables.items()
+            if name.startswith(names.PRINTED_VARIABLE)
+        }
+        return cls(named, variables.get(names.PERCENT_VARIABLE, "").split()) if named else None
+
+    @property
+    def values(self) -> Dict[str, float]:
+        """The last value of each."""
+        return {name: values[-1] for name, values in self.series.items()}
+
+    @property
+    def recorded(self) -> Dict[str, Tuple[float, ...]]:
+        """Of each all values in order, or `MOST_RECORDED` of them with the first and last one."""
+        return {name: _thinned(values) for name, values in self.series.items()}
+
+    def read(self, line: bytes) -> None:
+        """Look for all of them in one line."""
+        text = line.decode(errors="replace")
+        for name, expression in self._expressions.items():
+            for found in expression.finditer(text):
+                try:
+                    printed = float(found.group(1))
+                except (TypeError, ValueError):  # the group caught nothing, or what is no number
+                    continue
+                value = printed / 100 if name in self._percent else printed
+                if self.fault is None and above_one(name, value):
+                    self.fault = self._fault(name, printed, text.strip())
+                series = self.series.setdefault(name, [])
+                series.append(value)
+                if len(series) > MOST_VALUES:
+                    series[:] = series[:_FIRST] + series[_FIRST::2]
+
+    def _fault(self, name: str, printed: float, line: str) -> str:
+        shown = line if len(line) <= 100 else line[:97] + "..."
+        expected, remedy = "a fraction of 1 at most", ""
+        if name in self._percent:
+            expected = "100 at most, since program.percent names it"
+        elif printed <= 100:
+            remedy = f"put percent = [{name!r}] into [program] if it is printed in per cent, or "
+        return (
+            f"{name} was printed as {printed:g} (in the line {shown!r}), expected {expected}: "
+            f"{remedy}let the expression of program.metrics.{name} catch another number"
+        )
+
+
+def _thinned(values: Sequence[float]) -> Tuple[float, ...]:
+    if len(values) <= MOST_RECORDED:
+        return tuple(values)
+    last, count = len(values) - 1, MOST_RECORDED - 1
+    return tuple(values[round(last * each / count)] for each in range(MOST_RECORDED))
+
+
+def printed_speed(values: Sequence[float], *, compiled: bool) -> Tuple[float, Optional[str]]:
+    """Samples per second by all speeds that were printed, at least one, in order; and what a reader
+    should know of it, in one sentence. `compiled` says whether a compiler was at work.
+
+    The speed is what all values but the warm-up's come to, stalls included: the first value, and
+    those after it that are as slow as compilation. All arms are measured alike.
+    """
+    for value in values:
+        if not value > 0:  # NaN too; the gate refuses it with its own reason
+            return value, None
+    if len(values) < _LEAST_INTERVALS:
+        note = (
+            "the speed was printed fewer than three times: if it is an average of the whole run, "
+            "the time to compile is in it; print the speed of each interval of steps, or time the "
+            "steps with compilegate.job (evidence = 'written')"
+        )
+        return values[-1], note if compiled else None
+    slow = _SLOW * statistics.median(values[len(values) // 2 :])
+    early = 1
+    while early < len(values) // 2 and values[early] < slow:
+        early += 1
+    speed = statistics.harmonic_mean(values[early:])
+    note = (
+        f"the first {early} of {len(values)} printed speeds "
+        f"({', '.join(f'{each:.4g}' for each in values[:early][:3])} samples per second) are left "
+        f"out, since compilation is in them; the others come to {speed:.4g}"
+    )
+    return speed, note if compiled and values[0] < _SLOW * speed else None
