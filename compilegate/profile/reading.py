@@ -6,16 +6,16 @@ import json
 import math
 import tarfile
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from compilegate.errors import CompilegateError
 from compilegate.job.names import PROFILE_FILE, PROFILE_FOLDER
-from compilegate.job.profiling.record import PHASES, PROFILE_SCHEMA, Profile
+from compilegate.job.profiling.record import PARTS, PROFILE_SCHEMA, Profile
 
 MOST_BYTES = 64 * 1024**2
 _ADAPTER = TypeAdapter(Profile)
+_TIMES = ("seconds", "communication", "copies", "outside")
 
 
 class ProfileError(CompilegateError):
@@ -69,21 +69,24 @@ def _content(path: Path) -> bytes:
 def _require_sense(path: Path, profile: Profile) -> None:
     """What types do not say."""
     if not profile.steps:
-        raise ProfileError(f"{path}: steps is empty, expected the phases of one step or more")
-    for number, step in enumerate(profile.steps):
-        for phase in PHASES:
-            if phase not in step:
-                raise ProfileError(f"{path}: steps.{number}.{phase} is missing")
-            if not math.isfinite(step[phase].seconds):
-                raise ProfileError(f"{path}: steps.{number}.{phase}.seconds is not finite")
-    numbers: list[tuple[str, Any]] = [
-        *(("operators.microseconds", each.microseconds) for each in profile.operators),
+        raise ProfileError(f"{path}: steps is empty, expected one step or more")
+    missing = set(PARTS) - set(profile.profiled.host)
+    if missing:
+        raise ProfileError(f"{path}: profiled.host.{min(missing)} is missing")
+    seen = profile.profiled
+    numbers = [
+        *(("steps.seconds", each.seconds) for each in profile.steps),
+        *(("steps.waited", each.waited) for each in profile.steps),
+        *((f"profiled.host.{part}", seconds) for part, seconds in seen.host.items()),
+        *((f"profiled.{name}", getattr(seen, name)) for name in _TIMES),
+        *(("operators.seconds", each.seconds) for each in profile.operators),
+        *(("operators.device_seconds", each.device_seconds) for each in profile.operators),
         *(("operators.calls", each.calls) for each in profile.operators),
-        ("least_microseconds", profile.least_microseconds),
+        ("least_seconds", profile.least_seconds),
     ]
     for name, value in numbers:
         if not (math.isfinite(value) and value >= 0):
             raise ProfileError(f"{path}: {name} is {value}, expected zero or more")
-    lengths = profile.lengths
-    if lengths is not None and not (len(lengths.real) == len(lengths.padded) == len(lengths.batch)):
-        raise ProfileError(f"{path}: lengths: real, padded and batch differ in number")
+    for each in profile.operators:
+        if each.part not in PARTS:
+            raise ProfileError(f"{path}: operators.part is {each.part!r}, allowed: {PARTS}")
