@@ -136,7 +136,7 @@ def breakdown_of(profile: Profile) -> Breakdown:
 
 def _kernels(profile: Profile) -> dict[tuple[str, str], float]:
     """By part and kind, seconds of a step that operators compute."""
-    found = {(part, kind): 0.0 for part in PARTS for kind in KINDS}
+    found: dict[tuple[str, str], float] = {(part, kind): 0.0 for part in PARTS for kind in KINDS}
     for each in profile.operators:
         kind = kind_of(each)
         own = each.seconds - _HOSTS_PART * each.calls * profile.least_seconds
@@ -169,7 +169,7 @@ def _divided(
     launches = max(rest - taken * scale, 0.0)
     weights = {
         part: max(
-            seen.host[part]
+            getattr(seen, part)
             - (sum(kernels[part, kind] for kind in KINDS) if profile.device == HOST else 0.0),
             0.0,
         )

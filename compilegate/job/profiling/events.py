@@ -12,7 +12,7 @@ import statistics
 from collections import defaultdict
 from typing import Any, DefaultDict, Dict, List, Optional, Sequence, Tuple
 
-from compilegate.job.profiling.record import COMPUTING, PARTS, UPDATE, Operator, ProfiledTime
+from compilegate.job.profiling.record import COMPUTING, PARTS, UPDATE, Operator, Part, ProfiledTime
 
 WAIT = "compilegate: wait for data"
 """The profiler's mark of a step's wait for its batch."""
@@ -21,6 +21,8 @@ OUTSIDE = 1000.0
 """Microseconds without an operator from which the program does something else than to launch the
 next one: it reads, writes, or sleeps."""
 _DATA = "data"
+_MARKS = (WAIT, "ProfilerStep", "Optimizer.", "enumerate(DataLoader)", "DistributedDataParallel")
+"""What is no operator, but a name for all that is called within."""
 _COMMUNICATION = re.compile(r"nccl|gloo|c10d|record_param_comms|mpi:|ucc:", re.IGNORECASE)
 _SHAPED = re.compile(r"::(addmm|mm|bmm|baddbmm|linear|\w*convolution\w*|embedding)$")
 """Operators whose inputs' shapes are a step's: others may be called now and then."""
@@ -37,29 +39,25 @@ class Events:
         self._parts: Dict[int, Optional[str]] = {}
         known = [each for each in events if each.name != "[memory]"]
         self._host = [each for each in known if each.device_type.name == "CPU"]
+        names = {each.name for each in self._host}  # which its shadows on a device have, too
         self._device = [
-            each
-            for each in known
-            if each.device_type.name != "CPU" and not getattr(each, "is_user_annotation", False)
+            each for each in known if each.device_type.name != "CPU" and each.name not in names
         ]
         marks = [each for each in self._host if each.name.startswith("ProfilerStep")]
         # Within the first of them the profiler itself gets going.
         self._steps = sorted((each.time_range.start, each.time_range.end) for each in marks)[1:]
         self.count = len(self._steps)
-        self._calls = [
-            each
-            for each in self._host
-            if not (each.name.startswith("ProfilerStep") or getattr(each, "is_user_annotation", 0))
-        ]
+        self._calls = [each for each in self._host if not each.name.startswith(_MARKS)]
 
     def operators(self) -> Tuple[Operator, ...]:
         """The calls of a typical step, by part and name; those that take most first."""
-        taken: DefaultDict[Tuple[str, str], List[List[float]]] = defaultdict(
+        taken: DefaultDict[Tuple[Part, str], List[List[float]]] = defaultdict(
             lambda: [[0.0, 0.0, 0.0] for _ in self._steps]
         )
         for each in self._calls:
-            part, step = self._part(each), self._step(each)
-            if part not in PARTS or step is None:
+            found_in, step = self._part(each), self._step(each)
+            part = next((one for one in PARTS if one == found_in), None)
+            if part is None or step is None:
                 continue
             sums = taken[part, each.name][step]
             sums[0] += 1
@@ -87,7 +85,8 @@ class Events:
             typical("communication"),
             typical("copies"),
             outside / 1e6,
-            {part: typical(part) for part in PARTS},
+            typical(COMPUTING),
+            typical(UPDATE),
         )
 
     def shapes(self) -> Tuple[int, ...]:

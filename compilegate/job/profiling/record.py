@@ -7,11 +7,14 @@ All times are seconds of one step.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Mapping, Optional, Tuple
+from typing import Literal, Optional, Tuple
 
 PROFILE_SCHEMA = 2
 
-COMPUTING, UPDATE = PARTS = "computing", "update"
+Part = Literal["computing", "update"]
+COMPUTING: Part = "computing"
+UPDATE: Part = "update"
+PARTS: Tuple[Part, ...] = (COMPUTING, UPDATE)
 """What operators belong to: the forward and the backward pass, or the optimizer's step."""
 HOST = "cpu"
 """The device of a program that computes where it runs."""
@@ -30,7 +33,7 @@ class StepTime:
 class Operator:
     """All calls of one operator in one part of a typical profiled step."""
 
-    part: str
+    part: Part
     name: str
     calls: float
     seconds: float
@@ -50,8 +53,11 @@ class ProfiledTime:
     """Between host and device, with nothing else beside them."""
     outside: float
     """In which no operator ran for a millisecond or more, and no batch was waited for."""
-    host: Mapping[str, float]
-    """By part, the rest: on a device, in which it idles; else, in which the host works."""
+    computing: float
+    """Of the rest, that of the forward and the backward pass: on a device, in which it idles; else,
+    in which the host works."""
+    update: float
+    """The same of the optimizer's step."""
 
 
 @dataclass(frozen=True)
