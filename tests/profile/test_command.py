@@ -70,7 +70,7 @@ def test_the_jobs_definition_has_the_arm_and_what_it_waits_for(tmp_path: Path) -
 
 @pytest.mark.slow
 def test_a_kept_profile_is_shown_again(tmp_path: Path) -> None:
-    write_json(tmp_path / PROFILE_FOLDER / PROFILE_FILE, asdict(profile_of()))
+    write_json(tmp_path / PROFILE_FOLDER / PROFILE_FILE, asdict(profile_of(0.005)))
     status, text, _ = said(str(tmp_path))
     assert status == 0
     assert "The bottleneck: matrix" in text
