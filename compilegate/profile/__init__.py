@@ -2,7 +2,7 @@
 could save. Pure, but for reading the file.
 
 `compilegate.job.profiling` writes the profile in the training process; `analysis_of` is all that
-follows from it, and `text_of` tells it.
+follows from it, and `text_of` renders it.
 """
 
 from compilegate.profile.analysis import Analysis, analysis_of

@@ -6,10 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from compilegate.job.profiling.record import Profile
-from compilegate.profile.breakdown import Breakdown, breakdown_of
-from compilegate.profile.ceiling import Ceiling, ceilings_of
-from compilegate.profile.findings import Finding, SeenShapes, findings_of, seen_shapes
-from compilegate.profile.lengths import LengthsView, lengths_view
+from compilegate.profile.breakdown import Breakdown, Ceiling, breakdown_of, ceilings_of
+from compilegate.profile.findings import Finding, findings_of, shapes_vary
 
 
 @dataclass(frozen=True)
@@ -17,12 +15,10 @@ class Analysis:
     """What a profile means."""
 
     profile: Profile
-    parts: Breakdown
+    breakdown: Breakdown
     findings: tuple[Finding, ...]
     """The first is the bottleneck."""
     ceilings: tuple[Ceiling, ...]
-    shapes: SeenShapes
-    lengths: LengthsView | None
 
     @property
     def bottleneck(self) -> Finding:
@@ -32,25 +28,16 @@ class Analysis:
     @property
     def document(self) -> dict[str, Any]:
         """For programs: what was concluded, beside what was seen."""
-        parts = self.parts
+        profile, found = self.profile, self.breakdown
         return {
-            "program": self.profile.program,
-            "arm": self.profile.arm,
-            "compiler": self.profile.compiler,
-            "device": self.profile.device,
+            "program": profile.program,
+            "arm": profile.arm,
+            "compiler": profile.compiler,
+            "device": profile.device,
             "bottleneck": self.bottleneck.kind,
-            "step_seconds": asdict(parts.step),
-            "parts": {
-                "data": asdict(parts.loader),
-                "copies": asdict(parts.copies),
-                **{phase: asdict(each) for phase, each in parts.computing.items()},
-                "communication": asdict(parts.communication),
-                "between": asdict(parts.between),
-                "idle": asdict(parts.idle),
-            },
-            "inside": {
-                f"{phase}: {kind}": seconds for (phase, kind), seconds in parts.inside.items()
-            },
+            "step_seconds": asdict(found.step),
+            "parts": {part: asdict(each) for part, each in found.parts.items()},
+            "inside": {f"{part}: {kind}": each for (part, kind), each in found.inside.items()},
             "findings": [asdict(each) for each in self.findings],
             "ceilings": [
                 {
@@ -60,25 +47,19 @@ class Analysis:
                 }
                 for each in self.ceilings
             ],
-            "shapes": asdict(self.shapes),
-            "lengths": None if self.lengths is None else asdict(self.lengths),
-            "captured": None if self.profile.captured is None else asdict(self.profile.captured),
-            "memory": None if self.profile.memory is None else asdict(self.profile.memory),
-            "trace": self.profile.trace,
+            "shapes": len(set(profile.shapes)),
+            "graphs": None if profile.graphs is None else asdict(profile.graphs),
+            "trace": profile.trace,
         }
 
 
 def analysis_of(profile: Profile) -> Analysis:
     """Everything that follows from the profile."""
-    parts = breakdown_of(profile)
-    seen = seen_shapes(profile)
-    return Analysis(
-        profile=profile,
-        parts=parts,
-        findings=findings_of(profile, parts),
-        ceilings=tuple(
-            ceilings_of(parts, device=profile.device, shapes=seen.count, varies=seen.varies)
-        ),
-        shapes=seen,
-        lengths=lengths_view(profile.lengths),
+    found = breakdown_of(profile)
+    ceilings = ceilings_of(
+        found,
+        device=profile.device,
+        shapes=len(set(profile.shapes)),
+        varies=shapes_vary(profile.shapes),
     )
+    return Analysis(profile, found, findings_of(profile, found), tuple(ceilings))

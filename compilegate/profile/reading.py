@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 import tarfile
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from compilegate.errors import CompilegateError
 from compilegate.job.names import PROFILE_FILE, PROFILE_FOLDER
-from compilegate.job.profiling.record import PHASES, PROFILE_SCHEMA, Profile
+from compilegate.job.profiling.record import PROFILE_SCHEMA, Profile
 
 MOST_BYTES = 64 * 1024**2
 _ADAPTER = TypeAdapter(Profile)
@@ -42,7 +40,8 @@ def read_profile(path: Path) -> Profile:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise ProfileError(f"{path}: {where}: {first['msg'].lower()}") from error
-    _require_sense(path, profile)
+    if not profile.steps:
+        raise ProfileError(f"{path}: steps is empty, expected one step or more")
     return profile
 
 
@@ -64,26 +63,3 @@ def _content(path: Path) -> bytes:
     if path.stat().st_size > MOST_BYTES:
         raise ValueError(f"it has more than {MOST_BYTES} bytes")
     return path.read_bytes()
-
-
-def _require_sense(path: Path, profile: Profile) -> None:
-    """What types do not say."""
-    if not profile.steps:
-        raise ProfileError(f"{path}: steps is empty, expected the phases of one step or more")
-    for number, step in enumerate(profile.steps):
-        for phase in PHASES:
-            if phase not in step:
-                raise ProfileError(f"{path}: steps.{number}.{phase} is missing")
-            if not math.isfinite(step[phase].seconds):
-                raise ProfileError(f"{path}: steps.{number}.{phase}.seconds is not finite")
-    numbers: list[tuple[str, Any]] = [
-        *(("operators.microseconds", each.microseconds) for each in profile.operators),
-        *(("operators.calls", each.calls) for each in profile.operators),
-        ("least_microseconds", profile.least_microseconds),
-    ]
-    for name, value in numbers:
-        if not (math.isfinite(value) and value >= 0):
-            raise ProfileError(f"{path}: {name} is {value}, expected zero or more")
-    lengths = profile.lengths
-    if lengths is not None and not (len(lengths.real) == len(lengths.padded) == len(lengths.batch)):
-        raise ProfileError(f"{path}: lengths: real, padded and batch differ in number")

@@ -12,7 +12,7 @@ Case = tuple[str, tuple[tuple[str, str], ...]]
 
 ALL_CASES = """
 import json, os, sys, torch
-from compilegate.job.machine.arithmetic import arithmetic_settings
+from compilegate.job.machine.environment import arithmetic_settings
 for script, variables in json.load(sys.stdin):
     sys.stdout.flush()
     if os.fork() == 0:

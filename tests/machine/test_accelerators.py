@@ -19,12 +19,14 @@ from compilegate.job.compilers.xla.memory import forget_peak_memory, peak_memory
 from compilegate.job.machine.accelerators import read_description, visible_gpus
 
 ROOT = Path(__file__).parents[2]
-GPUS = "0, GPU-aa11, Tesla V100-SXM2-16GB, 16160\n1, GPU-bb22, Tesla V100-SXM2-16GB, 16160\n"
 SMI = """#!/bin/sh
 case "$1" in
-  *index*) printf '%s' "$GPUS" ;;
-  *compute_cap*) [ -z "$CAPABILITIES" ] && exit 2; printf '%s' "$CAPABILITIES" ;;
+  *compute_cap*)
+    if [ -z "$CAPABILITY" ]; then echo 'Field "compute_cap" is not a valid field'; exit 2; fi ;;
 esac
+for gpu in "0, GPU-aa11" "1, GPU-bb22"; do
+  echo "$gpu, Tesla V100-SXM2-16GB, 16160${CAPABILITY:+, $CAPABILITY}"
+done
 """
 ASKING = (
     "import json, dataclasses; "
@@ -40,7 +42,7 @@ def found(tmp_path: Path, **variables: str) -> Mapping[str, object] | None:
     program.write_text(SMI)
     program.chmod(0o755)
     inherited = {k: v for k, v in os.environ.items() if k != "CUDA_VISIBLE_DEVICES"}
-    path = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "GPUS": GPUS}
+    path = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(
         [sys.executable, "-c", ASKING],
         env={**inherited, **path, **variables},
@@ -55,7 +57,7 @@ def found(tmp_path: Path, **variables: str) -> Mapping[str, object] | None:
 
 @pytest.mark.slow
 def test_the_driver_is_asked_and_torch_is_not(tmp_path: Path) -> None:
-    assert found(tmp_path, CAPABILITIES="7.0\n7.0\n") == {
+    assert found(tmp_path, CAPABILITY="7.0") == {
         "kind": "cuda",
         "name": "Tesla V100-SXM2-16GB",
         "count": 2,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,7 @@ from compilegate.cli.main import main
 from compilegate.document.reading import read_definition
 from compilegate.job.files import write_json
 from compilegate.job.names import PROFILE_FILE, PROFILE_FOLDER, PROFILE_VARIABLE
-from compilegate.job.profiling.record import document_of
-from tests.profile.test_analysis import MATRIX, profile_of, steps_of
+from tests.profile.test_analysis import profile_of
 
 WORKLOADS = Path(__file__).parents[2] / "workloads"
 
@@ -70,10 +70,7 @@ def test_the_jobs_definition_has_the_arm_and_what_it_waits_for(tmp_path: Path) -
 
 @pytest.mark.slow
 def test_a_kept_profile_is_shown_again(tmp_path: Path) -> None:
-    write_json(
-        tmp_path / PROFILE_FOLDER / PROFILE_FILE,
-        document_of(profile_of(steps_of(forward=5), (MATRIX,))),
-    )
+    write_json(tmp_path / PROFILE_FOLDER / PROFILE_FILE, asdict(profile_of(0.005)))
     status, text, _ = said(str(tmp_path))
     assert status == 0
     assert "The bottleneck: matrix" in text

@@ -10,19 +10,7 @@ from compilegate.job import names
 from compilegate.profile import breakdown, findings
 from compilegate.rules import COMPILERS, Measured, table
 
-KINDS = {
-    breakdown.LOADER,
-    breakdown.COPIES,
-    breakdown.COMMUNICATION,
-    breakdown.IDLE,
-    findings.BETWEEN,
-    findings.SMALL_UPDATE,
-    findings.SHAPES,
-    findings.SYNCHRONISATION,
-    findings.BREAKS,
-    findings.RAGGED,
-    *breakdown.KINDS,
-}
+KINDS = {*findings.WORTH_NAMING, *breakdown.KINDS}
 
 
 def test_check_finds_every_rule_of_the_table_and_no_other() -> None:

@@ -96,14 +96,14 @@ def command(  # noqa: PLR0917  one argument for each option
       compilegate profile news-topics --deployed -o profile.json    the job, for SageMaker
       compilegate profile output.tar.gz                what such a job left
 
-    A few dozen steps are taken: some to warm up, some under a stopwatch, some under torch.profiler,
-    and some that torch captures without compiling, to find graph breaks. Then the training ends;
-    nothing is judged or registered. The report names the bottleneck, divides a step among waiting
-    for data, copies, forward, backward, update, communication, host and idle time, and gives the
-    most that each compiler could save. The trace is kept for https://ui.perfetto.dev.
+    A few dozen steps are taken: some to warm up, some that are only timed, some under
+    torch.profiler. Then the training ends; nothing is judged or registered. The report names the
+    bottleneck, divides a step among waiting for data, copies, forward and backward, update,
+    communication and what is outside of torch, and gives the most that each compiler could save.
+    The trace is kept for https://ui.perfetto.dev.
 
-    A script may train any way it likes, as long as it uses torch's optimizers; a DataLoader, a
-    module and `backward` are recognised. It is run by this Python.
+    A script may train any way it likes, as long as it uses torch's optimizers; a DataLoader is
+    recognised. It is run by this Python.
     """
     script = Path(what)
     for_workloads = {"--arm": arm, "--output": output, "--image": images, "--deployed": deployed}

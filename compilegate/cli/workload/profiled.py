@@ -15,32 +15,39 @@ def profiled(home: Path, workload: str) -> Profiled | None:
     if not folder.is_dir():
         return None
     from compilegate.profile import ProfileError, analysis_of, read_profile  # noqa: PLC0415  numpy takes time
-    from compilegate.profile.breakdown import LAUNCHES, Share  # noqa: PLC0415
+    from compilegate.profile.breakdown import (  # noqa: PLC0415
+        BETWEEN,
+        COMMUNICATION,
+        COPIES,
+        DATA,
+        LAUNCHES,
+        PARTS,
+    )
 
     try:
         profile = read_profile(folder)
     except ProfileError:
         return None
-    parts = analysis_of(profile).parts
-    step = parts.step.seconds
+    found = analysis_of(profile).breakdown
+    step = found.step.seconds
     if step <= 0:
         return None
 
-    def together(*shares: Share) -> Range:
+    def together(*parts: str) -> Range:
+        shares = [found.parts[part] for part in parts]
         ends = (sum(each.low for each in shares) / step, sum(each.high for each in shares) / step)
         return Range(*(min(max(end, 0.0), 1.0) for end in ends))
 
-    computing = together(*parts.computing.values())
-    own = sum(each.seconds for each in parts.computing.values()) / step
-    launches = min(parts.of_kind(LAUNCHES) / step, own)
-    part = launches / own if own > 0 else 0.0
+    computing = together(*PARTS)
+    own = sum(found.of_part(part) for part in PARTS)
+    part = min(found.share(found.of_kind(LAUNCHES)) / own, 1.0) if own > 0 else 0.0
     return Profiled(
         parts={
             "compute": computing.times(1.0 - part),
             "launches": computing.times(part),
-            "data": together(parts.loader, parts.copies),
-            "communication": together(parts.communication),
-            "other": together(parts.between, parts.idle),
+            "data": together(DATA, COPIES),
+            "communication": together(COMMUNICATION),
+            "other": together(BETWEEN),
         },
         hardware=profile.hardware,
     )

@@ -1,12 +1,9 @@
 """What a machine has and lacks for each compiler: `compilegate doctor`, here or as a job.
 
-* `facts`: what is known of a machine, as types.
-* `host`, `gpus`, `toolchain`, `frameworks`, `timing`: where each part of it comes from.
-* `judging`: facts to findings: for each compiler what it lacks, and what to do about it. Pure.
+* `facts`: what is seen of a machine; `apart`: the same of what may crash or hang (the import of
+  torch, the start of CUDA, a compiler), in a process of its own with a time limit.
+* `needs`: the table by which facts are judged: what each compiler lacks, and what to do about it.
 * `words`: both as text.
-* `program`: the job, which SageMaker's toolkit or the local runner starts.
+* `program`: the examination, and the job that SageMaker's toolkit or the local runner starts.
 * `checkup`: the short form in the evidence of every job.
-
-Whatever may crash or hang (torch's import, CUDA's start, a C++ compiler) runs in a process of its
-own with a time limit: a doctor must survive the illness.
 """

@@ -7,14 +7,12 @@ by: a load is never the same twice. Nothing here imports torch or starts anythin
 from __future__ import annotations
 
 import os
-from typing import Dict, Mapping, Optional, Tuple
+from typing import Dict, Mapping, Optional
 
-from compilegate.job.doctor.facts import Gpu
-from compilegate.job.doctor.looking.gpus import examine_driver
-from compilegate.job.doctor.looking.host import ProcessorTime, examine_host, processor_time
-from compilegate.job.doctor.looking.toolchain import c_compiler, cxx_compiler
+from compilegate.job.doctor.facts import ProcessorTime, driver_here, host_here, processor_time
 from compilegate.job.evidence import Scalar
 from compilegate.job.machine.environment import version_of
+from compilegate.job.machine.programs import c_compiler, cxx_compiler
 
 _STARTED = processor_time()
 
@@ -24,8 +22,10 @@ def checkup(
 ) -> Dict[str, Scalar]:
     """The facts by name, in a fraction of a second. Shares and cores of others are since the time
     given, by default since this module was imported, as every job does when it starts."""
-    host, driver = examine_host(since), examine_driver(variables)
-    found: Dict[str, Scalar] = {
+    host, driver = host_here(since), driver_here(variables)
+    clocks = [each.clock_mhz for each in driver.gpus if each.clock_mhz is not None]
+    throttled_by = sorted({reason for each in driver.gpus for reason in each.throttled_by})
+    found: Dict[str, Optional[Scalar]] = {
         "load": host.load,
         "processors": os.cpu_count(),  # of the machine, which the load is of; a job may have fewer
         "steal": host.steal,
@@ -36,24 +36,12 @@ def checkup(
         "cc": c_compiler(variables),
         "triton": version_of("triton") or version_of("pytorch-triton"),
         "driver": driver.version,
-        "driver_cuda": driver.cuda,
         "driver_error": driver.error,
         "gpus": len(driver.gpus),
         "gpus_declared": driver.declared,
+        "gpu_capability": driver.gpus[0].capability if driver.gpus else None,
+        "gpu_clock_mhz": min(clocks, default=None),  # what disturbs on any of them: the worst
+        "gpu_most_clock_mhz": driver.gpus[0].most_clock_mhz if driver.gpus else None,
+        "gpu_throttled_by": ", ".join(throttled_by) or None,
     }
-    if driver.gpus:
-        found.update(_of_all(driver.gpus))
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _of_all(gpus: Tuple[Gpu, ...]) -> Dict[str, Scalar]:
-    """What disturbs on any of them: the worst of each."""
-    clocks = [each.clock_mhz for each in gpus if each.clock_mhz is not None]
-    reasons = sorted({reason for each in gpus for reason in each.throttled_by})
-    return {
-        "gpu_capability": gpus[0].capability,
-        "gpu_clock_mhz": min(clocks) if clocks else None,
-        "gpu_most_clock_mhz": gpus[0].most_clock_mhz,
-        "gpu_throttled_by": ", ".join(reasons) or None,
-        "gpu_memory_errors": sum(each.uncorrected_errors or 0 for each in gpus),
-    }

@@ -15,17 +15,18 @@ Needs no torch.
 
 from __future__ import annotations
 
+import csv
 import functools
 import json
 import os
 import re
 import shutil
-import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from compilegate.job.errors import InputError
+from compilegate.job.machine.programs import run
 from compilegate.job.names import MACHINE_VARIABLE, VISIBLE_GPUS_VARIABLE
 
 CUDA, NEURON = "cuda", "neuron"
@@ -65,72 +66,68 @@ class Machine:
 
 
 def this_machine() -> Machine:
-    """The described machine, or this one. Raises InputError for a description that is none."""
-    return machine_of(os.environ)
-
-
-def machine_of(environment: Mapping[str, str]) -> Machine:
-    """The machine of a job with these variables. Raises InputError."""
-    text = environment.get(MACHINE_VARIABLE)
+    """The described machine, or this one. Raises InputError for an invalid description."""
+    text = os.environ.get(MACHINE_VARIABLE)
     if text:
         return read_description(text)
-    return Machine(_found(environment.get(VISIBLE_GPUS_VARIABLE)))
+    return Machine(_found(os.environ.get(VISIBLE_GPUS_VARIABLE)))
 
 
 def read_description(text: str) -> Machine:
     """A description as `MACHINE_VARIABLE` holds it. Raises InputError."""
     try:
-        told = json.loads(text)
+        found = json.loads(text)
     except ValueError:
-        told = None
-    if not isinstance(told, dict):
+        found = None
+    if not isinstance(found, dict):
         raise _wrong(f"is {_shown(text)}", "a JSON object")
-    unknown = sorted(set(told) - {"accelerator", "kind", "count", "memory_gib", "capability"})
+    unknown = sorted(set(found) - _KEYS.keys())
     if unknown:
-        raise _wrong(
-            f"has the key {unknown[0]!r}", "accelerator, kind, count, memory_gib and capability"
-        )
-    described = json.dumps(told, sort_keys=True)
-    name = told.get("accelerator")
-    if name is None:
+        *most, last = _KEYS
+        raise _wrong(f"has the key {unknown[0]!r}", f"{', '.join(most)} and {last}")
+    for key, (fits, allowed) in _KEYS.items():
+        if key in found and not fits(found[key]):
+            raise _wrong(f"has {key} = {_shown(found[key])}", allowed)
+    described = json.dumps(found, sort_keys=True)
+    if found.get("accelerator") is None:
         return Machine(None, described)
-    _require(isinstance(name, str) and 0 < len(name) <= 100, "accelerator", name, "a name or null")
-    kind = told.get("kind", CUDA)
-    _require(kind in KINDS, "kind", kind, " or ".join(KINDS))
-    count, memory = told.get("count", 1), told.get("memory_gib")
-    most = f"a whole number from 1 to {MOST_ACCELERATORS}"
-    _require(_is_number(count, MOST_ACCELERATORS) and int(count) == count, "count", count, most)
-    most = f"a number up to {MOST_MEMORY_GIB}, or null"
-    _require(memory is None or _is_number(memory, MOST_MEMORY_GIB), "memory_gib", memory, most)
-    capability = told.get("capability")
-    _require(
-        capability is None
-        or (isinstance(capability, str) and _CAPABILITY.fullmatch(capability) is not None),
-        "capability",
-        capability,
-        "a text such as '7.0', or null",
+    memory = found.get("memory_gib")
+    accelerators = Accelerators(
+        found.get("kind", CUDA),
+        found["accelerator"],
+        int(found.get("count", 1)),
+        None if memory is None else int(memory * 2**30),
+        found.get("capability"),
     )
-    in_bytes = None if memory is None else int(memory * 2**30)
-    return Machine(Accelerators(kind, name, int(count), in_bytes, capability), described)
-
-
-def describing(accelerators: Optional[Accelerators]) -> str:
-    """The description of a machine with these, to be set in `MACHINE_VARIABLE`."""
-    if accelerators is None:
-        return json.dumps({"accelerator": None})
-    told: Dict[str, Any] = asdict(accelerators)
-    memory = told.pop("memory_bytes")
-    told["accelerator"] = told.pop("name")
-    return json.dumps({**told, "memory_gib": None if memory is None else memory / 2**30})
+    return Machine(accelerators, described)
 
 
 def _is_number(value: Any, most: float) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= most
 
 
-def _require(fits: bool, key: str, found: Any, allowed: str) -> None:
-    if not fits:
-        raise _wrong(f"has {key} = {_shown(found)}", allowed)
+_KEYS: Mapping[str, Tuple[Callable[[Any], bool], str]] = {
+    "accelerator": (
+        lambda value: value is None or (isinstance(value, str) and 0 < len(value) <= 100),
+        "a name or null",
+    ),
+    "kind": (lambda value: value in KINDS, " or ".join(KINDS)),
+    "count": (
+        lambda value: _is_number(value, MOST_ACCELERATORS) and int(value) == value,
+        f"a whole number from 1 to {MOST_ACCELERATORS}",
+    ),
+    "memory_gib": (
+        lambda value: value is None or _is_number(value, MOST_MEMORY_GIB),
+        f"a number up to {MOST_MEMORY_GIB}, or null",
+    ),
+    "capability": (
+        lambda value: (
+            value is None or (isinstance(value, str) and _CAPABILITY.fullmatch(value) is not None)
+        ),
+        "a text such as '7.0', or null",
+    ),
+}
+"""Of a description: which values each key may have, and that in words."""
 
 
 def _wrong(found: str, allowed: str) -> InputError:
@@ -142,6 +139,43 @@ def _shown(value: Any) -> str:
     return shown if len(shown) <= 80 else shown[:77] + "..."
 
 
+def describing(accelerators: Optional[Accelerators]) -> str:
+    """The description of a machine with these, to be set in `MACHINE_VARIABLE`."""
+    if accelerators is None:
+        return json.dumps({"accelerator": None})
+    found: Dict[str, Any] = asdict(accelerators)
+    memory = found.pop("memory_bytes")
+    found["accelerator"] = found.pop("name")
+    return json.dumps({**found, "memory_gib": None if memory is None else memory / 2**30})
+
+
+class Answer(NamedTuple):
+    """What the driver's program says."""
+
+    rows: List[Dict[str, str]]
+    """For each GPU, the fields that this driver knows."""
+    error: Optional[str]
+
+
+def nvidia_smi(fields: Sequence[str], path: Optional[str] = None) -> Answer:
+    """Ask nvidia-smi (`--help-query-gpu` lists its fields). `path` is where programs are, by
+    default PATH."""
+    program = shutil.which("nvidia-smi", path=path)
+    if program is None:
+        return Answer([], "nvidia-smi is not installed")
+    query = [program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+    ended = run(query, _SECONDS)
+    # A driver refuses the whole query for a field that it does not know, and names it.
+    unknown = re.search(r'Field "([^"]+)" is not a valid field', ended.output + (ended.error or ""))
+    if unknown is not None and unknown.group(1) in fields:
+        return nvidia_smi([each for each in fields if each != unknown.group(1)], path)
+    rows = list(csv.reader(ended.output.splitlines(), skipinitialspace=True))
+    wrong = next((", ".join(row) for row in rows if len(row) != len(fields)), None)
+    if ended.error or wrong:
+        return Answer([], f"nvidia-smi says: {ended.error or wrong}")
+    return Answer([dict(zip(fields, (cell.strip() for cell in row))) for row in rows], None)
+
+
 @functools.lru_cache(maxsize=None)
 def _found(visible: Optional[str]) -> Optional[Accelerators]:
     """Those of this machine that CUDA_VISIBLE_DEVICES leaves; a GPU before anything else."""
@@ -149,36 +183,36 @@ def _found(visible: Optional[str]) -> Optional[Accelerators]:
 
 
 def _gpus(visible: Optional[str]) -> Optional[Accelerators]:
-    rows = [each for each in _nvidia_smi("index,uuid,name,memory.total") if len(each) == 4]
-    chosen = visible_gpus([(index, uuid) for index, uuid, _, _ in rows], visible)
-    if not rows:
-        models = _models(_NVIDIA)
-        chosen = visible_gpus([(str(place), "") for place in range(len(models))], visible)
-        return _alike(CUDA, [models[place] for place in chosen], [], [])
-    capabilities = _nvidia_smi("compute_cap")  # drivers before 510 do not know the question
+    rows = nvidia_smi(("index", "uuid", "name", "memory.total", "compute_cap")).rows
+    if not rows:  # the kernel's driver may be there without its program
+        rows = [
+            {"index": str(place), "uuid": "", "name": name}
+            for place, name in enumerate(_models(_NVIDIA))
+        ]
+    places = visible_gpus([(each["index"], each["uuid"]) for each in rows], visible)
+    chosen = [rows[place] for place in places]
+    memories = [each.get("memory.total", "") for each in chosen]
     return _alike(
         CUDA,
-        [rows[place][2] for place in chosen],
-        [int(rows[place][3]) << 20 for place in chosen if rows[place][3].isdigit()],
-        [capabilities[place][0] for place in chosen if len(capabilities) == len(rows)],
+        [each["name"] for each in chosen],
+        [int(each) << 20 for each in memories if each.isdigit()],
+        [each.get("compute_cap", "") for each in chosen],
     )
 
 
 def visible_gpus(gpus: Sequence[Tuple[str, str]], visible: Optional[str]) -> List[int]:
     """Which of the GPUs (index, uuid) CUDA_VISIBLE_DEVICES leaves, by their place; all where it is
-    not set. As in CUDA, the first one that there is not hides those after it."""
+    not set. As in CUDA, a name of no GPU hides those after it."""
     if visible is None:
         return list(range(len(gpus)))
     chosen = []
-    for asked in (each.strip() for each in visible.split(",")):
-        place = next(
-            (
-                place
-                for place, (index, uuid) in enumerate(gpus)
-                if asked == index or (asked.startswith("GPU-") and uuid.startswith(asked))
-            ),
-            None,
+    for name in (each.strip() for each in visible.split(",")):
+        matching = (
+            place
+            for place, (index, uuid) in enumerate(gpus)
+            if name == index or (name.startswith("GPU-") and uuid.startswith(name))
         )
+        place = next(matching, None)
         if place is None:
             break
         chosen.append(place)
@@ -199,24 +233,6 @@ def _alike(
         min(memories, default=None),
         min(numbers, key=float, default=None),
     )
-
-
-def _nvidia_smi(columns: str) -> List[List[str]]:
-    """The driver's answer, a row for each GPU; none where there is no driver."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return []
-    try:
-        said = subprocess.run(
-            [program, f"--query-gpu={columns}", "--format=csv,noheader,nounits"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=_SECONDS,
-            check=True,
-        ).stdout.decode(errors="replace")
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return [[cell.strip() for cell in line.split(",")] for line in said.splitlines() if line]
 
 
 def _models(folder: Path) -> List[str]:

@@ -1,19 +1,26 @@
-"""What a job ran on: library versions and hardware, for the evidence."""
+"""What a job ran on, for the evidence: versions, hardware, and how torch was set to compute.
+
+float32 is not always float32: a GPU may multiply in TF32, which has ten bits of the mantissa, and a
+CPU in bfloat16. cuDNN may try its algorithms out (benchmark) and take another one in another job,
+and some operations have a slower variant that repeats itself. Whoever compares arms has to know.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
 import os
 import platform
-from typing import Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 import numpy as np
 
 from compilegate.job.evidence import Scalar
 from compilegate.job.machine.accelerators import Machine
-from compilegate.job.machine.arithmetic import arithmetic_settings
 from compilegate.job.machine.place import HOST
 from compilegate.job.names import IMAGE_VARIABLE
+
+EXACT = "ieee"
+"""As torch calls plain float32."""
 
 
 def describe_machine(
@@ -24,7 +31,7 @@ def describe_machine(
     `place` is where the process computes; None is a program without torch, which is not imported
     for it. The machine's description is the same for every process that runs on it.
     """
-    return {
+    found: Dict[str, Scalar] = {
         "python": platform.python_version(),
         "transformers": version_of("transformers"),
         "numpy": np.__version__,
@@ -33,34 +40,76 @@ def describe_machine(
         "cores_available": cores_available(),
         "instance_type": instance_type(environment),
         "image": image(environment),
-        **_accelerators(machine),
-        **({} if place is None else _torch(place)),
+        "accelerator": None,
+        "accelerators": 0,
     }
-
-
-def _accelerators(machine: Machine) -> Dict[str, Scalar]:
     has = machine.accelerators
-    found: Dict[str, Scalar] = {"accelerator": None, "accelerators": 0}
     if has is not None:
-        found = {
-            "accelerator": has.name,
-            "accelerators": has.count,
-            "accelerator_memory_bytes": has.memory_bytes,
-            "accelerator_capability": has.capability,
-        }
-    # Evidence of a rehearsal never passes for that of the machine itself.
-    return found if machine.described is None else {**found, "described": machine.described}
+        found.update(
+            accelerator=has.name,
+            accelerators=has.count,
+            accelerator_memory_bytes=has.memory_bytes,
+            accelerator_capability=has.capability,
+        )
+    if machine.described is not None:
+        found["described"] = machine.described  # a rehearsal never passes for the machine itself
+    if place is not None:
+        import torch  # noqa: PLC0415 - programs without torch are described, too
 
-
-def _torch(place: str) -> Dict[str, Scalar]:
-    import torch  # noqa: PLC0415 - the rest of this file does without
-
-    return {
-        "torch": str(torch.__version__),
+        found["torch"] = str(torch.__version__)
         # What starts the processes decides how many each has. They compute on a host alone.
-        "threads": torch.get_num_threads() if place == HOST else None,
-        **arithmetic_settings(),
+        found["threads"] = torch.get_num_threads() if place == HOST else None
+        found.update(arithmetic_settings(environment))
+    return found
+
+
+def arithmetic_settings(environment: Mapping[str, str] = os.environ) -> Dict[str, Scalar]:
+    """How torch is set in this process, whatever it computes on. The `float32_` ones are `ieee`,
+    `tf32` or `bf16`."""
+    import torch  # noqa: PLC0415 - as above
+
+    backends: Any = torch.backends
+    cudnn = backends.cudnn
+    # With 0 NVIDIA's libraries leave TF32 alone, whatever torch asks of them.
+    overridden = environment.get("NVIDIA_TF32_OVERRIDE") == "0"
+
+    def on_gpu(place: Any, allowed: Callable[[], bool]) -> str:
+        # From torch 2.9 on there are two sets of names, and the old one raises after the new one.
+        precision = str(_precision_set(place) or ("tf32" if allowed() else EXACT))
+        return EXACT if overridden else precision
+
+    asked = getattr(torch, "get_float32_matmul_precision", lambda: "highest")
+    on_cpu = _precision_set(getattr(backends.mkldnn, "matmul", None))
+    return {
+        "float32_matmul_gpu": on_gpu(backends.cuda.matmul, lambda: backends.cuda.matmul.allow_tf32),
+        "float32_convolution_gpu": on_gpu(getattr(cudnn, "conv", None), lambda: cudnn.allow_tf32),
+        "float32_matmul_cpu": on_cpu or ("bf16" if asked() == "medium" else EXACT),
+        "cudnn_benchmark": bool(cudnn.benchmark),
+        "cudnn_deterministic": bool(cudnn.deterministic),
+        "deterministic_algorithms": bool(torch.are_deterministic_algorithms_enabled()),
+        "cuda": torch.version.cuda,
+        "cudnn": _release(cudnn),
     }
+
+
+def _precision_set(place: Any) -> Optional[str]:
+    """By the names that torch has from 2.9 on; None where it has none. `none` is no setting, in the
+    place itself as in those that it follows."""
+    try:
+        precision = getattr(place, "fp32_precision", None)
+    except AssertionError:  # torch 1.13's way of saying that its matmul has no such attribute
+        return None
+    return EXACT if precision == "none" else precision
+
+
+def _release(cudnn: Any) -> Optional[int]:
+    """That of the library; None where there is none, or one that torch was not built for: torch
+    says so itself where it has to use it, and a job on the host never does."""
+    try:
+        found: Optional[int] = cudnn.version()
+    except RuntimeError:
+        return None
+    return found
 
 
 def version_of(package: str) -> Optional[str]:
@@ -71,22 +120,20 @@ def version_of(package: str) -> Optional[str]:
         return None
 
 
-def image(variables: Mapping[str, str]) -> Optional[str]:
-    """The URI of the image that this runs in; None where nobody told.
-
-    No container knows its own, so whoever requests the job says it once more, to the job.
-    """
-    return variables.get(IMAGE_VARIABLE) or None
+def image(environment: Mapping[str, str]) -> Optional[str]:
+    """The URI of this process's image, as whoever requested the job wrote it down: no container
+    knows its own. None where nobody did."""
+    return environment.get(IMAGE_VARIABLE) or None
 
 
-def instance_type(variables: Mapping[str, str]) -> Optional[str]:
+def instance_type(environment: Mapping[str, str]) -> Optional[str]:
     """The SageMaker instance that this is; None where a job only pretends to run on one.
 
     A local run has the variables of SageMaker too, but its ARN lies in no region: "local".
     """
-    region = (variables.get("TRAINING_JOB_ARN", "").split(":") + [""] * 4)[3]
+    region = (environment.get("TRAINING_JOB_ARN", "").split(":") + [""] * 4)[3]
     on_sagemaker = region not in ("", "local")
-    return (variables.get("SM_CURRENT_INSTANCE_TYPE") or None) if on_sagemaker else None
+    return (environment.get("SM_CURRENT_INSTANCE_TYPE") or None) if on_sagemaker else None
 
 
 def cores_available() -> int:

@@ -7,7 +7,7 @@ from typing import MutableMapping
 from compilegate.job.names import GPU_COUNT_VARIABLE
 
 TOOLKIT_GPUS_VARIABLE = "SM_NUM_GPUS"
-"""The machine's, as SageMaker's training toolkit counted them."""
+"""The machine's, as SageMaker's training toolkit, or the local runner, counted them."""
 
 
 def name_gpus(environment: MutableMapping[str, str]) -> None:

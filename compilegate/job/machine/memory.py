@@ -1,11 +1,13 @@
-"""How much memory a job held, and how its process keeps what a step frees."""
+"""How much memory a job may take and held, and how its process keeps what a step frees."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import resource
 import sys
-from typing import TYPE_CHECKING, Optional, Tuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Dict, Optional, Tuple
 
 from compilegate.job.evidence.record import MEMORY_OF
 
@@ -16,6 +18,7 @@ OF_DEVICE, OF_PROCESS = MEMORY_OF
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc's malloc.h."""
 _KEPT_BYTES = 1 << 30
+_GROUPS = Path("/sys/fs/cgroup")
 
 
 def keep_freed_memory() -> bool:
@@ -82,3 +85,51 @@ def process_peak() -> int:
         return int(held.split()[1]) * 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(peak) * (1 if sys.platform == "darwin" else 1024)  # others count in KiB
+
+
+def memory_here() -> Tuple[Optional[int], Optional[int]]:
+    """The bytes of memory that this process could have, and those that it can still take: the
+    machine's, or the container's where its limit leaves less. None where nothing says."""
+    known: Dict[str, int] = {}
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            name, _, value = line.partition(":")
+            if value.endswith(" kB"):
+                known[name] = int(value.split()[0]) * 1024
+    whole, free = known.get("MemTotal"), known.get("MemAvailable")
+    limit, room = _group_memory()
+    if limit is not None and room is not None:
+        whole, free = min(whole or limit, limit), min(room if free is None else free, room)
+    return whole, free
+
+
+def _group_memory() -> Tuple[Optional[int], Optional[int]]:
+    """The container's limit in either version of control groups, and what it leaves: cached files
+    give way. None without a limit."""
+    for folder, limit, used, cached in (
+        ("", "memory.max", "memory.current", "file "),
+        ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "cache "),
+    ):
+        with contextlib.suppress(OSError, ValueError, StopIteration):
+            most, now, kinds = (
+                (_GROUPS / folder / name).read_text(encoding="ascii")
+                for name in (limit, used, "memory.stat")
+            )
+            files = next(line.split()[1] for line in kinds.splitlines() if line.startswith(cached))
+            return int(most), max(int(most) - int(now) + int(files), 0)
+    return None, None
+
+
+def core_quota() -> Optional[float]:
+    """Cores' worth of time that the container may take, in either version of control groups; None
+    without a limit."""
+    with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
+        quota, period = (_GROUPS / "cpu.max").read_text(encoding="ascii").split()
+        return int(quota) / int(period)  # "max" is no number
+    with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
+        quota, period = (
+            (_GROUPS / "cpu" / name).read_text(encoding="ascii")
+            for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+        )
+        return int(quota) / int(period) if int(quota) > 0 else None
+    return None

@@ -11,11 +11,10 @@ from typing import Mapping, Optional, Sequence
 
 from compilegate.job.errors import ArmError
 from compilegate.job.machine.accelerators import CUDA, NEURON, Machine
+from compilegate.job.machine.gpus import TOOLKIT_GPUS_VARIABLE
 from compilegate.job.names import VISIBLE_GPUS_VARIABLE
 
 HOST = "cpu"
-GPUS_VARIABLE = "SM_NUM_GPUS"
-"""How many GPUs SageMaker's toolkit, or the local runner, counted on the machine."""
 _XLA_HARDWARE = {"CPU": HOST, "GPU": CUDA, "CUDA": CUDA, "NEURON": NEURON}
 
 
@@ -48,8 +47,8 @@ def require_gpus(
 
     `torch` is its release, and `cuda` the one that it was built for.
     """
-    told = environment.get(GPUS_VARIABLE, "")
-    if place != HOST or not told.isdigit() or int(told) == 0:
+    declared = environment.get(TOOLKIT_GPUS_VARIABLE, "")
+    if place != HOST or not declared.isdigit() or int(declared) == 0:
         return
     hidden = environment.get(VISIBLE_GPUS_VARIABLE)
     if hidden is not None and hidden.strip() in ("", "-1", "NoDevFiles"):
@@ -59,10 +58,9 @@ def require_gpus(
     else:
         check = (
             f"torch {torch} was built for CUDA {cuda}: check that the machine's driver is new "
-            "enough for that (nvidia-smi says which it has), and that the image was started with "
-            "its GPUs"
+            "enough for that (see nvidia-smi), and that the image was started with its GPUs"
         )
     raise ArmError(
-        f"the machine has GPUs ({GPUS_VARIABLE} is {told}), and torch sees none, so every step "
-        f"would be computed on the host; {check}"
+        f"the machine has GPUs ({TOOLKIT_GPUS_VARIABLE} is {declared}), and torch sees none, so "
+        f"every step would be computed on the host; {check}"
     )

@@ -1,247 +1,190 @@
-"""What torch.profiler saw, as figures by operator, by device and by phase. Needs no torch: events
-are anything that has what `Event` names."""
+"""What torch.profiler saw, as the figures of a typical step.
+
+Medians over steps, where `key_averages` has means: one call that loses the processor to another
+program would be charged to its operator.
+"""
 
 from __future__ import annotations
 
 import bisect
+import re
 import statistics
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, DefaultDict, Dict, List, Optional, Sequence, Tuple
 
-from compilegate.job.profiling.record import PHASES, DeviceTime, Operator
+from compilegate.job.profiling.record import COMPUTING, PARTS, UPDATE, Operator, Part, ProfiledTime
 
-STEP = "step"
-"""The mark at the end of a step."""
+WAIT = "compilegate: wait for data"
+"""The profiler's mark of a step's wait for its batch."""
 MOST_OPERATORS = 400
-_MEMORY = "[memory]"
-_COPIES = ("memcpy",)
-_COMMUNICATION = ("nccl", "gloo", "c10d", "record_param_comms", "mpi:", "ucc:")
+OUTSIDE = 1000.0
+"""Microseconds without an operator from which the program does something else than to launch the
+next one: it reads, writes, or sleeps."""
+_DATA = "data"
+_MARKS = (WAIT, "ProfilerStep", "Optimizer.", "enumerate(DataLoader)", "DistributedDataParallel")
+"""What is no operator, but a name for all that is called within."""
+_COMMUNICATION = re.compile(r"nccl|gloo|c10d|record_param_comms|mpi:|ucc:", re.IGNORECASE)
+_SHAPED = re.compile(r"::(addmm|mm|bmm|baddbmm|linear|\w*convolution\w*|embedding)$")
+"""Operators whose inputs' shapes are a step's: others may be called now and then."""
 
-Marks = Sequence[Tuple[int, str]]
-"""When each phase began, in nanoseconds, in order; `STEP` where a step ended."""
-
-
-@dataclass(frozen=True)
-class Event:
-    """Something that the profiler saw, on the host or on a device."""
-
-    name: str
-    start: int
-    end: int
-    """In nanoseconds since 1970."""
-    thread: int
-    on_device: bool
-    shapes: str = ""
-    number: int = 0
-    """An operator's own, on the host."""
-    launched_by: int = 0
-    """The number of the operator that a kernel belongs to."""
-    bytes: int = 0
-    """How much an allocation took; below zero for what is freed."""
+Spans = List[Tuple[float, float]]
+"""Times that do not touch, in order, in microseconds."""
 
 
-def events_of(profiler: Any) -> List[Event]:
-    """Those of a torch.profiler that has ended."""
-    import torch  # noqa: PLC0415 - the rest of this file does without
+class Events:
+    """The events of a torch.profiler that has ended, step by step."""
 
-    host = torch.autograd.DeviceType.CPU
-    return [
-        Event(
-            each.name(),
-            each.start_ns(),
-            each.start_ns() + each.duration_ns(),
-            each.start_thread_id(),
-            each.device_type() != host,
-            str(each.shapes() or ""),
-            each.correlation_id(),
-            each.linked_correlation_id(),
-            each.nbytes(),
+    def __init__(self, events: Sequence[Any]) -> None:
+        """`events` are `profiler.events()`, or look like them."""
+        self._parts: Dict[int, Optional[str]] = {}
+        known = [each for each in events if each.name != "[memory]"]
+        self._host = [each for each in known if each.device_type.name == "CPU"]
+        names = {each.name for each in self._host}  # which its shadows on a device have, too
+        self._device = [
+            each for each in known if each.device_type.name != "CPU" and each.name not in names
+        ]
+        marks = [each for each in self._host if each.name.startswith("ProfilerStep")]
+        # Within the first of them the profiler itself gets going.
+        self._steps = sorted((each.time_range.start, each.time_range.end) for each in marks)[1:]
+        self.count = len(self._steps)
+        self._calls = [each for each in self._host if not each.name.startswith(_MARKS)]
+
+    def operators(self) -> Tuple[Operator, ...]:
+        """The calls of a typical step, by part and name; those that take most first."""
+        taken: DefaultDict[Tuple[Part, str], List[List[float]]] = defaultdict(
+            lambda: [[0.0, 0.0, 0.0] for _ in self._steps]
         )
-        for each in profiler.profiler.kineto_results.events()
-    ]
+        for each in self._calls:
+            found_in, step = self._part(each), self._step(each)
+            part = next((one for one in PARTS if one == found_in), None)
+            if part is None or step is None:
+                continue
+            sums = taken[part, each.name][step]
+            sums[0] += 1
+            sums[1] += max(each.self_cpu_time_total, 0.0) / 1e6
+            sums[2] += sum(kernel.duration for kernel in each.kernels) / 1e6
+        found = [
+            Operator(part, name, *(statistics.median(each) for each in zip(*by_step)))
+            for (part, name), by_step in taken.items()
+        ]
+        found.sort(key=lambda each: -(each.seconds + each.device_seconds))
+        return tuple(found[:MOST_OPERATORS])
 
+    def time(self) -> ProfiledTime:
+        """How a typical step's time is divided."""
+        steps = [self._divided(begin, end) for begin, end in self._steps]
 
-def operators(events: Iterable[Event], marks: Marks, steps: int) -> Tuple[Operator, ...]:
-    """The calls within `steps` steps, by phase, name and shapes; those that take most first."""
-    events = list(events)
-    phase_at = _phases(marks)
-    groups: Dict[Tuple[str, str, str], List[float]] = defaultdict(list)
-    group_of: Dict[int, Tuple[str, str, str]] = {}
-    for event, own in own_times(events):
-        phase = phase_at(event.start)
-        if phase is None or "#" in event.name:  # the profiler's own remarks on optimizers
-            continue
-        group = phase, event.name, event.shapes
-        groups[group].append(own / 1e3)
-        group_of[event.number] = group
-    on_device: Dict[Tuple[str, str, str], float] = defaultdict(float)
-    for event in events:
-        if event.on_device and event.name != _MEMORY:
-            launcher = group_of.get(event.launched_by)
-            if launcher is not None:
-                on_device[launcher] += (event.end - event.start) / 1e3
-    found = [
-        Operator(
-            phase,
-            name,
-            shapes,
-            calls=len(own) / steps,
-            microseconds=round(statistics.median(own), 3),
-            device_microseconds=round(on_device[phase, name, shapes] / len(own), 3),
+        def typical(name: str) -> float:
+            return statistics.median(each[name] for each in steps) / 1e6
+
+        # Other programs may take the processor in every other step: what the program itself does
+        # outside of torch is there in three of four.
+        outside = sorted(each["outside"] for each in steps)[(len(steps) - 1) // 4]
+        return ProfiledTime(
+            typical("seconds"),
+            typical("communication"),
+            typical("copies"),
+            outside / 1e6,
+            typical(COMPUTING),
+            typical(UPDATE),
         )
-        for (phase, name, shapes), own in groups.items()
-    ]
-    found.sort(key=lambda each: -each.calls * (each.microseconds + each.device_microseconds))
-    return tuple(found[:MOST_OPERATORS]) + _rest(found[MOST_OPERATORS:])
 
+    def shapes(self) -> Tuple[int, ...]:
+        """The number of each step's shapes."""
+        called: List[set[Tuple[str, str]]] = [set() for _ in self._steps]
+        for each in self._calls:
+            step = self._step(each)
+            if step is not None and _SHAPED.search(each.name) and self._part(each) == COMPUTING:
+                called[step].add((each.name, str(each.input_shapes)))
+        numbers: Dict[frozenset[Tuple[str, str]], int] = {}
+        return tuple(numbers.setdefault(frozenset(each), len(numbers)) for each in called)
 
-def _rest(operators: Sequence[Operator]) -> Tuple[Operator, ...]:
-    """Those that are too many to name, in one line for each phase."""
-    found = []
-    for phase in PHASES:
-        few = [each for each in operators if each.phase == phase]
-        calls = sum(each.calls for each in few)
-        if calls:
-            found.append(
-                Operator(
-                    phase,
-                    "others",
-                    "",
-                    calls,
-                    sum(each.calls * each.microseconds for each in few) / calls,
-                    sum(each.calls * each.device_microseconds for each in few) / calls,
-                )
+    def _divided(self, begin: float, end: float) -> Dict[str, float]:
+        def spans(events: Sequence[Any], *parts: str) -> Spans:
+            return _within(
+                [each for each in events if not parts or self._part(each) in parts], begin, end
             )
-    return tuple(found)
 
-
-def own_times(events: Iterable[Event]) -> Iterable[Tuple[Event, int]]:
-    """Each event on the host, with its time without what it calls, in nanoseconds."""
-    threads: Dict[int, List[Event]] = defaultdict(list)
-    for each in events:
-        if not each.on_device and each.name != _MEMORY:
-            threads[each.thread].append(each)
-    for thread in threads.values():
-        thread.sort(key=lambda each: (each.start, -each.end))
-        own = [each.end - each.start for each in thread]
-        open_ones: List[int] = []
-        for index, each in enumerate(thread):
-            while open_ones and thread[open_ones[-1]].end <= each.start:
-                open_ones.pop()
-            if open_ones:
-                own[open_ones[-1]] -= each.end - each.start
-            open_ones.append(index)
-        for each, taken in zip(thread, own):
-            yield each, max(taken, 0)
-
-
-def on_device(events: Iterable[Event], marks: Marks, steps: int) -> Optional[DeviceTime]:
-    """How busy the device was; None where nothing ran on one."""
-    ends = [at for at, phase in marks if phase == STEP]
-    if not ends or not steps:
-        return None
-    began, ended = marks[0][0], ends[-1]
-    spans = [
-        each
-        for each in events
-        if each.on_device and each.name != _MEMORY and began <= each.start < ended
-    ]
-    if not spans:
-        return None
-    copies = [each for each in spans if each.name.lower().startswith(_COPIES)]
-    talking = [each for each in spans if each.name.lower().startswith(_COMMUNICATION)]
-    apart = {id(each) for each in (*copies, *talking)}
-    kernels = _united([each for each in spans if id(each) not in apart])
-    with_copies = _united([*(each for each in spans if id(each) not in apart), *copies])
-    everything = _united(spans)
-    return DeviceTime(
-        step=(ended - began) / 1e9 / steps,
-        busy=_length(kernels) / steps,
-        # Only what nothing was computed beside.
-        copies=(_length(with_copies) - _length(kernels)) / steps,
-        communication=(_length(everything) - _length(with_copies)) / steps,
-        idle_in={
-            phase: seconds / steps for phase, seconds in _idle(everything, marks, ended).items()
-        },
-    )
-
-
-def highest_memory(events: Iterable[Event], marks: Marks) -> Mapping[str, int]:
-    """By phase, the most bytes beyond what the step began with."""
-    phase_at = _phases(marks)
-    ends = [at for at, phase in marks if phase == STEP]
-    found: Dict[str, int] = {}
-    held = began_with = 0
-    for each in sorted((each for each in events if each.name == _MEMORY), key=lambda it: it.start):
-        while ends and each.start >= ends[0]:
-            ends.pop(0)
-            began_with = held
-        held += each.bytes
-        phase = phase_at(each.start)
-        if phase is not None:
-            found[phase] = max(found.get(phase, 0), held - began_with)
-    return found
-
-
-def communication_seconds(found: Iterable[Operator]) -> float:
-    """A step, on the host."""
-    return (
-        sum(
-            each.calls * each.microseconds
-            for each in found
-            if each.name.lower().startswith(_COMMUNICATION)
-        )
-        / 1e6
-    )
-
-
-def _phases(marks: Marks) -> Any:
-    """A function of a moment: the phase that was under way; None before the first."""
-    begins = [(at, phase) for at, phase in marks if phase != STEP]
-    times = [at for at, _ in begins]
-
-    def at(moment: int) -> Optional[str]:
-        index = bisect.bisect_right(times, moment) - 1
-        return begins[index][1] if index >= 0 else None
-
-    return at
-
-
-_Span = Tuple[int, int]
-
-
-def _united(events: Sequence[Event]) -> List[_Span]:
-    """The time that any of them takes, as spans that do not touch."""
-    found: List[_Span] = []
-    for each in sorted(events, key=lambda it: it.start):
-        if found and each.start <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], each.end)
+        data, update = spans(self._host, _DATA), spans(self._host, UPDATE)
+        called = _minus(spans(self._calls, *PARTS), data)
+        if self._device:
+            talking = [each for each in self._device if _COMMUNICATION.search(each.name)]
+            copying = [each for each in self._device if each.name.lower().startswith("memcpy")]
+            apart = {id(each) for each in (*talking, *copying)}
+            busy = spans([each for each in self._device if id(each) not in apart])
+            communication, copies = spans(talking), spans(copying)
         else:
-            found.append((each.start, each.end))
+            busy, communication, copies = called, spans(self._calls, _COMMUNICATION.pattern), []
+        communication = _minus(communication, busy)
+        copies = _minus(_minus(copies, busy), communication)
+        idle = [(begin, end)]
+        for each in (communication, copies, data, *([busy] if self._device else [])):
+            idle = _minus(idle, each)
+        outside = [each for each in _minus(idle, called) if each[1] - each[0] > OUTSIDE]
+        idle = _minus(idle, outside)
+        computing = _minus(idle, update)
+        return {
+            "seconds": end - begin,
+            "communication": _length(communication),
+            "copies": _length(copies),
+            "outside": _length(outside),
+            COMPUTING: _length(computing),
+            UPDATE: _length(idle) - _length(computing),
+        }
+
+    def _step(self, event: Any) -> Optional[int]:
+        at = bisect.bisect_right(self._steps, (event.time_range.start, float("inf"))) - 1
+        inside = at >= 0 and event.time_range.start <= self._steps[at][1]
+        return at if inside else None
+
+    def _part(self, event: Any) -> Optional[str]:
+        """What it belongs to, by its own name or that of what called it."""
+        key = id(event)
+        if key not in self._parts:
+            parent = event.cpu_parent
+            inherited = COMPUTING if parent is None else self._part(parent)
+            self._parts[key] = _part_by_name(event.name) or inherited
+        return self._parts[key]
+
+
+def _part_by_name(name: str) -> Optional[str]:
+    if name == WAIT or name.startswith("enumerate(DataLoader)"):
+        return _DATA
+    if name.startswith("Optimizer."):
+        return UPDATE
+    return _COMMUNICATION.pattern if _COMMUNICATION.search(name) else None
+
+
+def _within(events: Sequence[Any], begin: float, end: float) -> Spans:
+    """The time between these bounds that any of the events takes."""
+    found: Spans = []
+    ranges = ((each.time_range.start, each.time_range.end) for each in events)
+    for start, stop in sorted((max(each[0], begin), min(each[1], end)) for each in ranges):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], stop)
+        elif start < stop:
+            found.append((start, stop))
     return found
 
 
-def _length(spans: Sequence[_Span]) -> float:
-    return sum(end - start for start, end in spans) / 1e9
-
-
-def _idle(busy: Sequence[_Span], marks: Marks, ended: int) -> Mapping[str, float]:
-    """Seconds between the spans, by the phase that the host was in."""
-    begins = [(at, phase) for at, phase in marks if phase != STEP]
-    gaps: List[_Span] = []
-    cursor = marks[0][0]
-    for start, end in busy:
-        if start > cursor:
-            gaps.append((cursor, min(start, ended)))
-        cursor = max(cursor, end)
-    if cursor < ended:
-        gaps.append((cursor, ended))
-    found: Dict[str, float] = defaultdict(float)
-    bounds = [*(at for at, _ in begins[1:]), ended]
-    for (start, phase), end in zip(begins, bounds):
-        for gap_start, gap_end in gaps:
-            overlap = min(end, gap_end) - max(start, gap_start)
-            if overlap > 0:
-                found[phase] += overlap / 1e9
+def _minus(spans: Spans, others: Spans) -> Spans:
+    """What is left of the first without the second."""
+    found: Spans = []
+    at = 0
+    for start, stop in spans:
+        left = start
+        while at < len(others) and others[at][1] <= left:
+            at += 1
+        cut = at
+        while cut < len(others) and others[cut][0] < stop:
+            if others[cut][0] > left:
+                found.append((left, others[cut][0]))
+            left = max(left, others[cut][1])
+            cut += 1
+        if left < stop:
+            found.append((left, stop))
     return found
+
+
+def _length(spans: Spans) -> float:
+    return sum(stop - start for start, stop in spans)

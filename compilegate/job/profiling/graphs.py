@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from typing import Any, List, Match, Optional, Tuple
+from typing import Any, List, Tuple
 
 from compilegate.job.profiling.record import Break
 from compilegate.job.profiling.syncs import short_path
@@ -26,8 +26,7 @@ class GraphLog(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
-        self._breaks: Counter[Tuple[str, str]] = Counter()
-        self._recompilations: Counter[Tuple[str, str]] = Counter()
+        self._said: Counter[Tuple[str, str, str]] = Counter()
         self._loggers: List[Tuple[Any, int, bool]] = []
 
     def listen(self) -> None:
@@ -39,7 +38,12 @@ class GraphLog(logging.Handler):
             logger.propagate = logger.propagate and logger.isEnabledFor(logging.DEBUG)
             logger.setLevel(logging.DEBUG)
             logger.addHandler(self)
-        _have_recompilations_told()
+        try:  # dynamo asks its own state, and not the logger, whether to say why it compiles again
+            from torch._logging._internal import log_state  # noqa: PLC0415
+
+            log_state.enable_artifact("recompiles")
+        except (ImportError, AttributeError):
+            return  # another torch: they are counted, without reasons
 
     def stop(self) -> None:
         """Stop it."""
@@ -51,52 +55,41 @@ class GraphLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Take a message of dynamo's apart."""
-        said = record.getMessage()
+        text = record.getMessage()
         if record.name == _BREAKS:
-            self._breaks[_place(_BREAK_AT.search(said)), break_reason(said)] += 1
-            return
-        code = _CODE_AT.search(said)
-        where = f"{short_path(code[2])}:{code[3]} ({code[1]})" if code else "unknown"
-        guard = _GUARD.search(said)
-        reason = guard[1].split("  # ")[0].strip() if guard else "another guard"
-        self._recompilations[where, reason[:300]] += 1
+            at = _BREAK_AT.search(text)
+            where = f"{short_path(at[1])}:{at[2]}" if at else "unknown"
+            reason = break_reason(text)
+        else:
+            code, guard = _CODE_AT.search(text), _GUARD.search(text)
+            where = f"{short_path(code[2])}:{code[3]} ({code[1]})" if code else "unknown"
+            reason = guard[1].split("  # ")[0].strip()[:300] if guard else "another guard"
+        self._said[record.name, where, reason] += 1
 
     @property
     def breaks(self) -> Tuple[Break, ...]:
         """Most frequent first."""
-        return _listed(self._breaks)
+        return self._listed(_BREAKS)
 
     @property
     def recompilations(self) -> Tuple[Break, ...]:
         """Most frequent first."""
-        return _listed(self._recompilations)
+        return self._listed(_RECOMPILES)
+
+    def _listed(self, logger: str) -> Tuple[Break, ...]:
+        found = [
+            Break(where, reason, count)
+            for (name, where, reason), count in self._said.most_common()
+            if name == logger
+        ]
+        return tuple(found[:MOST_PLACES])
 
 
-def break_reason(said: str) -> str:
+def break_reason(text: str) -> str:
     """Dynamo's reason in one line: what it met and its explanation, and not what it was doing."""
-    found = _REASON.search(said)
-    lines = [each.strip() for each in (found[1] if found else said).splitlines() if each.strip()]
+    found = _REASON.search(text)
+    lines = [each.strip() for each in (found[1] if found else text).splitlines() if each.strip()]
     if len(lines) > 1 and lines[0].startswith(_DOING):
         del lines[0]
     why = next((each for each in lines if each.startswith(_WHY)), "")
     return f"{lines[0]} {why[len(_WHY) :]}".strip()[:300] if lines else "no reason given"
-
-
-def _place(found: Optional[Match[str]]) -> str:
-    return f"{short_path(found[1])}:{found[2]}" if found else "unknown"
-
-
-def _listed(counts: Counter[Tuple[str, str]]) -> Tuple[Break, ...]:
-    return tuple(
-        Break(where, reason, count) for (where, reason), count in counts.most_common(MOST_PLACES)
-    )
-
-
-def _have_recompilations_told() -> None:
-    """Dynamo asks its own state, and not the logger, whether to say why it compiles again."""
-    try:
-        from torch._logging._internal import log_state  # noqa: PLC0415
-
-        log_state.enable_artifact("recompiles")
-    except (ImportError, AttributeError):
-        return  # another torch: they are counted, without reasons

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import time
 from collections import Counter
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -21,21 +20,15 @@ _TORCH = os.sep + "torch" + os.sep
 _OPTIMIZERS = os.path.join(_TORCH.rstrip(os.sep), "optim") + os.sep
 """Part of the path of its optimizers, which ask for the number of their step on the host."""
 
-Place = Tuple[str, str]
-"""The line, and the method that was called there."""
-
 
 class SynchronisationWatch:
     """While it watches, counts such calls by line. It puts wrappers around torch's methods, and
     takes them off again."""
 
-    def __init__(self, phase: Callable[[], str] = lambda: "") -> None:
-        """`phase` is asked at each call what the step is doing."""
-        self._phase = phase
+    def __init__(self) -> None:
         self._originals: Dict[str, Any] = {}
-        self.counts: Counter[Tuple[str, str, str]] = Counter()
-        """Line, phase, method."""
-        self.seconds: Dict[Tuple[str, str, str], float] = {}
+        self.counts: Counter[str] = Counter()
+        """By line."""
         self._inside = False
 
     def start(self) -> None:
@@ -67,17 +60,13 @@ class SynchronisationWatch:
             if compiling() or self._inside or (needs_device and tensor.device.type == "cpu"):
                 return original(tensor, *arguments, **named)
             self._inside = True
-            began = time.perf_counter()
             try:
                 return original(tensor, *arguments, **named)
             finally:
                 self._inside = False
                 where = line_of(sys._getframe(1))
                 if where is not None:
-                    key = where, self._phase(), name.strip("_")
-                    self.counts[key] += 1
-                    taken = time.perf_counter() - began
-                    self.seconds[key] = self.seconds.get(key, 0.0) + taken
+                    self.counts[where] += 1
 
         dynamo = sys.modules.get("torch._dynamo")
         # Where a graph has broken, dynamo would take the wrapper for the program's and break in it.
@@ -110,7 +99,4 @@ def short_path(path: str) -> str:
 
 def by_line(watch: SynchronisationWatch) -> List[Tuple[str, int]]:
     """How often each line asked, most often first."""
-    lines: Counter[str] = Counter()
-    for (where, _, _), count in watch.counts.items():
-        lines[where] += count
-    return lines.most_common()
+    return watch.counts.most_common()

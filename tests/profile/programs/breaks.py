@@ -1,4 +1,4 @@
-"""Prints in the model: a compiler would leave its graph at each of them."""
+"""Prints in a compiled model: the compiler leaves its graph at each of them."""
 
 import torch
 
@@ -22,7 +22,7 @@ class Talking(torch.nn.Module):
 
 
 torch.manual_seed(0)
-model = Talking()
+model = torch.compile(Talking(), backend="eager")
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for _ in range(1000):
     loss = model(torch.randn(4, 16)).pow(2).mean()

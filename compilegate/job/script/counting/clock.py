@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any, List, Optional, Protocol, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, List, Optional, Protocol, Sequence, Tuple, cast
 
 from compilegate.job.names import PROFILE_VARIABLE
 
@@ -59,7 +59,7 @@ def clock_for(device: Optional[torch.device]) -> Clock:
     from compilegate.job.profiling.clock import ProfiledClock  # noqa: PLC0415 - torch, and seldom
     from compilegate.job.profiling.session import current  # noqa: PLC0415
 
-    return ProfiledClock(clock, current())
+    return cast("Clock", ProfiledClock(clock, current()))
 
 
 class HostClock:
