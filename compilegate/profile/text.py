@@ -179,7 +179,7 @@ def _lengths(view: LengthsView | None) -> Iterator[str]:
             f"  {way.name:<31}{way.positions:>9.1f}  {_against(view.saved_by(way)):>11}"
             f"{way.graphs:>8}{ends}"
         )
-    yield "  With dynamic = true, each batch to its longest takes one graph or two."
+    yield "  With dynamic shapes, each batch to its longest takes one graph or two."
 
 
 def _against(saved: float) -> str:

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Mapping, Optional
 
 from compilegate.job.cache import discard
+from compilegate.job.compilers.failures import explained
 from compilegate.job.endings import WRONG_CODE, Ending
-from compilegate.job.errors import InputError, one_sentence, report_failure
+from compilegate.job.errors import InputError, report_failure
 from compilegate.job.names import (
     FAILURE_NOTE_VARIABLE,
     OUTPUT_DATA_VARIABLE,
@@ -70,7 +71,7 @@ def tell_failure(error: BaseException, environment: Mapping[str, str]) -> int:
     """Say why a process fails: to its supervisor, or to the platform where it has none. Returns the
     exit status."""
     note = FailureNote(
-        one_sentence(error), by_input=isinstance(error, InputError), lost_peer=_lost_peer(error)
+        explained(error), by_input=isinstance(error, InputError), lost_peer=_lost_peer(error)
     )
     if not leave_note(note, environment):
         report_failure(note.reason, environment)

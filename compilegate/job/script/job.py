@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional
 import numpy as np
 import numpy.typing as npt
 
+from compilegate.job.compilers.failures import explained
 from compilegate.job.endings import EXCEPTION, of_exception
 from compilegate.job.errors import ArmError, InputError, one_sentence
 from compilegate.job.evidence import (
@@ -192,7 +193,7 @@ class Job(Training):
         if self.world.first:
             # Without a compilation, its compiler may be what failed.
             evidence = self.told.failure(
-                one_sentence(error),
+                explained(error),
                 ending=(of_exception(one_sentence(error)) or EXCEPTION).name,
                 compiler=None if compilation is None else compilation.compiler.record(0.0, 0),
                 environment=describe_machine(
@@ -266,6 +267,11 @@ class Job(Training):
             self.note(
                 "The script compiles by itself, in an arm that has no compiler, which the gate "
                 "refuses; leave torch.compile out, and let job.compile() do what the arm says."
+            )
+        elif "left_to_eager" in compiler.proof:
+            self.note(
+                "Not all that was given to job.compile() ran compiled, so nothing is shown of the "
+                f"compiler: {compiler.proof['left_to_eager']}."
             )
         if compilation is not None:
             compilation.bring_home()
