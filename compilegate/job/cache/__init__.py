@@ -20,7 +20,6 @@ import datetime
 import hashlib
 import io
 import json
-import math
 import shutil
 import tarfile
 import time
@@ -37,7 +36,10 @@ FORMAT = 2
 _DIGEST, _MANIFEST = "sha256", "manifest.json"
 _MANIFEST_LIMIT = 1 << 20
 _UNFINISHED = (".tmp", ".part", ".lock")
-_DAMAGE = (tarfile.TarError, EOFError, OSError, ValueError, OverflowError, RecursionError)
+_DAMAGE = (
+    *(tarfile.TarError, EOFError, OSError, OverflowError, RecursionError),
+    *(ValueError, TypeError, LookupError),
+)
 _SHOWN = 60
 """Characters of a value that an archive names; they come from outside."""
 _MOST_DIFFERENCES = 3
@@ -360,27 +362,11 @@ def _content(archive: tarfile.TarFile, name: Optional[str] = None) -> IO[bytes]:
 def _read_manifest(archive: tarfile.TarFile) -> Tuple[Any, Origin]:
     """The archive's key, JSON of any kind, and its origin."""
     manifest = json.loads(_content(archive, _MANIFEST).read())
-    try:
-        if manifest["format"] != FORMAT:
-            raise UnusableCacheError(
-                f"is of format {_text(manifest['format'])}, this job reads {FORMAT}"
-            )
-        raw = manifest["origin"]
-        origin = Origin(
-            compile_seconds=_seconds(raw["compile_seconds"]),
-            first_step_seconds=_seconds(raw["first_step_seconds"]),
-            job=_text(raw["job"]),
-            created=_text(raw["created"]),
+    if manifest["format"] != FORMAT:
+        raise UnusableCacheError(
+            f"is of format {_text(manifest['format'])}, this job reads {FORMAT}"
         )
-        return manifest["key"], origin
-    except (KeyError, TypeError, ValueError) as error:
-        raise UnusableCacheError(f"is damaged: its {_MANIFEST} is incomplete") from error
-
-
-def _seconds(value: Any) -> Optional[float]:
-    if value is not None and not 0 <= float(value) < math.inf:
-        raise ValueError("no number of seconds")
-    return None if value is None else float(value)
+    return manifest["key"], Origin(**manifest["origin"])
 
 
 def _unpack(archive: tarfile.TarFile, target: Path) -> None:

@@ -12,7 +12,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Union
 
-from compilegate.job.callbacks.agreement import Setting, require_agreement, savable, scalars
+from compilegate.job.callbacks.agreement import Setting, require_agreement, scalars
 from compilegate.job.errors import InputError
 from compilegate.job.machine.generators import preserved_generators
 from compilegate.job.script import Job, current
@@ -210,7 +210,7 @@ class LightningCallback(lightning.Callback):
         return self._started
 
     def _save_module(self, module: Any) -> None:
-        self._job.save(savable(module) if self._save is None else self._save(module))
+        self._job.save(module if self._save is None else self._save(module))
 
 
 def _targets(module: Any) -> Any:

@@ -13,19 +13,14 @@ import torch
 import transformers
 from torch.utils.data import DataLoader, IterableDataset
 
-from compilegate.job.callbacks.agreement import (
-    Setting,
-    is_sharded,
-    require_agreement,
-    savable,
-    scalars,
-)
+from compilegate.job.callbacks.agreement import Setting, require_agreement, scalars
 from compilegate.job.callbacks.outcomes import outcome
 from compilegate.job.errors import InputError
 from compilegate.job.machine.generators import preserved_generators
 from compilegate.job.script import Job, current
 from compilegate.job.script.dispatch import copied_as_defined
 from compilegate.job.script.saving import save_transformer
+from compilegate.job.script.sharded import is_sharded, savable
 from compilegate.job.script.steps import Loop
 
 Examples = Callable[[Any, Dict[str, Any]], Mapping[str, Any]]

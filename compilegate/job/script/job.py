@@ -29,6 +29,7 @@ from compilegate.job.names import AUTOCAST, FAILURE_NOTE_VARIABLE
 from compilegate.job.script.finishing import Framework, Gathered, Measured, write_finished
 from compilegate.job.script.results import ExampleRows, hashed_rows
 from compilegate.job.script.saving import State, save_into, state_of
+from compilegate.job.script.sharded import savable
 from compilegate.job.script.told import Told
 from compilegate.job.script.training import Training
 
@@ -148,6 +149,7 @@ class Job(Training):
                 "after the last step, or after loading the weights that are to be saved"
             )
         self.losses()  # one that is not finite is known by now
+        model = savable(model)
         if self.world.first:
             self._model_digest = save_into(self.told.model, model)
         self._ended = time.time()

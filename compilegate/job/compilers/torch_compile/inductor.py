@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import tempfile
 from pathlib import Path
@@ -14,7 +13,7 @@ from compilegate.job.cache import CacheFolder, Lookups
 from compilegate.job.compilers.failures import compiler_failure
 from compilegate.job.compilers.torch_compile.backends import INDUCTOR
 from compilegate.job.compilers.torch_compile.counted import CountedBackend
-from compilegate.job.errors import CompilerError
+from compilegate.job.errors import CompilerError, first_line
 from compilegate.job.evidence import Scalar
 from compilegate.job.files import remove_at_end
 from compilegate.job.names import INDUCTOR_CACHE_VARIABLE
@@ -27,9 +26,14 @@ def inductor_backend(
 
     Raises CompilerError for an option that it lacks.
     """
-    from torch._inductor import list_mode_options  # noqa: PLC0415 - seconds of import
-
-    settings = {**list_mode_options(mode, dynamic), **_checked(options)}
+    try:
+        torchs_own: Any = torch._TorchCompileInductorWrapper(mode, dict(options), dynamic)
+    except RuntimeError as error:
+        why = first_line(error).split(", known options")[0]
+        raise CompilerError(
+            f"options of inductor in torch {torch.__version__}: {why}; torch._inductor.config has "
+            "those that there are"
+        ) from error
 
     def inductor(graph: Any, inputs: Any) -> Any:
         from torch._inductor.compile_fx import compile_fx, compile_fx_inner  # noqa: PLC0415
@@ -40,50 +44,9 @@ def inductor_backend(
             except Exception as error:  # in the middle of a backward pass, perhaps
                 raise compiler_failure(INDUCTOR, error) from error
 
-        return compile_fx(graph, inputs, inner_compile=inner, config_patches=settings)
+        return compile_fx(graph, inputs, inner_compile=inner, config_patches=torchs_own.config)
 
-    def reset() -> None:
-        if settings.get("triton.cudagraphs"):
-            from torch._inductor.cudagraph_trees import reset_cudagraph_trees  # noqa: PLC0415
-
-            reset_cudagraph_trees()
-
-    return CountedBackend(INDUCTOR, inductor, reset)
-
-
-def _checked(options: Mapping[str, Any]) -> Dict[str, Any]:
-    """The options under the names that Inductor has for them. Raises CompilerError."""
-    known = _settings() if options else {}
-    checked: Dict[str, Any] = {}
-    for key, value in options.items():
-        name = key.replace("-", "_")
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            raise CompilerError(
-                f"options.{key} is none of inductor's in torch {torch.__version__}"
-                f"{f'; did you mean {close[0]}?' if close else ''}"
-            )
-        default = known[name]
-        number = isinstance(default, float) and not isinstance(value, bool)
-        fits = isinstance(value, (int, float)) if number else type(value) is type(default)
-        if default is not None and not fits:
-            raise CompilerError(
-                f"options.{key} is {value!r}, expected {type(default).__name__}, as in "
-                f"{default!r}, which is inductor's own value"
-            )
-        checked[name] = value
-    return checked
-
-
-def _settings() -> Dict[str, Any]:
-    from torch._inductor import config  # noqa: PLC0415
-
-    for name in ("get_config_copy", "shallow_copy_dict", "to_dict"):  # newest first
-        copied = getattr(config, name, None)
-        if copied is not None:
-            settings: Dict[str, Any] = copied()
-            return settings
-    return {}
+    return CountedBackend(INDUCTOR, inductor, torchs_own.reset)
 
 
 def set_random_numbers(*, of_eager: bool) -> None:
