@@ -148,7 +148,7 @@ class JobArguments:
         padding = self.hyperparameters.padding
         if padding == "longest" and not compiler.serves_any_shape(self.compiler_settings):
             option = compiler.any_shape
-            switch = f", or --{option.name} true" if isinstance(option, Option) else ""
+            switch = f", or no --{option.name} false" if isinstance(option, Option) else ""
             raise InputError(
                 f"--padding is longest, and compiler {self.compiler} compiles every shape anew; "
                 f"expected max or buckets{switch}"
@@ -324,13 +324,13 @@ def _add_speed_probe(parser: argparse.ArgumentParser) -> None:
 
 def _add_compiler_options(parser: argparse.ArgumentParser) -> None:
     for name, option in compiler_options().items():
-        truth = isinstance(option.default, bool)
+        truth = option.truth and option.default is not None
         default = str(option.default).lower() if truth else option.default
         parser.add_argument(
             f"--{name}",
             type=_parsing(option),
             default=option.default,
-            metavar="{true,false}" if truth else None,
+            metavar="{true,false}" if option.truth else None,
             help=f"{option.description}; default: {default}",
         )
 

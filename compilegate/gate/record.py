@@ -260,7 +260,9 @@ def _check_compiler(
             text = "a compiler ran, the workload declares 'eager'."
             yield about.fails(Code.COMPILER_DIFFERS, text)
     elif not compiler.ran or not compiler.graphs:
-        text = f"the workload declares {declared!r}, but no graph was compiled."
+        left = compiler.proof.get("left_to_eager")
+        why = f"not all ran compiled: {clipped(str(left))}" if left else "no graph was compiled"
+        text = f"the workload declares {declared!r}, but {why}."
         yield about.fails(Code.COMPILER_DID_NOT_RUN, text)
     elif not _shows_something(compiler.proof):
         text = "a compiler ran, but compiler.proof holds no count above zero."

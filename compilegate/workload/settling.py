@@ -200,7 +200,7 @@ def _of_many_shapes(name: str, arm: ArmTable, kind: Kind) -> Iterator[str]:
         return
     where = "data.padding" if arm.padding is None else f"arms.{name}.padding"
     option = compiler.any_shape
-    switch = f", or {option.key} = true for the arm" if isinstance(option, Option) else ""
+    switch = f", or no {option.key} = false in the arm" if isinstance(option, Option) else ""
     yield (
         f"{where} is 'longest', and compiler {arm.compiler!r} of arms.{name} compiles every shape "
         f"anew, allowed: arms.{name}.padding = 'buckets' or 'max', which have a few shapes or "
@@ -291,7 +291,9 @@ def _more_graphs(table: ArmTable, padding: Padding) -> dict[Option, int]:
     if padding != "buckets":
         return {}
     return {
-        each: MOST_BUCKETS * int(each.default) for each in limits if each not in table.options_given
+        each: MOST_BUCKETS * int(each.default or 1)
+        for each in limits
+        if each not in table.options_given
     }
 
 

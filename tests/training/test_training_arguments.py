@@ -40,7 +40,7 @@ def test_how_the_compiler_is_set_is_no_part_of_the_recipe() -> None:
     assert job.declared_recipe() == dataclasses.asdict(Hyperparameters())
     assert job.compiler_settings == {
         "compile_mode": "default",
-        "dynamic_shapes": False,
+        "dynamic_shapes": None,
         "regional": True,
         "fallback_random": True,
     }
@@ -146,9 +146,9 @@ def test_checkpoints_of_several_processes_are_refused() -> None:
 def test_padding_to_the_longest_needs_a_compiler_that_serves_any_shape() -> None:
     longest = [*REQUIRED, "--padding", "longest", "--compiler"]
     assert read_arguments([*longest, "eager"], ENVIRONMENT).hyperparameters.padding == "longest"
-    read_arguments([*longest, "inductor", "--dynamic_shapes", "true"], ENVIRONMENT)
+    read_arguments([*longest, "inductor"], ENVIRONMENT)
     with pytest.raises(InputError, match="inductor compiles every shape anew; expected max or b"):
-        read_arguments([*longest, "inductor"], ENVIRONMENT)
+        read_arguments([*longest, "inductor", "--dynamic_shapes", "false"], ENVIRONMENT)
     with pytest.raises(InputError, match="compiler xla compiles every shape anew"):
         read_arguments([*longest, "xla"], ENVIRONMENT)
     with pytest.raises(InputError, match="invalid choice: 'short'"):

@@ -89,12 +89,11 @@ def test_a_limit_of_graphs_is_for_each_of_the_buckets_unless_the_arm_says_it() -
 
 
 @pytest.mark.parametrize("compiler", ["inductor", "torch-compile"])
-def test_torch_compile_takes_the_longest_with_dynamic_shapes_only(compiler: str) -> None:
+def test_torch_compile_takes_the_longest_unless_shapes_are_to_be_static(compiler: str) -> None:
     arm = {"compiler": compiler, "batch_size": 8, "learning_rate": 1e-3, "padding": "longest"}
-    dynamic = workload_with(TOPICS, arms__short={**arm, "dynamic": True})
-    assert dynamic.arms["short"].padding == "longest"
-    with pytest.raises(WorkloadError, match=r"or one, or dynamic = true for the arm$"):
-        workload_with(TOPICS, arms__short=arm)
+    assert workload_with(TOPICS, arms__short=arm).arms["short"].padding == "longest"
+    with pytest.raises(WorkloadError, match=r"or one, or no dynamic = false in the arm$"):
+        workload_with(TOPICS, arms__short={**arm, "dynamic": False})
 
 
 def test_a_padding_of_all_arms_is_refused_for_the_arm_that_cannot_do_with_it() -> None:

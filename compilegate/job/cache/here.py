@@ -13,7 +13,7 @@ from typing import Dict, Mapping, Optional, Sequence
 
 import torch
 
-from compilegate.job.cache.key import CacheKey, Part
+from compilegate.job.cache import CacheKey
 from compilegate.job.evidence import Scalar
 from compilegate.job.machine.environment import cpu_features, cpu_model, version_of
 from compilegate.job.names import (
@@ -28,22 +28,44 @@ _NO_SETTINGS = (INDUCTOR_CACHE_VARIABLE, TRITON_CACHE_VARIABLE, COMPILE_THREADS_
 _OWN_CODE = Path(__file__).resolve().parents[1]
 
 
-def key_here(graph: Part, *, device: torch.device, code: Sequence[Path] = ()) -> CacheKey:
+def key_here(
+    graph: Mapping[str, Scalar], *, device: torch.device, code: Sequence[Path] = ()
+) -> CacheKey:
     """The key of a job that runs here.
 
-    `graph` says what is compiled: model, shapes, precision, how the compiler is set. `code` are
-    the folders of the program: its loop decides what is compiled together.
+    `graph` is what is compiled: model, shapes, precision, how the compiler is set. `code` are the
+    folders of the program: its loop decides what is compiled together.
     """
+    settings = {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if name.startswith(_SETTINGS) and name not in _NO_SETTINGS
+    }
+    libraries: Dict[str, Scalar] = {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "cuda": torch.version.cuda,
+        "triton": version_of("triton") or version_of("pytorch-triton"),
+        "transformers": version_of("transformers"),
+        "training code": _code_digest([_OWN_CODE, *code]),
+        "C++ compiler": _cpp_compiler(),
+        "C library": " ".join(platform.libc_ver()),
+        # Compile commands hold the paths of Python's and torch's headers.
+        "environment": sys.prefix,
+    }
     return CacheKey(
-        graph={**graph, "device": device.type, **_settings(os.environ)},
-        libraries=_libraries([_OWN_CODE, *code]),
+        graph={**graph, "device": device.type, **settings},
+        libraries=libraries,
         hardware=hardware_of(device),
     )
 
 
 def hardware_of(device: torch.device) -> Dict[str, Scalar]:
     """What compiled code depends on in this machine, as far as this process may use it."""
-    on_gpu = device.type == "cuda"
+    gpu = capability = None
+    if device.type == "cuda":
+        gpu = torch.cuda.get_device_name(device)
+        capability = ".".join(map(str, torch.cuda.get_device_capability(device)))
     return {
         "machine": platform.machine(),
         "cpu": cpu_model(),
@@ -51,33 +73,8 @@ def hardware_of(device: torch.device) -> Dict[str, Scalar]:
         "cpu features": hashlib.sha256(" ".join(cpu_features()).encode()).hexdigest()[:16],
         # Inductor writes the number of threads into its C++ kernels.
         "threads": torch.get_num_threads(),
-        "gpu": torch.cuda.get_device_name(device) if on_gpu else None,
-        "gpu capability": (
-            ".".join(map(str, torch.cuda.get_device_capability(device))) if on_gpu else None
-        ),
-    }
-
-
-def _settings(variables: Mapping[str, str]) -> Dict[str, Scalar]:
-    return {
-        name: value
-        for name, value in sorted(variables.items())
-        if name.startswith(_SETTINGS) and name not in _NO_SETTINGS
-    }
-
-
-def _libraries(code: Sequence[Path]) -> Dict[str, Scalar]:
-    return {
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "cuda": torch.version.cuda,
-        "triton": version_of("triton") or version_of("pytorch-triton"),
-        "transformers": version_of("transformers"),
-        "training code": _code_digest(code),
-        "C++ compiler": _cpp_compiler(os.environ),
-        "C library": " ".join(platform.libc_ver()),
-        # Compile commands hold the paths of Python's and torch's headers.
-        "environment": sys.prefix,
+        "gpu": gpu,
+        "gpu capability": capability,
     }
 
 
@@ -92,14 +89,11 @@ def _code_digest(folders: Sequence[Path]) -> str:
     return digest.hexdigest()[:32]
 
 
-def _cpp_compiler(variables: Mapping[str, str]) -> Optional[str]:
-    program = shutil.which(variables.get("CXX") or "g++")
+def _cpp_compiler() -> Optional[str]:
+    program = shutil.which(os.environ.get("CXX") or "g++")
     if program is None:
         return None
-    said = subprocess.run(
-        [program, "--version"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        check=False,
+    version = subprocess.run(
+        [program, "--version"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
     ).stdout.decode(errors="replace")
-    return (said.splitlines() or [""])[0]
+    return next(iter(version.splitlines()), "")

@@ -1,5 +1,4 @@
-"""Whether a framework trains as the job was told. Its settings are the script's, and evidence of
-an arm that was not trained as declared would be worse than none."""
+"""What the callbacks share: whether a framework trains as the arm declares, and its metrics."""
 
 from __future__ import annotations
 
@@ -12,8 +11,8 @@ from compilegate.job.script import Job
 class Setting(NamedTuple):
     """One that the arm declares, and the framework has."""
 
-    told: str
-    """Its name in the workload, and of the job's attribute."""
+    name: str
+    """In the workload, and of the job's attribute."""
     called: str
     """What the framework calls it."""
     value: Any
@@ -23,29 +22,20 @@ class Setting(NamedTuple):
 
 
 def require_agreement(job: Job, *settings: Setting) -> None:
-    """Raises InputError for the first setting that is not what the job was told."""
-    for each in settings:
-        told = _told(job, each.told)
-        if told is None or each.value is None or _same(told, each.value):
+    """Raises InputError for the first setting that is not the arm's: evidence of an arm that was
+    not trained as declared would be worse than none."""
+    for name, called, value, remedy in settings:
+        if name in ("precision", "seed") and job.told.alone:
+            continue  # of a script that is started by hand, they are the script's own
+        declared = job.precision if name == "precision" else getattr(job.told, name)
+        if declared is None or value is None or declared == value:
             continue
-        change = f"say {each.remedy}"
-        if each.told == "precision":
-            change += f', or set precision = "{each.value}" in [arms.{job.arm}]'
-        raise InputError(
-            f"the job's {each.told} is {told}, and {each.called} is {each.value}; {change}"
-        )
-
-
-def _told(job: Job, name: str) -> Optional[Any]:
-    if name in ("precision", "seed") and job.told.alone:
-        return None  # of a script that is started by hand, they are the script's own
-    return job.precision if name == "precision" else getattr(job.told, name)
-
-
-def _same(told: Any, value: Any) -> bool:
-    if isinstance(told, float):
-        return bool(abs(told - value) <= 1e-9 * abs(told))
-    return bool(told == value)
+        if isinstance(declared, float) and abs(declared - value) <= 1e-9 * abs(declared):
+            continue
+        change = f"say {remedy}"
+        if name == "precision":
+            change += f', or set precision = "{value}" in [arms.{job.arm}]'
+        raise InputError(f"the job's {name} is {declared}, and {called} is {value}; {change}")
 
 
 def scalars(values: Optional[Mapping[str, Any]]) -> Mapping[str, float]:

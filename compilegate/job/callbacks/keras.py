@@ -81,7 +81,7 @@ class KerasCallback(keras.callbacks.Callback):
             raise CompilerError("Keras says that this model does not support jit_compile")
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Raises InputError where Keras does not train as told."""
+        """Raises InputError where Keras trains in another precision than the arm declares."""
         require_agreement(
             self._job,
             Setting(
@@ -124,12 +124,12 @@ class KerasCallback(keras.callbacks.Callback):
     def on_test_end(self, logs: Any = None) -> None:
         """After the training, its metrics count."""
         if self._fitted:
-            self._say({f"val_{name}": value for name, value in (logs or {}).items()})
+            self._record({f"val_{name}": value for name, value in (logs or {}).items()})
             self._save()
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """The epoch's validation counts unless another follows."""
-        self._say({name: each for name, each in (logs or {}).items() if name.startswith("val_")})
+        self._record({name: each for name, each in (logs or {}).items() if name.startswith("val_")})
 
     def on_train_end(self, logs: Any = None) -> None:
         """The model is saved."""
@@ -153,7 +153,7 @@ class KerasCallback(keras.callbacks.Callback):
         self._total = shown * self._batches
         return (self._total - before) / batches
 
-    def _say(self, metrics: Dict[str, Any]) -> None:
+    def _record(self, metrics: Dict[str, Any]) -> None:
         found = scalars(metrics)
         if found:
             self._job.metrics(**found)
@@ -215,11 +215,9 @@ class Compilation:
 
     def _traced(self) -> Any:
         """TensorFlow's functions in the training function."""
-        function = self._model.train_function
-        if not inspect.isfunction(function):
-            found = [function]
-        else:
-            found = [function, *inspect.getclosurevars(function).nonlocals.values()]
+        found = [self._model.train_function]
+        if inspect.isfunction(found[0]):
+            found += inspect.getclosurevars(found[0]).nonlocals.values()
         return [each for each in found if hasattr(each, "experimental_get_tracing_count")]
 
     def _must_compile(self) -> int:

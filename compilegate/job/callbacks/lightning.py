@@ -29,15 +29,6 @@ else:
 COLUMNS = ("ids", "labels", "scores", "logits", "losses", "targets", "predictions", "slices")
 """What `compilegate.job.examples` takes."""
 _JUDGED_BY = ("scores", "logits", "losses", "predictions")
-_PRECISIONS = {
-    "bf16-mixed": "bf16",
-    "bf16-true": "bf16",
-    "bf16": "bf16",
-    "16-mixed": "fp16",
-    "16-true": "fp16",
-    "16": "fp16",
-}
-_SHARDING = ("FSDPStrategy", "DeepSpeedStrategy", "ModelParallelStrategy")
 
 Examples = Callable[[Any, Any], Mapping[str, Any]]
 
@@ -80,8 +71,8 @@ class LightningCallback(lightning.Callback):
         )
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """The module is on its device, and compiled. Raises InputError where the Trainer does not
-        train as told."""
+        """The module is on its device, and compiled. Raises InputError where the Trainer trains in
+        another way than the arm declares."""
         job = self._job
         _refuse(job, trainer, pl_module)
         chosen = _targets(pl_module) if self._choose is None else self._choose(pl_module)
@@ -104,8 +95,11 @@ class LightningCallback(lightning.Callback):
         if loop is None or self._begun:
             return
         if not loop.step:
-            _require_batch_size(self._job, batch)
-        if self._disturbed:  # a checkpoint was written since; for how long is not told
+            remedy = "DataLoader(..., batch_size=job.current().batch_size)"
+            require_agreement(
+                self._job, Setting("batch_size", "the loader's", batch_size_of(batch), remedy)
+            )
+        if self._disturbed:  # a checkpoint was written since; for how long is not known
             loop.awaits()
         loop.begins()
         self._begun, self._disturbed, self._global_step = True, False, trainer.global_step
@@ -120,15 +114,21 @@ class LightningCallback(lightning.Callback):
         self._begun = False
         first = not loop.step
         loop.ends()
-        if first:
-            self._require_compiled_calls()
+        try:
+            if first:
+                self._job.require_compiled_calls()
+        except InputError as error:
+            raise InputError(
+                f"{error}. training_step calls other modules: say which are compiled, "
+                "job.LightningCallback(compile=lambda module: [module.encoder, module.decoder])"
+            ) from error
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> None:
         """Writing it is no part of a step."""
         self._disturbed = True
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """What an earlier validation said no longer counts."""
+        """An earlier validation's results no longer count."""
         if not trainer.sanity_checking:
             self._job.forget_results()
 
@@ -141,7 +141,7 @@ class LightningCallback(lightning.Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Its examples are said."""
+        """Its examples are recorded."""
         job = self._job
         if trainer.sanity_checking or not job.world.first:
             return
@@ -170,7 +170,7 @@ class LightningCallback(lightning.Callback):
         job.examples(**found)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """Its metrics are said; after the training, the module is saved."""
+        """Its metrics are recorded; after the training, the module is saved."""
         if trainer.sanity_checking:
             return
         logged = scalars(trainer.callback_metrics)
@@ -212,15 +212,6 @@ class LightningCallback(lightning.Callback):
     def _save_module(self, module: Any) -> None:
         self._job.save(module if self._save is None else self._save(module))
 
-    def _require_compiled_calls(self) -> None:
-        try:
-            self._job.require_compiled_calls()
-        except InputError as error:
-            raise InputError(
-                f"{error}. training_step calls other modules: say which are compiled, "
-                "job.LightningCallback(compile=lambda module: [module.encoder, module.decoder])"
-            ) from error
-
 
 def _targets(module: Any) -> Any:
     """What computes in `training_step`, as far as that is plain. Raises InputError."""
@@ -238,24 +229,18 @@ def _targets(module: Any) -> Any:
 
 
 def _has_forward(module: Any) -> bool:
-    """Whether its class says how to call it."""
-    return getattr(type(module).forward, "__name__", "") != "_forward_unimplemented" and (
-        type(module).forward is not lightning.LightningModule.forward
-    )
+    """Whether its class defines how to call it."""
+    forward = type(module).forward
+    unimplemented = getattr(forward, "__name__", "") == "_forward_unimplemented"
+    return not unimplemented and forward is not lightning.LightningModule.forward
 
 
 def _refuse(job: Job, trainer: Any, module: Any) -> None:
-    """What the Trainer would do otherwise than the job was told. Raises InputError."""
+    """Raises InputError for what the Trainer would do otherwise than the arm declares."""
     if getattr(module, "_compiler_ctx", None) is not None:
         raise InputError(
             "the module was given to torch.compile, so that every arm would be compiled; give "
             "the Trainer the module itself: job.LightningCallback() compiles it as the arm says"
-        )
-    strategy = type(trainer.strategy).__name__
-    if strategy in _SHARDING:
-        raise InputError(
-            f"the Trainer's strategy is {strategy}, and job.LightningCallback() compiles a module "
-            "that is whole in each process; use strategy='ddp', or one device"
         )
     if trainer.world_size != job.world.size:
         raise InputError(
@@ -281,17 +266,6 @@ def _refuse(job: Job, trainer: Any, module: Any) -> None:
     )
 
 
-def _require_batch_size(job: Job, batch: Any) -> None:
-    require_agreement(
-        job,
-        Setting(
-            "batch_size",
-            "the loader's",
-            batch_size_of(batch),
-            "DataLoader(..., batch_size=job.current().batch_size)",
-        ),
-    )
-
-
 def _precision(trainer: Any) -> str:
-    return _PRECISIONS.get(str(trainer.precision), "fp32")
+    """Of `bf16-mixed`, `16-true`, `32-true` and the like."""
+    return {"bf16": "bf16", "16": "fp16"}.get(str(trainer.precision).split("-")[0], "fp32")

@@ -21,35 +21,28 @@ def outcome(model: Any, batch: Dict[str, Any], labels_name: str) -> Dict[str, An
     models, tags and several labels at once: `losses`, the model's own for each example. Raises
     InputError where the model returns no loss then."""
     outputs = model(**batch)
-    labels, logits = batch.get(labels_name), _logits(outputs)
-    if labels is not None and logits is not None:
+    labels = batch.get(labels_name)
+    logits = outputs.get("logits") if isinstance(outputs, dict) else None
+    if labels is not None and isinstance(logits, torch.Tensor):
         whole = not labels.is_floating_point()
         if whole and labels.dim() == 1 and logits.dim() == 2 and logits.shape[1] > 1:
             return {"labels": labels, "logits": logits}
         if not whole and labels.numel() == logits.numel() == len(labels):
             return {"targets": labels, "predictions": logits}
         if whole and logits.dim() == 3 and labels.shape == logits.shape[:2]:
-            losses = _sequence_losses(outputs, logits, labels)
+            losses = _sequence_losses(outputs.get("loss"), logits, labels)
             if losses is not None:
                 return {"losses": losses}
     return {"losses": _losses_one_by_one(model, batch)}
 
 
-def _logits(outputs: Any) -> Optional[torch.Tensor]:
-    found = outputs.get("logits") if isinstance(outputs, dict) else None
-    return found if isinstance(found, torch.Tensor) else None
-
-
 def _sequence_losses(
-    outputs: Any, logits: torch.Tensor, labels: torch.Tensor
+    own: Any, logits: torch.Tensor, labels: torch.Tensor
 ) -> Optional[torch.Tensor]:
     """Mean loss of each sequence's positions. Whether position t predicts label t or t + 1 is what
     agrees with the model's own loss of the batch; None where neither does, or both do."""
-    own = outputs.get("loss")
-    if own is None:
-        return None
     found: List[torch.Tensor] = []
-    for shift in (0, 1):
+    for shift in (0, 1) if own is not None else ():
         wanted = labels[:, shift:]
         shown = logits[:, : logits.shape[1] - shift].float()
         losses = cross_entropy(

@@ -20,6 +20,7 @@ from compilegate.job.machine.generators import preserved_generators
 from compilegate.job.script import Job, current
 from compilegate.job.script.dispatch import copied_as_defined
 from compilegate.job.script.saving import save_transformer
+from compilegate.job.script.sharded import is_sharded, savable
 from compilegate.job.script.steps import Loop
 
 Examples = Callable[[Any, Dict[str, Any]], Mapping[str, Any]]
@@ -78,13 +79,14 @@ class TrainerCallback(transformers.TrainerCallback):
             args.dataloader_drop_last = self._dropping = True
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """The model is compiled. Raises InputError where the Trainer does not train as told."""
+        """The model is compiled. Raises InputError where the Trainer trains in another way than the
+        arm declares."""
         job, model = self._job(args), given["model"]
         if self._dropping:
             args.dataloader_drop_last = False
         _refuse(args)
         _require_agreement(job, args, model)
-        self._say_ragged(job, args, given.get("train_dataloader"))
+        self._note_ragged(job, args, given.get("train_dataloader"))
         if state.global_step:
             job.note(
                 f"The training went on from a checkpoint at step {state.global_step}: the steps "
@@ -97,10 +99,6 @@ class TrainerCallback(transformers.TrainerCallback):
         )
         self._trained, self._prefixes = False, set()
         self._loop.awaits()
-
-    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """The next batch is waited for."""
-        self._await()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Its batches are there."""
@@ -120,25 +118,24 @@ class TrainerCallback(transformers.TrainerCallback):
             job.note(
                 "The compiler compiled again after the Trainer's first step, as for another shape: "
                 "pad to one length (padding='max_length' and max_length in the tokenizer's call, "
-                "or in the data collator), leave a smaller last batch out "
-                "(dataloader_drop_last=True), or set dynamic = true in the arm."
+                "or in the data collator), or leave a smaller last batch out "
+                "(dataloader_drop_last=True)."
             )
 
-    def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """What the Trainer did since the step's end is part of none."""
-        self._await()
+    def _await(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The next batch is waited for; what was done since the last step is part of none."""
+        if self._loop is not None:
+            self._loop.awaits()
 
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """The same."""
-        self._await()
+    on_epoch_begin = on_log = on_save = _await
 
     def on_evaluate(
         self, args: Any, state: Any, control: Any, metrics: Any = None, **given: Any
     ) -> None:
-        """The same; after the training, the model is judged."""
+        """An evaluation is part of no step; after the training, the model is judged."""
         if self._loop is not None:
-            self._await()
-            self._see_evaluation(metrics)
+            self._await(args, state, control)
+            self._require_one_data_set(metrics)
         elif self._trained:
             job = self._job(args)
             if not job.is_judged:
@@ -179,11 +176,7 @@ class TrainerCallback(transformers.TrainerCallback):
             )
         return self._started
 
-    def _await(self) -> None:
-        if self._loop is not None:
-            self._loop.awaits()
-
-    def _say_ragged(self, job: Job, args: Any, loader: Any) -> None:
+    def _note_ragged(self, job: Job, args: Any, loader: Any) -> None:
         dataset: Any = getattr(_plain(loader), "dataset", None)
         together = args.train_batch_size * args.world_size
         left = len(dataset) % together if hasattr(dataset, "__len__") else 0
@@ -198,10 +191,10 @@ class TrainerCallback(transformers.TrainerCallback):
         elif not args.dataloader_drop_last and args.world_size == 1 and job.compiler != "eager":
             job.note(
                 f"{what}: it is a graph of its own, and a recompilation; set "
-                "dataloader_drop_last=True, or dynamic = true in the arm."
+                "dataloader_drop_last=True."
             )
 
-    def _see_evaluation(self, metrics: Any) -> None:
+    def _require_one_data_set(self, metrics: Any) -> None:
         names = [name for name in metrics or {} if name.endswith("_runtime")]
         self._prefixes.update(name[: -len("_runtime")] for name in names)
         if len(self._prefixes) > 1 and self._eval_dataset is None:
@@ -211,23 +204,27 @@ class TrainerCallback(transformers.TrainerCallback):
             )
 
     def _judge(self, job: Job, args: Any, **given: Any) -> None:
-        """Say what the model makes of each example, and save it. The script draws nothing here."""
-        if job.world.first:
+        """Record what the model makes of each example, and save it. The script's generators are as
+        they were. A sharded model takes all processes."""
+        if job.world.first or is_sharded(given["model"]):
             model = _where_all_arms_evaluate(job, given["model"])
             was_training = model.training
             model.eval()
             with torch.no_grad(), preserved_generators():
-                self._say_examples(job, args, model, self._loader(args, given))
+                self._record_examples(job, args, model, self._loader(args, given))
             model.train(was_training)
         job.save(_writing(given))
 
-    def _say_examples(self, job: Job, args: Any, model: Any, loader: Any) -> None:
+    def _record_examples(self, job: Job, args: Any, model: Any, loader: Any) -> None:
         labels_name = (args.label_names or ["labels"])[0]
         device = next(model.parameters()).device
         rows, ids = 0, self._id_column(loader.dataset)
         job.forget_results()
         for each in loader:
-            batch = {name: _on(value, device) for name, value in each.items()}
+            batch = {
+                name: value.to(device) if isinstance(value, torch.Tensor) else value
+                for name, value in each.items()
+            }
             columns = (
                 outcome(model, batch, labels_name)
                 if self._examples is None
@@ -285,7 +282,7 @@ class TrainerCallback(transformers.TrainerCallback):
 
 
 def _refuse(args: Any) -> None:
-    """What the Trainer would do beside the job. Raises InputError."""
+    """Raises InputError for what the Trainer would do beside the job."""
     if args.torch_compile:
         raise InputError(
             "the Trainer's torch_compile is on, so that every arm would be compiled; leave it out: "
@@ -296,12 +293,6 @@ def _refuse(args: Any) -> None:
             "the Trainer's auto_find_batch_size is on, and would change the arm's batch size; "
             "leave it out, and find the batch size before (compilegate advise)"
         )
-    for name in ("deepspeed", "fsdp"):
-        if getattr(args, name, None):
-            raise InputError(
-                f"the Trainer's {name} is on, and job.TrainerCallback() compiles a model that is "
-                "whole in each process; train in one process, or in several by torchrun"
-            )
     if args.n_gpu > 1:
         raise InputError(
             f"the Trainer would copy the model to {args.n_gpu} GPUs in each step (DataParallel); "
@@ -311,47 +302,42 @@ def _refuse(args: Any) -> None:
 
 
 def _require_agreement(job: Job, args: Any, model: Any) -> None:
+    def taken(argument: str, name: str) -> str:
+        value = f"job.current().{name}"
+        return f"TrainingArguments({argument}={value}), or map it in [program.arguments]"
+
+    size = "per_device_train_batch_size"
     require_agreement(
         job,
         Setting(
             "batch_size",
-            "the Trainer's per_device_train_batch_size",
+            f"the Trainer's {size}",
             args.train_batch_size,
-            "TrainingArguments(per_device_train_batch_size=job.current().batch_size), or map it in "
-            "[program.arguments]",
+            taken(size, "batch_size"),
         ),
         Setting(
             "learning_rate",
             "the Trainer's",
             args.learning_rate,
-            "TrainingArguments(learning_rate=job.current().learning_rate), or map it in "
-            "[program.arguments]",
+            taken("learning_rate", "learning_rate"),
         ),
-        Setting(
-            "seed",
-            "the Trainer's",
-            args.seed,
-            "TrainingArguments(seed=job.current().seed), or map it in [program.arguments]",
-        ),
+        Setting("seed", "the Trainer's", args.seed, taken("seed", "seed")),
         Setting(
             "precision",
             "the Trainer's",
             _precision(args, model),
-            'TrainingArguments(bf16=job.current().precision == "bf16"), or map it in '
-            "[program.arguments]; a model that is loaded in another precision needs "
-            "dtype=torch.float32",
+            taken("bf16", 'precision == "bf16"')
+            + "; a model that is loaded in another precision needs dtype=torch.float32",
         ),
     )
 
 
 def _precision(args: Any, model: Any) -> str:
-    if args.bf16:
-        return "bf16"
-    if args.fp16:
-        return "fp16"
+    if args.bf16 or args.fp16:
+        return "bf16" if args.bf16 else "fp16"
     kinds = {torch.bfloat16: "bf16", torch.float16: "fp16"}
-    own = [] if model is None else [kinds.get(each.dtype, "fp32") for each in model.parameters()]
-    return own[0] if own else "fp32"
+    first = None if model is None else next(iter(model.parameters()), None)
+    return "fp32" if first is None else kinds.get(first.dtype, "fp32")
 
 
 def _plain(loader: Any) -> Any:
@@ -374,16 +360,16 @@ def _where_all_arms_evaluate(job: Job, model: Any) -> Any:
 def _writing(given: Mapping[str, Any]) -> Any:
     """What `job.save` takes: the model, and beside it what makes its inputs."""
     model = given["model"]
+    to_save = savable(model)
     tools = given.get("processing_class") or given.get("tokenizer")
     if not hasattr(model, "save_pretrained") or not hasattr(tools, "save_pretrained"):
-        return model
+        return to_save
 
     def write(folder: Any) -> None:
-        save_transformer(folder, model)
+        if to_save is model:
+            save_transformer(folder, model)
+        else:
+            to_save(folder)
         tools.save_pretrained(str(folder))
 
     return write
-
-
-def _on(value: Any, device: torch.device) -> Any:
-    return value.to(device) if isinstance(value, torch.Tensor) else value

@@ -1,14 +1,12 @@
 """The compilers that an arm can name: one folder each, all behind one small interface.
 
-A folder holds everything about its compiler, and no list names it anywhere else:
+* `__init__.py`: its `Declaration` (name, image, options, proof), which needs no torch.
+* `facts.toml`: dated facts for `compilegate.catalog`. They are not staged with a job, so a changed
+  fact trains nothing again.
+* `running.py`: `create(settings)` makes the `Compiler` of one job.
 
-* `__init__.py`: its `Declaration`, with its name, image, options and proof. Needs no torch.
-* `facts.toml`: dated facts about it for `compilegate.catalog`. They are not staged with a job, so
-  a changed fact trains nothing again.
-* `running.py`: how it runs. `create(settings)` makes the `Compiler` of one job.
-
-A new option only needs a line in the declaration: workloads can set it, jobs get it, and the
-evidence records it. `tests/job/test_each_compiler.py` walks all compilers through every table.
+A new option needs a line in the declaration: workloads can set it, jobs get it, and the evidence
+records it.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ import functools
 import importlib
 import pkgutil
 from types import MappingProxyType
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, Mapping, Tuple
 
 from compilegate.job.compilers.compiler import Compiler
 from compilegate.job.compilers.declaration import (
@@ -49,12 +47,12 @@ __all__ = [
 @functools.lru_cache(maxsize=None)
 def declarations() -> Mapping[str, Declaration]:
     """Every compiler by its name, in the order of the names."""
-    found: List[Declaration] = [
-        importlib.import_module(f"{__name__}.{module.name}").DECLARATION
-        for module in pkgutil.iter_modules(__path__)
-        if module.ispkg
-    ]
-    return MappingProxyType({each.name: each for each in sorted(found, key=lambda one: one.name)})
+    found: Dict[str, Declaration] = {}
+    for module in pkgutil.iter_modules(__path__):
+        if module.ispkg:
+            declared = importlib.import_module(f"{__name__}.{module.name}").DECLARATION
+            found[declared.name] = declared
+    return MappingProxyType(dict(sorted(found.items())))
 
 
 def package_of(name: str) -> str:

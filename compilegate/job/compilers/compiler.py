@@ -1,8 +1,9 @@
-"""What a training loop needs of a compiler."""
+"""What a training loop needs of a compiler, and what it does where steps run at once."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, ContextManager, Iterable, Optional, Protocol, Tuple
+import contextlib
+from typing import TYPE_CHECKING, Any, Callable, ContextManager, Iterable, Optional, Tuple
 
 if TYPE_CHECKING:
     import torch
@@ -12,88 +13,104 @@ if TYPE_CHECKING:
     from compilegate.job.machine.world import World
 
 
-class Compiler(Protocol):
-    """What the training loop needs of a compiler."""
+class Compiler:
+    """A compiler whose steps run on torch's own devices, operation by operation, until a subclass
+    says otherwise."""
 
-    compiles_whole_steps: bool
+    compiles_whole_steps = False
     """Whether a graph includes the update, so that gradients alone are another graph."""
 
     @property
     def shares_random_numbers(self) -> bool:
-        """Whether a compiled step draws the same random numbers as an eager one with that seed.
-
-        Asked after `compile`: it may have to be tried.
-        """
+        """Whether a compiled step draws the same random numbers as an eager one from that seed.
+        Known after `compile`: it may have to be tried."""
+        return True
 
     @property
     def overwrites_gradients(self) -> bool:
         """Whether a step's gradients lie where the next call's will, as those of CUDA graphs do:
-        what is added to them, or kept from one step to the next, is wrong without a word. Asked
-        after `compile`."""
+        gradients that are added up or kept there are silently wrong. Known after `compile`."""
+        return False
 
     def world(self, launched: World) -> World:
         """The processes that train together, given those that a launcher started.
 
         Raises CompilerError when the compiler's own processes are others.
         """
+        return launched
 
     def device(self, host: torch.device) -> torch.device:
         """The device on which the steps of a model from `host` compute."""
+        return host
 
     def hardware(self) -> Optional[str]:
-        """What computes behind that device, in XLA's words; None where it is torch's own."""
+        """What that device is in XLA's words; None where it is torch's own."""
+        return None
 
     def peak_memory(self, device: torch.device) -> Tuple[Optional[int], Optional[str]]:
-        """The most memory that the training held, in bytes, and whose it is: one of MEMORY_OF.
-        None: nobody measured it."""
+        """The most bytes that the training held, and whose (one of MEMORY_OF); None: not known."""
+        from compilegate.job.machine.memory import peak_memory  # noqa: PLC0415
+
+        return peak_memory(device)
 
     def forget_peak_memory(self, device: torch.device) -> bool:
         """Have the peak count from here on; whether it does."""
+        from compilegate.job.machine.memory import reset_peak_memory  # noqa: PLC0415
+
+        return reset_peak_memory(device)
 
     def seed(self, seed: int, world: World) -> None:
-        """Seed the device's own generator, in an arm's job: that of a device which has one beside
-        torch's. Without it the generator is as the script left it."""
+        """Seed the device's own generator, if it has one beside torch's."""
 
     def batches(self, batches: Iterable[Any]) -> Iterable[Any]:
         """The batches; where steps are traced, on the device that computes them."""
+        return batches
 
     def take_step(
         self, step: int, take: Callable[[], Any], update: Optional[Callable[[], Any]]
     ) -> Tuple[Any, Any]:
-        """Take the step of that number (from 0): call `take`, which calls `backward` and returns
-        the loss, then `update`.
+        """Take the step of that number (from 0): `take` calls `backward` and returns the loss, then
+        `update` changes the weights.
 
         Returns what `take` did, and the mean of all processes' losses where this averaged them.
         """
+        result = take()
+        if update is not None:
+            update()
+        return result, None
 
     def end_step(self) -> None:
-        """End a training step: execute what it has traced, if it traces."""
+        """Execute what a step has traced, if it traces."""
 
     def cache_folder(self) -> Optional[CacheFolder]:
-        """An empty folder in which this compiler will keep what it compiles, to be filled first.
-
-        None when it keeps nothing that another process could use. Asked before `compile`, and only
-        where a compile cache is declared.
-        """
+        """An empty folder in which this compiler will keep what it compiles, to be filled first;
+        None when no other process could use that. Called before `compile`, and only where a compile
+        cache is declared."""
+        return None
 
     def cache_lookups(self) -> Lookups:
         """What the compiler found in that folder so far."""
+        from compilegate.job.cache import Lookups  # noqa: PLC0415 - names are read without it
+
+        return Lookups(0, 0)
 
     def compile(self, function: Callable[..., Any], model: torch.nn.Module) -> Callable[..., Any]:
         """What to call instead of `function` in a training step, on the model's own weights.
 
-        `function` is what gets compiled: a module's forward pass, or anything else that computes
-        with it. `model` holds the parameters; it may call `function` by another name, and nothing
-        here calls it. It stays as it was: it is what evaluation calls and what is saved. A job may
-        compile several functions. Raises CompilerError when the compiler is not available here.
+        `function` is a module's forward pass, or anything else that computes with it. `model` holds
+        the parameters and stays as it was: evaluation calls it, and it is saved. A job may compile
+        several functions. Raises CompilerError when the compiler is not available here.
         """
+        return function
 
     def aside(self) -> ContextManager[None]:
-        """What is called within is no part of the training, such as a probe: the record's calls
-        are without it."""
+        """What is called within, such as a probe, is not counted as the training's."""
+        return contextlib.nullcontext()
 
     def graphs(self) -> int:
         """How many graphs were compiled so far. Called after every step, so it must be cheap."""
+        raise NotImplementedError
 
     def record(self, compile_seconds: float, recompilations: int) -> CompilerRecord:
         """What the compiler did, with the proof."""
+        raise NotImplementedError

@@ -1,7 +1,4 @@
-"""What a compiler declares about itself: its name, its image, and its options.
-
-Needs no torch.
-"""
+"""What a compiler declares about itself: its name, its image, its options. Needs no torch."""
 
 from __future__ import annotations
 
@@ -32,8 +29,8 @@ class Option:
     """Its name as a hyperparameter and in the evidence."""
     key: str
     """Its key in a workload, under `[arms.NAME]`."""
-    default: Setting
-    """Its type is the option's."""
+    default: Optional[Setting]
+    """Its type is the option's. None: a truth that the compiler decides unless the arm does."""
     description: str
     choices: Tuple[str, ...] = ()
     """The allowed texts."""
@@ -45,9 +42,14 @@ class Option:
     at_most: int = 0
     """Bounds of a whole number."""
 
+    @property
+    def truth(self) -> bool:
+        """Whether its values are true and false."""
+        return self.default is None or isinstance(self.default, bool)
+
     def parsed(self, text: str) -> Setting:
         """The value that a hyperparameter's text stands for. Raises ValueError."""
-        if isinstance(self.default, bool):
+        if self.truth:
             # SageMaker's toolkit decodes `true` and writes it back as Python does.
             if text.lower() not in ("true", "false"):
                 raise ValueError(f"{text!r} is neither true nor false")
@@ -83,7 +85,7 @@ def hyperparameter_of(value: Setting) -> str:
 
 @dataclass(frozen=True)
 class StackTable:
-    """The table of a compiler that comes in images of AWS, `[arms.NAME.COMPILER]`: it says which of
+    """The table `[arms.NAME.COMPILER]` of a compiler that comes in images of AWS: it says which of
     them an arm takes. `facts.toml` has the images that there are."""
 
     description: str
@@ -94,12 +96,12 @@ class StackTable:
     transformers: bool = False
     """Whether there are images with Hugging Face's Transformers."""
     options: Tuple[Option, ...] = ()
-    """What else the table has: what its jobs are asked for, which is no option of the compiler."""
+    """What else the table has: settings of its jobs, not of the compiler."""
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """One compiler. `facts.toml` beside its declaration has dated facts about it."""
+    """One compiler."""
 
     name: str
     """Its name in workloads and in the evidence."""
@@ -116,15 +118,15 @@ class Declaration:
     stack: Optional[StackTable] = None
     """Which of AWS's images an arm may take; None where the image's folder alone decides."""
     any_shape: Union[bool, Option] = False
-    """Whether what it runs serves steps of any shape. Otherwise each shape is compiled by itself.
-    An option: where that is true."""
+    """Whether what it runs serves steps of any shape; otherwise each shape is compiled by itself.
+    An option: it does unless that is false."""
     computes_on: Tuple[str, ...] = (CUDA,)
-    """The kinds of accelerator that its steps can compute on; on a machine without one they compute
-    on the host, if it can at all."""
+    """The kinds of accelerator that its steps can compute on; without one they compute on the host,
+    if it can at all."""
     keeps_accelerator: bool = False
     """Whether torch itself can compute nothing there meanwhile."""
 
-    def settings(self, given: Mapping[str, Any]) -> Dict[str, Setting]:
+    def settings(self, given: Mapping[str, Any]) -> Dict[str, Any]:
         """A value for each option: the given one, or the default. Raises InputError."""
         names = [each.name for each in self.options]
         for name in given:
@@ -144,14 +146,14 @@ class Declaration:
         return None
 
     def keeps_output(self, given: Settings) -> bool:
-        """Whether another job can use what the compiler compiles with these settings; those that
-        are missing have their defaults."""
+        """Whether another job can use what is compiled with these settings; missing ones have their
+        defaults."""
         return self.output_can_be_kept
 
-    def serves_any_shape(self, given: Mapping[str, Any]) -> bool:
-        """Whether it does with these options; missing ones have their defaults."""
+    def serves_any_shape(self, given: Settings) -> bool:
+        """Whether it does with these settings; missing ones have their defaults."""
         if isinstance(self.any_shape, Option):
-            return bool(given.get(self.any_shape.name, self.any_shape.default))
+            return given.get(self.any_shape.name, self.any_shape.default) is not False
         return self.any_shape
 
 

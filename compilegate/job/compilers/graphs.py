@@ -1,13 +1,9 @@
-"""The graphs that torch.compile hands to a backend, seen as they run.
-
-The parity probe looks for the part of a graph that is compiled wrongly. It needs the graph as it
-was captured, and what goes into it; nobody else watches.
-"""
+"""The graphs that torch.compile hands to a backend, seen as they run: the parity probe looks for
+the part of one that is compiled wrongly."""
 
 from __future__ import annotations
 
 import contextlib
-import copy
 from typing import Any, Callable, Iterator, List, Tuple
 
 Run = Callable[..., Any]
@@ -18,20 +14,11 @@ returns what the call is to return."""
 _watches: List[Watch] = []
 
 
-def kept(graph: Any) -> Any:
-    """The captured graph as it is now: backends change theirs. Parameters are not copied."""
-    import torch  # noqa: PLC0415 - names of compilers are read without it
-
-    return torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
-
-
 def watched(graph: Any, run: Run) -> Run:
     """What was compiled of the graph, so that its calls can be watched."""
 
     def call(*arguments: Any) -> Any:
-        if not _watches:
-            return run(*arguments)
-        return _watches[-1](graph, run, arguments)
+        return _watches[-1](graph, run, arguments) if _watches else run(*arguments)
 
     return call
 

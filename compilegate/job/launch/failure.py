@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Mapping, Optional
 
-from compilegate.job.errors import InputError, one_sentence, report_failure
+from compilegate.job.compilers.failures import explained
+from compilegate.job.errors import InputError, report_failure
 from compilegate.job.names import FAILURE_NOTE_VARIABLE
 
 REPORTED_FAILURE = 3
@@ -70,7 +71,7 @@ def tell_failure(error: BaseException, environment: Mapping[str, str]) -> int:
     """Say why a process fails: to its supervisor, or to the platform where it has none. Returns the
     exit status."""
     note = FailureNote(
-        one_sentence(error),
+        explained(error),
         by_input=isinstance(error, InputError),
         lost_peer=isinstance(error, RuntimeError) and any(it in str(error) for it in _PEER_GONE),
     )

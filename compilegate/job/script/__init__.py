@@ -21,7 +21,7 @@ from typing import (
     Optional,
 )
 
-from compilegate.job.errors import CompilegateError, InputError
+from compilegate.job.errors import CompilegateError, CompilerError, InputError
 from compilegate.job.script.job import Job
 from compilegate.job.script.told import Baseline, Told, read_told
 
@@ -207,7 +207,10 @@ def _finish_at_exit(job: Job) -> None:
         nonlocal failed
         failed = True
         job.fail()
-        show(*error)
+        if isinstance(error[1], CompilerError):  # the pages of its cause help nobody
+            print(f"CompilerError: {error[1]}", file=sys.stderr, flush=True)
+        else:
+            show(*error)
 
     def finishing() -> None:
         if failed or _is_profiled():

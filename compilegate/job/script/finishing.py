@@ -165,7 +165,7 @@ class Measured:
             found.append(
                 f"The compiler compiled again in step {shown}: a shape, a setting or a branch was "
                 "new there; give every step the same (drop_last=True in the DataLoader, padding to "
-                "one length), or set dynamic = true in the arm."
+                "one length)."
             )
         return found
 

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional
 import numpy as np
 import numpy.typing as npt
 
+from compilegate.job.compilers.failures import explained
 from compilegate.job.endings import EXCEPTION, of_exception
 from compilegate.job.errors import ArmError, InputError, one_sentence
 from compilegate.job.evidence import (
@@ -28,6 +29,7 @@ from compilegate.job.names import AUTOCAST, FAILURE_NOTE_VARIABLE
 from compilegate.job.script.finishing import Framework, Gathered, Measured, write_finished
 from compilegate.job.script.results import ExampleRows, hashed_rows
 from compilegate.job.script.saving import State, save_into, state_of
+from compilegate.job.script.sharded import savable
 from compilegate.job.script.told import Told
 from compilegate.job.script.training import Training
 
@@ -147,6 +149,7 @@ class Job(Training):
                 "after the last step, or after loading the weights that are to be saved"
             )
         self.losses()  # one that is not finite is known by now
+        model = savable(model)
         if self.world.first:
             self._model_digest = save_into(self.told.model, model)
         self._ended = time.time()
@@ -192,7 +195,7 @@ class Job(Training):
         if self.world.first:
             # Without a compilation, its compiler may be what failed.
             evidence = self.told.failure(
-                one_sentence(error),
+                explained(error),
                 ending=(of_exception(one_sentence(error)) or EXCEPTION).name,
                 compiler=None if compilation is None else compilation.compiler.record(0.0, 0),
                 environment=describe_machine(
@@ -266,6 +269,11 @@ class Job(Training):
             self.note(
                 "The script compiles by itself, in an arm that has no compiler, which the gate "
                 "refuses; leave torch.compile out, and let job.compile() do what the arm says."
+            )
+        elif "left_to_eager" in compiler.proof:
+            self.note(
+                "Not all that was given to job.compile() ran compiled, so nothing is shown of the "
+                f"compiler: {compiler.proof['left_to_eager']}."
             )
         if compilation is not None:
             compilation.bring_home()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, Tuple
 from compilegate.job.digests import folder_digest
 from compilegate.job.errors import InputError
 from compilegate.job.files import whole_file
+from compilegate.job.script.sharded import is_sharded
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -58,7 +59,10 @@ def save_into(folder: Path, model: Any) -> str:
 
 
 def state_of(module: Module) -> State:
-    """To be compared with a later one: any write to a parameter changes it."""
+    """To be compared with a later one: any write to a parameter changes it. Nothing of a sharded
+    model, whose parameters come and go."""
+    if is_sharded(module):
+        return {}
     return {name: (id(each), each._version) for name, each in module.named_parameters()}
 
 

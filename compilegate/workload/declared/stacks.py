@@ -33,7 +33,7 @@ def type_of(option: Option) -> Any:
     """The type of an option's value in a file."""
     if option.table:
         return dict[str, Any]  # `table_text` says what may be in it
-    if isinstance(option.default, bool):
+    if option.truth:
         return bool
     if isinstance(option.default, int):
         return Annotated[int, Field(ge=option.at_least, le=option.at_most)]

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytorch_lightning as lightning
 import torch
+from pytorch_lightning.strategies import ModelParallelStrategy
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 from torch.utils.data import DataLoader, TensorDataset
 
 from compilegate import job
@@ -49,6 +51,13 @@ class TwoParts(Classifier):
         return self.decoder(self.encoder(x))
 
 
+class Sharded(Classifier):
+    """Its parameters are parts in each of two processes."""
+
+    def configure_model(self) -> None:
+        fully_shard(self.network, mesh=self.device_mesh["data_parallel"])
+
+
 def data(rows: int) -> TensorDataset:
     chance = torch.Generator().manual_seed(rows)
     x = torch.randn(rows, 5, generator=chance)
@@ -80,3 +89,7 @@ def train(
     trainer.fit(trained, loader, DataLoader(data(10), batch_size=4))
     found = {name: float(value) for name, value in trainer.callback_metrics.items()}
     return {**found, "steps": trainer.global_step}
+
+
+if __name__ == "__main__":
+    train(Sharded, strategy=ModelParallelStrategy(2, 1), devices=2)

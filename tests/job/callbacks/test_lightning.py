@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -86,3 +90,36 @@ def test_the_compiled_modules_may_be_named(tmp_path: Path) -> None:
     in_job(tmp_path, train, told=COMPILED, module=TwoParts, callback={"compile": parts})
     found = read_evidence(tmp_path / "evidence").evidence
     assert (found.compiler.graphs, found.compiler.recompilations) == (2, 0)
+
+
+@pytest.mark.long
+def test_a_sharded_model_is_trained_compiled_and_saved_whole(tmp_path: Path) -> None:
+    told = {**COMPILED, "job": "job-1", "arm": "arm", "batch_size": 4, "seed": 0}
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"),
+            *("--rdzv_backend=c10d", "--rdzv_endpoint=localhost:0"),
+            *("-m", "tests.job.callbacks.lightning_training"),
+        ],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(Path(__file__).parents[3]),
+            "OMP_NUM_THREADS": "1",
+            "COMPILEGATE_JOB": json.dumps(told),
+            "SM_MODEL_DIR": str(tmp_path / "model"),
+            "SM_OUTPUT_DATA_DIR": str(tmp_path),
+        },
+        cwd=tmp_path,
+        check=True,
+    )
+    found = read_evidence(tmp_path / "evidence")
+    compiler, parity = found.evidence.compiler, found.evidence.parity
+    assert (compiler.ran, compiler.graphs, compiler.recompilations) == (True, 1, 0)
+    assert (parity.steps, parity.obstacle is None) == (0, False)
+    weights = load_file(tmp_path / "model" / "model.safetensors")
+    assert {name: each.shape for name, each in weights.items()} == {
+        "network.0.weight": (16, 5),
+        "network.0.bias": (16,),
+        "network.2.weight": (3, 16),
+        "network.2.bias": (3,),
+    }

@@ -66,39 +66,31 @@ def loss_of(model: torch.nn.Linear) -> torch.Tensor:
 
 
 @pytest.mark.slow
-def test_gradients_that_would_be_added_up_in_recorded_memory_are_refused(tmp_path: Path) -> None:
-    job, model = recording_job(tmp_path)
-
-    def add_up() -> None:
-        loss_of(model).backward()
-        loss_of(model).backward()
-
-    with pytest.raises(CompilerError, match="weight of Linear holds a gradient when"), job.step():
-        add_up()
-
-
-@pytest.mark.slow
-def test_gradients_that_are_only_set_to_zero_are_refused_in_the_next_step(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("to_none", "backward_passes", "refused"),
+    [(True, 1, False), (True, 2, True), (False, 1, True)],
+    ids=["fresh", "added up", "set to zero"],
+)
+def test_gradients_that_stay_in_recorded_memory_are_refused(
+    to_none: bool, backward_passes: int, refused: bool, tmp_path: Path
+) -> None:
     job, model = recording_job(tmp_path)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with job.step():
-        loss_of(model).backward()
-        optimizer.step()
-    optimizer.zero_grad(set_to_none=False)
-    with pytest.raises(CompilerError, match=r"set_to_none=True"), job.step():
-        loss_of(model).backward()
 
+    def train() -> None:
+        for _ in range(6):
+            with job.step():
+                optimizer.zero_grad(set_to_none=to_none)
+                for _ in range(backward_passes):
+                    loss_of(model).backward()
+                optimizer.step()
 
-def test_gradients_that_are_gone_before_each_backward_pass_are_fine(tmp_path: Path) -> None:
-    job, model = recording_job(tmp_path)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(6):
-        with job.step():
-            loss = loss_of(model)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-    assert job.steps_taken == 6
+    if refused:
+        with pytest.raises(CompilerError, match="weight of Linear holds a gradient when"):
+            train()
+    else:
+        train()
+        assert job.steps_taken == 6
 
 
 def test_a_gpus_fused_attention_shares_no_random_numbers() -> None:

@@ -8,5 +8,5 @@ from compilegate.job.compilers.torch_compile.running import TorchCompile
 
 
 def create(settings: Settings) -> Compiler:
-    """The compiler object of one job."""
+    """The compiler of one job."""
     return TorchCompile("inductor", settings)

@@ -12,14 +12,14 @@ from compilegate.job.compilers.xla import runtime
 from compilegate.job.compilers.xla.running import Xla
 from compilegate.job.errors import CompilerError
 from compilegate.job.evidence import Scalar
-from compilegate.job.machine.accelerators import NEURON, Machine, this_machine
+from compilegate.job.machine.accelerators import NEURON, this_machine
 from compilegate.job.machine.environment import version_of
 from compilegate.job.machine.place import place_of
 from compilegate.job.names import NEURON_CACHE_VARIABLE, XLA_DEVICE_VARIABLE
 
 
 class Neuron(Xla):
-    """PyTorch/XLA, and the proof that its device is a NeuronCore."""
+    """PyTorch/XLA on a NeuronCore."""
 
     name = "neuron"
     without_device = "take an ml.trn1 instance"
@@ -34,7 +34,12 @@ class Neuron(Xla):
         # Of a described machine this one's processor takes the place of the NeuronCore.
         os.environ[XLA_DEVICE_VARIABLE] = "NEURON" if machine.described is None else "CPU"
         super().__init__(settings)
-        require_neuron_core(machine)
+        hardware = runtime.hardware()
+        if place_of("xla", machine, hardware=hardware, computes_on=(NEURON,)) != NEURON:
+            raise CompilerError(
+                f"the compiler was declared and did not run: the XLA device is {hardware}, not a "
+                "NeuronCore; take an ml.trn1 instance"
+            )
 
     def _own_proof(self) -> Dict[str, Scalar]:
         return {
@@ -44,16 +49,6 @@ class Neuron(Xla):
         }
 
 
-def require_neuron_core(machine: Machine) -> None:
-    """Raises CompilerError when XLA's device is another."""
-    hardware = runtime.hardware()
-    if place_of("xla", machine, hardware=hardware, computes_on=(NEURON,)) != NEURON:
-        raise CompilerError(
-            f"the compiler was declared and did not run: the XLA device is {hardware}, not a "
-            "NeuronCore; take an ml.trn1 instance"
-        )
-
-
 def create(settings: Settings) -> Compiler:
-    """The compiler object of one job."""
+    """The compiler of one job."""
     return Neuron(settings)

@@ -1,13 +1,7 @@
 """`torch.compile` of a training step's forward and backward pass, with any of its backends.
 
-* `backends`: what is known of each backend before anything runs. Needs no torch.
-* `running`: the compiler: what it compiles, how often, and what proves it.
-* `counted`: the wrapper around every backend, which counts its graphs and their calls.
-* `found`: the backend's own function, or one sentence on why there is none.
-* `inductor`: what only Inductor has: its cache, its options, its kernels.
-* `slices`: arguments that are slices of a larger tensor, under dynamic shapes.
-* `regions`: the block that a model repeats, compiled once.
-
+`backends` has what is known of each before anything runs, `counted` finds a backend's function and
+counts what it makes, `inductor` has what only Inductor has, and `running` is the compiler.
 `compiler = "inductor"` is this with that backend.
 """
 
@@ -43,9 +37,9 @@ COMPILE_MODE = Option(
 DYNAMIC_SHAPES = Option(
     name="dynamic_shapes",
     key="dynamic",
-    default=False,
-    description="one compiled graph may serve several shapes; otherwise each shape is a graph of "
-    "its own, and too many of them stop the job",
+    default=None,
+    description="true: one graph serves several shapes from the start; false: each shape is a "
+    "graph of its own; left out, torch decides at the first change of shape",
 )
 REGIONAL = Option(
     name="regional",

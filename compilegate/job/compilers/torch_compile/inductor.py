@@ -2,93 +2,56 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional
 
 import torch
 
 from compilegate.job.cache import CacheFolder, Lookups
-from compilegate.job.errors import CompilerError
+from compilegate.job.compilers.failures import compiler_failure
+from compilegate.job.compilers.torch_compile.backends import INDUCTOR
+from compilegate.job.compilers.torch_compile.counted import CountedBackend
+from compilegate.job.errors import CompilerError, first_line
 from compilegate.job.evidence import Scalar
 from compilegate.job.files import remove_at_end
 from compilegate.job.names import INDUCTOR_CACHE_VARIABLE
 
 
 def inductor_backend(
-    mode: str, options: Mapping[str, Any], *, dynamic: bool
-) -> Tuple[Callable[[Any, Any], Any], Callable[[], None]]:
-    """Inductor with the settings of a mode and options on top, and what makes it forget.
+    mode: str, options: Mapping[str, Any], *, dynamic: Optional[bool]
+) -> CountedBackend:
+    """Inductor with the settings of a mode and options on top.
 
     Raises CompilerError for an option that it lacks.
     """
-    from torch._inductor import list_mode_options  # noqa: PLC0415 - seconds of import
-
-    settings = {**list_mode_options(mode, dynamic), **_checked(options)}
+    try:
+        torchs_own: Any = torch._TorchCompileInductorWrapper(mode, dict(options), dynamic)
+    except RuntimeError as error:
+        why = first_line(error).split(", known options")[0]
+        raise CompilerError(
+            f"options of inductor in torch {torch.__version__}: {why}; torch._inductor.config has "
+            "those that there are"
+        ) from error
 
     def inductor(graph: Any, inputs: Any) -> Any:
-        from torch._inductor.compile_fx import compile_fx  # noqa: PLC0415
+        from torch._inductor.compile_fx import compile_fx, compile_fx_inner  # noqa: PLC0415
 
-        return compile_fx(graph, inputs, config_patches=settings)
+        def inner(*arguments: Any, **named: Any) -> Any:
+            try:
+                return compile_fx_inner(*arguments, **named)
+            except Exception as error:  # in the middle of a backward pass, perhaps
+                raise compiler_failure(INDUCTOR, error) from error
 
-    def reset() -> None:
-        if settings.get("triton.cudagraphs"):
-            from torch._inductor.cudagraph_trees import reset_cudagraph_trees  # noqa: PLC0415
+        return compile_fx(graph, inputs, inner_compile=inner, config_patches=torchs_own.config)
 
-            reset_cudagraph_trees()
-
-    return inductor, reset
-
-
-def _checked(options: Mapping[str, Any]) -> Dict[str, Any]:
-    """The options under the names that Inductor has for them. Raises CompilerError."""
-    if not options:
-        return {}
-    known = _settings()
-    checked: Dict[str, Any] = {}
-    for key, value in options.items():
-        name = key.replace("-", "_")
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            raise CompilerError(
-                f"options.{key} is none of inductor's in torch {torch.__version__}"
-                f"{f'; did you mean {close[0]}?' if close else ''}"
-            )
-        default = known[name]
-        if default is not None and not _fits(value, default):
-            raise CompilerError(
-                f"options.{key} is {value!r}, expected {type(default).__name__}, as in "
-                f"{default!r}, which is inductor's own value"
-            )
-        checked[name] = value
-    return checked
-
-
-def _settings() -> Dict[str, Any]:
-    from torch._inductor import config  # noqa: PLC0415
-
-    for name in ("get_config_copy", "shallow_copy_dict", "to_dict"):  # newest first
-        copied = getattr(config, name, None)
-        if copied is not None:
-            settings: Dict[str, Any] = copied()
-            return settings
-    return {}
-
-
-def _fits(value: Any, default: Any) -> bool:
-    if isinstance(default, float) and not isinstance(value, bool):
-        return isinstance(value, (int, float))
-    return type(value) is type(default)
+    return CountedBackend(INDUCTOR, inductor, torchs_own.reset)
 
 
 def set_random_numbers(*, of_eager: bool) -> None:
-    """Whether compiled dropout draws eager's random numbers.
-
-    Inductor's own generator is slow on a CPU, and draws other dropout masks than eager does; with
-    eager's generator the two arms differ by arithmetic only.
-    """
+    """Whether compiled dropout draws eager's random numbers. Inductor's own generator is slow on a
+    CPU, and draws other masks than eager's: arms would differ by more than arithmetic."""
     import torch._inductor.config  # noqa: PLC0415
 
     torch._inductor.config.fallback_random = of_eager
@@ -102,10 +65,7 @@ def require_cpp_compiler() -> None:
     try:
         get_cpp_compiler()
     except InvalidCxxCompiler as error:
-        raise CompilerError(
-            "inductor needs a C++ compiler on a CPU and found none; install g++ (Debian: "
-            "apt-get install g++) or name one in the CXX variable"
-        ) from error
+        raise compiler_failure(INDUCTOR, error) from error
 
 
 def kernels() -> Dict[str, Scalar]:
@@ -144,9 +104,6 @@ def kept_cache() -> Optional[CacheFolder]:
     )
 
 
-_CHECKED = ".loads"
-
-
 def _remember_checks() -> None:
     """Keep with the cache which vector instructions work here.
 
@@ -161,7 +118,7 @@ def _remember_checks() -> None:
         return
 
     def remembered(self: Any, output_path: str) -> bool:
-        noted = Path(output_path + _CHECKED)
+        noted = Path(f"{output_path}.loads")
         if noted.exists():
             return True
         loads = bool(ask(self, output_path))

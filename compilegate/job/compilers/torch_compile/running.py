@@ -1,35 +1,39 @@
-"""`torch.compile` with any backend: counted, cached, and guarded against silently running eager."""
+"""`torch.compile` with any backend: counted, cached, and with evidence where eager ran instead."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 import torch
+from torch.utils._pytree import tree_map
 
 from compilegate.job.cache import CacheFolder, Lookups
 from compilegate.job.compilers.compiler import Compiler
 from compilegate.job.compilers.declaration import Settings
-from compilegate.job.compilers.immediate import ImmediateSteps
+from compilegate.job.compilers.failures import compiler_failure
 from compilegate.job.compilers.torch_compile import inductor
 from compilegate.job.compilers.torch_compile.backends import CUDAGRAPHS, INDUCTOR, known
-from compilegate.job.compilers.torch_compile.counted import CountedBackend, cudagraph_skips
-from compilegate.job.compilers.torch_compile.found import found_backend
-from compilegate.job.compilers.torch_compile.regions import CompiledRegions
-from compilegate.job.compilers.torch_compile.slices import without_bases
-from compilegate.job.compilers.torch_compile.trial import draws_as_eager
+from compilegate.job.compilers.torch_compile.counted import (
+    cudagraph_skips,
+    draws_as_eager,
+    found_backend,
+)
 from compilegate.job.errors import CompilerError
 from compilegate.job.evidence import CompilerRecord, Scalar
 
-_LIMIT_ERRORS = ("FailOnRecompileLimitHit", "FailOnCacheLimitHit")
-"""What dynamo raises instead of compiling one graph too many; the second before torch 2.6."""
-_HARD_LIMITS = ("fail_on_recompile_limit_hit", "fail_on_cache_limit_hit")
-"""The settings that have it do so, newest first."""
+Forward = Callable[..., Any]
+
 _CUDAGRAPH_MODES = ("reduce-overhead", "max-autotune")
+_COMPILERS_OWN = ("torch._dynamo", "torch._inductor", "torch._functorch", "torch.fx", "triton")
+"""Modules of the errors with which torch's compilers give up."""
+_TOLD_LEFT = 3
+"""How many reasons for running eagerly the evidence gives."""
 
 
-class TorchCompile(ImmediateSteps):
+class TorchCompile(Compiler):
     """Compiles with the options, and counts graphs and their calls."""
 
     def __init__(self, name: str, settings: Settings) -> None:
@@ -39,20 +43,22 @@ class TorchCompile(ImmediateSteps):
                 f"{name} needs torch 2.0 or later, this is torch {torch.__version__}; "
                 "use the eager compiler or a newer image"
             )
-        self._functions = self._calls_aside = 0
         self._name = name
         self._settings = settings
         self._chosen: str = settings.get("backend", INDUCTOR)
+        self._mode: str = settings["compile_mode"]
+        self._options: Dict[str, Any] = json.loads(settings.get("backend_options", "{}"))
         self._known = known(self._chosen)
-        found = found_backend(
-            self._chosen,
-            settings["compile_mode"],
-            settings.get("backend_options", "{}"),
-            dynamic=settings["dynamic_shapes"],
+        takes_dynamic = self._known is None or self._known.takes_dynamic
+        self._dynamic: Optional[bool] = settings["dynamic_shapes"] if takes_dynamic else False
+        self._backend = (
+            inductor.inductor_backend(self._mode, self._options, dynamic=self._dynamic)
+            if self._chosen == INDUCTOR
+            else found_backend(self._chosen, self._mode, self._options)
         )
-        self._backend = CountedBackend(self._chosen, found.function, found.reset)
+        self._functions = self._calls_aside = 0
+        self._left = _LeftToEager()
         self._device = torch.device("cpu")
-        self._compiles = False
         self._draws_as_eager: Optional[bool] = None
         self._cache = "keeps nothing"
         if self._may_use_inductor:
@@ -60,40 +66,31 @@ class TorchCompile(ImmediateSteps):
 
     @property
     def shares_random_numbers(self) -> bool:
-        """Whether compiled dropout draws what eager's does. Of a backend that nothing is known of,
-        a small function is compiled to see."""
+        """Of a backend that nothing is known of, a small function is compiled to see."""
         if self._chosen == INDUCTOR:
-            return bool(self._settings["fallback_random"]) and not self._drops_in_attention
+            # Attention that the script wrote out may have become one kernel. On a GPU that draws
+            # for its own dropout, whatever `fallback_random` says.
+            fused = self._device.type != "cpu" and inductor.fused_attentions() > 0
+            return bool(self._settings["fallback_random"]) and not fused
+        if self._draws_as_eager is None and self._known is not None:
+            self._draws_as_eager = self._known.draws_as_eager
         if self._draws_as_eager is None:
-            about = self._known
-            self._draws_as_eager = (
-                draws_as_eager(self._backend.function, self._device)
-                if about is None or about.draws_as_eager is None
-                else about.draws_as_eager
-            )
+            self._draws_as_eager = draws_as_eager(self._backend.function, self._device)
         return self._draws_as_eager
-
-    @property
-    def _drops_in_attention(self) -> bool:
-        """Whether attention that the script wrote out may have become one kernel. On a GPU that one
-        draws for its own dropout, whatever `fallback_random` says."""
-        return self._device.type != "cpu" and inductor.fused_attentions() > 0
 
     @property
     def overwrites_gradients(self) -> bool:
         """Whether it records CUDA graphs, whose results stay at one address. Source:
         pytorch/pytorch issues 169545 and 96693."""
-        options = json.loads(self._settings.get("backend_options", "{}"))
         records = (
             self._chosen == CUDAGRAPHS
-            or self._settings["compile_mode"] in _CUDAGRAPH_MODES
-            or options.get("triton.cudagraphs") is True
+            or self._mode in _CUDAGRAPH_MODES
+            or self._options.get("triton.cudagraphs") is True
         )
         return records and self._device.type == "cuda"
 
     def cache_folder(self) -> Optional[CacheFolder]:
-        """Inductor's own folder, for it and for any backend that may build on it; None for those
-        of which it is known that nothing they compile can be kept."""
+        """Inductor's own folder, for it and for any backend that may build on it."""
         folder = inductor.kept_cache() if self._may_use_inductor else None
         if folder is not None:
             self._cache = "kept"
@@ -103,28 +100,26 @@ class TorchCompile(ImmediateSteps):
         """Lookups of compiled graphs in it; forward and backward count separately."""
         return inductor.lookups()
 
-    def compile(self, function: Callable[..., Any], model: torch.nn.Module) -> Callable[..., Any]:
+    def compile(self, function: Forward, model: torch.nn.Module) -> Forward:
         """Returns the compiled function; compilation itself happens in the first step."""
+        import torch._dynamo.config as dynamo  # noqa: PLC0415 - seconds of import
+
         self._device = _device_of(model)
         self._require_device()
-        if self._cache == "fresh" and not self._compiles:
+        if self._cache == "fresh" and not self._functions:
             inductor.use_fresh_cache()
-        self._compiles = True
         if self._may_use_inductor:
             inductor.set_random_numbers(of_eager=self._settings["fallback_random"])
         if self._chosen == INDUCTOR and self._device.type == "cpu":
             inductor.require_cpp_compiler()
-        _forbid_falling_back()
+        dynamo.suppress_errors = False  # TORCHDYNAMO_SUPPRESS_ERRORS would have errors run eagerly
         self._functions += 1
         if self._functions > 1:
             _allow_graphs_of_one_more(self._functions)
-        if self._settings["regional"]:
-            compiled: Callable[..., Any] = CompiledRegions(function, model, self._compiled)
-        else:
-            compiled = self._compiled(function)
-        if self._settings["dynamic_shapes"]:
+        compiled = self._compiled_within(function, model)
+        if self._dynamic is not False:
             compiled = without_bases(compiled)
-        return self._stopping_at_the_limit(compiled, function)
+        return self._observed(compiled, function)
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
@@ -144,19 +139,21 @@ class TorchCompile(ImmediateSteps):
         repro takes."""
         return {
             "backend": self._chosen,
-            "mode": self._settings["compile_mode"],
-            "options": json.loads(self._settings.get("backend_options", "{}")),
-            "dynamic": self._settings["dynamic_shapes"],
+            "mode": self._mode,
+            "options": self._options,
+            "dynamic": self._dynamic,
             "fallback_random": self._settings["fallback_random"],
         }
 
     def record(self, compile_seconds: float, recompilations: int) -> CompilerRecord:
-        """`ran` needs a compiled graph and calls to it, and of CUDA graphs a recorded one."""
+        """`ran` needs a compiled graph and calls to it, of CUDA graphs a recorded one, and that no
+        function was left to eager."""
         import torch._dynamo.utils as dynamo  # noqa: PLC0415 - seconds of import, only here
         from torch._dynamo import config  # noqa: PLC0415
 
         backend, frames = self._backend, dynamo.counters["frames"]
         recorded = self._chosen != CUDAGRAPHS or backend.skipped < backend.graphs
+        seconds = [getattr(each, "duration_us", 0) for each in dynamo.get_compilation_metrics()]
         proof: Dict[str, Scalar] = {
             "torch": str(torch.__version__),
             "backend": self._chosen,
@@ -166,16 +163,24 @@ class TorchCompile(ImmediateSteps):
             # Functions that dynamo gave up on: they ran in eager mode, or what they call did not.
             "frames_left_to_eager": int(frames.get("total", 0) - frames.get("ok", 0)),
             "errors_suppressed": bool(config.suppress_errors),
-            "dynamo_seconds": _frame_seconds(dynamo.get_compilation_metrics()),
+            "dynamo_seconds": round(sum(each or 0 for each in seconds) / 1e6, 3),
             "cache": self._cache,
         }
         if self._may_use_inductor:
             proof.update(inductor.kernels())
-        if self._records_cudagraphs:
-            proof["cudagraph_skips"] = cudagraph_skips()
+        skips = cudagraph_skips()
+        if skips or self._chosen == CUDAGRAPHS or self._mode in _CUDAGRAPH_MODES:
+            proof["cudagraph_skips"] = skips
+        if self._left.reasons:
+            proof["left_to_eager"] = "; ".join(self._left.reasons[:_TOLD_LEFT])
         return CompilerRecord(
             name=self._name,
-            ran=backend.graphs > 0 and backend.calls > self._calls_aside and recorded,
+            ran=(
+                backend.graphs > 0
+                and backend.calls > self._calls_aside
+                and recorded
+                and not self._left.reasons
+            ),
             proof=proof,
             compile_seconds=compile_seconds,
             options=self._settings,
@@ -188,11 +193,6 @@ class TorchCompile(ImmediateSteps):
     def _may_use_inductor(self) -> bool:
         return self._known is None or self._known.keeps_output
 
-    @property
-    def _records_cudagraphs(self) -> bool:
-        asked = self._settings["compile_mode"] in _CUDAGRAPH_MODES
-        return asked or self._chosen == CUDAGRAPHS or cudagraph_skips() > 0
-
     def _require_device(self) -> None:
         only_on = None if self._known is None else self._known.only_on
         if only_on is None or self._device.type == only_on:
@@ -203,72 +203,81 @@ class TorchCompile(ImmediateSteps):
             f"take an instance with one, or another backend"
         )
 
-    def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        # Never None, which would let dynamo turn to dynamic shapes by itself.
-        dynamic = self._settings["dynamic_shapes"]
-        compiled: Callable[..., Any] = torch.compile(
-            function, backend=self._backend, dynamic=dynamic
-        )
+    def _compiled(self, function: Forward) -> Forward:
+        compiled: Forward = torch.compile(function, backend=self._backend, dynamic=self._dynamic)
         return compiled
 
-    def _stopping_at_the_limit(
-        self, forward: Callable[..., Any], function: Callable[..., Any]
-    ) -> Callable[..., Any]:
-        """A function that raises CompilerError, with the reason, at one graph too many, and where
-        the backend itself raised one; and at the first call, where nothing was compiled of
-        `function`: torch leaves a function to eager without a word."""
-        called = False
+    def _compiled_within(self, function: Forward, model: torch.nn.Module) -> Forward:
+        """The function compiled as a whole, or the model's repeated blocks in it; recurrent layers
+        stay eager, which dynamo does not capture and has kernels of their own anyway."""
+        recurrent = [each for each in model.modules() if isinstance(each, torch.nn.RNNBase)]
+        replaced: Dict[Any, Forward] = {}
+        if self._settings["regional"]:
+            replaced = {each: self._compiled(each.forward) for each in repeated_blocks(model)}
+        elif not any(getattr(function, "__self__", function) is each for each in recurrent):
+            function = self._compiled(function)
+        if recurrent:
+            import torch._dynamo.config as dynamo  # noqa: PLC0415
 
-        def stopping(*arguments: Any, **named: Any) -> Any:
+            if hasattr(dynamo, "allow_rnn"):
+                dynamo.allow_rnn = True  # or the function that calls one is not captured at all
+            replaced.update({each: torch._dynamo.disable(each.forward) for each in recurrent})
+        return with_forwards(function, replaced) if replaced else function
+
+    def _observed(self, forward: Forward, function: Forward) -> Forward:
+        """A function that notes where nothing was compiled of `function`, since torch leaves it to
+        eager without a word, and raises CompilerError with the cause where a compiler gives up."""
+        backend, called = self._backend, False
+
+        def observed(*arguments: Any, **named: Any) -> Any:
             nonlocal called
-            before = self._backend.calls
-            seen = {} if called else _not_captured()
+            before, seen = backend.calls, {} if called else _not_captured()
             try:
                 results = forward(*arguments, **named)
             except Exception as error:
-                own = getattr(error, "inner_exception", None)
-                if isinstance(own, CompilerError):
-                    raise own from error
-                if type(error).__name__ not in _LIMIT_ERRORS:
-                    raise
-                raise CompilerError(
-                    f"{self._chosen} would have to compile one function again, and more often than "
-                    f"{_recompile_limit()} times: {_failed_guard()}; give every step the same "
-                    "shapes and settings, or set dynamic = true"
-                ) from error
-            if self._backend.left and not self._backend.graphs:
-                raise CompilerError(
-                    f"backend {self._chosen!r} handed back every graph as it was, so nothing is "
-                    "compiled; have it return what it made of the graph, or take compiler = 'eager'"
-                )
-            if not called and self._backend.calls == before and not self._backend.left:
-                raise CompilerError(
-                    f"torch compiled nothing of {_named(function)} for {self._chosen}: "
-                    f"{_unsupported(seen)}; do not give it to job.compile(), or take compiler = "
-                    "'eager'"
+                if type(error).__module__.startswith(_COMPILERS_OWN):
+                    raise compiler_failure(self._chosen, error) from error
+                raise
+            if not called and backend.calls == before:
+                why = "the backend handed back every graph as it was"
+                self._left.reasons.append(
+                    f"{_named(function)}: {why if backend.left else _unsupported(seen)}"
                 )
             called = True
             return results
 
-        return stopping
+        return observed
 
 
-def _named(function: Callable[..., Any]) -> str:
+class _LeftToEager(logging.Handler):
+    """Why functions run in eager mode: dynamo only logs that it passed its limit of graphs."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.reasons: List[str] = []
+        logging.getLogger("torch._dynamo.convert_frame").addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the warning's first lines: the limit, the function, and the guard that failed."""
+        text = record.getMessage()
+        if text.startswith("torch._dynamo hit config."):
+            self.reasons.append(", ".join(each.strip() for each in text.split("\n")[:3]))
+
+
+def _named(function: Forward) -> str:
     owner = getattr(function, "__self__", None)
     return type(owner).__name__ if owner is not None else getattr(function, "__name__", "it")
 
 
 def _unsupported(seen: Mapping[str, int]) -> str:
-    """What torch said last of code that it could not capture, and had not said before.
-
-    Its counters are the whole process's, and a reason keeps the place where it was first counted.
-    """
+    """What torch gave last as a reason for code that it could not capture, and had not before: its
+    counters are the whole process's."""
     from torch._dynamo import config  # noqa: PLC0415
 
     if config.suppress_errors:
         return "an error was suppressed, since torch._dynamo.config.suppress_errors is set"
-    told = _not_captured()
-    reasons = [each for each, count in told.items() if count > seen.get(each, 0)] or [*told]
+    counted = _not_captured()
+    reasons = [each for each, count in counted.items() if count > seen.get(each, 0)] or [*counted]
     return reasons[-1].split("\n")[0] if reasons else "it called no operation that torch captures"
 
 
@@ -280,7 +289,7 @@ def _not_captured() -> Dict[str, int]:
 
 
 def create(settings: Settings) -> Compiler:
-    """The compiler object of one job."""
+    """The compiler of one job."""
     return TorchCompile("torch-compile", settings)
 
 
@@ -292,49 +301,73 @@ def _device_of(model: torch.nn.Module) -> torch.device:
     return torch.device("cpu")
 
 
-def _forbid_falling_back() -> None:
-    """Beyond its limit dynamo would silently continue in eager mode, and so it would with errors
-    that it is told to suppress (TORCHDYNAMO_SUPPRESS_ERRORS)."""
-    import torch._dynamo.config as dynamo  # noqa: PLC0415
-
-    dynamo.suppress_errors = False
-    for name in _HARD_LIMITS:
-        if hasattr(dynamo, name):
-            setattr(dynamo, name, True)
-            return
-
-
 def _allow_graphs_of_one_more(functions: int) -> None:
     """Dynamo counts graphs by code, and models of one class share theirs, as those of a
     cross-validation do; so do all of torch's own classes together."""
     import torch._dynamo.config as dynamo  # noqa: PLC0415
 
-    limit = _recompile_limit() * functions // (functions - 1)
-    setattr(dynamo, _limit_setting(), limit)
-
-
-def _recompile_limit() -> int:
-    import torch._dynamo.config as dynamo  # noqa: PLC0415
-
-    return int(getattr(dynamo, _limit_setting()))
-
-
-def _limit_setting() -> str:
-    import torch._dynamo.config as dynamo  # noqa: PLC0415
-
     # cache_size_limit until torch 2.5
-    return "recompile_limit" if hasattr(dynamo, "recompile_limit") else "cache_size_limit"
+    name = "recompile_limit" if hasattr(dynamo, "recompile_limit") else "cache_size_limit"
+    setattr(dynamo, name, getattr(dynamo, name) * functions // (functions - 1))
 
 
-def _failed_guard() -> str:
-    """The last guard that failed, in dynamo's words."""
-    from torch._dynamo.utils import get_compilation_metrics  # noqa: PLC0415
+def repeated_blocks(model: Any) -> List[Any]:
+    """The blocks of the model's largest list of modules of one class, in order. Equal layers share
+    one graph: compiling takes a fraction of the time, but nothing is fused across layers.
 
-    reasons = [getattr(each, "recompile_reason", None) for each in get_compilation_metrics()]
-    told = [reason for reason in reasons if reason]
-    return f"guard {told[-1].splitlines()[0]}" if told else "this torch does not say which guard"
+    Raises CompilerError when it has no such list.
+    """
+    lists = [
+        list(each)
+        for each in model.modules()
+        if isinstance(each, (torch.nn.ModuleList, torch.nn.Sequential))
+        and len({type(block) for block in each}) == 1
+    ]
+    if not lists:
+        raise CompilerError(
+            f"regional compilation needs a model that repeats a block, and {type(model).__name__} "
+            "has no list of modules of one class; set regional = false"
+        )
+    return max(lists, key=lambda blocks: sum(p.numel() for b in blocks for p in b.parameters()))
 
 
-def _frame_seconds(metrics: List[Any]) -> float:
-    """Seconds that dynamo itself reports for compiling all frames."""
-    return round(sum((each.duration_us or 0) for each in metrics) / 1e6, 3)
+def with_forwards(function: Forward, forwards: Mapping[Any, Forward]) -> Forward:
+    """The function, during whose calls these modules have other forward passes. Outside of a call
+    they are as they were: evaluation and the parity probe call them too."""
+
+    def called(*arguments: Any, **named: Any) -> Any:
+        # What a library has put in a module's place already, such as a hook, is what was replaced.
+        own = {each: vars(each)["forward"] for each in forwards if "forward" in vars(each)}
+        for module, forward in forwards.items():
+            module.forward = forward  # of this object: it hides the method of its class
+        try:
+            return function(*arguments, **named)
+        finally:
+            for module in forwards:
+                vars(module).pop("forward", None)
+            for module, forward in own.items():
+                module.forward = forward
+
+    return called
+
+
+def without_bases(function: Forward) -> Forward:
+    """The function, called with slices of larger tensors as tensors of their own in that memory.
+
+    Guards of dynamic shapes ask for the shape of the tensor that an argument is a slice of; the
+    same values in a tensor of their own, as a loader or a probe makes them, would be compiled anew.
+    What is one tensor among the arguments stays one; those that gradients flow to stay as they are.
+    """
+
+    def called(*arguments: Any, **named: Any) -> Any:
+        own: Dict[int, torch.Tensor] = {}
+
+        def alone(value: Any) -> Any:
+            if not isinstance(value, torch.Tensor) or value.requires_grad or value._base is None:
+                return value
+            return own.setdefault(id(value), value.detach())
+
+        arguments, named = tree_map(alone, (arguments, named))
+        return function(*arguments, **named)
+
+    return called

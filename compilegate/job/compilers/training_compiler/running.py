@@ -2,8 +2,8 @@
 
 The image's torch_xla switches the compiler on when it is imported: it reads the request's switches
 out of SM_FRAMEWORK_PARAMS, which the training toolkit fills, sets SM_TRAINING_COMPILER_CONFIGURED
-and says so in the log. In another image, or where the toolkit did not start the program, it does
-neither, and training goes on without. So it is asked for here, before anything is trained.
+and logs that. In another image, or where the toolkit did not start the program, it does neither,
+and training goes on without. So it is checked here, before anything is trained.
 """
 
 from __future__ import annotations
@@ -33,13 +33,12 @@ LINES = (
     "Configuring SM Training Compiler",
     "Training Compiler set to debug mode",
 )
-"""What AWS says the log shows when the compiler is on; the third in debug mode only."""
-
+"""What the log shows, by AWS, when the compiler is on; the third in debug mode only."""
 _LONGEST_LINE = 200
 
 
 class TrainingCompiler(Xla):
-    """PyTorch/XLA, and the proof that it is AWS's and switched on."""
+    """PyTorch/XLA with AWS's compiler switched on."""
 
     name = "training-compiler"
 
@@ -52,10 +51,9 @@ class TrainingCompiler(Xla):
         # A launcher, or a library that the script imported first (Trainer's does), has imported
         # torch_xla: that switched the compiler on, and the log lines have been printed.
         self._imported_before = CONFIGURED in os.environ
-        with overhear(sys.stdout) as heard:
+        with overhear(sys.stdout) as self._lines:
             super().__init__(settings)
         require_configured(os.environ)
-        self._lines = tuple(heard)
 
     def _own_proof(self) -> Dict[str, Scalar]:
         return {
@@ -67,7 +65,7 @@ class TrainingCompiler(Xla):
 
 
 def create(settings: Settings) -> Compiler:
-    """The compiler object of one job."""
+    """The compiler of one job."""
     return TrainingCompiler(settings)
 
 
@@ -75,21 +73,21 @@ def require_configured(environment: Mapping[str, str]) -> None:
     """Raises CompilerError when torch_xla was imported and the compiler is off."""
     if environment.get(CONFIGURED) == "1":
         return
-    told = TRAINING_COMPILER_HYPERPARAMETER in environment.get(PARAMETERS, "")
-    raise CompilerError(
-        f"the compiler was declared and did not run: {CONFIGURED} is not set after torch_xla was "
-        "imported"
-        + (
-            ", though the request switches it on; the image has a torch_xla that is not AWS's"
-            if told
-            else f", since {PARAMETERS} holds no switch of it; the request must name the training "
+    if TRAINING_COMPILER_HYPERPARAMETER in environment.get(PARAMETERS, ""):
+        why = ", though the request switches it on; the image has a torch_xla that is not AWS's"
+    else:
+        why = (
+            f", since {PARAMETERS} holds no switch of it; the request must name the training "
             "toolkit's sagemaker_program, and no entry point of its own"
         )
+    raise CompilerError(
+        f"the compiler was declared and did not run: {CONFIGURED} is not set after torch_xla was "
+        f"imported{why}"
     )
 
 
 def debug_mode(environment: Mapping[str, str]) -> bool:
-    """Whether the request asked for the compiler's debug mode."""
+    """Whether the request switches the compiler's debug mode on."""
     try:
         parameters = json.loads(environment.get(PARAMETERS) or "{}")
     except ValueError:
@@ -99,10 +97,8 @@ def debug_mode(environment: Mapping[str, str]) -> bool:
 
 @contextlib.contextmanager
 def overhear(stream: TextIO) -> Iterator[List[str]]:
-    """Keep the compiler's lines of what is written to standard output meanwhile.
-
-    A logger that is made meanwhile keeps writing to what it was given; that passes everything on.
-    """
+    """Keep the compiler's lines of what is written to standard output meanwhile. A logger that is
+    made meanwhile keeps the listener, which passes everything on."""
     listener = _Listener(stream)
     with contextlib.redirect_stdout(listener):
         yield listener.heard

@@ -1,13 +1,9 @@
 """PyTorch/XLA: a training step is traced, compiled whole and executed at once.
 
 The same code runs on torch_xla 1.13, which AWS built SageMaker Training Compiler into, and on 2.9.
-
-* `running`: the compiler, which `training_compiler` and `neuron` build upon.
-* `runtime`: torch_xla's two sets of names under one, and what it is told before its import.
-* `processes`: which processes train together, and where their gradients meet.
-* `step`: a training step in the order that a traced device asks for.
-* `forward`: the forward pass, on the device or, for the parity probe, of a model on the host.
-* `compilations`: what was compiled, how long it took, and why.
+`running` is the compiler, which `training_compiler` and `neuron` build upon; `runtime` puts
+torch_xla's two sets of names under one; `step` takes a training step and knows what was compiled
+for it; `forward` runs the forward pass, for the parity probe of a model on the host.
 """
 
 from compilegate.job.compilers.declaration import Declaration, Option
@@ -36,6 +32,5 @@ DECLARATION = Declaration(
     proof=TRACED,
     needs=("torch", "torch_xla"),
     options=(STEP_GRAPHS,),
-    computes_on=(),
+    computes_on=(),  # its support of GPUs ended with torch_xla 2.9
 )
-"""Its support of GPUs ended with torch_xla 2.9."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
@@ -13,8 +13,6 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from compilegate.job.compilers.xla import runtime
 
 Tensors = Dict[str, torch.Tensor]
-Batch = Dict[str, torch.Tensor]
-"""The tensors of one call, by the names under which the model takes them."""
 
 
 class TracedForward:
@@ -34,22 +32,26 @@ class TracedForward:
         """The shapes of the last call's tensors, in words."""
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        self.shapes = ", ".join(_shapes({**dict(enumerate(arguments)), **named}))
+        given = {**{str(index): each for index, each in enumerate(arguments)}, **named}
+        self.shapes = ", ".join(
+            f"{name} {list(each.shape)}"
+            for name, each in sorted(given.items())
+            if isinstance(each, torch.Tensor)
+        )
         if next(self.model.parameters()).device.type == self._device.type:
             return self._function(*arguments, **fixed_mask(self.model, named))
         leaves, structure = tree_flatten((arguments, named))
         trained = {name: each for name, each in self.model.named_parameters() if each.requires_grad}
         inputs = {
-            str(index): each for index, each in enumerate(leaves) if isinstance(each, torch.Tensor)
+            index: each for index, each in enumerate(leaves) if isinstance(each, torch.Tensor)
         }
         returned: List[Any] = []
 
         def compute(copies: Sequence[torch.Tensor]) -> Sequence[Any]:
             weights = dict(zip(trained, copies))
             moved = dict(zip(inputs, copies[len(trained) :]))
-            given = [moved.get(str(index), each) for index, each in enumerate(leaves)]
-            there_arguments, there_named = tree_unflatten(given, structure)
-            output = self._on_device(weights, there_arguments, there_named)
+            there = [moved.get(index, each) for index, each in enumerate(leaves)]
+            output = self._on_device(weights, *tree_unflatten(there, structure))
             found, form = tree_flatten(_plain(output))
             returned.extend((output, found, form))
             return found
@@ -66,16 +68,14 @@ class TracedForward:
             for name, each in tensors
             if name not in trained
         }
-        caller = _Caller(self._function, self.model)
-        return _functional_call(
-            caller, {**fixed, **trained}, tuple(arguments), fixed_mask(self.model, named)
-        )
+        replaced = {f"model.{name}": each for name, each in {**fixed, **trained}.items()}
+        caller, called = _Caller(self._function, self.model), tuple(arguments)
+        masked = fixed_mask(self.model, named)
+        if hasattr(torch, "func"):
+            return torch.func.functional_call(caller, replaced, args=called, kwargs=masked)
+        from torch.nn.utils import stateless  # noqa: PLC0415 - torch before 2.0
 
-
-def _shapes(values: Mapping[Any, Any]) -> Iterator[str]:
-    for name, each in sorted(values.items(), key=lambda item: str(item[0])):
-        if isinstance(each, torch.Tensor):
-            yield f"{name} {list(each.shape)}"
+        return stateless.functional_call(caller, replaced, args=called, kwargs=masked)
 
 
 class _Caller(torch.nn.Module):
@@ -108,7 +108,8 @@ class _OnDevice(torch.autograd.Function):
         with torch.enable_grad():
             outputs = [each for each in compute(copies) if isinstance(each, torch.Tensor)]
             context.device, context.outputs, context.copies = device, outputs, copies
-            context.loss = _only_loss(outputs)
+            losses = [i for i, each in enumerate(outputs) if each.requires_grad and not each.dim()]
+            context.loss = losses[0] if len(losses) == 1 else None
             if context.loss is not None:
                 context.gradients = _gradients(context, {context.loss: torch.ones(())})
         runtime.sync()
@@ -132,21 +133,14 @@ class _OnDevice(torch.autograd.Function):
         return (None, None, *(None if each is None else each.cpu() * scale for each in found))
 
 
-def _only_loss(outputs: Sequence[torch.Tensor]) -> Optional[int]:
-    """Which output is the one number that a backward pass can begin with."""
-    numbers = [i for i, each in enumerate(outputs) if each.requires_grad and each.dim() == 0]
-    return numbers[0] if len(numbers) == 1 else None
-
-
 def _gradients(
     context: Any, starts: Mapping[int, torch.Tensor]
 ) -> Sequence[Optional[torch.Tensor]]:
     """On the device: one for each copy, of what came back to these outputs; None where none is."""
-    wanted = [each for each in context.copies if each.requires_grad]
     found = iter(
         torch.autograd.grad(
             [context.outputs[index] for index in starts],
-            wanted,
+            [each for each in context.copies if each.requires_grad],
             [each.to(context.device) for each in starts.values()],
             retain_graph=True,
             allow_unused=True,
@@ -169,28 +163,16 @@ def _like(output: Any, values: Any) -> Any:
     return type(output)(**values) if hasattr(output, "to_tuple") else values
 
 
-def fixed_mask(model: Any, batch: Batch) -> Batch:
-    """The batch with an attention mask that is used as it is.
+def fixed_mask(model: Any, named: Dict[str, Any]) -> Dict[str, Any]:
+    """The named arguments with an attention mask that is used as it is.
 
     From release 5 on, transformers asks of one with two dimensions whether it hides anything at
     all. The answer has to come from the device, in the middle of every step.
     """
     transformers: Any = sys.modules.get("transformers")  # never imported: the model may not need it
-    if transformers is None or "attention_mask" not in batch:
-        return batch
-    if int(transformers.__version__.split(".")[0]) < 5:
-        return batch
-    if getattr(getattr(model, "config", None), "_attn_implementation", None) != "sdpa":
-        return batch  # other kinds of attention take other kinds of masks
-    return {**batch, "attention_mask": batch["attention_mask"].bool()[:, None, None, :]}
-
-
-def _functional_call(
-    caller: _Caller, tensors: Tensors, arguments: Tuple[Any, ...], named: Dict[str, Any]
-) -> Any:
-    replaced = {f"model.{name}": each for name, each in tensors.items()}
-    if hasattr(torch, "func"):
-        return torch.func.functional_call(caller, replaced, args=arguments, kwargs=named)
-    from torch.nn.utils import stateless  # noqa: PLC0415 - torch before 2.0
-
-    return stateless.functional_call(caller, replaced, args=arguments, kwargs=named)
+    if transformers is None or int(transformers.__version__.split(".")[0]) < 5:
+        return named
+    attention = getattr(getattr(model, "config", None), "_attn_implementation", None)
+    if "attention_mask" not in named or attention != "sdpa":
+        return named  # other kinds of attention take other kinds of masks
+    return {**named, "attention_mask": named["attention_mask"].bool()[:, None, None, :]}

@@ -1,8 +1,5 @@
-"""The most memory that the steps held on an XLA device: by the device's own count, or not at all.
-
-The host's memory would be no answer for a GPU: beside a baseline's bytes on that GPU it would pass
-for a saving, or for a waste.
-"""
+"""The most memory that the steps held on an XLA device, by the device's own count. The host's would
+be no answer for a GPU: beside a baseline's bytes on that GPU it would pass for a saving."""
 
 from __future__ import annotations
 
@@ -23,12 +20,12 @@ def peak_memory(hardware: str, cores: Path = NEURON_CORES) -> Tuple[Optional[int
     if hardware == "CPU":
         return process_peak(), OF_PROCESS
     if hardware == "NEURON":
-        peaks = [each for each in map(_number, _counters(cores)) if each is not None]
         # This process has one core. That of another is of the same job, and not above the most.
-        return (max(peaks), OF_DEVICE) if peaks and max(peaks) else (None, None)
-    # torch_xla before 2.6 tells what is free by now, which says nothing of the most.
-    peak = runtime.memory_info().get("peak_bytes_used")
-    return (int(peak), OF_DEVICE) if peak else (None, None)
+        peak = max(map(_number, _counters(cores)), default=0)
+    else:
+        # torch_xla before 2.6 tells what is free by now, which says nothing of the most.
+        peak = int(runtime.memory_info().get("peak_bytes_used") or 0)
+    return (peak, OF_DEVICE) if peak else (None, None)
 
 
 def forget_peak_memory(hardware: str, cores: Path = NEURON_CORES) -> bool:
@@ -49,7 +46,7 @@ def _counters(cores: Path) -> List[Path]:
     return sorted(cores.glob(_PEAK))
 
 
-def _number(path: Path) -> Optional[int]:
+def _number(path: Path) -> int:
     with contextlib.suppress(OSError, ValueError):
         return int(path.read_text(encoding="ascii"))
-    return None
+    return 0

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from typing import Any, Callable, ContextManager, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import torch
 
-from compilegate.job.cache import CacheFolder, Lookups
 from compilegate.job.compilers.compiler import Compiler
 from compilegate.job.compilers.declaration import Settings
 from compilegate.job.compilers.xla import memory, runtime
-from compilegate.job.compilers.xla.compilations import Compilations, causes
 from compilegate.job.compilers.xla.forward import TracedForward
-from compilegate.job.compilers.xla.processes import Processes, joined_processes
-from compilegate.job.compilers.xla.step import TracedSteps
+from compilegate.job.compilers.xla.step import (
+    Compilations,
+    Processes,
+    TracedSteps,
+    causes,
+    joined_processes,
+)
 from compilegate.job.evidence import CompilerRecord, Scalar
 from compilegate.job.machine.world import ALONE, SEED_LIMIT, World, hosts
 
-TOLD_CAUSES = 10
+_MOST_CAUSES = 10
 """How many compilations the evidence gives the cause of; after a few they are all alike."""
 
 
-class Xla:
-    """Takes whole steps on the XLA device; counts the graphs, and says why each was compiled."""
+class Xla(Compiler):
+    """Takes whole steps on the XLA device; counts the graphs, and records why each was compiled.
+
+    Nothing is kept for another process: XLA's CPU device cannot read executables back.
+    """
 
     name = "xla"
-    shares_random_numbers = False  # the device has a generator of its own
     compiles_whole_steps = True
-    overwrites_gradients = False
     without_device = "the machine or the image has none of that kind"
     """Advice for an XLA device that cannot be opened."""
 
@@ -41,6 +44,11 @@ class Xla:
         self._processes = Processes(ALONE, through_host=False)
         self._steps: Optional[TracedSteps] = None
         self._forwards: List[TracedForward] = []
+
+    @property
+    def shares_random_numbers(self) -> bool:
+        """The device has a generator of its own."""
+        return False
 
     def world(self, launched: World) -> World:
         """The processes that train together. Raises CompilerError when some would train alone."""
@@ -54,7 +62,7 @@ class Xla:
         return runtime.device()
 
     def hardware(self) -> Optional[str]:
-        """What XLA says that its device is."""
+        """What XLA calls its device."""
         return runtime.hardware()
 
     def peak_memory(self, device: torch.device) -> Tuple[Optional[int], Optional[str]]:
@@ -77,7 +85,7 @@ class Xla:
     def take_step(
         self, step: int, take: Callable[[], Any], update: Optional[Callable[[], Any]]
     ) -> Tuple[Any, Any]:
-        """Takes steps of one graph each, or of two, see `compilegate.job.compilers.xla.step`."""
+        """Takes steps of one graph each, or of two, see `TracedSteps`."""
         if self._steps is None:
             self._execute_preparations()
             self._steps = TracedSteps(
@@ -89,39 +97,16 @@ class Xla:
             )
         return self._steps.take(step, take, update)
 
-    def aside(self) -> ContextManager[None]:
-        """Nothing to be left out: the record is made before the probes."""
-        return contextlib.nullcontext()
-
     def end_step(self) -> None:
         """Execute what the step has traced, unless that was done."""
         if self._steps is None:
             runtime.sync()
-
-    def cache_folder(self) -> Optional[CacheFolder]:
-        """None: executables of XLA's CPU device cannot be read back."""
-        return None
-
-    def cache_lookups(self) -> Lookups:
-        """None were made."""
-        return Lookups(0, 0)
 
     def compile(self, function: Callable[..., Any], model: torch.nn.Module) -> Callable[..., Any]:
         """The forward pass on the device. Tracing and compilation come with the steps."""
         forward = TracedForward(function, model, runtime.device())
         self._forwards.append(forward)
         return forward
-
-    def _execute_preparations(self) -> None:
-        """Copies of the weights, if any: they are no part of a step."""
-        before = Compilations.now().graphs
-        runtime.sync()
-        self._graphs_before_steps += Compilations.now().graphs - before
-
-    def _parameters(self) -> Iterator[torch.nn.Parameter]:
-        """Those that are trained, each once."""
-        every = (each for forward in self._forwards for each in forward.model.parameters())
-        return iter({id(each): each for each in every}.values())
 
     def graphs(self) -> int:
         """How many graphs XLA compiled for the steps."""
@@ -152,16 +137,28 @@ class Xla:
             recompilations=recompilations,
         )
 
+    def _execute_preparations(self) -> None:
+        """Copies of the weights, if any: they are no part of a step."""
+        before = Compilations.now().graphs
+        runtime.sync()
+        self._graphs_before_steps += Compilations.now().graphs - before
+
+    def _parameters(self) -> Iterator[torch.nn.Parameter]:
+        """Those that are trained, each once."""
+        every = (each for forward in self._forwards for each in forward.model.parameters())
+        return iter({id(each): each for each in every}.values())
+
     def _own_proof(self) -> Dict[str, Scalar]:
         """What a compiler that builds on XLA proves beyond XLA's own counts."""
         return {}
 
 
 def create(settings: Settings) -> Compiler:
-    """The compiler object of one job."""
+    """The compiler of one job."""
     return Xla(settings)
 
 
-def _numbered(what: str, told: List[str]) -> Dict[str, Scalar]:
+def _numbered(what: str, causes_found: List[str]) -> Dict[str, Scalar]:
     """`compilation 1` and so on, with its cause."""
-    return {f"{what} {number}": each for number, each in enumerate(told[:TOLD_CAUSES], start=1)}
+    shown = enumerate(causes_found[:_MOST_CAUSES], start=1)
+    return {f"{what} {number}": each for number, each in shown}

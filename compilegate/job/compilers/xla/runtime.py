@@ -6,17 +6,7 @@ import importlib
 import importlib.metadata
 import os
 import tempfile
-from typing import (
-    Any,
-    Callable,
-    ContextManager,
-    Dict,
-    Iterable,
-    List,
-    Mapping,
-    MutableMapping,
-    Optional,
-)
+from typing import Any, Callable, ContextManager, Dict, Iterable, List, Mapping, MutableMapping
 
 import torch
 
@@ -34,8 +24,8 @@ DEBUG_FILE_VARIABLE = "PT_XLA_DEBUG_FILE"
 def start(environment: MutableMapping[str, str], *, without_device: str) -> str:
     """Set torch_xla up, import it, and return its version.
 
-    Raises CompilerError where there is none, none that fits this torch, or no device for it; of the
-    last, `without_device` says what to make of it.
+    Raises CompilerError where there is none, none that fits this torch, or no device for it;
+    `without_device` says what to do about the last.
     """
     try:
         version = importlib.metadata.version("torch_xla")
@@ -116,18 +106,15 @@ def device_batches(batches: Iterable[Any]) -> Iterable[Any]:
 def compiled(trace: Trace, name: str, most_graphs: int) -> Trace:
     """`trace`, run as one graph.
 
-    Where torch_xla can, it refuses a graph too many before it compiles it, and whatever would cut
-    the step in two; before 2.x there is only the end of the step.
+    From 2.x on torch_xla refuses a graph too many before it compiles it, and whatever would cut the
+    step in two; before, there is only the end of the step.
     """
     torch_xla = _module("torch_xla")
     if hasattr(torch_xla, "compile"):
+        # It counts traces. The first lists the same operations in another order than the others,
+        # and is the same graph when compiled.
         whole: Trace = torch_xla.compile(
-            trace,
-            full_graph=True,
-            name=name,
-            # It counts traces. The first lists the same operations in another order than the
-            # others, and is the same graph when compiled.
-            max_different_graphs=most_graphs + 1,
+            trace, full_graph=True, name=name, max_different_graphs=most_graphs + 1
         )
         return whole
 
@@ -205,16 +192,16 @@ def grad_scaler() -> Any:
 
 
 def memory_info() -> Mapping[str, int]:
-    """What the device's client says of its memory: `bytes_used`, and since 2.6 `peak_bytes_used`
-    where it counts it; before 2.x `kb_free` and `kb_total`. Empty where it says nothing."""
+    """What the device's client knows of its memory: `bytes_used`, and since 2.6 `peak_bytes_used`
+    where it counts it; before 2.x `kb_free` and `kb_total`. Empty where it knows nothing."""
     try:
-        told: Mapping[str, int] = _xm().get_memory_info(device())
+        info: Mapping[str, int] = _xm().get_memory_info(device())
     except RuntimeError:  # clients need not have it
         return {}
-    return told
+    return info
 
 
-def metric(name: str) -> Optional[Any]:
+def metric(name: str) -> Any:
     """(samples, their sum, the last ones) of one of torch_xla's metrics; None before the first."""
     return _module("torch_xla.debug.metrics").metric_data(name)
 

@@ -1,10 +1,14 @@
-"""What torch_xla's own report of compilations says."""
+"""What of PyTorch/XLA needs no torch_xla: its report, and which processes train together."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from compilegate.job.compilers.xla.compilations import causes, cut_by
+import pytest
+
+from compilegate.job.compilers.xla.step import Processes, causes, cut_by, joined_processes
+from compilegate.job.errors import CompilerError
+from compilegate.job.machine.world import ALONE, World
 
 RULE = "=" * 80
 COMPILATION = f"""
@@ -36,22 +40,40 @@ Unexpected Execution Analysis: {RULE}
 """
 
 
-def test_each_compilation_has_its_cause(tmp_path: Path) -> None:
+def test_each_compilation_has_its_cause_and_a_cut_its_line(tmp_path: Path) -> None:
     report = tmp_path / "report.txt"
     nameless = COMPILATION.replace("Compilation Analysis:   Graph Name: training step\n", "")
-    report.write_text(COMPILATION + nameless.replace("torch_xla.compile", "user torch_xla.sync"))
+    second = nameless.replace("torch_xla.compile", "user torch_xla.sync")
+    report.write_text(COMPILATION + second + CUT)
     assert causes({"PT_XLA_DEBUG_FILE": str(report)}) == [
         "torch_xla.compile: training step, 61 inputs, 124 outputs",
         "user torch_xla.sync: 61 inputs, 124 outputs",
     ]
-
-
-def test_what_cut_a_step_in_two_is_named_with_its_line(tmp_path: Path) -> None:
-    report = tmp_path / "report.txt"
-    report.write_text(COMPILATION + CUT)
     assert cut_by({"PT_XLA_DEBUG_FILE": str(report)}) == "forward in own_model.py:41"
-
-
-def test_without_a_report_there_are_no_causes(tmp_path: Path) -> None:
     assert causes({}) == []
     assert cut_by({"PT_XLA_DEBUG_FILE": str(tmp_path / "none")}) == ""
+
+
+LAUNCHED, KNOWN = World(size=2, rank=1, local_rank=1), World(size=8, rank=3, local_rank=3)
+
+
+@pytest.mark.parametrize(
+    ("launched", "known", "hardware", "machines", "joined"),
+    [
+        (LAUNCHED, ALONE, "CPU", 1, Processes(LAUNCHED, True)),
+        (ALONE, ALONE, "CPU", 1, Processes(ALONE, False)),
+        (ALONE, KNOWN, "GPU", 2, Processes(KNOWN, False)),
+        (KNOWN, KNOWN, "GPU", 2, Processes(KNOWN, False)),
+        (LAUNCHED, ALONE, "GPU", 1, None),
+        (LAUNCHED, ALONE, "NEURON", 1, None),
+        (ALONE, World(size=2), "GPU", 3, None),
+    ],
+)
+def test_no_process_of_several_trains_alone(
+    launched: World, known: World, hardware: str, machines: int, joined: Processes | None
+) -> None:
+    if joined is not None:
+        assert joined_processes(launched, known, hardware, machines=machines) == joined
+        return
+    with pytest.raises(CompilerError, match="pytorchxla"):
+        joined_processes(launched, known, hardware, machines=machines)

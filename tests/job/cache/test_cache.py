@@ -1,0 +1,322 @@
+"""Archives of the compile cache: whole, of this key and of bounded size, or not used at all."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import json
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compilegate.job.cache import (
+    FORMAT,
+    CacheFolder,
+    CacheKey,
+    ColdFigures,
+    CompileCache,
+    Lookups,
+    UnusableCacheError,
+    discard,
+    read_archive,
+)
+from compilegate.job.evidence import CompileCacheRecord
+
+KEY = CacheKey(
+    graph={"model": "bert", "batch_size": 32},
+    libraries={"torch": "2.13.0", "triton": None},
+    hardware={"cpu": "one"},
+)
+CONTENT = {"ab/kernel.so": b"machine code" * 50, "fxgraph/ls/entry": b"a graph", "one.py": b""}
+FIGURES = ColdFigures(compile_seconds=25.0, first_step_seconds=25.5)
+MOST_BYTES = 1_000_000
+NONE_FOUND, ALL_FOUND = Lookups(0, 2), Lookups(2, 0)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+PARTS = st.dictionaries(st.text(min_size=1, max_size=8), SCALARS, max_size=5)
+KEYS = st.builds(CacheKey, graph=PARTS, libraries=PARTS, hardware=PARTS)
+
+
+def parts(key: CacheKey) -> dict[str, Any]:
+    return dataclasses.asdict(key)
+
+
+@pytest.mark.slow
+@given(key=KEYS, part=st.sampled_from(["graph", "libraries", "hardware"]), changed=PARTS)
+def test_keys_are_alike_exactly_where_their_digests_are(
+    key: CacheKey, part: str, changed: dict[str, Any]
+) -> None:
+    other = CacheKey(**{**parts(key), part: changed})
+    assert bool(key.differences(parts(other))) == (key.digest != other.digest)
+    turned = {name: dict(reversed(of.items())) for name, of in parts(key).items()}
+    read = json.loads(json.dumps(turned))
+    assert key.differences(read) == []
+    assert (CacheKey(**read).digest, CacheKey(**read).archive_name) == (
+        key.digest,
+        key.archive_name,
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "differences"),
+    [
+        ({**parts(KEY), "hardware": {"cpu": "two"}}, ["cpu was two and is one"]),
+        ({**parts(KEY), "libraries": {}}, ["torch was absent and is 2.13.0", "triton was absent"]),
+        ({**parts(KEY), "graph": {"model": "bert", "batch_size": 32.0}}, ["batch_size was 32.0"]),
+        (
+            {**parts(KEY), "graph": {"a": 1}, "hardware": {}},
+            ["model", "batch_size", "a was", "1 m"],
+        ),
+        ({"graph": KEY.graph}, ["its key has no libraries"]),
+        ("mine", ["its key has no graph"]),
+        ([None], ["its key has no graph"]),
+    ],
+)
+def test_differences_are_told_with_both_values(found: Any, differences: list[str]) -> None:
+    told = KEY.differences(found)
+    assert len(told) == len(differences)
+    assert all(each.startswith(start) for each, start in zip(told, differences, strict=True))
+
+
+def test_machines_of_another_kind_have_archives_of_their_own() -> None:
+    for part in parts(KEY):
+        other = CacheKey(**{**parts(KEY), part: {"changed": True}})
+        assert (other.archive_name != KEY.archive_name) == (part == "hardware")
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """The archives, and a function that runs a job of so many lookups on them."""
+
+    archives: Path
+    job: Callable[..., tuple[CompileCacheRecord, dict[str, bytes]]]
+
+    @property
+    def archive(self) -> Path:
+        return self.archives / KEY.archive_name
+
+
+def run_job(
+    archives: Path,
+    folder: Path,
+    *,
+    key: CacheKey = KEY,
+    most_bytes: int = MOST_BYTES,
+    lookups: Lookups = NONE_FOUND,
+    makes: dict[str, bytes] = CONTENT,
+    fails: bool = False,
+) -> tuple[CompileCacheRecord, dict[str, bytes]]:
+    """What a job with that key records, and what it found loaded."""
+    folder.mkdir()
+    cache = CompileCache(
+        archives, most_bytes, key, CacheFolder(folder, left_out=("locks",), binaries=(".so",))
+    )
+    cache.load()
+    loaded = {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+    for name, content in makes.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    if fails:
+        cache.discard_loaded()
+    return cache.keep(lookups, FIGURES, "job-1"), loaded
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    count = iter(range(100))
+    archives = tmp_path / "archives"
+    return Place(
+        archives, lambda **options: run_job(archives, tmp_path / f"job-{next(count)}", **options)
+    )
+
+
+def test_the_first_job_is_cold_and_the_second_finds_what_it_left(place: Place) -> None:
+    first, nothing = place.job(
+        makes={**CONTENT, "locks/x.lock": b"", "locks/y": b"1", "ab/half.tmp": b"2"}
+    )
+    second, loaded = place.job(lookups=ALL_FOUND, makes={})
+    assert (first.state, nothing) == ("cold", {})
+    assert first.saved_bytes == place.archive.stat().st_size
+    assert (second.state, loaded) == ("warm", CONTENT)
+    assert (second.loaded_bytes, second.saved_bytes) == (first.saved_bytes, 0)
+    assert (second.cold_compile_seconds, second.cold_first_step_seconds) == (25.0, 25.5)
+    assert "made by job-1" in second.reason
+    assert first.key == second.key == KEY.digest
+    with tarfile.open(place.archive) as archive:
+        assert archive.getnames() == ["sha256", "manifest.json", *sorted(CONTENT)]
+
+
+@pytest.mark.parametrize(
+    ("lookups", "makes", "words"),
+    [
+        (Lookups(1, 1), {}, "1 of 2 compiled graphs were found in it."),
+        (Lookups(0, 0), {}, "0 of 0 compiled graphs were found in it."),
+        (ALL_FOUND, {"new.so": b"1"}, "1 shared libraries were made anew."),
+    ],
+)
+def test_a_cache_that_lacks_something_is_cold_and_is_made_whole(
+    place: Place, lookups: Lookups, makes: dict[str, bytes], words: str
+) -> None:
+    place.job()
+    record, _ = place.job(lookups=lookups, makes=makes)
+    assert (record.state, record.cold_compile_seconds) == ("cold", None)
+    assert words in record.reason
+    assert record.saved_bytes > 0
+    assert place.job(lookups=ALL_FOUND, makes={})[1] == {**CONTENT, **makes}
+
+
+def test_the_cache_of_another_release_is_ignored_with_the_difference_and_replaced(
+    place: Place,
+) -> None:
+    place.job(key=dataclasses.replace(KEY, libraries={"torch": "2.12.0", "triton": None}))
+    record, loaded = place.job()
+    assert (record.state, loaded) == ("ignored", {})
+    assert "it is for another job: torch was 2.12.0 and is 2.13.0." in record.reason
+    assert place.job(lookups=ALL_FOUND, makes={})[0].state == "warm"
+
+
+def test_a_cache_above_the_limit_is_neither_kept_nor_loaded(place: Place) -> None:
+    record, _ = place.job(most_bytes=5_000)
+    assert (record.state, record.saved_bytes) == ("cold", 0)
+    assert "10,240 bytes, of at most 5,000." in record.reason
+    assert list(place.archives.iterdir()) == []
+    place.job()
+    record, loaded = place.job(most_bytes=5_000)
+    assert (record.state, loaded) == ("ignored", {})
+
+
+def test_the_archives_of_other_machines_make_room_oldest_first(place: Place) -> None:
+    names = []
+    for cpu in ("one", "two", "three"):
+        key = dataclasses.replace(KEY, hardware={"cpu": cpu})
+        place.archives.mkdir(exist_ok=True)
+        (place.archives / ".0123456789abcdef.tar.part").write_bytes(b"half of it")
+        record, _ = place.job(key=key, most_bytes=25_000)
+        names.append(key.archive_name)
+    assert sorted(path.name for path in place.archives.iterdir()) == sorted(names[1:])
+    assert f"{names[0]} made room for it." in record.reason
+    assert discard(place.archives) == sorted(names[1:])
+    assert list(place.archives.iterdir()) == []
+
+
+def test_what_a_failed_job_had_loaded_is_loaded_no_more(place: Place) -> None:
+    place.job()
+    place.job(lookups=ALL_FOUND, makes={}, fails=True)
+    assert list(place.archives.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_costs_the_cache_and_not_the_job(place: Place) -> None:
+    place.archives.write_text("a file where the folder should be")
+    record, _ = place.job()
+    assert (record.state, record.saved_bytes) == ("cold", 0)
+    assert "This job's was not kept: " in record.reason
+
+
+@pytest.mark.slow
+def test_any_damage_is_either_harmless_padding_or_noticed(tmp_path: Path) -> None:
+    archives = tmp_path / "archives"
+    run_job(archives, tmp_path / "first")
+    archive = archives / KEY.archive_name
+    intact, target = archive.read_bytes(), tmp_path / "target"
+
+    def whole_or_refused(content: bytes) -> None:
+        archive.write_bytes(content)
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir()
+        try:
+            read_archive(archive, target, key=KEY, most_bytes=MOST_BYTES)
+        except UnusableCacheError:
+            assert list(target.iterdir()) == []
+        else:
+            found = CacheFolder(target).files()
+            assert {name: path.read_bytes() for name, path in found.items()} == CONTENT
+
+    @settings(max_examples=150)
+    @given(position=st.integers(0, len(intact) - 1), bit=st.integers(0, 7))
+    def flip(position: int, bit: int) -> None:
+        damaged = bytearray(intact)
+        damaged[position] ^= 1 << bit
+        whole_or_refused(bytes(damaged))
+
+    @settings(max_examples=50)
+    @given(length=st.integers(0, len(intact) - 1))
+    def truncate(length: int) -> None:
+        whole_or_refused(intact[:length])
+
+    flip()
+    truncate()
+
+
+ORIGIN = {"job": "x", "created": "", "compile_seconds": None, "first_step_seconds": None}
+
+
+def forged(members: list[tuple[tarfile.TarInfo, bytes]], **content: Any) -> bytes:
+    """An archive by someone who knows the format, with the right digest."""
+    manifest = {"format": FORMAT, "key": parts(KEY), "origin": ORIGIN, **content}
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for member, payload in [
+            (tarfile.TarInfo("sha256"), b"0" * 64),
+            (tarfile.TarInfo("manifest.json"), json.dumps(manifest).encode()),
+            *members,
+        ]:
+            if payload:
+                member.size = len(payload)
+            archive.addfile(member, io.BytesIO(payload))
+    whole = packed.getvalue()
+    return whole[:512] + hashlib.sha256(whole[1024:]).hexdigest().encode() + whole[576:]
+
+
+def entry(name: str, **fields: Any) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    for key, value in fields.items():
+        setattr(member, key, value)
+    return member
+
+
+@pytest.mark.parametrize(
+    ("archive", "words"),
+    [
+        (b"", "is damaged"),
+        (b"not a tar at all" * 100, "is damaged"),
+        (forged([]).replace(b"2.13.0", b"2.14.0"), "its digest is another"),
+        (forged([], format=1), f"is of format 1, this job reads {FORMAT}"),
+        (forged([], key="mine"), "its key has no graph"),
+        (forged([], origin={"job": "x"}), "is damaged"),
+        (forged([(entry("../evil"), b"evil")]), "../evil leads outside"),
+        (forged([(entry("/evil"), b"evil")]), "/evil leads outside"),
+        (forged([(entry("a/../../evil"), b"evil")]), "leads outside"),
+        (forged([(entry("a//evil"), b"evil")]), "leads outside"),
+        (
+            forged([(entry("evil", type=tarfile.SYMTYPE, linkname="/etc/passwd"), b"")]),
+            "not a plain file",
+        ),
+        (
+            forged([(entry("evil", type=tarfile.LNKTYPE, linkname="manifest.json"), b"")]),
+            "not a plain file",
+        ),
+        (forged([(entry("evil", type=tarfile.FIFOTYPE), b"")]), "not a plain file"),
+        (forged([(entry("evil", type=tarfile.DIRTYPE), b"")]), "not a plain file"),
+        (forged([(entry("twice"), b"1"), (entry("twice"), b"2")]), "is damaged"),
+    ],
+    ids=range(15),
+)
+def test_what_is_not_an_archive_of_ours_is_ignored_and_nothing_is_written(
+    place: Place, tmp_path: Path, archive: bytes, words: str
+) -> None:
+    place.archives.mkdir()
+    place.archive.write_bytes(archive)
+    record, loaded = place.job()
+    assert (record.state, loaded) == ("ignored", {})
+    assert words in record.reason
+    assert not list(tmp_path.rglob("evil"))
