@@ -42,7 +42,7 @@ def test_what_an_ending_says_of_the_arm(execution, ending: Ending) -> None:
     ends(execution, ending, *SEEDS)
     assert judged(execution) == (LOST if ending.about == MACHINE else FAILED)
     if ending.about == NEED:
-        execution.change_evidence("baseline", 3, attempts=(ending.name,))
+        execution.alter("baseline", 3, attempts=(ending.name,))
         assert judged(execution) == LOST
 
 

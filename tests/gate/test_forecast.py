@@ -151,7 +151,7 @@ def test_the_speed_is_forecast_from_the_spread_of_the_jobs() -> None:
     generator = np.random.default_rng(0)
     for arm, seed in list(execution.records):
         factor = generator.lognormal(0.0, 0.04)
-        execution.change_steps(arm, seed, seconds=factor * execution.seconds(arm, seed))
+        execution.alter(arm, seed, steps__seconds=factor * execution.seconds(arm, seed))
     (pilot,) = execution.judge().candidates
     settings = execution.experiment.settings
     own, many = (

@@ -21,6 +21,7 @@ from compilegate.gate.metrics import (
     per_example,
 )
 from compilegate.job.evidence import Examples
+from tests.gate.conftest import build_execution
 
 LABELS = np.array([0, 0, 0, 0, 1, 1, 2, 2])
 PREDICTIONS = np.array([0, 0, 0, 1, 1, 0, 2, 2])
@@ -279,12 +280,12 @@ def test_a_function_that_is_not_there_is_told_by_its_name(functions, name) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("function", ["correct", "mean_correct", "counted"])
-def test_a_user_s_metric_is_guarded_like_any_other(functions, new_execution, function) -> None:
+def test_a_user_s_metric_is_guarded_like_any_other(functions, function) -> None:
     guard = {"direction": "higher", "margin": 0.02, "function": f"{functions}.{function}"}
     calls = load_function(f"{functions}.counted").__globals__["CALLS"]
     for worse_by, outcome in ((0.0, Outcome.PASS), (0.08, Outcome.FAIL)):
         calls.clear()
-        execution = new_execution(metrics={"own": guard}, worse_by=worse_by)
+        execution = build_execution(metrics={"own": guard}, worse_by=worse_by)
         assert execution.judge().candidates[0].outcome is outcome
         # As often as the jackknife takes; of the model to release, twice where it is worse.
         jackknives = len(execution.records) + (2 if worse_by else 0)
