@@ -43,17 +43,27 @@ _COLUMNS = {"steps": "steps", "examples": "examples", "errors": "parity"}
 """How `alter` calls the parts of a record that are columns."""
 
 
-def examples_with(correct: np.ndarray, labels: np.ndarray, confidence: float = 0.85) -> Examples:
-    """Examples whose predictions are right where `correct` is true."""
+def classified(labels: np.ndarray, scores: np.ndarray, **columns: Any) -> Examples:
+    """Examples with a class each, and the losses that follow from the scores."""
     count = len(labels)
-    predicted = np.where(correct, labels, (labels + 1) % CLASSES)
-    scores = np.full((count, CLASSES), (1.0 - confidence) / (CLASSES - 1))
-    scores[np.arange(count), predicted] = confidence
-    return Examples(
-        ids=np.array([f"doc-{index:05d}" for index in range(count)]),
-        labels=labels,
-        scores=scores,
-        losses=-np.log(scores[np.arange(count), labels]),
+    if "losses" not in columns:
+        with np.errstate(divide="ignore"):
+            columns["losses"] = -np.log(scores[np.arange(count), labels])
+    ids = columns.pop("ids", np.array([f"doc-{index:05d}" for index in range(count)]))
+    return Examples(ids, labels, scores, **columns)
+
+
+def scores_of(predicted: np.ndarray, classes: int, confidence: float) -> np.ndarray:
+    """The same confidence in each prediction, and what is left for the other classes."""
+    scores = np.full((len(predicted), classes), (1.0 - confidence) / (classes - 1))
+    scores[np.arange(len(predicted)), predicted] = confidence
+    return scores
+
+
+def unclassified(losses: np.ndarray, **columns: Any) -> Examples:
+    """Examples without classes, as of tokens, or of predicted numbers."""
+    return classified(
+        np.zeros(len(losses), dtype=np.int64), np.empty((len(losses), 0)), losses=losses, **columns
     )
 
 
@@ -147,8 +157,7 @@ class SyntheticExecution:
 
     def put_scores(self, arm: str, seed: int, scores: np.ndarray) -> None:
         """Other scores, with the losses that follow from them."""
-        labels = self.examples(arm, seed).labels
-        losses = -np.log(scores[np.arange(len(scores)), labels])
+        losses = classified(self.examples(arm, seed).labels, scores).losses
         self.put(arm, seed, examples={"scores": scores, "losses": losses})
 
     def train_on(self, arm: str, seed: int, *told: Any) -> None:
@@ -296,7 +305,8 @@ def build_execution(
             if arm != "baseline":
                 correct &= generator.random(examples) >= worse_by
             step_seconds = 0.05 if arm == "baseline" else 0.05 / speedup
-            rows = examples_with(correct, labels)
+            predicted = np.where(correct, labels, (labels + 1) % CLASSES)
+            rows = classified(labels, scores_of(predicted, CLASSES, 0.85))
             records[arm, seed] = build_record(arm, seed, declared, rows, step_seconds)
     guards = metrics or {
         "accuracy": {"direction": "higher", "margin": 0.01},

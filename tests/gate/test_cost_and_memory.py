@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from compilegate.gate.cost import retrainings_to_repay
 from compilegate.gate.findings import Code, Outcome
-from compilegate.gate.observations import observe
 from compilegate.gate.verdict import Amount, ArmCost, Verdict
 from compilegate.job.evidence import (
     CheckpointRecord,
@@ -208,16 +207,3 @@ def test_the_largest_peaks_of_the_jobs_that_measured_one_decide(
     assert candidate.memory.increase == (None if increase is None else pytest.approx(increase))
     assert codes == ({code} if code else set())
     assert (candidate.outcome is Outcome.PASS) == (code is None)
-
-
-def test_memory_of_another_kind_or_of_nobody_knows_what_is_not_compared() -> None:
-    """It may be the host's, beside a GPU's."""
-    execution = build_execution(max_memory_increase=0.2)
-    measured(execution, "baseline", 1, 1, 1)
-    candidate, codes = measured(execution, "fast", 1, 1, 1, of="process")
-    assert (candidate.memory.increase, codes) == (None, {Code.MEMORY_NOT_COMPARED})
-    candidate, codes = measured(execution, "fast", 1, 1, 1, of=None)
-    assert (candidate.memory.candidate_bytes, codes) == (None, {Code.MEMORY_NOT_COMPARED})
-    observed = observe(execution.experiment, execution.records)
-    peaks = {item.arm: item.peak_memory_bytes for item in observed.replicates}
-    assert peaks == {"baseline": GIGABYTE, "fast": None}

@@ -16,9 +16,16 @@ import pytest
 from compilegate.gate.evidence import take_rows
 from compilegate.gate.findings import Code, Note, Outcome, Reason
 from compilegate.gate.verdict import Verdict
+from compilegate.job.endings import ARM, ENDINGS, MACHINE, NEED, Ending
 from compilegate.job.evidence import CheckpointRecord, EvidenceError, Examples, Origin, Resumption
 from compilegate.job.evidence.trained_on import hashed
-from tests.gate.conftest import SyntheticExecution, build_execution, with_digests
+from tests.gate.conftest import (
+    SyntheticExecution,
+    build_execution,
+    classified,
+    unclassified,
+    with_digests,
+)
 
 ARMS, SEEDS = ("baseline", "fast"), (1, 2, 3)
 BOTH = "baseline fast"
@@ -81,8 +88,7 @@ def not_trained(e: SyntheticExecution, arm: str, seed: int) -> None:
 def another_label(e: SyntheticExecution, arm: str, seed: int) -> None:
     examples = e.examples(arm, seed)
     labels = at(5, (examples.labels[5] + 1) % 4)(examples.labels)
-    losses = -np.log(examples.scores[np.arange(2000), labels])
-    e.put(arm, seed, examples={"labels": labels, "losses": losses})
+    e.put(arm, seed, examples=classified(labels, examples.scores))
 
 
 def padded_otherwise(e: SyntheticExecution, arm: str, seed: int) -> None:
@@ -277,17 +283,12 @@ def inputs(change: Any) -> Change:
     return changed
 
 
-def of_losses(e: SyntheticExecution, arm: str, seed: int, losses: Any, *numbers: Any) -> None:
-    """Losses without scores and classes, as of tokens, or those of predicted numbers."""
-    none = np.zeros(2000, dtype=np.int64), np.zeros((2000, 0))
-    e.put(arm, seed, examples=Examples(e.examples(arm, seed).ids, *none, losses, *numbers))
-
-
 def losses_alone(constant: bool = False) -> Change:
     def change(e: SyntheticExecution, arm: str, seed: int) -> None:
         own = np.random.default_rng([seed, len(arm)]).normal(1.0, 0.02, 2000)
         losses = np.random.default_rng(1).gamma(2.0, 1.0, 2000) * own
-        of_losses(e, arm, seed, np.full(2000, own.mean()) if constant else losses)
+        told = np.full(2000, own.mean()) if constant else losses
+        e.put(arm, seed, examples=unclassified(told))
 
     return of_jobs(change)
 
@@ -639,6 +640,28 @@ def test_a_candidate_that_is_refused_is_measured_all_the_same(execution) -> None
     assert [metric.outcome for metric in candidate.metrics] == [Outcome.PASS, Outcome.PASS]
     assert candidate.speed.outcome is Outcome.PASS
     assert candidate.reasons[0].outcome is Outcome.FAIL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
+def test_what_an_ending_says_of_the_arm(execution, ending: Ending) -> None:
+    """What the machine did to all of its jobs is still not the arm's doing; a need that is met by
+    none of them is, unless the baseline met it too."""
+    lost, failed = Code.EVIDENCE_LOST, Code.ARM_FAILED
+
+    def decided() -> Code:
+        verdict = execution.judge()
+        assert verdict.decision.arm == "baseline"
+        return verdict.candidates[0].reasons[0].code
+
+    execution.fail("fast", 2, "what happened", ending.name)
+    assert decided() is (failed if ending.about == ARM else lost)
+    for seed in SEEDS:
+        execution.fail("fast", seed, "what happened", ending.name)
+    assert decided() is (lost if ending.about == MACHINE else failed)
+    if ending.about == NEED:
+        execution.alter("baseline", 3, attempts=(ending.name,))
+        assert decided() is lost
 
 
 @pytest.mark.parametrize("text", ["boom\n\x1b[31m", "boom\ud800"])

@@ -14,7 +14,7 @@ from compilegate.gate.findings import Code, Outcome
 from compilegate.gate.verdict import Verdict
 from compilegate.job.evidence import Hindrance, PairedSpeedRecord
 from compilegate.job.evidence.trained_on import hashed
-from tests.gate.conftest import SyntheticExecution, build_execution
+from tests.gate.conftest import SyntheticExecution, build_execution, classified, unclassified
 from tests.gate.test_mistakes import (
     ACCURACY,
     ARMS,
@@ -28,7 +28,6 @@ from tests.gate.test_mistakes import (
     categories,
     every,
     of_jobs,
-    of_losses,
     one,
     pairs,
     soft,
@@ -98,15 +97,15 @@ def one_class(e: SyntheticExecution, arm: str, seed: int) -> None:
     examples = e.examples(arm, seed)
     shift = (np.arange(4) + examples.labels[:, None]) % 4
     scores = np.take_along_axis(examples.scores, shift, axis=1)  # the label comes first
-    columns = {"labels": np.zeros_like(examples.labels), "losses": -np.log(scores[:, 0])}
-    e.put(arm, seed, examples={"scores": scores, **columns})
+    e.put(arm, seed, examples=classified(np.zeros_like(examples.labels), scores))
 
 
 def single_precision(e: SyntheticExecution, arm: str, seed: int) -> None:
     targets = np.random.default_rng(1).normal(10.0, 3.0, 2000)
     own = np.random.default_rng([seed, len(arm)]).normal(0.0, 0.1, 2000)
     told = targets if arm == "baseline" else targets.astype(np.float32).astype(float)
-    of_losses(e, arm, seed, np.abs(own), told, told + own)
+    numbers = {"targets": told, "predictions": told + own}
+    e.put(arm, seed, examples=unclassified(np.abs(own), **numbers))
 
 
 def flat(e: SyntheticExecution, arm: str, seed: int) -> None:
@@ -146,7 +145,8 @@ def other_random_numbers(e: SyntheticExecution, arm: str, seed: int) -> None:
 
 def few_rows_carry(e: SyntheticExecution, arm: str, seed: int) -> None:
     own = np.random.default_rng([seed, len(arm)]).normal(1.0, 0.005, 2000)
-    of_losses(e, arm, seed, at(slice(2), 60.0)(np.full(2000, 0.1)) * own)
+    losses = at(slice(2), 60.0)(np.full(2000, 0.1)) * own
+    e.put(arm, seed, examples=unclassified(losses))
 
 
 def not_alternated(e: SyntheticExecution, arm: str, seed: int) -> None:

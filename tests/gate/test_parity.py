@@ -19,7 +19,6 @@ from compilegate.job.evidence.parity import (
     ParityVerdict,
     Why,
     departing,
-    lasting,
     parity_verdict,
 )
 from tests.gate.conftest import build_execution
@@ -93,14 +92,6 @@ def test_the_worst_tensor_is_named_with_its_step() -> None:
     assert (worst.tensor, worst.step) == ("gradient of layer.5", 2)
     assert worst.ratio == pytest.approx(3e-3 / EXPLAINED[7])
     assert np.flatnonzero(departing(errors(compiled=compiled), "fp32", LIMIT)).tolist() == [7]
-
-
-@pytest.mark.parametrize(
-    ("column", "lasts"),
-    [([9.0], 9.0), ([9.0, 1.0], 1.0), ([1.0, 9.0, 8.0], 8.0), ([9.0, 1.0, 2.0, 8.0], 2.0)],
-)
-def test_what_lasts_is_reached_in_more_than_half_of_the_steps(column, lasts) -> None:
-    assert lasting(np.array([column]).T) == [lasts]
 
 
 @pytest.mark.parametrize(("compiled", "answer"), [(0.1, FAIL), (0.009, PASS)])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from compilegate.gate.findings import Code, Outcome
@@ -23,7 +23,7 @@ from compilegate.gate.quality import (
 from compilegate.gate.settings import GateSettings
 from compilegate.gate.verdict import MetricJudgement
 from compilegate.job.evidence import Examples
-from tests.gate.conftest import build_execution
+from tests.gate.conftest import build_execution, classified, scores_of
 
 ACCURACY = {"direction": "higher", "margin": 0.01}
 LOSS = {"direction": "lower", "margin": 0.05}
@@ -48,11 +48,7 @@ def judged(
 def replicate(correct: np.ndarray, **columns: Any) -> Examples:
     """Two balanced classes; right where `correct` is true."""
     labels = np.arange(len(correct)) % 2
-    scores = np.full((len(correct), 2), 0.1)
-    scores[np.arange(len(correct)), np.where(correct, labels, 1 - labels)] = 0.9
-    ids = columns.pop("ids", np.array([f"{index:06d}x" for index in range(len(correct))]))
-    losses = -np.log(scores[np.arange(len(correct)), labels])
-    return Examples(ids, labels, scores, losses, **columns)
+    return classified(labels, scores_of(np.where(correct, labels, 1 - labels), 2, 0.9), **columns)
 
 
 def arm(seed: int, *, seeds: int = 3, examples: int = 2000, errors: float = 0.05) -> list[Examples]:
@@ -162,10 +158,14 @@ def test_groups_are_found_in_a_column_of_categories_too() -> None:
 
 
 @given(sizes=st.lists(st.integers(1, 30), min_size=2, max_size=9))
+@example(sizes=[5, 5, 5])
 def test_groups_of_any_sizes_keep_the_mean(sizes) -> None:
     of_row = np.repeat(np.arange(len(sizes)), sizes)
     values = np.random.default_rng(2).random(len(of_row))
-    assert Grouping(of_row, "x").columns(values).mean() == pytest.approx(values.mean())
+    found = Grouping(of_row, "x").columns(values)
+    assert found.mean() == pytest.approx(values.mean())
+    if len(set(sizes)) == 1:
+        assert found == pytest.approx(values.reshape(len(sizes), -1).mean(axis=1))
 
 
 def test_the_permutation_test_finds_chance_as_often_as_it_says() -> None:
